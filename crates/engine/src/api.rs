@@ -1,0 +1,297 @@
+//! The words spoken between the engine and the outside.
+//!
+//! Driving a [`Shard`](crate::shard::Shard): feed it with `submit`, `complete`, `command` and `tick`; after each feeding call drain
+//! `poll_action` until it gives `None`. Time is nanoseconds on any monotonic scale and is handed in; it must not go back.
+//! Every [`Io`] handed out must be answered by exactly one `complete` with the same [`IoId`] and the same pages; every
+//! [`Request`] put in is answered by exactly one [`Action::Reply`].
+
+use alloc::string::String;
+use page::{PageMutVec, PageVec};
+use types::{Admission, BypassReason, Mode, VolumeId, VolumeIndex};
+
+/// What a client asks for. Sector addresses are relative to the volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Read sectors.
+    Read,
+    /// Write sectors.
+    Write,
+    /// Make sectors read as zeroes.
+    WriteZeroes,
+    /// The client no longer needs the sectors. They read as zeroes or as before, stable either way.
+    Discard,
+    /// All writes acknowledged before this request was submitted become durable.
+    Flush,
+}
+
+/// One client request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Chosen by the submitter, unique among its requests in flight; comes back in the [`Reply`].
+    pub id: u64,
+    /// Which volume.
+    pub volume: VolumeIndex,
+    /// What to do.
+    pub op: Op,
+    /// Durable when acknowledged (writes, zeroes and discards only).
+    pub fua: bool,
+    /// First sector; ignored for flush.
+    pub start_sector: u64,
+    /// Count of sectors; 0 for flush, else at least 1.
+    pub sectors: u32,
+    /// For [`Op::Write`]: `pages[i]` holds block `start_sector / 8 + i` and the data begins at byte
+    /// `start_sector % 8 * 512` of `pages[0]`. Empty otherwise.
+    pub pages: PageVec,
+    /// Set by the front when a policy sends this request around the cache.
+    pub bypass: Option<BypassReason>,
+}
+
+/// Why a request failed, as clients are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestError {
+    /// A device failed, or dirty data cannot be read (EIO).
+    Io,
+    /// The backing store is out of space (ENOSPC).
+    NoSpace,
+    /// The volume is read-only (EPERM).
+    ReadOnly,
+    /// Out of range, or not what the operation allows (EINVAL).
+    Invalid,
+    /// The volume is going away (ESHUTDOWN).
+    Shutdown,
+}
+
+/// The answer to one [`Request`].
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The request's id.
+    pub id: u64,
+    /// Done, or why not.
+    pub result: Result<(), RequestError>,
+    /// For a successful read: the blocks that hold the data, laid out as [`Request::pages`]. Empty otherwise.
+    pub pages: PageVec,
+    /// Where the answer came from; for latency histograms by outcome.
+    pub outcome: Outcome,
+}
+
+/// How a request was served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A read, all of it from RAM.
+    RamHit,
+    /// A read, all of it cached, some of it on the SSD.
+    SsdHit,
+    /// A read that needed the backing device.
+    Miss,
+    /// A read or write that went around the cache.
+    Bypass,
+    /// A write into the log (write-back).
+    WriteBack,
+    /// A write that went to the backing device and through the cache.
+    WriteThrough,
+    /// Flush, discard, or a failure.
+    Other,
+}
+
+/// Which device an [`Io`] is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The pool's SSD.
+    Ssd,
+    /// The backing device of a volume.
+    Backing(VolumeIndex),
+}
+
+/// Names an [`Io`] until its completion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IoId(pub u64);
+
+/// What a device is to do.
+#[derive(Debug)]
+pub enum IoKind {
+    /// Fill the pages.
+    Read(PageMutVec),
+    /// Write the pages; with `fua` durable when complete.
+    Write {
+        /// The data.
+        pages: PageVec,
+        /// Durable when complete.
+        fua: bool,
+    },
+    /// Make every write that completed before this I/O was handed out durable. A failure is final for the device.
+    Flush,
+    /// Make the range read as zeroes, by deallocation where the device can.
+    WriteZeroes {
+        /// Durable when complete.
+        fua: bool,
+    },
+    /// Deallocate: the range reads as zeroes afterwards, or (result `Unsupported`) is untouched.
+    Discard,
+}
+
+/// One I/O for the outside to start. I/Os handed out may be performed in any order and at the same time.
+#[derive(Debug)]
+pub struct Io {
+    /// For the completion.
+    pub id: IoId,
+    /// The device.
+    pub target: Target,
+    /// Where it starts, in bytes; a multiple of 512 (of 4096 for the SSD).
+    pub offset_bytes: u64,
+    /// How long it is, in bytes; a multiple of 512 (of 4096 for the SSD); 0 for a flush. With pages, the data begins at
+    /// byte `offset_bytes % 4096` of the first page.
+    pub length_bytes: u64,
+    /// What to do, with its pages.
+    pub kind: IoKind,
+    /// Background work (destage, reinsertion): devices may serve client I/O first.
+    pub background: bool,
+}
+
+/// Why an [`Io`] failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoError {
+    /// The device said no, or transferred less than asked (EIO and all that is not below).
+    Failed,
+    /// No space (ENOSPC).
+    NoSpace,
+    /// The device cannot do this at all (EOPNOTSUPP); only for [`IoKind::Discard`].
+    Unsupported,
+}
+
+/// A completed [`Io`]: the kind comes back with its pages.
+#[derive(Debug)]
+pub struct Completion {
+    /// The I/O's id.
+    pub id: IoId,
+    /// All of it done, or why not.
+    pub result: Result<(), IoError>,
+    /// Pages of a read, filled if `result` is ok; empty for other kinds (their pages are dropped by the device).
+    pub pages: PageMutVec,
+}
+
+/// What the engine wants done.
+#[derive(Debug)]
+pub enum Action {
+    /// Start this I/O.
+    Io(Io),
+    /// Give this to whoever submitted the request.
+    Reply(Reply),
+    /// Something an administrator should know, or that must be recorded outside the SSD.
+    Event(Event),
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The SSD failed. Until [`Command::DegradedRecorded`] arrives, no write is acknowledged that would make the SSD's
+    /// content stale; the receiver must first record durably, outside the SSD, that this pool's cache is not to be trusted.
+    SsdFailed,
+    /// The backing device failed a flush: final (C5). The volume acknowledges no more writes until it is attached anew.
+    BackingFailed(VolumeIndex),
+    /// A dirty block cannot be read back; the client got an error.
+    DirtyBlockUnreadable(VolumeIndex, u64),
+    /// A clean block did not match its checksum and was dropped.
+    ChecksumMismatch(VolumeIndex, u64),
+    /// A destage write failed; the block stays dirty and is retried.
+    DestageFailed(VolumeIndex, u64),
+    /// A [`Command`] that takes time is done. The token is the command's.
+    CommandDone(u64, Result<(), String>),
+}
+
+/// How a volume is to be treated; may change while I/O runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VolumeOptions {
+    /// What an acknowledged write means.
+    pub mode: Mode,
+    /// When blocks enter the SSD.
+    pub admission: Admission,
+    /// Oldest a dirty block may get before its destage begins, in nanoseconds.
+    pub write_cache_depth_ns: u64,
+    /// Most dirty bytes of this volume, over all shards. At the limit, writes wait for destage.
+    pub dirty_limit_bytes: u64,
+    /// Requests longer than this go around the cache.
+    pub max_io_bytes: u32,
+    /// A sequential stream goes around the cache after this many bytes; `None`: never.
+    pub sequential_cutoff_bytes: Option<u64>,
+    /// Destage tries to keep client reads of the backing device below this, in nanoseconds.
+    pub latency_goal_ns: u64,
+    /// Most bytes per second of destage to this volume's backing device; `None`: as fast as the latency goal allows.
+    pub destage_rate_bytes: Option<u64>,
+    /// No writes at all.
+    pub read_only: bool,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> VolumeOptions {
+        VolumeOptions {
+            mode: Mode::WriteThrough,
+            admission: Admission::SecondTouch,
+            write_cache_depth_ns: 30_000_000_000,
+            dirty_limit_bytes: u64::MAX,
+            max_io_bytes: 64 << 10,
+            sequential_cutoff_bytes: Some(1 << 20),
+            latency_goal_ns: 50_000_000,
+            destage_rate_bytes: None,
+            read_only: false,
+        }
+    }
+}
+
+/// What an administrator or the host asks of a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// A volume appears, or is known from recovery and may be used from now on.
+    Attach {
+        /// Its place in the index.
+        volume: VolumeIndex,
+        /// Its number in the log.
+        id: VolumeId,
+        /// Its size in bytes, a multiple of 512.
+        size_bytes: u64,
+        /// How to treat it.
+        options: VolumeOptions,
+    },
+    /// Options change. From a write-back mode to another, dirty blocks are destaged; `Event::CommandDone` when none is left.
+    SetOptions {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+        /// The new options.
+        options: VolumeOptions,
+    },
+    /// Bring all dirty blocks of the volume home now. `CommandDone` when the backing device has flushed them, or with the error.
+    Destage {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+    },
+    /// Stop an unfinished `Destage` or `SetOptions` of that token; what is home stays home.
+    Cancel {
+        /// The token of the command to stop.
+        token: u64,
+    },
+    /// The volume goes away: everything cached of it is forgotten, dirty blocks too (the caller asked for their destage
+    /// before, or means to lose them). The caller has retired its [`VolumeId`] durably.
+    Detach {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+    },
+    /// Forget the clean blocks of the volume (the backing device changed behind our back).
+    DropClean {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+    },
+    /// The host has recorded durably that this pool's SSD failed (answer to [`Event::SsdFailed`]).
+    DegradedRecorded,
+    /// Finish what is in flight, take no new requests, write nothing more after `CommandDone`.
+    Quiesce {
+        /// For `CommandDone`.
+        token: u64,
+    },
+}

@@ -1,0 +1,14 @@
+//! The cache as a deterministic state machine.
+//!
+//! The engine does no I/O, reads no clock, draws no randomness and starts no thread. Requests, completions and the time
+//! go in; I/Os to start and replies go out. So the same code runs under io_uring in production and under the simulator.
+//!
+//! Rooms: [`api`] the words spoken with the outside; [`front`] split by extent, ordered, joined; `shard` the machine that
+//! owns a share of every volume. What is slow and rare (format, recovery, checkpoint) is plain sequential code over a
+//! blocking [`medium::Medium`].
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+pub mod api;
+pub mod medium;

@@ -1,0 +1,2 @@
+//! The `hearth` binary.
+fn main() {}

@@ -1,0 +1,331 @@
+//! The bounded pool and the two kinds of handles.
+
+use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+
+/// Size and alignment of a page, in bytes: the block size.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Pages are got from the allocator this many at a time (1 MiB), so that a pool's memory grows with its use.
+const SLAB_PAGES: usize = 256;
+
+/// What precedes nothing: control data of one page, kept away from the page so that pages stay dense and aligned.
+struct Slot {
+    bytes: NonNull<u8>,
+    handles: AtomicU32,
+    pool: NonNull<Shared>,
+}
+
+struct Shared {
+    locked: AtomicBool,
+    inner: UnsafeCell<Inner>,
+    /// Handles to the pool plus pages out of it: the memory goes when it reaches zero.
+    owners: AtomicUsize,
+    pages_max: usize,
+    pages_out: AtomicUsize,
+}
+
+struct Inner {
+    free: Vec<NonNull<Slot>>,
+    slabs: Vec<Slab>,
+}
+
+struct Slab {
+    bytes: NonNull<u8>,
+    slots: NonNull<Slot>,
+    pages: usize,
+}
+
+/// A bounded source of pages, shared by clones of this handle and safe to use from any thread.
+pub struct PagePool(NonNull<Shared>);
+
+// SAFETY: everything behind the pointer is atomics, or is reached only under the spin lock.
+unsafe impl Send for PagePool {}
+// SAFETY: as above.
+unsafe impl Sync for PagePool {}
+
+impl PagePool {
+    /// A pool of at most `pages_max` pages, none of them allocated yet.
+    pub fn new(pages_max: usize) -> PagePool {
+        let shared = Arc::new(Shared {
+            locked: AtomicBool::new(false),
+            inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new() }),
+            owners: AtomicUsize::new(1),
+            pages_max,
+            pages_out: AtomicUsize::new(0),
+        });
+        // The Arc is only a way to a stable address; `owners` counts.
+        let pointer = Arc::into_raw(shared).cast_mut();
+        // SAFETY: `Arc::into_raw` never gives null.
+        PagePool(unsafe { NonNull::new_unchecked(pointer) })
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: `owners` counts this handle, so the memory is there.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// One page with unspecified (but initialized) content, or `None` while all `pages_max` are in use.
+    pub fn allocate(&self) -> Option<PageMut> {
+        let shared = self.shared();
+        let slot = shared.with_inner(|inner| {
+            if inner.free.is_empty() {
+                inner.grow(self.0, shared.pages_max);
+            }
+            inner.free.pop()
+        })?;
+        shared.pages_out.fetch_add(1, Ordering::Relaxed);
+        shared.owners.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: a slot on the free list is valid and has no handle: we are its only user.
+        unsafe { slot.as_ref() }.handles.store(1, Ordering::Relaxed);
+        Some(PageMut(Page(slot)))
+    }
+
+    /// One page of zeroes, or `None` while all are in use.
+    pub fn allocate_zeroed(&self) -> Option<PageMut> {
+        let mut page = self.allocate()?;
+        page.fill(0);
+        Some(page)
+    }
+
+    /// Pages in use now.
+    pub fn pages_out(&self) -> usize {
+        self.shared().pages_out.load(Ordering::Relaxed)
+    }
+
+    /// The pool's limit, in pages.
+    pub fn pages_max(&self) -> usize {
+        self.shared().pages_max
+    }
+}
+
+impl Clone for PagePool {
+    fn clone(&self) -> PagePool {
+        self.shared().owners.fetch_add(1, Ordering::Relaxed);
+        PagePool(self.0)
+    }
+}
+
+impl Drop for PagePool {
+    fn drop(&mut self) {
+        release_owner(self.0);
+    }
+}
+
+impl core::fmt::Debug for PagePool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "PagePool({} of {} pages out)", self.pages_out(), self.pages_max())
+    }
+}
+
+impl Shared {
+    fn with_inner<R>(&self, work: impl FnOnce(&mut Inner) -> R) -> R {
+        while self.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            core::hint::spin_loop();
+        }
+        // SAFETY: the lock is ours, and `work` cannot reach it again: no closure here uses the pool.
+        let result = work(unsafe { &mut *self.inner.get() });
+        self.locked.store(false, Ordering::Release);
+        result
+    }
+}
+
+impl Inner {
+    /// Adds one slab, unless that would pass `pages_max`.
+    fn grow(&mut self, pool: NonNull<Shared>, pages_max: usize) {
+        let have: usize = self.slabs.iter().map(|slab| slab.pages).sum();
+        let pages = SLAB_PAGES.min(pages_max - have);
+        if pages == 0 {
+            return;
+        }
+        let (bytes_layout, slots_layout) = slab_layouts(pages);
+        // SAFETY: both layouts have a size above zero.
+        let (bytes, slots) = unsafe { (alloc_zeroed(bytes_layout), alloc_zeroed(slots_layout).cast::<Slot>()) };
+        let Some(bytes) = NonNull::new(bytes) else { handle_alloc_error(bytes_layout) };
+        let Some(slots) = NonNull::new(slots) else { handle_alloc_error(slots_layout) };
+        self.slabs.push(Slab { bytes, slots, pages });
+        self.free.reserve(have + pages);
+        for index in (0..pages).rev() {
+            // SAFETY: both offsets stay inside the allocations just made; the slot is written before anyone reads it.
+            unsafe {
+                let slot = slots.add(index);
+                slot.write(Slot { bytes: bytes.add(index * PAGE_BYTES), handles: AtomicU32::new(0), pool });
+                self.free.push(slot);
+            }
+        }
+    }
+}
+
+fn slab_layouts(pages: usize) -> (Layout, Layout) {
+    let bytes = Layout::from_size_align(pages * PAGE_BYTES, PAGE_BYTES).expect("a slab is far below isize::MAX");
+    (bytes, Layout::array::<Slot>(pages).expect("a slab is far below isize::MAX"))
+}
+
+fn release_owner(shared: NonNull<Shared>) {
+    // SAFETY: the caller's share in `owners` keeps the memory until this line.
+    if unsafe { shared.as_ref() }.owners.fetch_sub(1, Ordering::Release) != 1 {
+        return;
+    }
+    fence(Ordering::Acquire);
+    // SAFETY: we were the last owner: no handle and no page is left. The pointer came from `Arc::into_raw`.
+    let shared = unsafe { Arc::from_raw(shared.as_ptr().cast_const()) };
+    shared.with_inner(|inner| {
+        for slab in inner.slabs.drain(..) {
+            let (bytes_layout, slots_layout) = slab_layouts(slab.pages);
+            // SAFETY: allocated in `grow` with these very layouts; `Slot` has nothing to drop.
+            unsafe {
+                dealloc(slab.bytes.as_ptr(), bytes_layout);
+                dealloc(slab.slots.as_ptr().cast(), slots_layout);
+            }
+        }
+    });
+}
+
+/// A page that nobody changes any more. Clones share it.
+pub struct Page(NonNull<Slot>);
+
+// SAFETY: shared pages are read-only and counted atomically.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    fn slot(&self) -> &Slot {
+        // SAFETY: a handle keeps its slot (and pool) alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The page as its only owner may change it, or itself back if others hold it too.
+    pub fn try_into_mut(self) -> Result<PageMut, Page> {
+        if self.slot().handles.load(Ordering::Acquire) == 1 { Ok(PageMut(self)) } else { Err(self) }
+    }
+
+    /// Whether both handles mean the same memory.
+    pub fn same_page(&self, other: &Page) -> bool {
+        self.0 == other.0
+    }
+
+    /// Where the page lies, for a system call that reads from it.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.slot().bytes.as_ptr()
+    }
+}
+
+impl Clone for Page {
+    fn clone(&self) -> Page {
+        self.slot().handles.fetch_add(1, Ordering::Relaxed);
+        Page(self.0)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if self.slot().handles.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let (slot, pool) = (self.0, self.slot().pool);
+        // SAFETY: a page out of the pool is one of its owners, so the pool is still there.
+        let shared = unsafe { pool.as_ref() };
+        shared.pages_out.fetch_sub(1, Ordering::Relaxed);
+        shared.with_inner(|inner| inner.free.push(slot));
+        release_owner(pool);
+    }
+}
+
+impl Deref for Page {
+    type Target = [u8; PAGE_BYTES];
+    fn deref(&self) -> &[u8; PAGE_BYTES] {
+        // SAFETY: the memory is PAGE_BYTES long and initialized; nobody writes while a `Page` exists.
+        unsafe { self.slot().bytes.cast().as_ref() }
+    }
+}
+
+impl core::fmt::Debug for Page {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Page({:p})", self.as_ptr())
+    }
+}
+
+/// A page with a single owner, who may write it.
+pub struct PageMut(Page);
+
+impl PageMut {
+    /// Gives up the right to write.
+    pub fn freeze(self) -> Page {
+        let this = ManuallyDrop::new(self);
+        Page(this.0.0)
+    }
+
+    /// Where the page lies, for a system call that writes into it.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.slot().bytes.as_ptr()
+    }
+}
+
+impl Deref for PageMut {
+    type Target = [u8; PAGE_BYTES];
+    fn deref(&self) -> &[u8; PAGE_BYTES] {
+        &self.0
+    }
+}
+
+impl DerefMut for PageMut {
+    fn deref_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
+        // SAFETY: the only handle to this page is `self`, borrowed mutably.
+        unsafe { self.0.slot().bytes.cast().as_mut() }
+    }
+}
+
+impl core::fmt::Debug for PageMut {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "PageMut({:p})", self.0.as_ptr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_and_pages_come_back() {
+        let pool = PagePool::new(300);
+        let pages: Vec<PageMut> = (0..300).map(|_| pool.allocate().expect("within the limit")).collect();
+        assert!(pool.allocate().is_none());
+        assert_eq!(pool.pages_out(), 300);
+        drop(pages);
+        assert_eq!(pool.pages_out(), 0);
+        assert!(pool.allocate().is_some());
+    }
+
+    #[test]
+    fn frozen_pages_are_shared_and_thaw_when_alone() {
+        let pool = PagePool::new(2);
+        let mut page = pool.allocate_zeroed().unwrap();
+        page[7] = 9;
+        let page = page.freeze();
+        let other = page.clone();
+        let page = page.try_into_mut().expect_err("two handles");
+        assert_eq!(other[7], 9);
+        drop(other);
+        let mut page = page.try_into_mut().expect("one handle");
+        page[7] = 10;
+        assert_eq!(page.freeze()[7], 10);
+        assert_eq!(pool.pages_out(), 0);
+    }
+
+    #[test]
+    fn pages_outlive_the_pool_handle_and_are_aligned() {
+        let pool = PagePool::new(3);
+        let page = pool.allocate_zeroed().unwrap().freeze();
+        drop(pool);
+        assert_eq!(page.as_ptr() as usize % PAGE_BYTES, 0);
+        assert!(page.iter().all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,138 @@
+//! Units, identifiers and the few enums that every floor of the house shares.
+//!
+//! Invariants: no dependencies, no allocation, no I/O. A number whose unit is not in its name has it in its type.
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// Unit of client requests, in bytes. Everything a client may address is a multiple of it.
+pub const SECTOR_BYTES: u64 = 512;
+/// Unit of caching, in bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Sectors in a block.
+pub const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
+/// A volume's address space is dealt to shards in pieces of this many bytes.
+pub const EXTENT_BYTES: u64 = 1 << 20;
+/// Blocks in an extent.
+pub const EXTENT_BLOCKS: u64 = EXTENT_BYTES / BLOCK_BYTES;
+/// Sectors in an extent.
+pub const EXTENT_SECTORS: u64 = EXTENT_BYTES / SECTOR_BYTES;
+/// Volumes one pool can hold at a time: the volume part of an index key has 10 bits.
+pub const VOLUMES_MAX: usize = 1 << 10;
+/// Largest volume, in blocks (64 TiB): the block part of an index key has 34 bits.
+pub const VOLUME_BLOCKS_MAX: u64 = 1 << 34;
+
+const _: () = assert!(BLOCK_BYTES == BLOCK_SECTORS * SECTOR_BYTES && EXTENT_BYTES.is_multiple_of(BLOCK_BYTES));
+
+/// A volume's place in its pool's table while it is attached; reused after the volume is gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VolumeIndex(pub u16);
+
+/// A volume's number in the log; never used twice in a pool, so a record of a removed volume can never be taken for
+/// one of a later volume.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VolumeId(pub u32);
+
+/// A shard's place in its pool; fixed when the pool is formatted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShardIndex(pub u16);
+
+/// What an acknowledged write means and where it goes (DESIGN.md, C4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// An acknowledged write is on the backing device; the cache follows.
+    #[default]
+    WriteThrough,
+    /// As write-through, and a write does not occupy the cache.
+    WriteAround,
+    /// An acknowledged write is in the log on the SSD; destage brings it to the backing device.
+    WriteBack,
+    /// The cache is watched and kept coherent, never served from (except for dirty blocks not yet at home).
+    PassThrough,
+}
+
+impl Mode {
+    /// The word used on the command line, in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::WriteThrough => "write-through",
+            Mode::WriteAround => "write-around",
+            Mode::WriteBack => "write-back",
+            Mode::PassThrough => "pass-through",
+        }
+    }
+
+    /// The mode of that name; `None` if there is none.
+    pub fn from_name(name: &str) -> Option<Mode> {
+        [Mode::WriteThrough, Mode::WriteAround, Mode::WriteBack, Mode::PassThrough].into_iter().find(|m| m.name() == name)
+    }
+}
+
+/// When a block that was read or written may enter the SSD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Admission {
+    /// At once.
+    Always,
+    /// When it proves re-use: touched again in RAM, or remembered by the ghost queue.
+    #[default]
+    SecondTouch,
+}
+
+impl Admission {
+    /// The word used on the command line, in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Admission::Always => "always",
+            Admission::SecondTouch => "second-touch",
+        }
+    }
+}
+
+/// Why a request (or part of one) went around the cache. Each has a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum BypassReason {
+    /// Larger than the volume's `max-io-size`.
+    Size,
+    /// Part of a sequential stream past the volume's `sequential-cutoff`.
+    Sequential,
+    /// The volume is in pass-through mode.
+    PassThrough,
+    /// A write in write-around mode.
+    WriteAround,
+    /// First touch of a block; it was noted in the ghost queue.
+    FirstTouch,
+    /// The volume's or the pool's limit of dirty data is reached.
+    DirtyLimit,
+    /// The log has no room right now.
+    NoSpace,
+    /// The SSD failed and the volume runs on the backing device alone.
+    Degraded,
+}
+
+impl BypassReason {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [BypassReason; 8] = [
+        BypassReason::Size,
+        BypassReason::Sequential,
+        BypassReason::PassThrough,
+        BypassReason::WriteAround,
+        BypassReason::FirstTouch,
+        BypassReason::DirtyLimit,
+        BypassReason::NoSpace,
+        BypassReason::Degraded,
+    ];
+
+    /// The name in JSON and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BypassReason::Size => "size",
+            BypassReason::Sequential => "sequential",
+            BypassReason::PassThrough => "pass_through",
+            BypassReason::WriteAround => "write_around",
+            BypassReason::FirstTouch => "first_touch",
+            BypassReason::DirtyLimit => "dirty_limit",
+            BypassReason::NoSpace => "no_space",
+            BypassReason::Degraded => "degraded",
+        }
+    }
+}
