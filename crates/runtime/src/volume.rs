@@ -1,0 +1,69 @@
+//! What an endpoint sees of a volume.
+
+use page::PagePool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A handle to a volume, cheap to clone and usable from any thread. It stays valid after the volume is gone: requests
+/// submitted then are answered with [`RequestError::Shutdown`](engine::api::RequestError::Shutdown).
+///
+/// Whether a cache stands before the device is invisible here.
+#[derive(Clone)]
+pub struct VolumeRef(pub(crate) Arc<VolumeShared>);
+
+pub(crate) struct VolumeShared {
+    /// The runtime's own number of the volume; never reused while the runtime lives.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) logical_block_bytes: u32,
+    pub(crate) read_only: AtomicBool,
+    pub(crate) can_discard: bool,
+    pub(crate) pages: PagePool,
+}
+
+/// No read or write may be longer than this, whatever the page pool's size: 32 MiB, what NBD clients take for granted
+/// (NBD's proto.md, "Block size constraints").
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+impl VolumeRef {
+    /// The administrator's name for the volume.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Size in bytes; a multiple of [`VolumeRef::logical_block_bytes`]. Does not change while the volume is attached.
+    pub fn size_bytes(&self) -> u64 {
+        self.0.size_bytes
+    }
+
+    /// 512 or 4096. Requests must start and end on a multiple of it, else they fail with
+    /// [`RequestError::Invalid`](engine::api::RequestError::Invalid).
+    pub fn logical_block_bytes(&self) -> u32 {
+        self.0.logical_block_bytes
+    }
+
+    /// Whether writes, zeroes and discards fail with
+    /// [`RequestError::ReadOnly`](engine::api::RequestError::ReadOnly). May change while the volume is attached.
+    pub fn read_only(&self) -> bool {
+        self.0.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Whether a discard can free space in the device behind. Where it cannot, a discard succeeds and changes nothing.
+    pub fn can_discard(&self) -> bool {
+        self.0.can_discard
+    }
+
+    /// The longest read or write, in bytes: [`REQUEST_BYTES_MAX`], or an eighth of the volume's page pool if that is less (so that
+    /// one request can never need more pages than there are). Zeroes and discards have no such limit.
+    pub fn request_bytes_max(&self) -> u32 {
+        let eighth_bytes = self.0.pages.pages_max() as u64 / 8 * page::PAGE_BYTES as u64;
+        REQUEST_BYTES_MAX.min(u32::try_from(eighth_bytes).unwrap_or(u32::MAX)).max(page::PAGE_BYTES as u32)
+    }
+}
+
+impl std::fmt::Debug for VolumeRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "VolumeRef({})", self.0.name)
+    }
+}
