@@ -11,4 +11,7 @@
 extern crate alloc;
 
 pub mod api;
+pub mod index;
+pub mod key;
+pub mod locks;
 pub mod medium;
