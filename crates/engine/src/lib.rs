@@ -15,3 +15,4 @@ pub mod index;
 pub mod key;
 pub mod locks;
 pub mod medium;
+pub mod policy;

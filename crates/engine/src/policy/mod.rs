@@ -1,0 +1,271 @@
+//! What is worth keeping: admission to the SSD, eviction and reinsertion, and the order in which blocks leave RAM.
+//!
+//! RAM and SSD are one cache. Every block that arrives goes to RAM first. When RAM is full the policy names the block
+//! that leaves it and whether that block has earned a place in the log. When the log is full its oldest segment is taken
+//! back and the policy says of each live clean block whether it is appended again or forgotten. A [ghost](ghost) memory of
+//! fingerprints remembers what was forgotten, so that a return is recognised.
+//!
+//! **A policy can only be wrong about speed.** It holds no data and no location; whatever it answers, and even if all of
+//! its state is lost, the shard stays correct. The shard may therefore create a fresh [`Policy`] after a restart.
+//!
+//! # How a shard drives it
+//!
+//! Keys are the index keys (44 significant bits). The shard owns the pages, the index entry and in it the [`Heat`] of each
+//! block on the SSD; the policy is handed the heat and returns the new one. One call per block touched by a request:
+//!
+//! 1. [`Policy::on_access`] with where the block is now. It updates order and heat, and answers with an [`Advice`]:
+//!    * place `Ram(slot)`: nothing further to do (reads and overwrites alike).
+//!    * place `Ssd`: store `advice.heat` in the index. A read is served from the SSD; if `advice.enter` is set, the block's
+//!      page may afterwards be kept in RAM as a copy by [`Policy::ram_insert`]. A write that makes the record on the SSD
+//!      stale (write-through): `advice.enter` is always set; insert the new data by `ram_insert` and drop the record.
+//!    * place `Absent`: if `advice.enter` is set, insert the block by `ram_insert` once its data is there (for a read
+//!      that may be much later; the [`Arrival`] is a plain value). If it is `None`, do not cache the block at all.
+//! 2. [`Policy::ram_insert`] gives a [`RamSlot`], to be stored beside the page. A slot stays valid until it is handed to
+//!    [`Policy::ram_remove`] or comes back in a [`RamVictim`]; slots are reused afterwards.
+//! 3. While RAM holds more blocks than it may: [`Policy::ram_evict`]. The victim's slot is gone. [`Verdict::Admit`]: append
+//!    it to the log (with `heat` in its index entry); [`Verdict::Forget`]: drop page and index entry;
+//!    [`Verdict::DropCopy`]: drop the page, the record on the SSD stays. A page that cannot be dropped now (I/O in flight
+//!    on it) may be given back with [`Policy::ram_return`].
+//! 4. When the tail segment is taken back: [`Policy::on_tail_block`] for each live *clean* record in it that has no newer
+//!    version in RAM. Dirty records are not the policy's to judge: they go home or are appended again.
+//! 5. [`Policy::on_segment_opened`] whenever the log starts a new segment: the policy's only notion of time beside accesses.
+//!
+//! A block that vanishes for other reasons (discard, detach, bypassing write, checksum error) is taken out by
+//! [`Policy::ram_remove`] if it is in RAM; a block on the SSD needs no call. In write-back mode a written block is in the
+//! log at once: call `on_access` as always, and insert the page as a copy ([`Arrival::as_copy`]) where RAM should keep it.
+//!
+//! Everything is deterministic: same calls, same answers. No call allocates except [`Policy::new`] and
+//! [`Policy::set_capacity`], and `ram_insert` while RAM grows to its bound.
+//!
+//! # Invariants
+//!
+//! * Each slot handed out is in exactly one RAM queue.
+//! * [`Policy::memory_bytes`] stays below [`RAM_BLOCK_BYTES_MAX`] per RAM block plus [`SSD_BLOCK_MILLIBYTES_MAX`] / 1000
+//!   per SSD block plus [`FIXED_BYTES_MAX`].
+
+pub mod ghost;
+pub mod ram;
+
+use ghost::Ghost;
+use ram::RamQueues;
+use types::Admission;
+
+/// Bits of an index entry that hold a block's [`Heat`].
+pub const HEAT_BITS: u32 = 2;
+/// Largest heat.
+pub const HEAT_MAX: u8 = (1 << HEAT_BITS) - 1;
+/// Most bytes the policy spends per block that RAM can hold.
+pub const RAM_BLOCK_BYTES_MAX: u64 = 64;
+/// Most thousandths of a byte the policy spends per block that the SSD can hold. The index needs about 14.7 bytes of the
+/// 16 that both may have together.
+pub const SSD_BLOCK_MILLIBYTES_MAX: u64 = 1200;
+/// Most bytes the policy spends whatever the capacity.
+pub const FIXED_BYTES_MAX: u64 = 64 << 10;
+
+/// How often a block on the SSD was used since it was last judged, 0 to [`HEAT_MAX`]. Kept in the index entry.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Heat(u8);
+
+impl Heat {
+    /// The heat of these bits; bits above [`HEAT_BITS`] are ignored.
+    pub const fn from_bits(bits: u8) -> Heat {
+        Heat(bits & HEAT_MAX)
+    }
+
+    /// As stored in the index.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+/// Names a block's place in the RAM order while it is in RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RamSlot(pub(crate) u32);
+
+/// Where a block is when it is accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In RAM, whether or not also on the SSD.
+    Ram(RamSlot),
+    /// On the SSD only.
+    Ssd {
+        /// From its index entry.
+        heat: Heat,
+        /// Segments opened since the segment of its record was opened: 0 for the open segment.
+        age_segments: u32,
+    },
+    /// Not cached.
+    Absent,
+}
+
+/// One touch of one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Written, not read.
+    pub write: bool,
+    /// Blocks in the whole request this touch is part of.
+    pub request_blocks: u32,
+    /// The volume's rule of admission. `Always`: the block's next leaving from RAM is to the SSD.
+    pub admission: Admission,
+}
+
+/// What a block brings with it when it enters RAM; from [`Advice`] to [`Policy::ram_insert`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Has proven re-use: leaves RAM towards the SSD.
+    pub(crate) proven: bool,
+    /// A valid record of the same version stays on the SSD.
+    pub(crate) copy: bool,
+    /// Touches known from before.
+    pub(crate) touches: u8,
+}
+
+impl Arrival {
+    /// The same arrival for a page whose newest version is also in the log.
+    pub const fn as_copy(self) -> Arrival {
+        Arrival { copy: true, ..self }
+    }
+}
+
+/// The answer to [`Policy::on_access`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// The block's new heat; meaningful for a block on the SSD.
+    pub heat: Heat,
+    /// Whether the block should be in RAM afterwards. `None` for a block in RAM already.
+    pub enter: Option<Arrival>,
+    /// The block was absent and remembered by the ghost.
+    pub ghost_hit: bool,
+}
+
+/// What becomes of a block that leaves RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It earned a place on the SSD: append it to the log with this heat.
+    Admit(Heat),
+    /// It did not: forget it. The ghost remembers.
+    Forget,
+    /// It is on the SSD already: only the page goes.
+    DropCopy,
+}
+
+/// A block that is to leave RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RamVictim {
+    /// The block's key.
+    pub key: u64,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+/// What becomes of a live clean block of the tail segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TailVerdict {
+    /// Append it again at the head, with this heat.
+    Reinsert(Heat),
+    /// Forget it.
+    Forget,
+}
+
+/// The cache policy of one shard. See the [module](self) for the calls and their order.
+#[derive(Debug)]
+pub struct Policy {
+    ram: RamQueues,
+    ghost: Ghost,
+}
+
+impl Policy {
+    /// A policy for a RAM tier of `ram_blocks` and a log of `ssd_blocks` payload blocks.
+    pub fn new(ram_blocks: u64, ssd_blocks: u64) -> Policy {
+        Policy { ram: RamQueues::new(ram_blocks), ghost: Ghost::new(ssd_blocks) }
+    }
+
+    /// The capacities change (another `--ram`, a pool that grew). What is remembered may be lost, slots stay valid.
+    pub fn set_capacity(&mut self, ram_blocks: u64, ssd_blocks: u64) {
+        self.ram.set_capacity(ram_blocks);
+        self.ghost = Ghost::new(ssd_blocks);
+    }
+
+    /// A request touches the block of `key`, which is at `place` now.
+    pub fn on_access(&mut self, key: u64, place: Place, access: Access) -> Advice {
+        let always = access.admission == Admission::Always;
+        match place {
+            Place::Ram(slot) => {
+                self.ram.touch(slot, always);
+                Advice { heat: Heat::default(), enter: None, ghost_hit: false }
+            }
+            Place::Ssd { heat, .. } => {
+                let heat = Heat((heat.0 + 1).min(HEAT_MAX));
+                let enter = access.write.then_some(Arrival { proven: true, copy: false, touches: heat.0 });
+                Advice { heat, enter, ghost_hit: false }
+            }
+            Place::Absent => {
+                let ghost_hit = self.ghost.take(key);
+                let enter = Some(Arrival { proven: ghost_hit || always, copy: false, touches: 0 });
+                Advice { heat: Heat::default(), enter, ghost_hit }
+            }
+        }
+    }
+
+    /// The block of `key`, not in RAM so far, is put there.
+    pub fn ram_insert(&mut self, key: u64, arrival: Arrival) -> RamSlot {
+        self.ram.insert(key, arrival)
+    }
+
+    /// Takes a block out of RAM for a reason of the shard's own; nothing is remembered of it.
+    pub fn ram_remove(&mut self, slot: RamSlot) {
+        self.ram.remove(slot);
+    }
+
+    /// The block that should leave RAM next; `None` if RAM is empty. Its slot is free afterwards.
+    pub fn ram_evict(&mut self) -> Option<RamVictim> {
+        let victim = self.ram.pop()?;
+        let verdict = if victim.copy {
+            Verdict::DropCopy
+        } else if victim.proven || victim.touches > 0 {
+            Verdict::Admit(Heat::default())
+        } else {
+            self.ghost.remember(victim.key);
+            Verdict::Forget
+        };
+        Some(RamVictim { key: victim.key, verdict })
+    }
+
+    /// Gives back a victim whose page cannot leave now; it will be offered again after the others. Of an admitted victim
+    /// that was appended meanwhile, pass `copy` true.
+    pub fn ram_return(&mut self, victim: RamVictim, copy: bool) -> RamSlot {
+        let proven = matches!(victim.verdict, Verdict::Admit(_));
+        let copy = copy || victim.verdict == Verdict::DropCopy;
+        self.ram.insert(victim.key, Arrival { proven, copy, touches: 0 })
+    }
+
+    /// A page in RAM that is being appended to the log, or was invalidated there: from now on its newest version is
+    /// (`true`) or is not (`false`) on the SSD as well.
+    pub fn ram_set_copy(&mut self, slot: RamSlot, copy: bool) {
+        self.ram.set_copy(slot, copy);
+    }
+
+    /// A live clean block of the tail segment: appended again, or forgotten?
+    pub fn on_tail_block(&mut self, _key: u64, heat: Heat) -> TailVerdict {
+        match heat.0.checked_sub(1) {
+            Some(left) => TailVerdict::Reinsert(Heat(left)),
+            None => TailVerdict::Forget,
+        }
+    }
+
+    /// The log opened a new segment.
+    pub fn on_segment_opened(&mut self) {}
+
+    /// Blocks in RAM, as the policy counts them.
+    pub fn ram_len(&self) -> u64 {
+        self.ram.len()
+    }
+
+    /// Bytes of memory held by the policy, beside the value itself.
+    pub fn memory_bytes(&self) -> u64 {
+        self.ram.memory_bytes() + self.ghost.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! The seam's promises.
+
+use super::*;
+
+const READ: Access = Access { write: false, request_blocks: 1, admission: Admission::SecondTouch };
+const WRITE: Access = Access { write: true, ..READ };
+
+fn read_in(policy: &mut Policy, key: u64, access: Access) -> RamSlot {
+    let arrival = policy.on_access(key, Place::Absent, access).enter.expect("a block that may be cached");
+    policy.ram_insert(key, arrival)
+}
+
+#[test]
+fn one_touch_is_forgotten_and_its_return_is_admitted() {
+    let mut policy = Policy::new(8, 1024);
+    read_in(&mut policy, 5, READ);
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget }));
+    let advice = policy.on_access(5, Place::Absent, READ);
+    assert!(advice.ghost_hit);
+    policy.ram_insert(5, advice.enter.expect("proven"));
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+    assert_eq!(policy.ram_evict(), None);
+}
+
+#[test]
+fn admission_always_needs_no_proof() {
+    let mut policy = Policy::new(8, 1024);
+    read_in(&mut policy, 5, Access { admission: Admission::Always, ..READ });
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { verdict: Verdict::Admit(_), .. })));
+}
+
+#[test]
+fn a_copy_never_costs_an_ssd_write() {
+    let mut policy = Policy::new(8, 1024);
+    let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached");
+    let slot = policy.ram_insert(5, arrival.as_copy());
+    policy.on_access(5, Place::Ram(slot), READ);
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy }));
+}
+
+#[test]
+fn a_removed_block_is_not_offered_again() {
+    let mut policy = Policy::new(8, 1024);
+    let slot = read_in(&mut policy, 5, READ);
+    read_in(&mut policy, 6, READ);
+    policy.ram_remove(slot);
+    assert_eq!(policy.ram_len(), 1);
+    assert_eq!(policy.ram_evict().map(|victim| victim.key), Some(6));
+    assert_eq!(policy.ram_evict(), None);
+}
+
+#[test]
+fn a_returned_victim_keeps_its_verdict() {
+    let mut policy = Policy::new(8, 1024);
+    let slot = read_in(&mut policy, 5, READ);
+    policy.on_access(5, Place::Ram(slot), READ);
+    let victim = policy.ram_evict().expect("one block");
+    policy.ram_return(victim, false);
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+}
+
+#[test]
+fn an_overwrite_of_a_block_on_the_ssd_always_enters_ram() {
+    let mut policy = Policy::new(8, 1024);
+    let advice = policy.on_access(9, Place::Ssd { heat: Heat::default(), age_segments: 3 }, WRITE);
+    assert!(advice.enter.is_some());
+}
+
+#[test]
+fn an_unused_block_is_forgotten_at_the_tail_and_a_used_one_is_not_kept_for_ever() {
+    let mut policy = Policy::new(8, 1024);
+    assert_eq!(policy.on_tail_block(1, Heat::default()), TailVerdict::Forget);
+    let mut heat = Heat::from_bits(HEAT_MAX);
+    for _ in 0..=HEAT_MAX {
+        match policy.on_tail_block(1, heat) {
+            TailVerdict::Reinsert(left) => heat = left,
+            TailVerdict::Forget => return,
+        }
+    }
+    panic!("still reinserted after {HEAT_MAX} laps without a use");
+}
+
+#[test]
+fn memory_stays_within_its_bounds() {
+    for (ram_blocks, ssd_blocks) in [(16, 64), (1000, 10_000), (65_536, 10_000_000)] {
+        let mut policy = Policy::new(ram_blocks, ssd_blocks);
+        (0..ram_blocks).for_each(|key| {
+            read_in(&mut policy, key, READ);
+        });
+        let bound = ram_blocks * RAM_BLOCK_BYTES_MAX + ssd_blocks * SSD_BLOCK_MILLIBYTES_MAX / 1000 + FIXED_BYTES_MAX;
+        assert!(policy.memory_bytes() <= bound, "{} > {bound} at {ram_blocks}/{ssd_blocks}", policy.memory_bytes());
+    }
+}
