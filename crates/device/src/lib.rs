@@ -1,1 +1,21 @@
-//! device
+//! Devices: what a backing device or an SSD is, how it is opened and recognised, and the modelled slow disk.
+//!
+//! * [`spec`], [`size`]: what a user writes for a device and a size.
+//! * [`open`]: opening with O_DIRECT, locked against a second daemon, with the geometry found out.
+//! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it.
+//! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
+//! * [`model`]: a hard disk or array as a pure state machine over time.
+//!
+//! Everything asynchronous lives in the runtime; nothing here starts a thread. `unsafe` is confined to [`mod@sys`], a few
+//! system calls that have no safe form, and to the aligned buffer.
+
+mod aligned;
+pub mod blocking;
+mod error;
+pub mod memory;
+pub mod model;
+mod sys;
+
+pub use aligned::AlignedBuffer;
+pub use blocking::{BlockingDevice, BlockingFile, Geometry};
+pub use error::{DeviceError, Operation};
