@@ -1,1 +1,3 @@
-//! nbd
+//! The NBD export.
+
+pub mod protocol;

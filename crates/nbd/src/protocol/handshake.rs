@@ -1,0 +1,555 @@
+//! The handshake: from the server's greeting to a chosen export.
+//!
+//! ```text
+//!   greeting sent ─▶ client flags ─▶ option ─▶ option ─▶ … ─▶ GO or EXPORT_NAME ─▶ Session
+//!                                      │ ▲
+//!                                      └─┘ answered one at a time, so that output is bounded by what one option may cause
+//! ```
+//!
+//! Invariants: no more than [`OPTION_BYTES_MAX`] of option data is ever held; bytes after the option that ends the handshake
+//! are never consumed; what a client negotiated for one export never applies to another.
+
+use super::request::Session;
+use super::wire::{
+    NAME_BYTES_MAX, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC,
+    PAYLOAD_BYTES_MAX, PREFERRED_BLOCK_BYTES, QUERIES_MAX, SERVER_MAGIC, handshake_flag, info,
+    option, option_reply, transmission_flag, u16_at, u32_at, u64_at,
+};
+
+/// The one meta context known here.
+const ALLOCATION: &[u8] = b"base:allocation";
+
+/// What the server sends first: fixed newstyle, no zeroes.
+pub const GREETING: [u8; 18] = {
+    let (server, option) = (SERVER_MAGIC.to_be_bytes(), OPTION_MAGIC.to_be_bytes());
+    let flags = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes();
+    let mut bytes = [0; 18];
+    let mut at = 0;
+    while at < 8 {
+        bytes[at] = server[at];
+        bytes[at + 8] = option[at];
+        at += 1;
+    }
+    bytes[16] = flags[0];
+    bytes[17] = flags[1];
+    bytes
+};
+
+/// What a client learns about an export.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportInfo {
+    /// Its name, at most [`NAME_BYTES_MAX`] bytes.
+    pub name: String,
+    /// A line for people; empty for none.
+    pub description: String,
+    /// Size in bytes, a multiple of `block_bytes_min`.
+    pub size_bytes: u64,
+    /// Requests must start and end on a multiple of this: the logical block size.
+    pub block_bytes_min: u32,
+    /// Longest READ or WRITE in bytes, at most [`PAYLOAD_BYTES_MAX`].
+    pub payload_bytes_max: u32,
+    /// No changes.
+    pub read_only: bool,
+    /// Whether WRITE_ZEROES is faster than writing zeroes; where it is not, a client that asks for that gets ENOTSUP.
+    pub fast_zeroes: bool,
+}
+
+impl ExportInfo {
+    /// A writable export with 512-byte blocks and the largest requests.
+    pub fn new(name: &str, size_bytes: u64) -> ExportInfo {
+        ExportInfo {
+            name: name.to_owned(),
+            description: String::new(),
+            size_bytes,
+            block_bytes_min: 512,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            read_only: false,
+            fast_zeroes: false,
+        }
+    }
+
+    /// The transmission flags. CAN_MULTI_CONN is always set: a flush covers all writes of the volume that were answered
+    /// before it, whichever connection they came by.
+    pub fn transmission_flags(&self) -> u16 {
+        use transmission_flag as flag;
+        let read_only = if self.read_only { flag::READ_ONLY } else { 0 };
+        let common = flag::HAS_FLAGS
+            | flag::SEND_FLUSH
+            | flag::SEND_FUA
+            | flag::SEND_DF
+            | flag::CAN_MULTI_CONN;
+        common | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO | read_only
+    }
+}
+
+/// Where the handshake finds exports.
+pub trait Catalog {
+    /// All names, for LIST. A server that does not tell gives none.
+    fn names(&self) -> Vec<String>;
+    /// The export of that name; the empty name means the default export, if there is one. The name has not been checked to
+    /// be UTF-8.
+    fn find(&self, name: &[u8]) -> Option<ExportInfo>;
+}
+
+/// Why a connection must be closed during the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClosedBy {
+    /// The client said ABORT. Its answer is in the output.
+    #[error("the client ended the session")]
+    Abort,
+    /// The client does not speak fixed newstyle, or set flags that do not exist.
+    #[error("client flags {0:#x} are not fixed newstyle")]
+    ClientFlags(u32),
+    /// An option did not begin with its magic.
+    #[error("option magic is {0:#018x}")]
+    OptionMagic(u64),
+    /// EXPORT_NAME named no export; that option has no error answer.
+    #[error("no export of the name the client gave")]
+    UnknownExport,
+    /// EXPORT_NAME with a name above the limit.
+    #[error("export name of {0} bytes")]
+    NameTooLong(u32),
+}
+
+/// What [`Handshake::feed`] came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// All input is consumed and more is needed.
+    NeedMore,
+    /// One option was answered; send the output, then feed the rest of the input.
+    Answered,
+    /// The handshake is over; send the output. The rest of the input belongs to the transmission phase.
+    Done(Box<Session>),
+    /// Send the output, if any, and close.
+    Close(ClosedBy),
+}
+
+enum State {
+    ClientFlags,
+    OptionHeader,
+    OptionData {
+        option: u32,
+        length_bytes: usize,
+    },
+    /// Reading over data that is too long, before saying so.
+    Skip {
+        option: u32,
+        left_bytes: u32,
+    },
+}
+
+/// The state machine. Send [`GREETING`], then call [`Handshake::feed`] with what arrives.
+pub struct Handshake {
+    state: State,
+    /// Bytes of the element being read; never longer than the element.
+    partial: Vec<u8>,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export for which base:allocation was chosen.
+    allocation_for: Option<Vec<u8>>,
+}
+
+impl Default for Handshake {
+    fn default() -> Handshake {
+        Handshake::new()
+    }
+}
+
+impl Handshake {
+    /// A handshake whose greeting is about to be sent.
+    pub fn new() -> Handshake {
+        Handshake {
+            state: State::ClientFlags,
+            partial: Vec::new(),
+            no_zeroes: false,
+            structured: false,
+            allocation_for: None,
+        }
+    }
+
+    /// Bytes held for an element that is not complete: what this connection costs in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.partial.capacity()
+    }
+
+    /// Takes input until one option is answered or the input is used up. Gives the number of bytes consumed, and what
+    /// came of it; answers are appended to `output`.
+    pub fn feed(
+        &mut self,
+        input: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) -> (usize, Progress) {
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            if let State::Skip { option, left_bytes } = &mut self.state {
+                let skipped = rest.len().min(*left_bytes as usize);
+                consumed += skipped;
+                *left_bytes -= skipped as u32;
+                if *left_bytes != 0 {
+                    return (consumed, Progress::NeedMore);
+                }
+                let option = *option;
+                self.state = State::OptionHeader;
+                answer(
+                    output,
+                    option,
+                    option_reply::ERR_TOO_BIG,
+                    b"option data is too long",
+                );
+                return (consumed, Progress::Answered);
+            }
+            let wanted = match self.state {
+                State::ClientFlags => 4,
+                State::OptionHeader => OPTION_HEADER_BYTES,
+                State::OptionData { length_bytes, .. } => length_bytes,
+                State::Skip { .. } => unreachable!("handled above"),
+            };
+            let taken = rest.len().min(wanted - self.partial.len());
+            self.partial.extend_from_slice(&rest[..taken]);
+            consumed += taken;
+            if self.partial.len() < wanted {
+                return (consumed, Progress::NeedMore);
+            }
+            let element = core::mem::take(&mut self.partial);
+            if let Some(progress) = self.element(&element, catalog, output) {
+                return (consumed, progress);
+            }
+        }
+    }
+
+    /// One complete element; `None` if the next may be read at once.
+    fn element(
+        &mut self,
+        element: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) -> Option<Progress> {
+        match self.state {
+            State::ClientFlags => {
+                let flags = u32_at(element, 0);
+                let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+                if flags & !known != 0 || flags & u32::from(handshake_flag::FIXED_NEWSTYLE) == 0 {
+                    return Some(Progress::Close(ClosedBy::ClientFlags(flags)));
+                }
+                self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
+                self.state = State::OptionHeader;
+                None
+            }
+            State::OptionHeader => self.option_header(element, catalog, output),
+            State::OptionData { option, .. } => {
+                self.state = State::OptionHeader;
+                Some(self.option(option, element, catalog, output))
+            }
+            State::Skip { .. } => unreachable!("skipped bytes are never collected"),
+        }
+    }
+
+    fn option_header(
+        &mut self,
+        header: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) -> Option<Progress> {
+        let magic = u64_at(header, 0);
+        if magic != OPTION_MAGIC {
+            return Some(Progress::Close(ClosedBy::OptionMagic(magic)));
+        }
+        let (option, length_bytes) = (u32_at(header, 8), u32_at(header, 12));
+        // EXPORT_NAME has no way to say no but closing.
+        if option == option::EXPORT_NAME && length_bytes as usize > NAME_BYTES_MAX {
+            return Some(Progress::Close(ClosedBy::NameTooLong(length_bytes)));
+        }
+        if length_bytes as usize > OPTION_BYTES_MAX {
+            self.state = State::Skip {
+                option,
+                left_bytes: length_bytes,
+            };
+            return None;
+        }
+        if length_bytes == 0 {
+            return Some(self.option(option, &[], catalog, output));
+        }
+        self.state = State::OptionData {
+            option,
+            length_bytes: length_bytes as usize,
+        };
+        None
+    }
+
+    fn option(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) -> Progress {
+        match option {
+            option::EXPORT_NAME => return self.export_name(data, catalog, output),
+            option::ABORT => {
+                answer(output, option, option_reply::ACK, &[]);
+                return Progress::Close(ClosedBy::Abort);
+            }
+            option::GO | option::INFO => return self.info(option, data, catalog, output),
+            option::LIST if !data.is_empty() => refuse_data(output, option),
+            option::LIST => list(catalog, output),
+            option::STRUCTURED_REPLY if !data.is_empty() => refuse_data(output, option),
+            option::STRUCTURED_REPLY => {
+                self.structured = true;
+                answer(output, option, option_reply::ACK, &[]);
+            }
+            option::STARTTLS if !data.is_empty() => refuse_data(output, option),
+            option::STARTTLS => answer(
+                output,
+                option,
+                option_reply::ERR_POLICY,
+                b"no TLS on this socket",
+            ),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.meta_context(option, data, catalog, output)
+            }
+            _ => answer(
+                output,
+                option,
+                option_reply::ERR_UNSUPPORTED,
+                b"unknown option",
+            ),
+        }
+        Progress::Answered
+    }
+
+    fn export_name(
+        &mut self,
+        name: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) -> Progress {
+        let Some(export) = catalog.find(name) else {
+            return Progress::Close(ClosedBy::UnknownExport);
+        };
+        output.extend_from_slice(&export.size_bytes.to_be_bytes());
+        output.extend_from_slice(&export.transmission_flags().to_be_bytes());
+        if !self.no_zeroes {
+            output.extend_from_slice(&[0; 124]);
+        }
+        Progress::Done(Box::new(self.session(name, export)))
+    }
+
+    fn session(&self, name: &[u8], export: ExportInfo) -> Session {
+        let allocation_context = self.structured && self.allocation_for.as_deref() == Some(name);
+        Session {
+            export,
+            structured: self.structured,
+            allocation_context,
+        }
+    }
+
+    /// INFO and GO: name length, name, count, kinds of information.
+    fn info(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) -> Progress {
+        let mut fields = Fields(data);
+        let request = (|| {
+            let name = fields.string()?;
+            let count = usize::from(fields.u16()?);
+            let kinds = fields.take(count.checked_mul(2)?)?;
+            fields.0.is_empty().then_some((name, kinds))
+        })();
+        let Some((name, kinds)) = request else {
+            answer(
+                output,
+                option,
+                option_reply::ERR_INVALID,
+                b"malformed request for information",
+            );
+            return Progress::Answered;
+        };
+        if name.len() > NAME_BYTES_MAX {
+            answer(
+                output,
+                option,
+                option_reply::ERR_TOO_BIG,
+                b"export name is too long",
+            );
+            return Progress::Answered;
+        }
+        let Some(export) = catalog.find(name) else {
+            answer(output, option, option_reply::ERR_UNKNOWN, b"no such export");
+            return Progress::Answered;
+        };
+        let wants = |kind: u16| kinds.chunks_exact(2).any(|field| u16_at(field, 0) == kind);
+        let mut fact = |kind: u16, fields: &[&[u8]]| {
+            let mut body = kind.to_be_bytes().to_vec();
+            fields
+                .iter()
+                .for_each(|field| body.extend_from_slice(field));
+            answer(output, option, option_reply::INFO, &body);
+        };
+        fact(
+            info::EXPORT,
+            &[
+                &export.size_bytes.to_be_bytes(),
+                &export.transmission_flags().to_be_bytes(),
+            ],
+        );
+        if wants(info::NAME) {
+            fact(info::NAME, &[export.name.as_bytes()]);
+        }
+        if wants(info::DESCRIPTION) && !export.description.is_empty() {
+            fact(info::DESCRIPTION, &[export.description.as_bytes()]);
+        }
+        let preferred = PREFERRED_BLOCK_BYTES.max(export.block_bytes_min);
+        let sizes =
+            [export.block_bytes_min, preferred, export.payload_bytes_max].map(u32::to_be_bytes);
+        fact(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
+        answer(output, option, option_reply::ACK, &[]);
+        if option == option::INFO {
+            return Progress::Answered;
+        }
+        Progress::Done(Box::new(self.session(name, export)))
+    }
+
+    /// LIST_META_CONTEXT and SET_META_CONTEXT: name length, name, count, queries with their lengths.
+    fn meta_context(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        catalog: &dyn Catalog,
+        output: &mut Vec<u8>,
+    ) {
+        let setting = option == option::SET_META_CONTEXT;
+        if setting {
+            // A failed choice leaves none behind ("NBD_OPT_SET_META_CONTEXT").
+            self.allocation_for = None;
+        }
+        if !self.structured {
+            return answer(
+                output,
+                option,
+                option_reply::ERR_INVALID,
+                b"structured replies must come first",
+            );
+        }
+        let mut fields = Fields(data);
+        let request = (|| Some((fields.string()?, fields.u32()?)))();
+        let Some((name, count)) = request else {
+            return answer(
+                output,
+                option,
+                option_reply::ERR_INVALID,
+                b"malformed request for meta contexts",
+            );
+        };
+        if name.len() > NAME_BYTES_MAX || count > QUERIES_MAX {
+            return answer(
+                output,
+                option,
+                option_reply::ERR_TOO_BIG,
+                b"name too long or too many queries",
+            );
+        }
+        // An empty list asks for everything when listing, and for nothing when setting.
+        let mut chosen = count == 0 && !setting;
+        for _ in 0..count {
+            let Some(query) = fields.string() else {
+                return answer(
+                    output,
+                    option,
+                    option_reply::ERR_INVALID,
+                    b"malformed query",
+                );
+            };
+            if query.len() > NAME_BYTES_MAX {
+                return answer(
+                    output,
+                    option,
+                    option_reply::ERR_TOO_BIG,
+                    b"query is too long",
+                );
+            }
+            chosen |= query == ALLOCATION || (query == b"base:" && !setting);
+        }
+        if !fields.0.is_empty() {
+            return answer(
+                output,
+                option,
+                option_reply::ERR_INVALID,
+                b"data after the last query",
+            );
+        }
+        if catalog.find(name).is_none() {
+            return answer(output, option, option_reply::ERR_UNKNOWN, b"no such export");
+        }
+        if chosen {
+            // The number of a context is only meaningful once it is set.
+            let context = if setting {
+                super::reply::ALLOCATION_CONTEXT
+            } else {
+                0
+            };
+            let mut body = context.to_be_bytes().to_vec();
+            body.extend_from_slice(ALLOCATION);
+            answer(output, option, option_reply::META_CONTEXT, &body);
+            if setting {
+                self.allocation_for = Some(name.to_vec());
+            }
+        }
+        answer(output, option, option_reply::ACK, &[]);
+    }
+}
+
+fn list(catalog: &dyn Catalog, output: &mut Vec<u8>) {
+    for name in catalog.names() {
+        let mut body = (name.len() as u32).to_be_bytes().to_vec();
+        body.extend_from_slice(name.as_bytes());
+        answer(output, option::LIST, option_reply::SERVER, &body);
+    }
+    answer(output, option::LIST, option_reply::ACK, &[]);
+}
+
+fn refuse_data(output: &mut Vec<u8>, option: u32) {
+    answer(
+        output,
+        option,
+        option_reply::ERR_INVALID,
+        b"this option has no data",
+    );
+}
+
+fn answer(output: &mut Vec<u8>, option: u32, kind: u32, body: &[u8]) {
+    output.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
+    output.extend_from_slice(&option.to_be_bytes());
+    output.extend_from_slice(&kind.to_be_bytes());
+    output.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    output.extend_from_slice(body);
+}
+
+/// What is left of an option's data. Every taking is checked against it.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (field, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(field)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|field| u16_at(field, 0))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(|field| u32_at(field, 0))
+    }
+
+    /// A length of 32 bits and that many bytes.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let length_bytes = self.u32()?;
+        self.take(usize::try_from(length_bytes).ok()?)
+    }
+}

@@ -1,0 +1,356 @@
+//! The handshake, byte by byte: what a client sends, what it must get.
+
+use nbd::protocol::wire::{NAME_BYTES_MAX, OPTION_BYTES_MAX, option, option_reply};
+use nbd::protocol::{Catalog, ClosedBy, ExportInfo, GREETING, Handshake, Progress, Session};
+
+struct Disks;
+
+impl Catalog for Disks {
+    fn names(&self) -> Vec<String> {
+        vec!["a".into(), "disk".into()]
+    }
+
+    fn find(&self, name: &[u8]) -> Option<ExportInfo> {
+        let info = |name| ExportInfo {
+            description: "a disk".into(),
+            ..ExportInfo::new(name, 0x12345000)
+        };
+        match name {
+            b"a" => Some(info("a")),
+            b"disk" | b"" => Some(ExportInfo {
+                read_only: true,
+                block_bytes_min: 4096,
+                ..info("disk")
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Client flags: fixed newstyle, no zeroes.
+const CLIENT: &[u8] = b"\0\0\0\x03";
+
+fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = b"IHAVEOPT".to_vec();
+    bytes.extend_from_slice(&option.to_be_bytes());
+    bytes.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+fn info_data(name: &[u8], kinds: &[u16]) -> Vec<u8> {
+    let mut data = (name.len() as u32).to_be_bytes().to_vec();
+    data.extend_from_slice(name);
+    data.extend_from_slice(&(kinds.len() as u16).to_be_bytes());
+    kinds
+        .iter()
+        .for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
+    data
+}
+
+fn context_data(name: &[u8], queries: &[&[u8]]) -> Vec<u8> {
+    let mut data = (name.len() as u32).to_be_bytes().to_vec();
+    data.extend_from_slice(name);
+    data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
+    for query in queries {
+        data.extend_from_slice(&(query.len() as u32).to_be_bytes());
+        data.extend_from_slice(query);
+    }
+    data
+}
+
+/// One parsed answer: kind and body.
+type Answer = (u32, Vec<u8>);
+
+/// What a whole conversation came to: answers, how it ended, and how much of the input was left.
+fn talk(input: &[u8], piece_bytes: usize) -> (Vec<u8>, Progress, usize) {
+    let (mut handshake, mut output, mut at) = (Handshake::new(), Vec::new(), 0);
+    loop {
+        let end = input.len().min(at + piece_bytes);
+        let (consumed, progress) = handshake.feed(&input[at..end], &Disks, &mut output);
+        assert!(
+            handshake.held_bytes() <= 2 * OPTION_BYTES_MAX,
+            "{} bytes held",
+            handshake.held_bytes()
+        );
+        at += consumed;
+        match progress {
+            Progress::Answered => (),
+            Progress::NeedMore if at < input.len() => assert_ne!(consumed, 0),
+            _ => return (output, progress, input.len() - at),
+        }
+    }
+}
+
+/// Talks in one piece and byte by byte, which must come to the same.
+fn talk_both(input: &[u8]) -> (Vec<u8>, Progress, usize) {
+    let whole = talk(input, usize::MAX / 2);
+    assert_eq!(talk(input, 1), whole);
+    whole
+}
+
+fn answers(mut output: &[u8], option: u32) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    while !output.is_empty() {
+        assert_eq!(output[..8], 0x0003_e889_0455_65a9_u64.to_be_bytes());
+        assert_eq!(output[8..12], option.to_be_bytes());
+        let kind = u32::from_be_bytes(output[12..16].try_into().unwrap());
+        let length = u32::from_be_bytes(output[16..20].try_into().unwrap()) as usize;
+        answers.push((kind, output[20..20 + length].to_vec()));
+        output = &output[20 + length..];
+    }
+    answers
+}
+
+/// Sends one option after the client flags and gives its answers.
+fn ask(option: u32, data: &[u8]) -> Vec<Answer> {
+    let (output, progress, left) = talk_both(&[CLIENT, &option_bytes(option, data)].concat());
+    assert_eq!((progress, left), (Progress::NeedMore, 0));
+    answers(&output, option)
+}
+
+fn only_kind(answers: &[Answer]) -> u32 {
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers[0].0
+}
+
+fn session_of(input: &[u8]) -> Session {
+    match talk_both(input) {
+        (_, Progress::Done(session), 0) => *session,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_greeting_is_newstyle_with_fixed_and_no_zeroes() {
+    assert_eq!(&GREETING, b"NBDMAGICIHAVEOPT\0\x03");
+}
+
+#[test]
+fn go_tells_size_flags_and_block_sizes_and_leaves_the_rest_of_the_input() {
+    let mut input = [
+        CLIENT,
+        &option_bytes(option::GO, &info_data(b"a", &[1, 2, 3])),
+    ]
+    .concat();
+    input.extend_from_slice(b"request bytes");
+    let (output, progress, left) = talk(&input, 1 << 20);
+    assert_eq!(left, b"request bytes".len());
+    let Progress::Done(session) = progress else {
+        panic!("{progress:?}")
+    };
+    assert_eq!(session.export.name, "a");
+    assert!(!session.structured && !session.allocation_context);
+    let expected: Vec<Answer> = vec![
+        (
+            option_reply::INFO,
+            b"\0\0\0\0\0\0\x12\x34\x50\0\x09\xed".to_vec(),
+        ),
+        (option_reply::INFO, b"\0\x01a".to_vec()),
+        (option_reply::INFO, b"\0\x02a disk".to_vec()),
+        (
+            option_reply::INFO,
+            b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0".to_vec(),
+        ),
+        (option_reply::ACK, vec![]),
+    ];
+    assert_eq!(answers(&output, option::GO), expected);
+}
+
+#[test]
+fn info_is_go_without_going() {
+    let told = ask(option::INFO, &info_data(b"", &[]));
+    let expected: Vec<Answer> = vec![
+        (
+            option_reply::INFO,
+            b"\0\0\0\0\0\0\x12\x34\x50\0\x09\xef".to_vec(),
+        ),
+        (
+            option_reply::INFO,
+            b"\0\x03\0\0\x10\0\0\0\x10\0\x02\0\0\0".to_vec(),
+        ),
+        (option_reply::ACK, vec![]),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn export_name_answers_in_the_old_form_with_and_without_zeroes() {
+    let (output, progress, _) =
+        talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, b"a")].concat());
+    assert!(matches!(progress, Progress::Done(_)));
+    assert_eq!(output, b"\0\0\0\0\x12\x34\x50\0\x09\xed");
+    let (output, _, _) =
+        talk_both(&[b"\0\0\0\x01", &option_bytes(option::EXPORT_NAME, b"")[..]].concat());
+    assert_eq!(output.len(), 10 + 124);
+    assert!(output[10..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn export_name_can_only_close() {
+    let (output, progress, _) =
+        talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, b"none")].concat());
+    assert_eq!(
+        (output.len(), progress),
+        (0, Progress::Close(ClosedBy::UnknownExport))
+    );
+    let header = b"IHAVEOPT\0\0\0\x01\xff\xff\xff\xff";
+    let (_, progress, _) = talk_both(&[CLIENT, header].concat());
+    assert_eq!(progress, Progress::Close(ClosedBy::NameTooLong(u32::MAX)));
+}
+
+#[test]
+fn list_names_all() {
+    let expected: Vec<Answer> = vec![
+        (option_reply::SERVER, b"\0\0\0\x01a".to_vec()),
+        (option_reply::SERVER, b"\0\0\0\x04disk".to_vec()),
+        (option_reply::ACK, vec![]),
+    ];
+    assert_eq!(ask(option::LIST, b""), expected);
+    assert_eq!(
+        only_kind(&ask(option::LIST, b"x")),
+        option_reply::ERR_INVALID
+    );
+}
+
+#[test]
+fn abort_is_acknowledged_and_closes() {
+    let (output, progress, _) = talk_both(&[CLIENT, &option_bytes(option::ABORT, b"")].concat());
+    assert_eq!(progress, Progress::Close(ClosedBy::Abort));
+    assert_eq!(
+        answers(&output, option::ABORT),
+        vec![(option_reply::ACK, vec![])]
+    );
+}
+
+#[test]
+fn refusals_have_their_kinds() {
+    let check = |option, data: &[u8], kind| {
+        assert_eq!(only_kind(&ask(option, data)), kind, "option {option}")
+    };
+    check(option::STARTTLS, b"", option_reply::ERR_POLICY);
+    check(option::EXTENDED_HEADERS, b"", option_reply::ERR_UNSUPPORTED);
+    check(4, b"", option_reply::ERR_UNSUPPORTED);
+    check(0xffff_ffff, b"data", option_reply::ERR_UNSUPPORTED);
+    check(option::STRUCTURED_REPLY, b"x", option_reply::ERR_INVALID);
+    check(option::GO, b"", option_reply::ERR_INVALID);
+    check(
+        option::GO,
+        &info_data(b"none", &[]),
+        option_reply::ERR_UNKNOWN,
+    );
+    check(
+        option::INFO,
+        &info_data(&[b'x'; NAME_BYTES_MAX + 1], &[]),
+        option_reply::ERR_TOO_BIG,
+    );
+    // An inner length that wraps, one beyond the data, a count beyond the data, and data left over.
+    check(
+        option::GO,
+        b"\xff\xff\xff\xffa\0\0",
+        option_reply::ERR_INVALID,
+    );
+    check(option::GO, b"\0\0\0\x02a\0\0", option_reply::ERR_INVALID);
+    check(
+        option::GO,
+        b"\0\0\0\x01a\xff\xff\0\0",
+        option_reply::ERR_INVALID,
+    );
+    check(option::GO, b"\0\0\0\x01a\0\0\0", option_reply::ERR_INVALID);
+    check(
+        option::SET_META_CONTEXT,
+        &context_data(b"a", &[b"base:allocation"]),
+        option_reply::ERR_INVALID,
+    );
+}
+
+#[test]
+fn data_that_is_too_long_is_skipped_and_the_conversation_goes_on() {
+    let long = vec![7; OPTION_BYTES_MAX + 1];
+    let parts = [
+        CLIENT,
+        &option_bytes(option::GO, &long),
+        &option_bytes(option::GO, &info_data(b"a", &[])),
+    ];
+    let (output, progress, left) = talk(&parts.concat(), 1000);
+    assert!(matches!(progress, Progress::Done(_)));
+    assert_eq!(left, 0);
+    assert_eq!(answers(&output, option::GO)[0].0, option_reply::ERR_TOO_BIG);
+}
+
+#[test]
+fn meta_contexts_belong_to_the_export_they_were_set_for() {
+    let structured = option_bytes(option::STRUCTURED_REPLY, b"");
+    let set = option_bytes(
+        option::SET_META_CONTEXT,
+        &context_data(b"a", &[b"qemu:x", b"base:allocation"]),
+    );
+    let unset = option_bytes(option::SET_META_CONTEXT, &context_data(b"a", &[]));
+    let go = |name: &[u8]| option_bytes(option::GO, &info_data(name, &[]));
+    assert!(session_of(&[CLIENT, &structured, &set, &go(b"a")].concat()).allocation_context);
+    assert!(!session_of(&[CLIENT, &structured, &set, &go(b"disk")].concat()).allocation_context);
+    assert!(
+        !session_of(&[CLIENT, &structured, &set, &unset, &go(b"a")].concat()).allocation_context
+    );
+    let plain = session_of(&[CLIENT, &structured, &go(b"a")].concat());
+    assert!(plain.structured && !plain.allocation_context);
+}
+
+#[test]
+fn meta_contexts_are_listed() {
+    let ask = |option, queries: &[&[u8]]| {
+        let parts = [
+            CLIENT,
+            &option_bytes(option::STRUCTURED_REPLY, b""),
+            &option_bytes(option, &context_data(b"a", queries)),
+        ];
+        let (output, progress, _) = talk_both(&parts.concat());
+        assert_eq!(progress, Progress::NeedMore);
+        answers(&output[20..], option)
+    };
+    let listed = vec![
+        (
+            option_reply::META_CONTEXT,
+            b"\0\0\0\0base:allocation".to_vec(),
+        ),
+        (option_reply::ACK, vec![]),
+    ];
+    assert_eq!(ask(option::LIST_META_CONTEXT, &[]), listed);
+    assert_eq!(ask(option::LIST_META_CONTEXT, &[b"base:"]), listed);
+    assert_eq!(
+        ask(option::LIST_META_CONTEXT, &[b"other:"]),
+        vec![(option_reply::ACK, vec![])]
+    );
+    let set = vec![
+        (
+            option_reply::META_CONTEXT,
+            b"\0\0\0\x01base:allocation".to_vec(),
+        ),
+        (option_reply::ACK, vec![]),
+    ];
+    assert_eq!(ask(option::SET_META_CONTEXT, &[b"base:allocation"]), set);
+    assert_eq!(
+        ask(option::SET_META_CONTEXT, &[b"base:"]),
+        vec![(option_reply::ACK, vec![])]
+    );
+    assert_eq!(
+        only_kind(&ask(option::SET_META_CONTEXT, &[&[b'q'; 5000]])),
+        option_reply::ERR_TOO_BIG
+    );
+}
+
+#[test]
+fn clients_that_are_not_fixed_newstyle_are_sent_away() {
+    for flags in [0u32, 2, 4 + 1, 0x8000_0003] {
+        let (output, progress, _) = talk_both(&flags.to_be_bytes());
+        assert_eq!(
+            (output.len(), progress),
+            (0, Progress::Close(ClosedBy::ClientFlags(flags)))
+        );
+    }
+    let (_, progress, _) = talk_both(&[CLIENT, b"GET / HTTP/1.1\r\n"].concat());
+    assert!(matches!(
+        progress,
+        Progress::Close(ClosedBy::OptionMagic(_))
+    ));
+}
