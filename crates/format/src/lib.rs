@@ -1,1 +1,62 @@
-//! format
+//! The bytes on the SSD.
+//!
+//! Encoding and decoding only: no I/O, no clock, no policy. Everything stored is little-endian, has a version, and stands
+//! under a CRC-32C; padding is explicit and zero. `docs/internals/on-disk-format.md` says the same in words and drawings.
+//!
+//! Rooms: [`layout`] where things lie; [`checksum`] what guards them; [`superblock`] the root; [`record`] and [`group`]
+//! what the log is made of; [`footer`] the summary at the end of a full segment; [`checkpoint`] the index as a clean stop
+//! leaves it.
+//!
+//! Invariants: a decoder never panics, whatever the bytes; what it accepts, the encoder could have written; identity
+//! (pool, shard, position, session) is checked by whoever reads, because only they know what they asked for.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+mod bytes;
+pub mod checkpoint;
+pub mod checksum;
+pub mod footer;
+pub mod group;
+pub mod layout;
+pub mod record;
+pub mod superblock;
+
+pub use checksum::payload_checksum;
+pub use footer::{Footer, FooterHead};
+pub use group::GroupHead;
+pub use layout::{Layout, LayoutError};
+pub use record::{Record, RecordKind};
+pub use superblock::{LogStart, Superblock, VolumeRecord};
+
+/// Version of everything stored. A reader refuses higher ones.
+pub const FORMAT_VERSION: u32 = 1;
+/// The unit of every stored structure and of I/O to the SSD, in bytes.
+pub const PAGE_BYTES: usize = types::BLOCK_BYTES as usize;
+/// Records that fit a group's header page.
+pub const GROUP_RECORDS_MAX: usize = 120;
+
+/// Why stored bytes were not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The magic number is another: nothing of this kind was ever written here.
+    #[error("no such structure here")]
+    Magic,
+    /// The checksum does not match: torn, rotten or foreign.
+    #[error("the checksum does not match")]
+    Checksum,
+    /// Written by a newer release.
+    #[error(
+        "format version {found} is newer than version {FORMAT_VERSION}, the newest this release reads"
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// The checksum matches but a field has a value no writer gives it.
+    #[error("the field {field} has an impossible value")]
+    Field {
+        /// Which field.
+        field: &'static str,
+    },
+}

@@ -1,0 +1,421 @@
+//! Where things lie on the SSD.
+//!
+//! ```text
+//! 0          superblock slot A          512 KiB     its magic number is the first thing on the device
+//! 512 KiB    superblock slot B          512 KiB
+//! 1 MiB      checkpoint head             16 KiB
+//!            checkpoint of shard 0, 1, …            12 bytes a page of log, in 1 MiB chunks
+//!            (to a multiple of the segment size)
+//!            segments of shard 0, of shard 1, …     segments_per_shard × segment_bytes each
+//!            unused rest, less than one segment a shard
+//!
+//! one segment:  page 0: first group … groups …  | unused |  reserved footer pages
+//! ```
+//!
+//! A *slot* number names a page of a shard's log: physical segment × pages per segment + page in the segment. It is fixed
+//! by where the page lies, so it needs no sequence number and fits 32 bits.
+
+use crate::PAGE_BYTES;
+use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, CHUNK_BYTES, CHUNK_ENTRIES, chunk_bytes_for};
+use crate::footer::footer_records_max;
+use types::ShardIndex;
+
+/// Smallest segment: below, headers and footers would take more than an eighth of it.
+pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
+/// Largest segment: larger ones gain no throughput and make eviction coarse.
+pub const SEGMENT_BYTES_MAX: u32 = 8 << 20;
+/// The segment size where the SSD has room for it: large enough for any SSD's best sequential throughput.
+pub const SEGMENT_BYTES_DEFAULT: u32 = 2 << 20;
+/// A ring shorter than this cannot evict while it writes.
+pub const SEGMENTS_PER_SHARD_MIN: u32 = 8;
+/// Automatic layouts shrink segments, then drop shards, before a ring gets shorter than this: eviction works in whole
+/// segments, and thirty-two of them make its steps 3 % of the cache.
+pub const SEGMENTS_PER_SHARD_GOOD: u32 = 32;
+/// Most shards in a pool: what the superblock has room for.
+pub const SHARDS_MAX: u16 = 256;
+/// Room for one copy of the superblock with 1,024 volumes and 256 shards.
+pub const SUPERBLOCK_SLOT_BYTES: u64 = 512 << 10;
+/// Where the checkpoint area begins, in bytes.
+pub const CHECKPOINT_AT_BYTES: u64 = 2 * SUPERBLOCK_SLOT_BYTES;
+
+/// The two places a superblock may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SuperblockSlot {
+    /// At the very beginning of the device.
+    A,
+    /// Behind it.
+    B,
+}
+
+impl SuperblockSlot {
+    /// Both.
+    pub const ALL: [SuperblockSlot; 2] = [SuperblockSlot::A, SuperblockSlot::B];
+
+    /// Where it lies on the device, in bytes: the same in every layout, so that it can be found without one.
+    pub const fn offset_bytes(self) -> u64 {
+        match self {
+            SuperblockSlot::A => 0,
+            SuperblockSlot::B => SUPERBLOCK_SLOT_BYTES,
+        }
+    }
+
+    /// The other one.
+    pub const fn other(self) -> SuperblockSlot {
+        match self {
+            SuperblockSlot::A => SuperblockSlot::B,
+            SuperblockSlot::B => SuperblockSlot::A,
+        }
+    }
+}
+
+/// Why there is no layout for what was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The device is too small.
+    #[error("the SSD is too small: {needed_bytes} bytes are needed, it has {found_bytes}")]
+    TooSmall {
+        /// What the smallest pool of this kind takes.
+        needed_bytes: u64,
+        /// What there is.
+        found_bytes: u64,
+    },
+    /// Not a power of two within the limits.
+    #[error(
+        "a segment has a power of two of bytes from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {found_bytes}"
+    )]
+    SegmentBytes {
+        /// What was asked.
+        found_bytes: u32,
+    },
+    /// None, or too many.
+    #[error("a pool has 1 to {SHARDS_MAX} shards, not {found}")]
+    Shards {
+        /// What was asked.
+        found: u16,
+    },
+    /// A stored layout whose parts do not fit together.
+    #[error("{segments_per_shard} segments a shard do not fit the device")]
+    Segments {
+        /// What was found.
+        segments_per_shard: u32,
+    },
+}
+
+/// Where everything lies; fixed when the pool is formatted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Logs that share the SSD; from 1.
+    pub shards: u16,
+    /// Size of a segment in bytes: a power of two from 64 KiB to 8 MiB.
+    pub segment_bytes: u32,
+    /// Segments in each shard's ring; from 8.
+    pub segments_per_shard: u32,
+    /// Bytes of the SSD that the pool may use, a multiple of 4096. A device that is smaller now was truncated.
+    pub ssd_bytes: u64,
+}
+
+impl Layout {
+    /// The layout that fills `ssd_bytes` with that many shards and that segment size.
+    ///
+    /// # Errors
+    /// [`LayoutError`] says what is needed.
+    pub fn plan(ssd_bytes: u64, shards: u16, segment_bytes: u32) -> Result<Layout, LayoutError> {
+        let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
+        let with = |segments_per_shard| Layout {
+            shards,
+            segment_bytes,
+            segments_per_shard,
+            ssd_bytes,
+        };
+        let smallest = with(SEGMENTS_PER_SHARD_MIN);
+        smallest.check_shape()?;
+        if smallest.end_bytes() > ssd_bytes {
+            return Err(LayoutError::TooSmall {
+                needed_bytes: smallest.end_bytes(),
+                found_bytes: ssd_bytes,
+            });
+        }
+        // The largest ring that fits: `end_bytes` grows with it.
+        let (mut fits, mut beyond) = (
+            SEGMENTS_PER_SHARD_MIN,
+            u32::MAX / smallest.pages_per_segment(),
+        );
+        if let Ok(bound) = u32::try_from(ssd_bytes / u64::from(segment_bytes) / u64::from(shards)) {
+            beyond = beyond.min(bound + 1);
+        }
+        while beyond - fits > 1 {
+            let middle = fits + (beyond - fits) / 2;
+            if with(middle).end_bytes() <= ssd_bytes {
+                fits = middle
+            } else {
+                beyond = middle
+            }
+        }
+        Ok(with(fits))
+    }
+
+    /// The layout for an SSD of that size if nobody asks for anything special: the default segment size and
+    /// `shards_wanted` where rings stay long enough, else smaller segments, else fewer shards.
+    ///
+    /// # Errors
+    /// [`LayoutError::TooSmall`] if even the smallest pool does not fit; [`LayoutError::Shards`] for 0 or too many.
+    pub fn plan_default(ssd_bytes: u64, shards_wanted: u16) -> Result<Layout, LayoutError> {
+        let mut shards = shards_wanted;
+        loop {
+            let mut segment_bytes = SEGMENT_BYTES_DEFAULT;
+            while segment_bytes >= SEGMENT_BYTES_MIN {
+                match Layout::plan(ssd_bytes, shards, segment_bytes) {
+                    Ok(layout) if layout.segments_per_shard >= SEGMENTS_PER_SHARD_GOOD => {
+                        return Ok(layout);
+                    }
+                    Ok(_) | Err(LayoutError::TooSmall { .. }) => segment_bytes /= 2,
+                    Err(error) => return Err(error),
+                }
+            }
+            if shards == 1 {
+                return Layout::plan(ssd_bytes, 1, SEGMENT_BYTES_MIN);
+            }
+            shards /= 2;
+        }
+    }
+
+    /// Checks a layout that was read from somewhere: that its parts are within limits and fit `ssd_bytes`.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self) -> Result<(), LayoutError> {
+        self.check_shape()?;
+        let segments = self.segments_per_shard;
+        if segments < SEGMENTS_PER_SHARD_MIN
+            || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(u32::MAX)
+        {
+            return Err(LayoutError::Segments {
+                segments_per_shard: segments,
+            });
+        }
+        if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {
+            return Err(LayoutError::TooSmall {
+                needed_bytes: self.end_bytes(),
+                found_bytes: self.ssd_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_shape(&self) -> Result<(), LayoutError> {
+        if self.shards == 0 || self.shards > SHARDS_MAX {
+            return Err(LayoutError::Shards { found: self.shards });
+        }
+        if !self.segment_bytes.is_power_of_two()
+            || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
+        {
+            return Err(LayoutError::SegmentBytes {
+                found_bytes: self.segment_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Pages in a segment: 16 to 2048.
+    pub const fn pages_per_segment(&self) -> u32 {
+        self.segment_bytes / PAGE_BYTES as u32
+    }
+
+    /// Pages reserved at the end of a segment for its footer: the fewest that hold two records for each other page, so that
+    /// a segment in which every block is first invalidated and then written still fills up.
+    ///
+    /// 64 KiB segments reserve 1 page of 16, 2 MiB 8 of 512, 8 MiB 32 of 2048.
+    pub const fn footer_pages(&self) -> u32 {
+        let mut pages = 1;
+        while footer_records_max(pages) < 2 * (self.pages_per_segment() - pages) {
+            pages += 1;
+        }
+        pages
+    }
+
+    /// Most records a segment may hold, all groups together (120 at 64 KiB, 1016 at 2 MiB, 4088 at 8 MiB). A writer closes
+    /// the segment before a group that would pass it.
+    pub const fn records_max(&self) -> u32 {
+        footer_records_max(self.footer_pages())
+    }
+
+    /// Pages of a segment that groups may take; the footer stands behind them.
+    pub const fn group_pages(&self) -> u32 {
+        self.pages_per_segment() - self.footer_pages()
+    }
+
+    /// Pages of one shard's log, that is, slot numbers.
+    pub const fn slots_per_shard(&self) -> u32 {
+        self.segments_per_shard * self.pages_per_segment()
+    }
+
+    /// The physical segment in which segment `seq` (from 1) lies.
+    pub const fn physical(&self, seq: u64) -> u32 {
+        ((seq - 1) % self.segments_per_shard as u64) as u32
+    }
+
+    /// Where the checkpoint of a shard begins, in bytes.
+    pub const fn checkpoint_offset(&self, shard: ShardIndex) -> u64 {
+        CHECKPOINT_AT_BYTES
+            + CHECKPOINT_HEAD_BYTES
+            + shard.0 as u64 * self.checkpoint_bytes_per_shard()
+    }
+
+    /// Room for the checkpoint of one shard, in bytes.
+    pub const fn checkpoint_bytes_per_shard(&self) -> u64 {
+        let slots = self.segments_per_shard as u64 * self.pages_per_segment() as u64;
+        let rest = (slots % CHUNK_ENTRIES as u64) as u32;
+        slots / CHUNK_ENTRIES as u64 * CHUNK_BYTES as u64
+            + if rest == 0 {
+                0
+            } else {
+                chunk_bytes_for(rest) as u64
+            }
+    }
+
+    /// Where the first segment begins, in bytes.
+    pub const fn segments_at_bytes(&self) -> u64 {
+        self.checkpoint_offset(ShardIndex(self.shards))
+            .next_multiple_of(self.segment_bytes as u64)
+    }
+
+    /// Where a segment begins, in bytes.
+    pub const fn segment_offset(&self, shard: ShardIndex, physical: u32) -> u64 {
+        let nth = shard.0 as u64 * self.segments_per_shard as u64 + physical as u64;
+        self.segments_at_bytes() + nth * self.segment_bytes as u64
+    }
+
+    /// Where a segment's footer begins, in bytes.
+    pub const fn footer_offset(&self, shard: ShardIndex, physical: u32) -> u64 {
+        self.page_offset(shard, physical, self.group_pages())
+    }
+
+    /// Where a page of a segment lies, in bytes.
+    pub const fn page_offset(&self, shard: ShardIndex, physical: u32, page: u32) -> u64 {
+        self.segment_offset(shard, physical) + page as u64 * PAGE_BYTES as u64
+    }
+
+    /// The slot number of a page of a segment.
+    pub const fn slot(&self, physical: u32, page: u32) -> u32 {
+        physical * self.pages_per_segment() + page
+    }
+
+    /// The physical segment and the page in it of a slot number.
+    pub const fn slot_place(&self, slot: u32) -> (u32, u32) {
+        (
+            slot / self.pages_per_segment(),
+            slot % self.pages_per_segment(),
+        )
+    }
+
+    /// Where a slot lies, in bytes.
+    pub const fn slot_offset(&self, shard: ShardIndex, slot: u32) -> u64 {
+        self.segment_offset(shard, 0) + slot as u64 * PAGE_BYTES as u64
+    }
+
+    /// Where the last segment ends, in bytes.
+    pub const fn end_bytes(&self) -> u64 {
+        self.segment_offset(ShardIndex(self.shards), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(layout: &Layout) {
+        layout.check().expect("a planned layout is sound");
+        assert!(layout.end_bytes() <= layout.ssd_bytes);
+        let rest = layout.ssd_bytes - layout.end_bytes();
+        let longer = Layout {
+            segments_per_shard: layout.segments_per_shard + 1,
+            ..*layout
+        };
+        assert!(
+            longer.end_bytes() > layout.ssd_bytes,
+            "{rest} bytes left unused by {layout:?}"
+        );
+        assert!(
+            layout
+                .segments_at_bytes()
+                .is_multiple_of(u64::from(layout.segment_bytes))
+        );
+        // A segment full of the smallest groups' payloads, and one full of invalidations, both fit their footer.
+        assert!(layout.records_max() >= 2 * layout.group_pages());
+        assert!(layout.group_pages() >= 2);
+        let last = layout.slots_per_shard() - 1;
+        let (physical, page) = layout.slot_place(last);
+        assert_eq!(layout.slot(physical, page), last);
+        assert_eq!(
+            layout.slot_offset(ShardIndex(0), last),
+            layout.page_offset(ShardIndex(0), physical, page)
+        );
+        assert_eq!(
+            layout.slot_offset(ShardIndex(0), last) + 4096,
+            layout.segment_offset(ShardIndex(1), 0)
+        );
+    }
+
+    #[test]
+    fn plans_fill_the_device() {
+        for shards in [1, 2, 3, 8] {
+            let mut segment_bytes = SEGMENT_BYTES_MIN;
+            while segment_bytes <= SEGMENT_BYTES_MAX {
+                for ssd_bytes in [600u64 << 20, (1 << 30) + 4096, 100_000_000_000, 4 << 40] {
+                    check(&Layout::plan(ssd_bytes, shards, segment_bytes).expect("it fits"));
+                }
+                segment_bytes *= 2;
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_follow_the_size() {
+        let small = Layout::plan_default(2 << 20, 4).expect("two megabytes are enough");
+        assert_eq!((small.shards, small.segment_bytes), (1, 64 << 10));
+        check(&small);
+        let middle = Layout::plan_default(64 << 20, 4).expect("fits");
+        assert!(middle.segments_per_shard >= SEGMENTS_PER_SHARD_GOOD);
+        assert_eq!(middle.shards, 4);
+        check(&middle);
+        let large = Layout::plan_default(1 << 40, 8).expect("fits");
+        assert_eq!(
+            (large.shards, large.segment_bytes),
+            (8, SEGMENT_BYTES_DEFAULT)
+        );
+        check(&large);
+    }
+
+    #[test]
+    fn errors_say_what_is_needed() {
+        let error = Layout::plan_default(1 << 20, 4).expect_err("too small");
+        let LayoutError::TooSmall {
+            needed_bytes,
+            found_bytes,
+        } = error
+        else {
+            panic!("{error}")
+        };
+        assert_eq!(found_bytes, 1 << 20);
+        assert!(
+            Layout::plan_default(needed_bytes, 4).is_ok()
+                && Layout::plan_default(needed_bytes - 4096, 4).is_err()
+        );
+        assert!(matches!(
+            Layout::plan(1 << 30, 0, 1 << 20),
+            Err(LayoutError::Shards { found: 0 })
+        ));
+        assert!(matches!(
+            Layout::plan(1 << 30, 1, 3 << 20),
+            Err(LayoutError::SegmentBytes { .. })
+        ));
+        assert!(matches!(
+            Layout::plan(1 << 30, 1, 16 << 20),
+            Err(LayoutError::SegmentBytes { .. })
+        ));
+        assert!(matches!(
+            Layout::plan(0, 1, 1 << 20),
+            Err(LayoutError::TooSmall { found_bytes: 0, .. })
+        ));
+    }
+}
