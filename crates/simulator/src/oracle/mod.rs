@@ -1,0 +1,357 @@
+//! The independent reference model: which versions of a sector may be seen, by C1–C5.
+//!
+//! Every write is a *version* of its sectors. All times are ticks of a logical clock that moves with each thing a client
+//! can observe. A version takes effect at one moment between its submission and its acknowledgement; what reads
+//! return narrows that interval. `V` is *definitely before* `W` when V's interval ends before W's begins.
+//!
+//! * A version is *certain* when it must have taken effect: acknowledged and not given up by a power cut, or seen by a read.
+//! * It is *durable* when it is certain and covered by a flush (acknowledged before the flush was submitted) or by FUA,
+//!   or when it was seen after a crash that it survived (C3: from then on no other version may come back).
+//! * A read may return V unless a certain W, definitely after V, took effect before the read began (C1).
+//! * A power cut makes every certain version that is not durable uncertain (C2). A process crash takes nothing that was
+//!   acknowledged.
+//! * What is definitely before a durable version never comes back (C3).
+//! * A failed write, and one in flight at a crash, leaves old or new (C5), settled by the first read.
+//! * A discard gives zeroes or leaves what was, settled by the first read; zeroes are a version like any other.
+
+mod sector;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use sector::Sector;
+
+use crate::content::{self, Content, SECTOR};
+
+/// What a write does to its sectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Unique data.
+    Data,
+    /// Zeroes.
+    Zero,
+    /// Zeroes or no change.
+    Discard,
+}
+
+/// One write, zeroing or discard.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub kind: Kind,
+    pub volume: u16,
+    pub start_sector: u64,
+    pub sectors: u32,
+    pub submitted: u64,
+    /// Latest moment it can have taken effect; `u64::MAX` while in flight.
+    pub end: u64,
+    /// When it was acknowledged; `u64::MAX` if it was not.
+    pub acked: u64,
+    pub fua: bool,
+    /// A power cut came before it was durable.
+    pub lost: bool,
+    /// Number of crashes before it was submitted.
+    pub life: u32,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// An acknowledged write is gone although it had to survive.
+    Lost,
+    /// A read did not see the latest acknowledged write, without any crash.
+    Stale,
+    /// A version older than a durable one came back.
+    Resurrected,
+    /// One read saw a version, a later one an earlier version.
+    Flapped,
+    /// The sector is no version at all.
+    Torn,
+    /// The sector belongs somewhere else.
+    Misdirected,
+    /// The backing device lacks what was acknowledged to be on it.
+    NotAtHome,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// What kind.
+    pub fault: Fault,
+    /// Which volume.
+    pub volume: u16,
+    /// Which sector of it.
+    pub sector: u64,
+    /// The story.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: volume {} sector {}: {}", self.fault, self.volume, self.sector, self.detail)
+    }
+}
+
+struct Volume {
+    sectors: Vec<Sector>,
+    /// Everything acknowledged before this moment is covered by a flush.
+    flushed: u64,
+}
+
+/// The model of all volumes.
+pub struct Oracle {
+    clock: u64,
+    /// Crashes so far.
+    life: u32,
+    writes: Vec<Write>,
+    in_flight: Vec<u32>,
+    /// Acknowledged, possibly not durable.
+    unsettled: Vec<u32>,
+    volumes: Vec<Volume>,
+    /// When each unfinished read began.
+    reads: Vec<u64>,
+}
+
+/// What the rules of one sector need to know of the rest.
+pub(crate) struct Context<'a> {
+    pub writes: &'a [Write],
+    pub flushed: u64,
+    pub life: u32,
+    pub clock: u64,
+    /// No read that is still running began before this.
+    pub oldest_read: u64,
+}
+
+impl Oracle {
+    /// Volumes of these sizes; volume `i` begins with the content of write `i` (or zeroes, where `zeroed[i]`).
+    pub fn new(sizes_sectors: &[u64], zeroed: &[bool]) -> Oracle {
+        let mut oracle = Oracle {
+            clock: 1,
+            life: 0,
+            writes: Vec::new(),
+            in_flight: Vec::new(),
+            unsettled: Vec::new(),
+            volumes: Vec::new(),
+            reads: Vec::new(),
+        };
+        for (index, size) in sizes_sectors.iter().enumerate() {
+            oracle.writes.push(Write {
+                kind: if zeroed[index] { Kind::Zero } else { Kind::Data },
+                volume: index as u16,
+                start_sector: 0,
+                sectors: *size as u32,
+                submitted: 0,
+                end: 0,
+                acked: 0,
+                fua: true,
+                lost: false,
+                life: 0,
+            });
+            let sectors = (0..*size).map(|_| Sector::new(index as u32)).collect();
+            oracle.volumes.push(Volume { sectors, flushed: 0 });
+        }
+        oracle
+    }
+
+    fn context<'a>(writes: &'a [Write], flushed: u64, life: u32, clock: u64, reads: &[u64]) -> Context<'a> {
+        Context { writes, flushed, life, clock, oldest_read: reads.iter().copied().min().unwrap_or(clock) }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Crashes so far.
+    pub fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// A client submits a write; gives its number, which is also what its sectors hold.
+    pub fn begin_write(&mut self, volume: u16, kind: Kind, start_sector: u64, sectors: u32, fua: bool) -> u32 {
+        let submitted = self.tick();
+        let number = self.writes.len() as u32;
+        let life = self.life;
+        self.writes.push(Write {
+            kind,
+            volume,
+            start_sector,
+            sectors,
+            submitted,
+            end: u64::MAX,
+            acked: u64::MAX,
+            fua,
+            lost: false,
+            life,
+        });
+        self.in_flight.push(number);
+        let model = &mut self.volumes[usize::from(volume)];
+        let context = Self::context(&self.writes, model.flushed, self.life, self.clock, &self.reads);
+        for sector in &mut model.sectors[start_sector as usize..(start_sector + u64::from(sectors)) as usize] {
+            sector.prune(&context);
+            sector.add(number);
+        }
+        number
+    }
+
+    /// The write was answered.
+    pub fn end_write(&mut self, number: u32, done: bool) {
+        let now = self.tick();
+        let at = self.in_flight.iter().position(|write| *write == number).expect("answered once");
+        self.in_flight.swap_remove(at);
+        let write = &mut self.writes[number as usize];
+        write.end = now;
+        if done {
+            write.acked = now;
+            self.unsettled.push(number);
+        }
+    }
+
+    /// A client submits a flush; gives the moment to hand to [`Oracle::end_flush`].
+    pub fn begin_flush(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// The flush was answered with success.
+    pub fn end_flush(&mut self, volume: u16, submitted: u64) {
+        let flushed = &mut self.volumes[usize::from(volume)].flushed;
+        *flushed = submitted.max(*flushed);
+        self.tick();
+    }
+
+    /// A client submits a read; gives the moment to hand to [`Oracle::end_read`].
+    pub fn begin_read(&mut self) -> u64 {
+        let now = self.tick();
+        self.reads.push(now);
+        now
+    }
+
+    /// The read failed, or its answer will never come.
+    pub fn abandon_read(&mut self, began: u64) {
+        let at = self.reads.iter().position(|read| *read == began).expect("ended once");
+        self.reads.swap_remove(at);
+    }
+
+    /// The read was answered: judges one sector after the other (`data` gives the bytes of the n-th).
+    pub fn end_read<'d>(
+        &mut self,
+        volume: u16,
+        start_sector: u64,
+        sectors: u32,
+        began: u64,
+        data: impl Fn(usize) -> &'d [u8],
+    ) -> Result<(), Violation> {
+        let now = self.tick();
+        let model = &mut self.volumes[usize::from(volume)];
+        let context = Self::context(&self.writes, model.flushed, self.life, now, &self.reads);
+        for index in 0..sectors as usize {
+            let at = start_sector + index as u64;
+            let found = content::read(data(index));
+            let state = &mut model.sectors[at as usize];
+            let seen = state
+                .judge(found, volume, at, began, &context)
+                .map_err(|(fault, detail)| Violation { fault, volume, sector: at, detail })?;
+            if let Some(version) = seen {
+                state.learn(version, began, &context);
+            }
+        }
+        self.abandon_read(began);
+        Ok(())
+    }
+
+    /// Whether a device image holds, at this sector, a version that a read could return now.
+    pub fn check_image(&self, volume: u16, sector: u64, bytes: &[u8]) -> Result<(), Violation> {
+        assert_eq!(bytes.len(), SECTOR);
+        let model = &self.volumes[usize::from(volume)];
+        let now = self.clock + 1;
+        let context = Self::context(&self.writes, model.flushed, self.life, now, &self.reads);
+        match model.sectors[sector as usize].judge(content::read(bytes), volume, sector, now, &context) {
+            Ok(_) => Ok(()),
+            Err((fault, detail)) => {
+                let detail = format!("backing device: {fault:?}: {detail}");
+                Err(Violation { fault: Fault::NotAtHome, volume, sector, detail })
+            }
+        }
+    }
+
+    /// The process died; with `power`, the machine lost power too. Call after every device has settled what was in flight.
+    pub fn crash(&mut self, power: bool) {
+        let now = self.tick();
+        for number in self.in_flight.drain(..) {
+            self.writes[number as usize].end = now;
+        }
+        self.reads.clear();
+        self.life += 1;
+        if power {
+            for volume in 0..self.volumes.len() {
+                self.give_up_unflushed(volume as u16);
+            }
+        }
+        self.tick();
+    }
+
+    /// Everything of this volume that was acknowledged but not made durable may be gone (power cut, failed flush, or a
+    /// cache declared lost).
+    pub fn give_up_unflushed(&mut self, volume: u16) {
+        let Oracle { writes, unsettled, volumes, .. } = self;
+        unsettled.retain(|number| {
+            let write = &mut writes[*number as usize];
+            if write.volume != volume {
+                return true;
+            }
+            if !write.fua && write.acked >= volumes[usize::from(volume)].flushed {
+                write.lost = true;
+            }
+            false
+        });
+    }
+
+    /// Sectors of the volume that were ever written, as `(start, sectors)` runs.
+    pub fn written_runs(&self, volume: u16) -> Vec<(u64, u32)> {
+        let mut runs: Vec<(u64, u32)> = Vec::new();
+        for (sector, state) in self.volumes[usize::from(volume)].sectors.iter().enumerate() {
+            if state.is_initial(u32::from(volume)) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((start, count)) if *start + u64::from(*count) == sector as u64 => *count += 1,
+                _ => runs.push((sector as u64, 1)),
+            }
+        }
+        runs
+    }
+
+    /// The write's place and kind, for reports.
+    pub fn describe(&self, number: u32) -> String {
+        describe(&self.writes, number)
+    }
+}
+
+pub(crate) fn describe(writes: &[Write], number: u32) -> String {
+    let Some(write) = writes.get(number as usize) else { return format!("write {number} (never made)") };
+    let state = match (write.acked, write.end) {
+        (u64::MAX, u64::MAX) => "in flight".to_string(),
+        (u64::MAX, _) => "never acknowledged".to_string(),
+        (acked, _) => format!("acknowledged at {acked}"),
+    };
+    format!(
+        "write {number} ({:?}{}, sectors {}..{} of volume {}, life {}, submitted at {}, {state}{})",
+        write.kind,
+        if write.fua { " FUA" } else { "" },
+        write.start_sector,
+        write.start_sector + u64::from(write.sectors),
+        write.volume,
+        write.life,
+        write.submitted,
+        if write.lost { ", unflushed at a power cut" } else { "" },
+    )
+}
+
+/// Whether those bytes are all zero or name this place.
+pub fn belongs(found: Content, volume: u16, sector: u64) -> bool {
+    match found {
+        Content::Zero => true,
+        Content::Data { volume: v, sector: s, .. } => v == volume && s == sector,
+        Content::Garbage => false,
+    }
+}

@@ -1,0 +1,174 @@
+//! The oracle is itself tested: each kind of broken promise is told, and nothing legal is.
+
+use super::*;
+
+struct Bench {
+    oracle: Oracle,
+}
+
+fn bench() -> Bench {
+    Bench { oracle: Oracle::new(&[16], &[false]) }
+}
+
+impl Bench {
+    fn write(&mut self, fua: bool) -> u32 {
+        let number = self.oracle.begin_write(0, Kind::Data, 3, 1, fua);
+        self.oracle.end_write(number, true);
+        number
+    }
+
+    fn flush(&mut self) {
+        let at = self.oracle.begin_flush();
+        self.oracle.end_flush(0, at);
+    }
+
+    fn sees_from(&mut self, began: u64, write: u32) -> Result<(), Fault> {
+        let mut bytes = [0; SECTOR];
+        if write != u32::MAX {
+            content::fill(0, 3, write, &mut bytes);
+        }
+        self.oracle.end_read(0, 3, 1, began, |_| &bytes).map_err(|violation| violation.fault)
+    }
+
+    /// A read that begins and ends now and returns that write (`u32::MAX`: zeroes).
+    fn sees(&mut self, write: u32) -> Result<(), Fault> {
+        let began = self.oracle.begin_read();
+        self.sees_from(began, write)
+    }
+}
+
+#[test]
+fn a_read_sees_the_last_acknowledged_write() {
+    let mut bench = bench();
+    assert_eq!(bench.sees(0), Ok(()));
+    let write = bench.write(false);
+    assert_eq!(bench.sees(write), Ok(()));
+    assert_eq!(bench.sees(0), Err(Fault::Stale));
+}
+
+#[test]
+fn a_read_racing_a_write_sees_either_but_never_goes_back() {
+    let mut bench = bench();
+    let first = bench.write(false);
+    let slow = bench.oracle.begin_read();
+    let racing = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    assert_eq!(bench.sees(first), Ok(()));
+    assert_eq!(bench.sees(racing), Ok(()));
+    assert_eq!(bench.sees(first), Err(Fault::Flapped));
+    bench.oracle.end_write(racing, true);
+    assert_eq!(bench.sees_from(slow, first), Ok(()), "that read began before");
+    assert_eq!(bench.sees(racing), Ok(()));
+}
+
+#[test]
+fn concurrent_writes_settle_in_one_order() {
+    let mut bench = bench();
+    let one = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    let two = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    bench.oracle.end_write(two, true);
+    bench.oracle.end_write(one, true);
+    assert_eq!(bench.sees(two), Ok(()));
+    assert_eq!(bench.sees(one), Err(Fault::Flapped));
+}
+
+#[test]
+fn a_power_cut_takes_only_what_was_not_flushed() {
+    let mut bench = bench();
+    let old = bench.write(false);
+    bench.flush();
+    let new = bench.write(false);
+    bench.oracle.crash(true);
+    let mut other = Bench { oracle: Oracle::new(&[16], &[false]) };
+    std::mem::swap(&mut other.oracle, &mut bench.oracle);
+    assert_eq!(other.sees(0), Err(Fault::Resurrected));
+    assert_eq!(other.sees(old), Ok(()));
+    assert!(other.sees(new).is_err(), "the first read after the crash settled it");
+    other.oracle.crash(true);
+    assert!(other.sees(new).is_err());
+    assert_eq!(other.sees(old), Ok(()));
+}
+
+#[test]
+fn a_write_acknowledged_during_a_flush_is_not_covered() {
+    let mut bench = bench();
+    let early = bench.oracle.begin_flush();
+    let write = bench.write(false);
+    bench.oracle.end_flush(0, early);
+    bench.oracle.crash(true);
+    assert_eq!(bench.sees(0), Ok(()));
+    let _ = write;
+}
+
+#[test]
+fn fua_survives_and_a_process_crash_takes_nothing() {
+    let mut one = bench();
+    one.write(true);
+    one.oracle.crash(true);
+    assert_eq!(one.sees(0), Err(Fault::Resurrected));
+    let mut two = bench();
+    two.write(false);
+    two.oracle.crash(false);
+    assert_eq!(two.sees(0), Err(Fault::Lost));
+}
+
+#[test]
+fn a_failed_write_leaves_old_or_new_and_stays_that_way() {
+    let mut bench = bench();
+    let failed = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    bench.oracle.end_write(failed, false);
+    assert_eq!(bench.sees(0), Ok(()));
+    let refused = bench.sees(failed);
+    assert!(matches!(refused, Err(Fault::Flapped | Fault::Resurrected)), "{refused:?}");
+}
+
+#[test]
+fn a_write_in_flight_at_a_crash_may_be_there_and_is_then_fixed() {
+    let mut bench = bench();
+    let lone = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    bench.oracle.crash(false);
+    assert_eq!(bench.sees(lone), Ok(()));
+    bench.oracle.crash(true);
+    assert_eq!(bench.sees(0), Err(Fault::Resurrected));
+    assert_eq!(bench.sees(lone), Ok(()));
+}
+
+#[test]
+fn discard_is_old_or_zero_and_stable() {
+    let mut kept = bench();
+    let discard = kept.oracle.begin_write(0, Kind::Discard, 3, 1, false);
+    kept.oracle.end_write(discard, true);
+    assert_eq!(kept.sees(0), Ok(()));
+    assert_eq!(kept.sees(u32::MAX), Err(Fault::Resurrected), "the kept data is durable and the read settled it");
+    let mut gone = bench();
+    let discard = gone.oracle.begin_write(0, Kind::Discard, 3, 1, false);
+    gone.oracle.end_write(discard, true);
+    gone.flush();
+    assert_eq!(gone.sees(u32::MAX), Ok(()));
+    gone.oracle.crash(true);
+    assert_eq!(gone.sees(0), Err(Fault::Resurrected));
+}
+
+#[test]
+fn damage_and_foreign_data_are_named() {
+    let mut bench = bench();
+    let began = bench.oracle.begin_read();
+    let torn = [7; SECTOR];
+    let fault = bench.oracle.end_read(0, 3, 1, began, |_| &torn).unwrap_err().fault;
+    assert_eq!(fault, Fault::Torn);
+    let began = bench.oracle.begin_read();
+    let mut elsewhere = [0; SECTOR];
+    content::fill(0, 4, 0, &mut elsewhere);
+    let fault = bench.oracle.end_read(0, 3, 1, began, |_| &elsewhere).unwrap_err().fault;
+    assert_eq!(fault, Fault::Misdirected);
+}
+
+#[test]
+fn an_image_is_judged_like_a_read() {
+    let mut bench = bench();
+    let write = bench.write(true);
+    let mut bytes = [0; SECTOR];
+    content::fill(0, 3, 0, &mut bytes);
+    assert_eq!(bench.oracle.check_image(0, 3, &bytes).unwrap_err().fault, Fault::NotAtHome);
+    content::fill(0, 3, write, &mut bytes);
+    assert!(bench.oracle.check_image(0, 3, &bytes).is_ok());
+}
