@@ -1,0 +1,341 @@
+//! One client: an endpoint that speaks NBD on a stream socket.
+//!
+//! ```text
+//!   socket ─▶ receiver ─▶ handshake ─▶ (session) ─▶ requests ─▶ volume ─▶ replies ─▶ sender ─▶ socket
+//! ```
+//!
+//! Invariants:
+//! * While a receive is in flight, everything received before has been used as far as it can be; what is blocked (too many
+//!   requests or bytes in flight, no pages, a busy volume) is tried again when the reason has gone, and nothing more is
+//!   received until then. That is the back-pressure.
+//! * Pages named in an entry stay where they are until the entry has completed or the runtime drops the connection.
+//! * The end of the input without a goodbye is an error in every state; requests at the volume are carried out, and their
+//!   replies thrown away.
+
+use crate::exports::{Shared, View, count};
+use crate::protocol::{GREETING, Handshake, Progress};
+use crate::receiver::Receiver;
+use crate::sender::{Head, Outgoing, Sender};
+use crate::transmission::{Advance, Transmission};
+use engine::api::Reply;
+use io_uring::types::Fd;
+use runtime::{Context, Endpoint};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const RECEIVE: u32 = 1;
+const SEND: u32 = 2;
+const HANDSHAKE_TIMER: u32 = 1;
+const STALL_TIMER: u32 = 2;
+/// Answers to options that may wait for a client that does not read before no more options are read.
+const HANDSHAKE_ANSWERS_MAX: usize = 16;
+
+enum Phase {
+    Handshake(Handshake),
+    Transmission(Box<Transmission>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    Open,
+    /// Nothing more is read; answers leave, then the connection closes.
+    Ending,
+    Closed,
+}
+
+/// The endpoint.
+pub(crate) struct Connection {
+    socket: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    /// The client's user, where the socket knows it.
+    uid: Option<u32>,
+    phase: Phase,
+    life: Life,
+    receiver: Receiver,
+    sender: Sender,
+    /// When the client last moved a byte, or was first asked to.
+    progress_ns: u64,
+}
+
+impl Connection {
+    /// A connection on an accepted socket. The caller has counted it in `shared`.
+    pub(crate) fn new(socket: OwnedFd, shared: Arc<Shared>, uid: Option<u32>) -> Connection {
+        Connection {
+            socket: Arc::new(socket),
+            shared,
+            uid,
+            phase: Phase::Handshake(Handshake::new()),
+            life: Life::Open,
+            receiver: Receiver::new(),
+            sender: Sender::new(),
+            progress_ns: 0,
+        }
+    }
+
+    /// Does all that can be done now: use what has come, ask for more, send what is there, close when all is over.
+    fn advance(&mut self, cx: &mut Context<'_>) {
+        if self.life == Life::Open && !self.receiver.in_flight() {
+            let advance = match &mut self.phase {
+                Phase::Handshake(_) => self.shake_hands(cx),
+                Phase::Transmission(transmission) => {
+                    transmission.advance(cx, &mut self.receiver, &mut self.sender)
+                }
+            };
+            match advance {
+                Advance::NeedInput => self.receive(cx),
+                Advance::Blocked => (),
+                Advance::Goodbye => self.life = Life::Ending,
+                Advance::Broken => {
+                    count(&self.shared.counters.broken);
+                    return self.close(cx);
+                }
+            }
+        }
+        self.send(cx);
+        if self.life == Life::Ending && self.sender.pending() == 0 && self.requests_out() == 0 {
+            self.close(cx);
+        }
+    }
+
+    fn requests_out(&self) -> usize {
+        match &self.phase {
+            Phase::Handshake(_) => 0,
+            Phase::Transmission(transmission) => transmission.requests_out(),
+        }
+    }
+
+    fn shake_hands(&mut self, cx: &mut Context<'_>) -> Advance {
+        let Phase::Handshake(handshake) = &mut self.phase else {
+            unreachable!("called in the handshake")
+        };
+        let view = View {
+            shared: &self.shared,
+            uid: self.uid,
+        };
+        loop {
+            if self.sender.pending() >= HANDSHAKE_ANSWERS_MAX {
+                return Advance::Blocked;
+            }
+            let mut output = Vec::new();
+            let (consumed, progress) = handshake.feed(self.receiver.bytes(), &view, &mut output);
+            self.receiver.consume(consumed);
+            if !output.is_empty() {
+                self.sender
+                    .queue(Outgoing::bare(Head::Handshake(output.into_boxed_slice())));
+            }
+            match progress {
+                Progress::NeedMore => return Advance::NeedInput,
+                Progress::Answered => (),
+                Progress::Close(reason) => {
+                    tracing::debug!(%reason, "handshake ended");
+                    if reason != crate::protocol::ClosedBy::Abort {
+                        count(&self.shared.counters.handshakes_failed);
+                    }
+                    return Advance::Goodbye;
+                }
+                Progress::Done(session) => {
+                    // Between choosing and joining the export may have gone.
+                    let Some(export) = self
+                        .shared
+                        .export(&session.export.name)
+                        .filter(|export| export.join(&self.socket))
+                    else {
+                        return Advance::Goodbye;
+                    };
+                    cx.cancel_timer(HANDSHAKE_TIMER);
+                    cx.set_timer(cx.now_ns() + self.shared.limits.stall_ns / 2, STALL_TIMER);
+                    let mut transmission =
+                        Box::new(Transmission::new(*session, export, self.shared.limits));
+                    let advance = transmission.advance(cx, &mut self.receiver, &mut self.sender);
+                    self.phase = Phase::Transmission(transmission);
+                    return advance;
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>) {
+        let (piece, payload_follows) = match &mut self.phase {
+            Phase::Handshake(_) => (None, false),
+            Phase::Transmission(transmission) => transmission.piece(),
+        };
+        let entry = self
+            .receiver
+            .entry(Fd(self.socket.as_raw_fd()), piece, payload_follows);
+        self.progress_ns = cx.now_ns();
+        // SAFETY: the entry names the receiver's buffer and message, and pages of the piece that `transmission` keeps while a
+        // receive is in flight; all are owned by this endpoint and freed, if not after the completion, by its drop.
+        unsafe { cx.push(entry, RECEIVE) };
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) {
+        if self.life == Life::Closed {
+            return;
+        }
+        if let Some(entry) = self.sender.entry(Fd(self.socket.as_raw_fd())) {
+            self.progress_ns = cx.now_ns();
+            // SAFETY: the entry names the sender's message and the heads and pages of replies that it keeps, untouched, until
+            // the completion or its drop; the sender is owned by this endpoint.
+            unsafe { cx.push(entry, SEND) };
+        }
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>) {
+        if self.life != Life::Closed {
+            self.life = Life::Closed;
+            cx.close();
+        }
+    }
+
+    fn received(&mut self, cx: &mut Context<'_>, result: i32, flags: u32) {
+        match usize::try_from(result) {
+            Ok(0) => {
+                self.receiver.interrupted();
+                self.input_ended(cx);
+            }
+            Ok(bytes) => {
+                self.progress_ns = cx.now_ns();
+                let piece = match &mut self.phase {
+                    Phase::Handshake(_) => None,
+                    Phase::Transmission(transmission) => transmission.piece().0,
+                };
+                self.receiver.completed(bytes, flags, piece);
+                self.advance(cx);
+            }
+            Err(_)
+                if matches!(-result, libc::EINTR | libc::EAGAIN) || self.life == Life::Ending =>
+            {
+                self.receiver.interrupted();
+                self.advance(cx);
+            }
+            Err(_) => {
+                self.receiver.interrupted();
+                tracing::debug!(errno = -result, "receive failed");
+                count(&self.shared.counters.broken);
+                self.close(cx);
+            }
+        }
+    }
+
+    fn input_ended(&mut self, cx: &mut Context<'_>) {
+        if self.life == Life::Ending {
+            return self.advance(cx);
+        }
+        match &self.phase {
+            Phase::Transmission(transmission) if transmission.export_is_removed() => {
+                self.life = Life::Ending;
+                self.advance(cx);
+            }
+            Phase::Transmission(_) => {
+                tracing::debug!("client left without a goodbye");
+                count(&self.shared.counters.broken);
+                self.close(cx);
+            }
+            Phase::Handshake(_) => {
+                count(&self.shared.counters.handshakes_failed);
+                self.close(cx);
+            }
+        }
+    }
+
+    /// Whether it is the client's turn, and pages wait for it.
+    fn holds_pages(&self) -> bool {
+        let in_payload = match &self.phase {
+            Phase::Handshake(_) => false,
+            Phase::Transmission(transmission) => {
+                transmission.is_in_payload() && self.receiver.in_flight()
+            }
+        };
+        self.sender.in_flight() || in_payload
+    }
+}
+
+impl Endpoint for Connection {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        cx.set_timer(
+            cx.now_ns() + self.shared.limits.handshake_ns,
+            HANDSHAKE_TIMER,
+        );
+        self.sender
+            .queue(Outgoing::bare(Head::Handshake(Box::new(GREETING))));
+        self.advance(cx);
+    }
+
+    fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, flags: u32) {
+        if token == RECEIVE {
+            return self.received(cx, result, flags);
+        }
+        match usize::try_from(result) {
+            Ok(bytes) => {
+                self.progress_ns = cx.now_ns();
+                let departed = self.sender.completed(bytes);
+                if let Phase::Transmission(transmission) = &mut self.phase {
+                    transmission.departed(departed);
+                }
+                self.advance(cx);
+            }
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => {
+                self.sender.interrupted();
+                self.advance(cx);
+            }
+            Err(_) => {
+                self.sender.interrupted();
+                tracing::debug!(errno = -result, "send failed");
+                count(&self.shared.counters.broken);
+                self.close(cx);
+            }
+        }
+    }
+
+    fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
+        let Phase::Transmission(transmission) = &mut self.phase else {
+            unreachable!("no request is submitted during the handshake");
+        };
+        transmission.reply(reply, &mut self.sender);
+        self.advance(cx);
+    }
+
+    fn timer(&mut self, cx: &mut Context<'_>, token: u32) {
+        if token == HANDSHAKE_TIMER {
+            tracing::debug!("handshake took too long");
+            count(&self.shared.counters.handshakes_failed);
+            return self.close(cx);
+        }
+        let stall_ns = self.shared.limits.stall_ns;
+        if self.holds_pages() && cx.now_ns().saturating_sub(self.progress_ns) >= stall_ns {
+            tracing::info!(
+                stalled_s = stall_ns / 1_000_000_000,
+                "client disconnected: it neither reads nor writes"
+            );
+            count(&self.shared.counters.stalled);
+            return self.close(cx);
+        }
+        cx.set_timer(cx.now_ns() + stall_ns / 2, STALL_TIMER);
+    }
+
+    fn pages_available(&mut self, cx: &mut Context<'_>) {
+        self.advance(cx);
+    }
+
+    fn volume_available(&mut self, cx: &mut Context<'_>) {
+        self.advance(cx);
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if self.life == Life::Open {
+            self.life = Life::Ending;
+            cx.cancel(RECEIVE);
+        }
+        self.advance(cx);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared
+            .counters
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,240 @@
+//! The exports of one socket, and who uses them.
+
+use crate::limits::Limits;
+use crate::protocol::wire::NAME_BYTES_MAX;
+use crate::protocol::{Catalog, ExportInfo};
+use runtime::VolumeRef;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// How a volume is shown to clients.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ExportOptions {
+    /// A line for people, shown by `nbdinfo`; empty for none.
+    pub description: String,
+    /// Refuse changes even if the volume takes them.
+    pub read_only: bool,
+    /// Whether zeroing is faster on this volume than writing zeroes; copying tools then zero first.
+    pub fast_zeroes: bool,
+    /// Users (effective uid) who may connect over a Unix socket; empty for all whom the socket's mode lets in.
+    pub allowed_uids: Vec<u32>,
+}
+
+/// Why an export could not be added or removed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The name is longer than the protocol allows.
+    #[error("export name of {0} bytes is too long (at most {NAME_BYTES_MAX})")]
+    NameTooLong(usize),
+    /// The name is empty, which means the default export on the wire.
+    #[error("an export needs a name")]
+    NameEmpty,
+    /// The name is taken.
+    #[error("there is an export named '{0}' already")]
+    Exists(String),
+    /// No such export.
+    #[error("there is no export named '{0}'")]
+    Unknown(String),
+}
+
+/// What has happened on a socket since it began to listen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Connections open now.
+    pub connections: usize,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed at once because there were too many.
+    pub turned_away: u64,
+    /// Connections whose handshake failed or took too long.
+    pub handshakes_failed: u64,
+    /// Connections closed because the client stalled.
+    pub stalled: u64,
+    /// Connections that ended without a goodbye, or sent what is not NBD.
+    pub broken: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct CounterCells {
+    pub(crate) connections: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) turned_away: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
+    pub(crate) stalled: AtomicU64,
+    pub(crate) broken: AtomicU64,
+}
+
+pub(crate) fn count(cell: &AtomicU64) {
+    cell.fetch_add(1, Ordering::Relaxed);
+}
+
+/// One export.
+pub(crate) struct Export {
+    pub(crate) name: String,
+    pub(crate) volume: VolumeRef,
+    options: ExportOptions,
+    removed: AtomicBool,
+    /// Sockets of the clients that chose it.
+    clients: Mutex<Vec<Weak<OwnedFd>>>,
+}
+
+impl Export {
+    fn info(&self) -> ExportInfo {
+        let block_bytes_min = self.volume.logical_block_bytes();
+        ExportInfo {
+            name: self.name.clone(),
+            description: self.options.description.clone(),
+            size_bytes: self.volume.size_bytes(),
+            block_bytes_min,
+            payload_bytes_max: self.volume.request_bytes_max() / block_bytes_min * block_bytes_min,
+            read_only: self.options.read_only || self.volume.read_only(),
+            fast_zeroes: self.options.fast_zeroes,
+        }
+    }
+
+    /// Whether the export has been removed: its clients are to leave.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Notes a client, so that removing the export reaches it. False if the export has just been removed.
+    pub(crate) fn join(&self, socket: &Arc<OwnedFd>) -> bool {
+        let mut clients = lock(&self.clients);
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(socket));
+        !self.is_removed()
+    }
+
+    fn disconnect_clients(&self) {
+        for socket in lock(&self.clients)
+            .drain(..)
+            .filter_map(|client| client.upgrade())
+        {
+            // The connection sees the end of its input, looks why, and winds down.
+            if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Read) {
+                tracing::debug!(%error, export = self.name, "client was gone before its export");
+            }
+        }
+    }
+}
+
+/// What listener, connections and control share.
+pub(crate) struct Shared {
+    exports: Mutex<BTreeMap<String, Arc<Export>>>,
+    pub(crate) limits: Limits,
+    pub(crate) counters: CounterCells,
+}
+
+/// State behind these locks is complete at every moment, so a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(limits: Limits) -> Shared {
+        Shared {
+            exports: Mutex::default(),
+            limits,
+            counters: CounterCells::default(),
+        }
+    }
+
+    pub(crate) fn add(
+        &self,
+        name: &str,
+        volume: VolumeRef,
+        options: ExportOptions,
+    ) -> Result<(), ExportError> {
+        if name.is_empty() {
+            return Err(ExportError::NameEmpty);
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(ExportError::NameTooLong(name.len()));
+        }
+        let mut exports = lock(&self.exports);
+        if exports.contains_key(name) {
+            return Err(ExportError::Exists(name.to_owned()));
+        }
+        let export = Export {
+            name: name.to_owned(),
+            volume,
+            options,
+            removed: AtomicBool::new(false),
+            clients: Mutex::default(),
+        };
+        exports.insert(name.to_owned(), Arc::new(export));
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<(), ExportError> {
+        let export = lock(&self.exports)
+            .remove(name)
+            .ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
+        export.removed.store(true, Ordering::Release);
+        export.disconnect_clients();
+        Ok(())
+    }
+
+    /// The export of that name; for the empty name the only one, if there is only one.
+    fn find(&self, name: &[u8]) -> Option<Arc<Export>> {
+        let exports = lock(&self.exports);
+        if name.is_empty() {
+            return if exports.len() == 1 {
+                exports.values().next().cloned()
+            } else {
+                None
+            };
+        }
+        exports.get(core::str::from_utf8(name).ok()?).cloned()
+    }
+
+    pub(crate) fn export(&self, name: &str) -> Option<Arc<Export>> {
+        self.find(name.as_bytes())
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let cells = &self.counters;
+        Counters {
+            connections: cells.connections.load(Ordering::Relaxed),
+            accepted: cells.accepted.load(Ordering::Relaxed),
+            turned_away: cells.turned_away.load(Ordering::Relaxed),
+            handshakes_failed: cells.handshakes_failed.load(Ordering::Relaxed),
+            stalled: cells.stalled.load(Ordering::Relaxed),
+            broken: cells.broken.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The exports as one client may see them.
+pub(crate) struct View<'a> {
+    pub(crate) shared: &'a Shared,
+    /// The client's user, where the socket knows it.
+    pub(crate) uid: Option<u32>,
+}
+
+impl View<'_> {
+    fn may_use(&self, export: &Export) -> bool {
+        let allowed = &export.options.allowed_uids;
+        allowed.is_empty() || self.uid.is_some_and(|uid| allowed.contains(&uid))
+    }
+}
+
+impl Catalog for View<'_> {
+    fn names(&self) -> Vec<String> {
+        let exports = lock(&self.shared.exports);
+        exports
+            .values()
+            .filter(|export| self.may_use(export))
+            .map(|export| export.name.clone())
+            .collect()
+    }
+
+    fn find(&self, name: &[u8]) -> Option<ExportInfo> {
+        self.shared
+            .find(name)
+            .filter(|export| self.may_use(export))
+            .map(|export| export.info())
+    }
+}

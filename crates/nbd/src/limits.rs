@@ -1,0 +1,33 @@
+//! What a client may cost.
+
+/// Bounds per socket and per connection. Every number here is a promise about memory or time under hostile clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections on one socket at a time, unfinished handshakes included. One more is closed at once.
+    pub connections_max: usize,
+    /// Requests of one connection between the arrival of their header and the departure of their reply.
+    pub requests_max: usize,
+    /// Bytes of data that one connection may hold between the arrival of a request and the departure of its reply. A single
+    /// request larger than this is served alone.
+    pub bytes_max: u64,
+    /// From connecting to the end of the handshake.
+    pub handshake_ns: u64,
+    /// A client that leaves a payload or a reply unfinished for this long, without moving a byte, is disconnected: it
+    /// holds pages that others need.
+    pub stall_ns: u64,
+}
+
+impl Default for Limits {
+    /// 128 connections are far more than multi-conn clients open (16 at most in libnbd's tools and qemu); 128 requests of one
+    /// connection cover the queue depths of the kernel's client (128) and fio; 8 MiB keep a fast reader busy over the whole
+    /// socket buffer many times; the handshake takes libnbd less than a millisecond.
+    fn default() -> Limits {
+        Limits {
+            connections_max: 128,
+            requests_max: 128,
+            bytes_max: 8 << 20,
+            handshake_ns: 10_000_000_000,
+            stall_ns: 30_000_000_000,
+        }
+    }
+}
