@@ -1,1 +1,27 @@
-//! control
+//! Management: what is there, what may be done to it, and in which order so that nothing is lost.
+//!
+//! * [`api`]: every request as one enum of actions; [`server`] and [`client`] carry them over HTTP on a Unix socket.
+//! * [`manager`]: carries them out. [`datapath`]: what it needs from below, as a trait.
+//! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
+//! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
+//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted.
+#![forbid(unsafe_code)]
+
+pub mod api;
+
+pub mod datapath;
+pub mod error;
+pub mod events;
+pub mod human;
+pub mod jobs;
+pub mod lock;
+pub mod manager;
+pub mod names;
+pub mod options;
+pub mod places;
+
+pub mod state;
+pub mod stats;
+pub mod store;
+pub mod uuid;
+pub mod words;

@@ -1,0 +1,406 @@
+//! The words of the management API: every request is one [`Action`], every answer one [`Answer`]. The REST paths, the command
+//! line and (later) the console end here.
+
+use crate::options::{Options, OptionsPatch};
+use crate::stats::{PoolStats, VolumeStats};
+use crate::uuid::Uuid;
+use crate::words::Export;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What all paths begin with.
+pub const PREFIX: &str = "/api/v1";
+
+/// One management request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// What the daemon is.
+    Daemon,
+    /// Formats an SSD.
+    PoolCreate(PoolCreate),
+    /// All pools.
+    PoolList,
+    /// One pool.
+    PoolShow {
+        /// Its name.
+        name: String,
+    },
+    /// Wipes the SSD's superblock and forgets the pool.
+    PoolDestroy {
+        /// Its name.
+        name: String,
+        /// Also remove its volumes and lose their dirty data.
+        force: bool,
+    },
+    /// Makes an accelerated volume.
+    VolumeAdd(VolumeAdd),
+    /// All volumes.
+    VolumeList,
+    /// One volume.
+    VolumeShow {
+        /// Its name.
+        name: String,
+    },
+    /// Changes options while I/O runs. Leaving write-back is a job.
+    VolumeSet {
+        /// Its name.
+        name: String,
+        /// What is to change.
+        set: VolumeSet,
+    },
+    /// Brings all dirty data home; a job.
+    VolumeDestage {
+        /// Its name.
+        name: String,
+    },
+    /// Reads a range into the cache; a job.
+    VolumeWarm {
+        /// Its name.
+        name: String,
+        /// Which part.
+        warm: VolumeWarm,
+    },
+    /// Destages and forgets the volume; a job.
+    VolumeRemove {
+        /// Its name.
+        name: String,
+        /// Lose the dirty data instead of destaging it.
+        drop_dirty: bool,
+    },
+    /// Counters of everything.
+    StatsAll,
+    /// Counters of one volume, or of the pool of that name if there is no such volume.
+    Stats {
+        /// A volume's or a pool's name.
+        name: String,
+    },
+    /// All jobs that run or ended lately.
+    JobList,
+    /// One job.
+    JobShow {
+        /// Its number.
+        id: u64,
+    },
+    /// Stops a job; what it has done stays done.
+    JobCancel {
+        /// Its number.
+        id: u64,
+    },
+    /// What happened, oldest first.
+    Events {
+        /// Only those with a larger number.
+        after: u64,
+    },
+}
+
+/// The answer to one [`Action`]. Serialized without its variant: the path asked tells what comes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// About the daemon.
+    Daemon(DaemonView),
+    /// One pool.
+    Pool(PoolView),
+    /// Pools by name.
+    Pools(Vec<PoolView>),
+    /// One volume.
+    Volume(VolumeView),
+    /// Volumes by name.
+    Volumes(Vec<VolumeView>),
+    /// A job.
+    Job(JobView),
+    /// Jobs by number.
+    Jobs(Vec<JobView>),
+    /// Counters of everything.
+    StatsAll(StatsView),
+    /// Counters of a volume.
+    VolumeStats(Box<VolumeStats>),
+    /// Counters of a pool.
+    PoolStats(Box<PoolStats>),
+    /// What happened.
+    Events(Vec<EventView>),
+    /// Done; there is nothing to say.
+    Done(Done),
+}
+
+/// An answer without content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// Always true: a failure is a [`Refusal`](crate::error::Refusal).
+    pub done: bool,
+}
+
+/// Body of a pool's creation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolCreate {
+    /// Its name.
+    pub name: String,
+    /// Absolute path of a disk, a partition or a file.
+    pub ssd: String,
+    /// How much of it, in bytes; a file that is not there is made with this size.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// RAM tier in bytes.
+    #[serde(default)]
+    pub ram_bytes: Option<u64>,
+    /// Overwrite what a known signature says is there.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Body of a volume's creation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeAdd {
+    /// Its name.
+    pub name: String,
+    /// Its pool.
+    pub pool: String,
+    /// Absolute path, or `model:SET:FILE` with an absolute FILE.
+    pub backing: String,
+    /// How it is offered.
+    #[serde(default)]
+    pub exports: Vec<Export>,
+    /// What differs from the defaults.
+    #[serde(default)]
+    pub options: OptionsPatch,
+}
+
+/// Body of a change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSet {
+    /// Options to change.
+    #[serde(default)]
+    pub options: OptionsPatch,
+    /// Take the backing device as it is now for the right one (after it was found changed): its clean cache is dropped,
+    /// dirty data is kept and will be destaged over it.
+    #[serde(default)]
+    pub accept_backing: bool,
+}
+
+/// Body of a warm-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeWarm {
+    /// First byte.
+    #[serde(default)]
+    pub start_bytes: u64,
+    /// End, exclusive; absent: the volume's end.
+    #[serde(default)]
+    pub end_bytes: Option<u64>,
+}
+
+/// About the daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DaemonView {
+    /// Of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its state directory.
+    pub state_directory: String,
+}
+
+/// How an object is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// It works.
+    Running,
+    /// It is being brought up.
+    Starting,
+    /// It works without its SSD.
+    Degraded,
+    /// It does not work; see `problem` and `remedy`.
+    Failed,
+    /// It is being removed.
+    Removing,
+}
+
+impl Health {
+    /// The word in tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Health::Running => "running",
+            Health::Starting => "starting",
+            Health::Degraded => "degraded",
+            Health::Failed => "failed",
+            Health::Removing => "removing",
+        }
+    }
+}
+
+/// A pool as people see it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PoolView {
+    /// Its name.
+    pub name: String,
+    /// As in the superblock.
+    pub uuid: Uuid,
+    /// How it is.
+    pub health: Health,
+    /// What is wrong, if something is.
+    #[serde(default)]
+    pub problem: Option<String>,
+    /// What to do about it.
+    #[serde(default)]
+    pub remedy: Option<String>,
+    /// The SSD.
+    pub ssd: String,
+    /// Bytes of the SSD that the pool uses; 0 while unknown.
+    pub size_bytes: u64,
+    /// RAM tier.
+    pub ram_bytes: u64,
+    /// Cached bytes of all volumes.
+    pub cached_bytes: u64,
+    /// Dirty bytes of all volumes.
+    pub dirty_bytes: u64,
+    /// RAM used by index and policy.
+    pub index_bytes: u64,
+    /// Its volumes' names.
+    pub volumes: Vec<String>,
+    /// What the latest start found, one clause each.
+    pub recovery: Vec<String>,
+}
+
+/// A volume as people see it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct VolumeView {
+    /// Its name.
+    pub name: String,
+    /// Never used for another volume.
+    pub uuid: Uuid,
+    /// How it is.
+    pub health: Health,
+    /// What is wrong, if something is.
+    #[serde(default)]
+    pub problem: Option<String>,
+    /// What to do about it.
+    #[serde(default)]
+    pub remedy: Option<String>,
+    /// Its pool.
+    pub pool: String,
+    /// Its backing device.
+    pub backing: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// How it is treated.
+    pub options: Options,
+    /// By export ("loop", "nbd", "nbd:127.0.0.1:10809"): where it is offered (`/dev/loopN`, a URI); null while it is not.
+    pub exports: BTreeMap<String, Option<String>>,
+    /// The stable name under `/dev/hearth`, if it could be made.
+    #[serde(default)]
+    pub stable_path: Option<String>,
+    /// Cached bytes.
+    pub cached_bytes: u64,
+    /// Bytes the backing device lacks.
+    pub dirty_bytes: u64,
+    /// Job under way on it.
+    #[serde(default)]
+    pub job: Option<JobView>,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// Brings dirty data home.
+    Destage,
+    /// Reads a range into the cache.
+    Warm,
+    /// Destages, then forgets the volume.
+    Remove,
+    /// Leaves write-back: destages until nothing is dirty.
+    ModeChange,
+}
+
+impl JobKind {
+    /// The word in messages: "destage of NAME".
+    pub const fn word(self) -> &'static str {
+        match self {
+            JobKind::Destage => "destage",
+            JobKind::Warm => "warm-up",
+            JobKind::Remove => "removal",
+            JobKind::ModeChange => "mode change",
+        }
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum JobState {
+    /// Under way.
+    Running,
+    /// All done.
+    Done,
+    /// Stopped on request; what is done stays done, and asking again goes on.
+    Cancelled,
+    /// It failed.
+    Failed {
+        /// Why, and what to do.
+        error: crate::error::Refusal,
+    },
+}
+
+/// A job as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobView {
+    /// Its number.
+    pub id: u64,
+    /// What it does.
+    pub kind: JobKind,
+    /// To which volume.
+    pub volume: String,
+    /// How far it is.
+    #[serde(flatten)]
+    pub state: JobState,
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes in all, as known now; clients may add to it while it runs.
+    pub total_bytes: u64,
+    /// Bytes per second over the latest seconds.
+    pub rate_bytes: u64,
+    /// Seconds left at that rate; null while nothing can be said.
+    pub left_s: Option<u64>,
+    /// Milliseconds since it began, or that it took.
+    pub elapsed_ms: u64,
+}
+
+/// Counters of everything.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct StatsView {
+    /// By pool.
+    pub pools: BTreeMap<String, PoolStats>,
+    /// By volume.
+    pub volumes: BTreeMap<String, VolumeStats>,
+}
+
+/// How grave an event is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Something works less well than it should.
+    Warning,
+    /// Data or service is in danger; somebody must act.
+    Error,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EventView {
+    /// Grows by one with each event of this daemon's life.
+    pub number: u64,
+    /// Seconds since 1970.
+    pub unix_s: u64,
+    /// How grave.
+    pub severity: Severity,
+    /// Pool or volume.
+    pub object: String,
+    /// What, as one sentence.
+    pub message: String,
+}

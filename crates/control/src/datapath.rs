@@ -1,0 +1,176 @@
+//! What management needs of the data path, as a trait: the real one drives the runtime, the one in tests fails on demand.
+//!
+//! No method is called with the manager's lock held, so none can make another management call wait. Calls about one
+//! volume or pool come one at a time (the manager claims the object first); statistics and progress may be
+//! asked at any time from any thread.
+
+use crate::error::ControlError;
+use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
+use crate::stats::{PoolStats, VolumeStats};
+use crate::uuid::Uuid;
+use crate::words::Export;
+
+/// What a device is like, as far as its safety and identity are concerned.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeviceFacts {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// What a known signature says is on it ("ext4 file system", "LVM physical volume"); `None`: nothing known.
+    pub signature: Option<String>,
+    /// The pool whose superblock it carries.
+    pub pool: Option<Uuid>,
+    /// Who uses it ("mounted at /srv", "part of md0"); `None`: nobody, as far as can be known.
+    pub in_use: Option<String>,
+    /// By what it can be recognized later.
+    pub identity: BackingIdentity,
+}
+
+/// What a pool's start found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolStarted {
+    /// The superblock's session number of this start.
+    pub session: u64,
+    /// Bytes of the SSD in use.
+    pub size_bytes: u64,
+    /// The report of the recovery, one clause each.
+    pub recovery: Vec<String>,
+    /// Numbers (in the log) of volumes whose dirty data may be damaged; they must not be served as if nothing had happened.
+    pub damaged: Vec<u32>,
+}
+
+/// What came of comparing a sample of clean cached blocks with the backing device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// Blocks compared.
+    pub compared: u64,
+    /// Blocks that differed.
+    pub different: u64,
+}
+
+/// A command to the engine that takes its time.
+pub trait Pending: Send {
+    /// Whether it has ended, and how. Not asked again after it has said so.
+    fn poll(&mut self) -> Option<Result<(), ControlError>>;
+    /// Asks the engine to stop it; what is done stays done. The end still comes through [`Pending::poll`].
+    fn cancel(&mut self);
+}
+
+/// Something the data path reports by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// A pool's SSD failed. Writes wait until [`DataPath::degraded_recorded`].
+    SsdFailed {
+        /// The pool.
+        pool: String,
+    },
+    /// A volume's backing device failed a flush: it acknowledges no more writes until it is attached anew.
+    BackingFailed {
+        /// The volume.
+        volume: String,
+    },
+    /// A dirty block cannot be read; the client got an error.
+    DirtyBlockUnreadable {
+        /// The volume.
+        volume: String,
+        /// Block number.
+        block: u64,
+    },
+    /// A clean block did not match its checksum and was dropped.
+    ChecksumMismatch {
+        /// The volume.
+        volume: String,
+        /// Block number.
+        block: u64,
+    },
+    /// A destage write failed and will be tried again.
+    DestageFailed {
+        /// The volume.
+        volume: String,
+        /// Block number.
+        block: u64,
+    },
+}
+
+/// Everything below management.
+pub trait DataPath: Send + Sync {
+    /// Looks at an SSD without changing it.
+    fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError>;
+
+    /// Looks at a backing device (a path or `model:SET:FILE`) without changing it.
+    fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError>;
+
+    /// Whether two devices share bytes: the same one, a disk and its partition, a file and the device of that name.
+    fn overlap(&self, one: &str, other: &str) -> Result<bool, ControlError>;
+
+    /// Makes a file of that size for an SSD. Fails if there is anything of that name.
+    fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError>;
+
+    /// Removes a file made by [`DataPath::make_file`]. It is no failure if it is gone.
+    fn remove_file(&self, path: &str) -> Result<(), ControlError>;
+
+    /// Formats the pool's SSD with the record's UUID, durably; what was there is lost.
+    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+
+    /// Wipes the superblock, durably, if it is this pool's; otherwise changes nothing and succeeds.
+    fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+
+    /// Opens the SSD, recovers, and starts the shards. `known` are the numbers of the volumes that exist: what the
+    /// log holds of others is forgotten.
+    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError>;
+
+    /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
+    fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
+
+    /// The failure of the pool's SSD is on record: writes may go on without it.
+    fn degraded_recorded(&self, pool: &str);
+
+    /// Attaches a volume to its running pool; nothing is exported yet.
+    fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+
+    /// Attaches a volume without a cache.
+    fn attach_bare(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+
+    /// Detaches a volume; its cached blocks (dirty ones too) are forgotten if `forget`, else kept for the next attach.
+    fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError>;
+
+    /// Forgets what a running pool holds of a volume that is not attached.
+    fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+
+    /// Compares a sample of the volume's clean cached blocks with the backing device. The volume is attached, not exported.
+    fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError>;
+
+    /// Drops the volume's clean cached blocks.
+    fn drop_clean(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+
+    /// Puts the record's options in force. Ends at once, or when nothing is dirty if the change leaves write-back.
+    fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError>;
+
+    /// Brings all dirty blocks home.
+    fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError>;
+
+    /// Reads a part into the cache, whatever admission says; returns when it is cached.
+    fn warm(
+        &self,
+        volume: &VolumeRecord,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ControlError>;
+
+    /// Offers an attached volume; returns where (`/dev/loopN`, a URI).
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<String, ControlError>;
+
+    /// Takes the offer back, if nobody uses it; what is in flight is answered first.
+    ///
+    /// # Errors
+    /// [`ControlError::Export`] while it is in use (mounted, held by another device).
+    fn unexport(&self, volume: &VolumeRecord, export: &Export) -> Result<(), ControlError>;
+
+    /// Who uses an export so that it must not be taken away now ("mounted at /srv").
+    fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String>;
+
+    /// Counters of an attached volume; zeroes of one that is not.
+    fn volume_stats(&self, volume: &str) -> VolumeStats;
+
+    /// Counters of a running pool; zeroes of one that is not.
+    fn pool_stats(&self, pool: &str) -> PoolStats;
+}

@@ -1,0 +1,72 @@
+//! What happened lately, for people: a bounded list, also written to the log.
+
+use crate::api::{EventView, Severity};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Events kept. A week of one per ten minutes; the log on stderr has them all.
+const EVENTS_MAX: usize = 1000;
+
+/// The list; usable from any thread.
+#[derive(Debug, Default)]
+pub struct Events {
+    kept: Mutex<(u64, VecDeque<EventView>)>,
+}
+
+impl Events {
+    /// Notes an event and logs it.
+    pub fn note(&self, severity: Severity, object: &str, message: impl Into<String>) {
+        let message = message.into();
+        match severity {
+            Severity::Info => tracing::info!(object, "{message}"),
+            Severity::Warning => tracing::warn!(object, "{message}"),
+            Severity::Error => tracing::error!(object, "{message}"),
+        }
+        let mut kept = self.kept.lock().expect("no holder of this lock panics");
+        kept.0 += 1;
+        let number = kept.0;
+        if kept.1.len() == EVENTS_MAX {
+            kept.1.pop_front();
+        }
+        kept.1.push_back(EventView {
+            number,
+            unix_s: unix_s(),
+            severity,
+            object: object.into(),
+            message,
+        });
+    }
+
+    /// The events with a number above `after`, oldest first.
+    pub fn after(&self, after: u64) -> Vec<EventView> {
+        let kept = self.kept.lock().expect("no holder of this lock panics");
+        kept.1
+            .iter()
+            .filter(|e| e.number > after)
+            .cloned()
+            .collect()
+    }
+}
+
+/// Seconds since 1970; 0 on a clock set before.
+pub fn unix_s() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_bounded_and_numbers_go_on() {
+        let events = Events::default();
+        (0..EVENTS_MAX + 5).for_each(|n| events.note(Severity::Info, "v", format!("event {n}")));
+        let all = events.after(0);
+        assert_eq!(all.len(), EVENTS_MAX);
+        assert_eq!(all[0].number, 6);
+        assert_eq!(events.after(EVENTS_MAX as u64 + 4).len(), 1);
+    }
+}

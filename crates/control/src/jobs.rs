@@ -1,0 +1,242 @@
+//! Long work: numbered, watched, stopped on request.
+//!
+//! A job runs on a thread of its own and holds no lock of the manager while it waits. Whoever wants to know asks for its
+//! view; whoever wants it stopped sets its flag, and the job stops at its next look (at most [`LOOK`] later).
+
+use crate::api::{JobKind, JobState, JobView};
+use crate::error::ControlError;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How often a job looks at its progress and its flag.
+pub const LOOK: Duration = Duration::from_millis(50);
+/// Over how long the rate is taken: long enough to be calm, short enough to follow a changed load.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// Finished jobs kept for those who ask late.
+const FINISHED_MAX: usize = 64;
+
+/// One job.
+#[derive(Debug)]
+pub struct Job {
+    id: u64,
+    kind: JobKind,
+    volume: String,
+    began: Instant,
+    cancel: AtomicBool,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    state: JobState,
+    ended: Option<Instant>,
+    done_bytes: u64,
+    total_bytes: u64,
+    /// (when, bytes done), within the rate window.
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Job {
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether somebody asked for its end.
+    pub fn cancel_wanted(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Asks for its end.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.progress().state == JobState::Running
+    }
+
+    /// Notes how far it is.
+    pub fn advance(&self, done_bytes: u64, total_bytes: u64) {
+        let now = Instant::now();
+        let mut progress = self.progress();
+        (progress.done_bytes, progress.total_bytes) = (done_bytes, total_bytes);
+        progress.samples.push_back((now, done_bytes));
+        while progress
+            .samples
+            .front()
+            .is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
+        {
+            progress.samples.pop_front();
+        }
+    }
+
+    /// Notes its end.
+    pub fn finish(&self, result: Result<(), ControlError>) {
+        let mut progress = self.progress();
+        progress.ended = Some(Instant::now());
+        progress.state = match result {
+            Ok(()) => JobState::Done,
+            Err(ControlError::Stopped) => JobState::Cancelled,
+            Err(error) => JobState::Failed {
+                error: error.refusal(),
+            },
+        };
+    }
+
+    /// How it is.
+    pub fn view(&self) -> JobView {
+        let progress = self.progress();
+        let rate_bytes = rate(&progress.samples);
+        let rest_bytes = progress.total_bytes.saturating_sub(progress.done_bytes);
+        let running = progress.state == JobState::Running;
+        JobView {
+            id: self.id,
+            kind: self.kind,
+            volume: self.volume.clone(),
+            state: progress.state.clone(),
+            done_bytes: progress.done_bytes,
+            total_bytes: progress.total_bytes,
+            rate_bytes,
+            left_s: rest_bytes.checked_div(rate_bytes).filter(|_| running),
+            elapsed_ms: progress
+                .ended
+                .unwrap_or_else(Instant::now)
+                .duration_since(self.began)
+                .as_millis() as u64,
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("no holder of this lock panics")
+    }
+}
+
+fn rate(samples: &VecDeque<(Instant, u64)>) -> u64 {
+    let (Some((from, first)), Some((to, last))) = (samples.front(), samples.back()) else {
+        return 0;
+    };
+    let elapsed_ms = to.duration_since(*from).as_millis() as u64;
+    (last.saturating_sub(*first))
+        .saturating_mul(1000)
+        .checked_div(elapsed_ms)
+        .unwrap_or(0)
+}
+
+/// All jobs.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    latest: AtomicU64,
+    known: Mutex<BTreeMap<u64, Arc<Job>>>,
+}
+
+impl Jobs {
+    /// A new running job.
+    pub fn begin(&self, kind: JobKind, volume: &str) -> Arc<Job> {
+        let id = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
+        let progress = Progress {
+            state: JobState::Running,
+            ended: None,
+            done_bytes: 0,
+            total_bytes: 0,
+            samples: VecDeque::new(),
+        };
+        let job = Arc::new(Job {
+            id,
+            kind,
+            volume: volume.into(),
+            began: Instant::now(),
+            cancel: AtomicBool::new(false),
+            progress: Mutex::new(progress),
+        });
+        let mut known = self.known();
+        known.insert(id, job.clone());
+        while known.values().filter(|j| !j.is_running()).count() > FINISHED_MAX {
+            let oldest = known
+                .values()
+                .find(|j| !j.is_running())
+                .map(|j| j.id)
+                .expect("just counted");
+            known.remove(&oldest);
+        }
+        job
+    }
+
+    /// The job of that number.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`].
+    pub fn get(&self, id: u64) -> Result<Arc<Job>, ControlError> {
+        self.known().get(&id).cloned().ok_or(ControlError::Unknown {
+            named: "job",
+            name: id.to_string(),
+        })
+    }
+
+    /// The running job on a volume.
+    pub fn of_volume(&self, volume: &str) -> Option<Arc<Job>> {
+        self.known()
+            .values()
+            .find(|j| j.volume == volume && j.is_running())
+            .cloned()
+    }
+
+    /// All of them, oldest first.
+    pub fn list(&self) -> Vec<Arc<Job>> {
+        self.known().values().cloned().collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Job>>> {
+        self.known.lock().expect("no holder of this lock panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_seen_from_begin_to_end() {
+        let jobs = Jobs::default();
+        let job = jobs.begin(JobKind::Destage, "v");
+        assert_eq!(jobs.of_volume("v").map(|j| j.id()), Some(job.id()));
+        job.advance(10, 100);
+        assert!(!job.cancel_wanted());
+        jobs.get(job.id()).expect("it is known").cancel();
+        assert!(job.cancel_wanted());
+        job.finish(Err(ControlError::Stopped));
+        let view = job.view();
+        assert_eq!(
+            (view.state, view.done_bytes, view.total_bytes, view.left_s),
+            (JobState::Cancelled, 10, 100, None)
+        );
+        assert!(jobs.of_volume("v").is_none());
+        assert!(jobs.get(999).is_err());
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_window() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(
+            rate(&VecDeque::from([(at(0), 0), (at(500), 5), (at(2000), 200)])),
+            100
+        );
+        assert_eq!(rate(&VecDeque::from([(at(0), 7)])), 0);
+        assert_eq!(rate(&VecDeque::new()), 0);
+    }
+
+    #[test]
+    fn finished_jobs_are_forgotten_in_the_end_and_running_ones_never() {
+        let jobs = Jobs::default();
+        let running = jobs.begin(JobKind::Warm, "r");
+        for _ in 0..FINISHED_MAX * 2 {
+            jobs.begin(JobKind::Warm, "v").finish(Ok(()));
+        }
+        assert!(jobs.list().len() <= FINISHED_MAX + 2);
+        assert!(jobs.get(running.id()).is_ok());
+    }
+}

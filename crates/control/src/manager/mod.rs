@@ -1,0 +1,331 @@
+//! Carries out actions: the one place where the state, the data path and the jobs meet.
+//!
+//! # How concurrent requests stay apart
+//! An operation first *claims* the names it changes. A second operation on a claimed name is refused at once ("busy"), it
+//! does not wait. The lock over [`Memory`] is held for looking things up and for one save of the state, never
+//! during a call to the data path. So listing and counters answer while a destage runs for hours.
+//!
+//! # How a crash in the middle is survived
+//! Every operation is a row of durable steps (saves of the state, changes of the SSD) ordered so that a start after a
+//! crash between any two of them finishes or undoes it. The rows stand at the head of `pools.rs` and
+//! `volumes.rs`; `start.rs` is the other half.
+
+mod exports;
+mod pools;
+pub mod start;
+mod stop;
+mod verdict;
+mod views;
+mod volumes;
+mod watch;
+mod work;
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;
+
+use crate::api::{Action, Answer, Done, Health};
+use crate::datapath::{DataPath, Notice};
+use crate::error::ControlError;
+use crate::events::Events;
+use crate::jobs::Jobs;
+use crate::names::Named;
+use crate::state::{PoolRecord, State, VolumeRecord};
+use crate::store::Store;
+use crate::words::Export;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The manager; cheap to clone, usable from any thread.
+#[derive(Clone)]
+pub struct Manager {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    data: Arc<dyn DataPath>,
+    memory: Mutex<Memory>,
+    jobs: Jobs,
+    events: Events,
+    state_directory: String,
+    /// Where symbolic links `NAME -> /dev/loopN` are made, if anywhere.
+    stable_directory: Option<std::path::PathBuf>,
+}
+
+/// What is known now. Everything that must survive is in `state`.
+struct Memory {
+    state: State,
+    store: Box<dyn Store>,
+    claims: BTreeMap<(&'static str, String), &'static str>,
+    pools: BTreeMap<String, LivePool>,
+    volumes: BTreeMap<String, LiveVolume>,
+    stopping: bool,
+}
+
+/// A pool's condition.
+#[derive(Clone, Debug)]
+struct LivePool {
+    health: Health,
+    trouble: Option<Trouble>,
+    recovery: Vec<String>,
+    size_bytes: u64,
+    damaged: Vec<u32>,
+}
+
+impl LivePool {
+    fn new(health: Health) -> LivePool {
+        LivePool {
+            health,
+            trouble: None,
+            recovery: Vec::new(),
+            size_bytes: 0,
+            damaged: Vec::new(),
+        }
+    }
+}
+
+/// A volume's condition.
+#[derive(Clone, Debug)]
+struct LiveVolume {
+    health: Health,
+    trouble: Option<Trouble>,
+    attached: bool,
+    exports: BTreeMap<Export, String>,
+    stable_path: Option<String>,
+}
+
+impl LiveVolume {
+    fn new(health: Health) -> LiveVolume {
+        LiveVolume {
+            health,
+            trouble: None,
+            attached: false,
+            exports: BTreeMap::new(),
+            stable_path: None,
+        }
+    }
+}
+
+/// What is wrong and what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Trouble {
+    problem: String,
+    remedy: String,
+}
+
+impl From<&ControlError> for Trouble {
+    fn from(error: &ControlError) -> Trouble {
+        Trouble {
+            problem: error.to_string(),
+            remedy: error.remedy(),
+        }
+    }
+}
+
+/// Names claimed by one operation; given back when dropped.
+struct Claim {
+    manager: Manager,
+    keys: Vec<(&'static str, String)>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut memory = self.manager.memory();
+        for key in &self.keys {
+            memory.claims.remove(key);
+        }
+    }
+}
+
+impl Manager {
+    /// A manager of the state in `store`, which is read now. Nothing is started: see [`Manager::start`].
+    ///
+    /// # Errors
+    /// If the state cannot be read.
+    pub fn open(
+        data: Arc<dyn DataPath>,
+        mut store: Box<dyn Store>,
+        state_directory: &std::path::Path,
+        stable_directory: Option<std::path::PathBuf>,
+    ) -> Result<Manager, ControlError> {
+        let loaded = store.load()?;
+        let events = Events::default();
+        if let Some(warning) = loaded.warning {
+            events.note(crate::api::Severity::Error, "state", warning);
+        }
+        let pools = loaded
+            .state
+            .pools
+            .iter()
+            .map(|p| (p.name.clone(), LivePool::new(Health::Starting)))
+            .collect();
+        let volumes = loaded
+            .state
+            .volumes
+            .iter()
+            .map(|v| (v.name.clone(), LiveVolume::new(Health::Starting)))
+            .collect();
+        let memory = Memory {
+            state: loaded.state,
+            store,
+            claims: BTreeMap::new(),
+            pools,
+            volumes,
+            stopping: false,
+        };
+        let state_directory = state_directory.display().to_string();
+        let shared = Shared {
+            data,
+            memory: Mutex::new(memory),
+            jobs: Jobs::default(),
+            events,
+            state_directory,
+            stable_directory,
+        };
+        Ok(Manager {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.
+    ///
+    /// # Errors
+    /// Every error says what to do; nothing is half done that a later call or start would not finish or undo.
+    pub fn handle(&self, action: Action) -> Result<Answer, ControlError> {
+        let done = |()| Answer::Done(Done { done: true });
+        match action {
+            Action::Daemon => Ok(Answer::Daemon(self.daemon_view())),
+            Action::PoolCreate(create) => self.pool_create(&create).map(Answer::Pool),
+            Action::PoolList => Ok(Answer::Pools(self.pool_views())),
+            Action::PoolShow { name } => self.pool_view(&name).map(Answer::Pool),
+            Action::PoolDestroy { name, force } => self.pool_destroy(&name, force).map(done),
+            Action::VolumeAdd(add) => self.volume_add(&add).map(Answer::Volume),
+            Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),
+            Action::VolumeShow { name } => self.volume_view(&name).map(Answer::Volume),
+            Action::VolumeSet { name, set } => self.volume_set(&name, &set).map(|job| match job {
+                Some(job) => Answer::Job(job),
+                None => Answer::Done(Done { done: true }),
+            }),
+            Action::VolumeDestage { name } => self.volume_destage(&name).map(Answer::Job),
+            Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(Answer::Job),
+            Action::VolumeRemove { name, drop_dirty } => {
+                self.volume_remove(&name, drop_dirty).map(Answer::Job)
+            }
+            Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),
+            Action::Stats { name } => self.stats(&name),
+            Action::JobList => Ok(Answer::Jobs(
+                self.shared.jobs.list().iter().map(|j| j.view()).collect(),
+            )),
+            Action::JobShow { id } => self.shared.jobs.get(id).map(|j| Answer::Job(j.view())),
+            Action::JobCancel { id } => self.shared.jobs.get(id).map(|job| {
+                job.cancel();
+                Answer::Job(job.view())
+            }),
+            Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),
+        }
+    }
+
+    /// Takes in what the data path reports by itself. Must be called from a thread that may wait for the disk.
+    pub fn notice(&self, notice: &Notice) {
+        self.take_notice(notice);
+    }
+
+    fn data(&self) -> &dyn DataPath {
+        &*self.shared.data
+    }
+
+    fn events(&self) -> &Events {
+        &self.shared.events
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.shared
+            .memory
+            .lock()
+            .expect("no holder of this lock panics")
+    }
+
+    /// Changes the state durably: the change is in memory only if it is on disk.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, ControlError> {
+        let mut memory = self.memory();
+        let mut state = memory.state.clone();
+        let result = change(&mut state);
+        memory.store.save(&state)?;
+        memory.state = state;
+        Ok(result)
+    }
+
+    /// Claims names for one operation, all or none.
+    fn claim(&self, names: &[(Named, &str)], doing: &'static str) -> Result<Claim, ControlError> {
+        let mut memory = self.memory();
+        if memory.stopping {
+            return Err(ControlError::Stopping);
+        }
+        let keys: Vec<_> = names
+            .iter()
+            .map(|(named, name)| (named.word(), (*name).to_string()))
+            .collect();
+        if let Some((key, doing)) = keys
+            .iter()
+            .find_map(|k| memory.claims.get(k).map(|doing| (k, *doing)))
+        {
+            return Err(ControlError::Claimed {
+                named: key.0,
+                name: key.1.clone(),
+                doing,
+            });
+        }
+        memory
+            .claims
+            .extend(keys.iter().map(|k| (k.clone(), doing)));
+        Ok(Claim {
+            manager: self.clone(),
+            keys,
+        })
+    }
+
+    fn pool_record(&self, name: &str) -> Result<PoolRecord, ControlError> {
+        let unknown = || ControlError::Unknown {
+            named: "pool",
+            name: name.into(),
+        };
+        self.memory().state.pool(name).cloned().ok_or_else(unknown)
+    }
+
+    fn volume_record(&self, name: &str) -> Result<VolumeRecord, ControlError> {
+        let unknown = || ControlError::Unknown {
+            named: "volume",
+            name: name.into(),
+        };
+        self.memory()
+            .state
+            .volume(name)
+            .cloned()
+            .ok_or_else(unknown)
+    }
+
+    fn set_live_volume(&self, name: &str, change: impl FnOnce(&mut LiveVolume)) {
+        let mut memory = self.memory();
+        change(
+            memory
+                .volumes
+                .entry(name.into())
+                .or_insert_with(|| LiveVolume::new(Health::Starting)),
+        );
+    }
+
+    fn set_live_pool(&self, name: &str, change: impl FnOnce(&mut LivePool)) {
+        let mut memory = self.memory();
+        change(
+            memory
+                .pools
+                .entry(name.into())
+                .or_insert_with(|| LivePool::new(Health::Starting)),
+        );
+    }
+
+    fn volume_attached(&self, name: &str) -> bool {
+        self.memory().volumes.get(name).is_some_and(|v| v.attached)
+    }
+}

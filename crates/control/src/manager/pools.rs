@@ -1,0 +1,412 @@
+//! Pools: create and destroy.
+//!
+//! Durable steps, and what a start does after a crash behind each:
+//!
+//! | create | after a crash here, the start |
+//! |---|---|
+//! | 1. save the pool as `creating`, with its UUID | finds the SSD without that UUID: forgets the pool, removes the file of step 2 |
+//! | 2. make the file, if there is none | the same |
+//! | 3. format the SSD | starts it, and goes on with 4 (or, if the superblock is half written, as after 1) |
+//! | 4. start it, save it as `ready` | starts it |
+//!
+//! | destroy | after a crash here, the start |
+//! |---|---|
+//! | 1. save the pool as `destroying`, its volumes as `dropping` | goes on with 2 |
+//! | 2. wipe the superblock | finds no superblock of the pool, goes on with 3 |
+//! | 3. save without pool and volumes | – |
+
+use super::{LivePool, Manager, Trouble};
+use crate::api::{Health, PoolCreate, PoolView, Severity};
+use crate::datapath::DeviceFacts;
+use crate::error::{ControlError, Kind};
+use crate::human;
+use crate::names::{self, Named};
+use crate::options::SIZE_BYTES_MAX;
+use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use crate::uuid::Uuid;
+
+/// RAM tier if nothing is said: enough to hold what is being proven for admission, small on any machine of today.
+pub const RAM_BYTES_DEFAULT: u64 = 256 << 20;
+/// Smallest RAM tier: a request in flight needs pages too.
+pub const RAM_BYTES_MIN: u64 = 4 << 20;
+/// Smallest part of an SSD worth a pool: superblock, checkpoint and a few segments for each shard.
+pub const SSD_BYTES_MIN: u64 = 64 << 20;
+
+impl Manager {
+    pub(super) fn pool_create(&self, create: &PoolCreate) -> Result<PoolView, ControlError> {
+        names::check(Named::Pool, &create.name)?;
+        check_sizes(create)?;
+        let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
+        if self.memory().state.pool(&create.name).is_some() {
+            return Err(ControlError::Taken {
+                named: "pool",
+                name: create.name.clone(),
+            });
+        }
+        let file_made = self.check_ssd(create)?;
+        let record = PoolRecord {
+            name: create.name.clone(),
+            uuid: new_uuid()?,
+            ssd: create.ssd.clone(),
+            size_bytes: create.size_bytes,
+            ram_bytes: create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT),
+            phase: PoolPhase::Creating,
+            session: 0,
+            degraded: None,
+            next_volume_id: 1,
+            file_made,
+        };
+        self.change(|state| state.pools.push(record.clone()))?;
+        self.set_live_pool(&record.name, |live| live.health = Health::Starting);
+        if let Err(error) = self.make_pool(&record) {
+            self.undo_create(&record);
+            return Err(error);
+        }
+        self.events().note(
+            Severity::Info,
+            &record.name,
+            format!("pool created on {}", record.ssd),
+        );
+        self.pool_view(&record.name)
+    }
+
+    /// Steps 2 to 4.
+    fn make_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        if record.file_made {
+            self.data()
+                .make_file(&record.ssd, record.size_bytes.unwrap_or(SSD_BYTES_MIN))?;
+        }
+        self.data().format(record)?;
+        self.run_pool(record, &[])
+    }
+
+    /// Starts the pool's shards and notes how it went.
+    pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<(), ControlError> {
+        let started = self.data().start_pool(record, known)?;
+        let saved = self.change(|state| {
+            if let Some(pool) = state.pool_mut(&record.name) {
+                (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+            }
+        });
+        if let Err(error) = saved {
+            self.stop_quietly(&record.name);
+            return Err(error);
+        }
+        self.set_live_pool(&record.name, |live| {
+            *live = LivePool {
+                recovery: started.recovery,
+                size_bytes: started.size_bytes,
+                damaged: started.damaged,
+                ..LivePool::new(Health::Running)
+            };
+        });
+        Ok(())
+    }
+
+    fn undo_create(&self, record: &PoolRecord) {
+        self.stop_quietly(&record.name);
+        let undo = || -> Result<(), ControlError> {
+            self.data().wipe(record)?;
+            if record.file_made {
+                self.data().remove_file(&record.ssd)?;
+            }
+            self.change(|state| state.pools.retain(|p| p.name != record.name))
+        };
+        match undo() {
+            Ok(()) => {
+                self.memory().pools.remove(&record.name);
+            }
+            Err(error) => {
+                self.set_live_pool(&record.name, |live| {
+                    live.health = Health::Failed;
+                    live.trouble = Some(Trouble {
+                        problem: format!("its creation failed and could not be undone: {error}"),
+                        remedy: format!(
+                            "remove it with `hearth pool destroy {} --force`",
+                            record.name
+                        ),
+                    });
+                });
+            }
+        }
+    }
+
+    pub(super) fn stop_quietly(&self, pool: &str) {
+        if let Err(error) = self.data().stop_pool(pool, false) {
+            self.events().note(
+                Severity::Warning,
+                pool,
+                format!("the pool did not stop: {error}"),
+            );
+        }
+    }
+
+    /// Everything of C7 that concerns an SSD. Tells whether its file has to be made.
+    fn check_ssd(&self, create: &PoolCreate) -> Result<bool, ControlError> {
+        let ssd = &create.ssd;
+        self.check_overlaps(ssd, None)?;
+        let facts = match self.data().examine_ssd(ssd) {
+            Ok(facts) => facts,
+            Err(ControlError::Unknown { .. })
+                if create.size_bytes.is_some() && !ssd.starts_with("/dev/") =>
+            {
+                return Ok(true);
+            }
+            Err(ControlError::Unknown { .. }) => {
+                let remedy = if ssd.starts_with("/dev/") {
+                    "check the path with `lsblk`".to_string()
+                } else {
+                    "check the path, or give --size SIZE to make a file there".to_string()
+                };
+                return Err(device(
+                    ssd,
+                    "there is no such file or device".into(),
+                    remedy,
+                    Kind::NotFound,
+                ));
+            }
+            Err(error) => return Err(error),
+        };
+        let wanted_bytes = create.size_bytes.unwrap_or(facts.size_bytes);
+        if wanted_bytes > facts.size_bytes {
+            let (has, wants) = (human::bytes(facts.size_bytes), human::bytes(wanted_bytes));
+            let problem = format!("it has {has}, less than the {wants} of --size");
+            return Err(device(
+                ssd,
+                problem,
+                "give a smaller --size, or none to use all of it".into(),
+                Kind::Conflict,
+            ));
+        }
+        if wanted_bytes < SSD_BYTES_MIN {
+            let problem = format!("{} is too small for a pool", human::bytes(wanted_bytes));
+            let remedy = format!("use at least {}", human::bytes(SSD_BYTES_MIN));
+            return Err(device(ssd, problem, remedy, Kind::Conflict));
+        }
+        if let Some(user) = &facts.in_use {
+            return Err(device(
+                ssd,
+                format!("it is in use ({user})"),
+                "stop what uses it, or choose another device".into(),
+                Kind::Conflict,
+            ));
+        }
+        self.check_signature(create, &facts)?;
+        Ok(false)
+    }
+
+    fn check_signature(
+        &self,
+        create: &PoolCreate,
+        facts: &DeviceFacts,
+    ) -> Result<(), ControlError> {
+        let ssd = &create.ssd;
+        let ours = facts.pool.and_then(|uuid| {
+            self.memory()
+                .state
+                .pools
+                .iter()
+                .find(|p| p.uuid == uuid)
+                .map(|p| p.name.clone())
+        });
+        if let Some(pool) = ours {
+            let remedy = format!("destroy that pool first with `hearth pool destroy {pool}`");
+            return Err(device(
+                ssd,
+                format!("it belongs to the pool \"{pool}\""),
+                remedy,
+                Kind::Conflict,
+            ));
+        }
+        match &facts.signature {
+            Some(what) if !create.force => {
+                let look = if facts.pool.is_some() {
+                    format!(", look at it with `hearth pool check {ssd}`")
+                } else {
+                    String::new()
+                };
+                let remedy = format!(
+                    "choose another device{look}, or give --force to overwrite it (its content is then lost)"
+                );
+                Err(device(
+                    ssd,
+                    format!("it holds {what}"),
+                    remedy,
+                    Kind::Conflict,
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a path that shares bytes with an SSD or a backing device in use by hearth, `except` for one volume's.
+    pub(super) fn check_overlaps(
+        &self,
+        path: &str,
+        except: Option<&str>,
+    ) -> Result<(), ControlError> {
+        let (ssds, backings): (Vec<_>, Vec<_>) = {
+            let state = &self.memory().state;
+            (
+                state
+                    .pools
+                    .iter()
+                    .map(|p| (p.name.clone(), p.ssd.clone()))
+                    .collect(),
+                state
+                    .volumes
+                    .iter()
+                    .map(|v| (v.name.clone(), v.backing.clone()))
+                    .collect(),
+            )
+        };
+        for (pool, ssd) in ssds {
+            if self.data().overlap(path, &ssd)? {
+                let remedy = "choose another device: an SSD belongs to one pool and can never be a backing device";
+                return Err(device(
+                    path,
+                    format!("it is the SSD of the pool \"{pool}\" ({ssd})"),
+                    remedy.into(),
+                    Kind::Conflict,
+                ));
+            }
+        }
+        for (volume, backing) in backings {
+            if except != Some(volume.as_str()) && self.data().overlap(path, &backing)? {
+                let remedy = "choose another device: two owners would destroy each other's data";
+                return Err(device(
+                    path,
+                    format!("it is the backing device of the volume \"{volume}\" ({backing})"),
+                    remedy.into(),
+                    Kind::Conflict,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pool_destroy(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        let record = self.pool_record(name)?;
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
+        let mut claimed = vec![(Named::Pool, name)];
+        claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
+        let _claim = self.claim(&claimed, "its destruction")?;
+        if !volumes.is_empty() && !force {
+            return Err(ControlError::HasVolumes {
+                name: name.into(),
+                volumes: volumes.into_iter().map(|v| v.name).collect(),
+            });
+        }
+        volumes.iter().try_for_each(|v| self.check_unused(v))?;
+        for (done, volume) in volumes.iter().enumerate() {
+            if let Err(error) = self.unexport_all(volume) {
+                volumes[..done].iter().for_each(|v| self.offer_again(v));
+                return Err(error);
+            }
+        }
+        self.change(|state| {
+            state
+                .volumes
+                .iter_mut()
+                .filter(|v| v.pool == name)
+                .for_each(|v| v.phase = VolumePhase::Dropping);
+            if let Some(pool) = state.pool_mut(name) {
+                pool.phase = PoolPhase::Destroying;
+            }
+        })?;
+        self.finish_destroy(&record, &volumes)
+    }
+
+    /// Steps 2 and 3; also what a start does with a pool it finds `destroying`.
+    pub(super) fn finish_destroy(
+        &self,
+        record: &PoolRecord,
+        volumes: &[VolumeRecord],
+    ) -> Result<(), ControlError> {
+        self.set_live_pool(&record.name, |live| live.health = Health::Removing);
+        for volume in volumes.iter().filter(|v| self.volume_attached(&v.name)) {
+            if let Err(error) = self.data().detach(volume, false) {
+                self.events().note(
+                    Severity::Warning,
+                    &volume.name,
+                    format!("the volume did not detach: {error}"),
+                );
+            }
+            self.set_live_volume(&volume.name, |live| live.attached = false);
+        }
+        self.stop_quietly(&record.name);
+        if let Err(error) = self.data().wipe(record) {
+            // A device that is gone or broken cannot be wiped; the person asked to be rid of it all the same.
+            let note = format!(
+                "{} could not be wiped ({error}): use --force if you give it to another pool",
+                record.ssd
+            );
+            self.events().note(Severity::Warning, &record.name, note);
+        }
+        self.change(|state| {
+            state.volumes.retain(|v| v.pool != record.name);
+            state.pools.retain(|p| p.name != record.name);
+        })?;
+        let mut memory = self.memory();
+        memory.pools.remove(&record.name);
+        volumes.iter().for_each(|v| {
+            memory.volumes.remove(&v.name);
+        });
+        drop(memory);
+        self.events()
+            .note(Severity::Info, &record.name, "pool destroyed");
+        Ok(())
+    }
+}
+
+fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
+    let bad = |option, problem: String, remedy: &str| {
+        Err(ControlError::BadOption {
+            option,
+            problem,
+            remedy: remedy.into(),
+        })
+    };
+    for (option, bytes, least) in [
+        ("--size", create.size_bytes, SSD_BYTES_MIN),
+        ("--ram", create.ram_bytes, RAM_BYTES_MIN),
+    ] {
+        match bytes {
+            Some(bytes) if bytes > SIZE_BYTES_MAX => {
+                return bad(
+                    option,
+                    "is beyond 2^63 bytes".into(),
+                    "write a smaller size",
+                );
+            }
+            Some(bytes) if bytes < least => {
+                return bad(
+                    option,
+                    format!("must be at least {}", human::bytes(least)),
+                    "write a larger size, for instance 1GiB",
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A new UUID.
+pub(super) fn new_uuid() -> Result<Uuid, ControlError> {
+    Uuid::random().map_err(|e| {
+        ControlError::DataPath(
+            format!("the kernel gives no randomness ({e})"),
+            "check /dev/urandom".into(),
+        )
+    })
+}
+
+pub(super) fn device(path: &str, problem: String, remedy: String, kind: Kind) -> ControlError {
+    ControlError::Device {
+        path: path.into(),
+        problem,
+        remedy,
+        kind,
+    }
+}

@@ -1,0 +1,459 @@
+//! Bringing everything back after a start, clean or not.
+//!
+//! 1. Look at every backing device, change nothing, and judge (C6).
+//! 2. One save before the first I/O: volumes that will be served lose `stopped_clean` (their stamps mean nothing any more),
+//!    gain `may_have_dirty` if they are write-back, and `cache_stale` if their cache must not be believed.
+//! 3. Pools, each on a thread of its own: finish or undo what was half done, recover, attach volumes, export them.
+//!
+//! What cannot start is shown as failed with reason and remedy; the others work. A volume without dirty data whose pool
+//! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
+
+use super::verdict::{self, Verdict};
+use super::{Manager, Trouble};
+use crate::api::{Health, Severity};
+use crate::error::{ControlError, Kind};
+use crate::names::Named;
+use crate::state::{BackingIdentity, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use std::collections::BTreeMap;
+use types::Mode;
+
+/// What a start came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Started {
+    /// Pools that run.
+    pub pools: usize,
+    /// Volumes that are served.
+    pub volumes: usize,
+    /// Pools and volumes that are not, or not with their cache.
+    pub troubled: usize,
+}
+
+type Judged = BTreeMap<String, (Verdict, BackingIdentity)>;
+
+impl Manager {
+    /// Brings back all pools and volumes. Called once.
+    ///
+    /// # Errors
+    /// Only if the state cannot be saved; trouble with single devices is noted with them.
+    pub fn start(&self) -> Result<Started, ControlError> {
+        let state = self.memory().state.clone();
+        let mut names: Vec<_> = state
+            .pools
+            .iter()
+            .map(|p| (Named::Pool, p.name.as_str()))
+            .collect();
+        names.extend(
+            state
+                .volumes
+                .iter()
+                .map(|v| (Named::Volume, v.name.as_str())),
+        );
+        let claim = self.claim(&names, "the daemon's start")?;
+        let judged = self.judge_all(&state.volumes);
+        self.save_before_first_io(&judged)?;
+        let pools = self.memory().state.pools.clone();
+        std::thread::scope(|scope| {
+            for pool in &pools {
+                let judged = &judged;
+                scope.spawn(move || self.start_one_pool(pool, judged));
+            }
+        });
+        drop(claim);
+        self.finish_mode_changes();
+        Ok(self.count())
+    }
+
+    fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
+        let judge = |volume: &VolumeRecord| match self.data().examine_backing(&volume.backing) {
+            Ok(facts) if facts.in_use.is_some() => {
+                let problem = format!(
+                    "its backing device {} is in use ({})",
+                    volume.backing,
+                    facts.in_use.unwrap_or_default()
+                );
+                (
+                    Verdict::Refuse(problem, "stop what uses it and restart the daemon".into()),
+                    facts.identity,
+                )
+            }
+            Ok(facts) => (verdict::judge(volume, &facts.identity), facts.identity),
+            Err(ControlError::Unknown { .. }) => {
+                let problem = format!("its backing device {} is not there", volume.backing);
+                let remedy = "connect it and restart the daemon".into();
+                (Verdict::Refuse(problem, remedy), BackingIdentity::default())
+            }
+            Err(error) => (
+                Verdict::Refuse(error.to_string(), error.remedy()),
+                BackingIdentity::default(),
+            ),
+        };
+        volumes.iter().map(|v| (v.name.clone(), judge(v))).collect()
+    }
+
+    fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
+        self.change(|state| {
+            for volume in state
+                .volumes
+                .iter_mut()
+                .filter(|v| v.phase == VolumePhase::Ready)
+            {
+                let Some((verdict, now)) = judged.get(&volume.name) else {
+                    continue;
+                };
+                match verdict {
+                    Verdict::Refuse(..) => continue,
+                    Verdict::Same => {}
+                    Verdict::Grown => volume.size_bytes = now.size_bytes,
+                    Verdict::DropClean(_) => volume.cache_stale = true,
+                }
+                volume.identity = now.clone();
+                volume.stopped_clean = false;
+                volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
+            }
+        })
+    }
+
+    fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
+        let volumes: Vec<VolumeRecord> = self
+            .memory()
+            .state
+            .volumes_of(&pool.name)
+            .cloned()
+            .collect();
+        match self.bring_up_pool(pool, &volumes) {
+            Ok(true) => volumes
+                .iter()
+                .for_each(|v| self.start_one_volume(v, judged)),
+            Ok(false) => {}
+            Err(error) => {
+                let health = if pool.degraded.is_some() {
+                    Health::Degraded
+                } else {
+                    Health::Failed
+                };
+                self.events().note(
+                    Severity::Error,
+                    &pool.name,
+                    format!("the pool does not start: {error}"),
+                );
+                self.set_live_pool(&pool.name, |live| {
+                    (live.health, live.trouble) = (health, Some(Trouble::from(&error)))
+                });
+                volumes
+                    .iter()
+                    .for_each(|v| self.start_without_pool(v, judged, &error));
+            }
+        }
+    }
+
+    /// Whether the pool runs now; not if it was on its way in or out.
+    fn bring_up_pool(
+        &self,
+        pool: &PoolRecord,
+        volumes: &[VolumeRecord],
+    ) -> Result<bool, ControlError> {
+        if let Some(degraded) = &pool.degraded {
+            return Err(ControlError::NotRunning {
+                named: "pool",
+                name: pool.name.clone(),
+                reason: format!("its SSD {} failed earlier ({})", pool.ssd, degraded.reason),
+                remedy: "replace the SSD: remove the pool's volumes, destroy the pool, and create it on a good SSD".into(),
+            });
+        }
+        let known: Vec<u32> = volumes.iter().map(|v| v.id).collect();
+        match pool.phase {
+            PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
+            PoolPhase::Ready => self.run_pool(pool, &known).map(|()| true),
+            PoolPhase::Creating => match self.run_pool(pool, &known) {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    self.forget_half_made(pool)?;
+                    self.events().note(
+                        Severity::Warning,
+                        &pool.name,
+                        format!("its creation was interrupted and is undone ({error})"),
+                    );
+                    Ok(false)
+                }
+            },
+        }
+    }
+
+    fn forget_half_made(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.data().wipe(pool)?;
+        if pool.file_made {
+            self.data().remove_file(&pool.ssd)?;
+        }
+        self.change(|state| state.pools.retain(|p| p.name != pool.name))?;
+        self.memory().pools.remove(&pool.name);
+        Ok(())
+    }
+
+    fn start_one_volume(&self, volume: &VolumeRecord, judged: &Judged) {
+        let result = match (volume.phase, judged.get(&volume.name)) {
+            (VolumePhase::Dropping, _) => self.finish_remove(volume),
+            (_, Some((Verdict::Refuse(problem, remedy), _))) => {
+                Err(refused(volume, problem, remedy))
+            }
+            (VolumePhase::Removing, _) => self.resume_remove(volume),
+            (VolumePhase::Ready, verdict) => {
+                if let Some((Verdict::DropClean(why), _)) = verdict {
+                    self.events().note(
+                        Severity::Warning,
+                        &volume.name,
+                        format!("{why}: what was cached of it is dropped"),
+                    );
+                }
+                self.bring_up_volume(volume)
+            }
+        };
+        if let Err(error) = result {
+            self.fail_volume(volume, &error);
+        }
+    }
+
+    pub(super) fn fail_volume(&self, volume: &VolumeRecord, error: &ControlError) {
+        self.events().note(
+            Severity::Error,
+            &volume.name,
+            format!("the volume is not served: {error}"),
+        );
+        // "volume x does not run: REASON" is shown beside the name: only the reason is news there.
+        let trouble = match error {
+            ControlError::NotRunning { reason, remedy, .. } => Trouble {
+                problem: reason.clone(),
+                remedy: remedy.clone(),
+            },
+            other => Trouble::from(other),
+        };
+        self.set_live_volume(&volume.name, |live| {
+            (live.health, live.trouble) = (Health::Failed, Some(trouble))
+        });
+    }
+
+    /// Attaches, proves the cache against the backing device where it must be, exports.
+    pub(super) fn bring_up_volume(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let damaged = self
+            .memory()
+            .pools
+            .get(&volume.pool)
+            .is_some_and(|p| p.damaged.contains(&volume.id));
+        if damaged && volume.may_have_dirty {
+            let remedy = format!(
+                "look at the SSD with `hearth pool check`, restore it, and restart the daemon; or give up what is dirty with \
+                 `hearth volume remove {} --drop-dirty`",
+                volume.name
+            );
+            return Err(refused(
+                volume,
+                "the pool's log is damaged where it may hold dirty data of this volume",
+                &remedy,
+            ));
+        }
+        self.data().attach(volume)?;
+        self.set_live_volume(&volume.name, |live| live.attached = true);
+        let proven = self
+            .prove_cache(volume)
+            .and_then(|()| self.export_all(volume));
+        if let Err(error) = proven {
+            match self.data().detach(volume, false) {
+                Ok(()) => self.set_live_volume(&volume.name, |live| live.attached = false),
+                Err(also) => self.events().note(
+                    Severity::Warning,
+                    &volume.name,
+                    format!("the volume did not detach: {also}"),
+                ),
+            }
+            return Err(error);
+        }
+        self.set_live_volume(&volume.name, |live| {
+            (live.health, live.trouble) = (Health::Running, None)
+        });
+        Ok(())
+    }
+
+    /// Drops the clean cache if it may be stale; after an unclean stop, compares a sample of it with the backing device.
+    fn prove_cache(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        if !volume.cache_stale {
+            let sample = self.data().sample(volume)?;
+            if sample.different == 0 {
+                return Ok(());
+            }
+            let (different, compared) = (sample.different, sample.compared);
+            let problem = format!(
+                "its backing device {} was written by others: {different} of {compared} blocks compared differ from what is cached",
+                volume.backing
+            );
+            if volume.may_have_dirty {
+                return Err(refused(
+                    volume,
+                    &problem,
+                    &verdict::changed_remedy(&volume.name),
+                ));
+            }
+            self.events().note(
+                Severity::Warning,
+                &volume.name,
+                format!("{problem}: what was cached of it is dropped"),
+            );
+        }
+        self.data().drop_clean(volume)?;
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&volume.name) {
+                volume.cache_stale = false;
+            }
+        })
+    }
+
+    /// The pool is not there: serve the backing device alone if that is safe.
+    fn start_without_pool(
+        &self,
+        volume: &VolumeRecord,
+        judged: &Judged,
+        pool_error: &ControlError,
+    ) {
+        let result = match (volume.phase, judged.get(&volume.name)) {
+            (VolumePhase::Dropping, _) => self.finish_remove(volume),
+            (_, Some((Verdict::Refuse(problem, remedy), _))) => {
+                Err(refused(volume, problem, remedy))
+            }
+            (VolumePhase::Removing, _) if !volume.may_have_dirty => self.finish_remove(volume),
+            _ if volume.may_have_dirty => {
+                let problem = format!(
+                    "its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks"
+                );
+                let remedy = format!(
+                    "bring the SSD back and restart the daemon, or give up what is dirty with `hearth volume remove {} --drop-dirty`",
+                    volume.name
+                );
+                Err(refused(volume, &problem, &remedy))
+            }
+            _ => self.serve_bare(volume, pool_error),
+        };
+        if let Err(error) = result {
+            self.fail_volume(volume, &error);
+        }
+    }
+
+    fn serve_bare(
+        &self,
+        volume: &VolumeRecord,
+        pool_error: &ControlError,
+    ) -> Result<(), ControlError> {
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&volume.name) {
+                volume.cache_stale = true;
+            }
+        })?;
+        self.data().attach_bare(volume)?;
+        self.set_live_volume(&volume.name, |live| live.attached = true);
+        self.export_all(volume)?;
+        self.set_live_volume(&volume.name, |live| {
+            live.health = Health::Degraded;
+            live.trouble = Some(Trouble {
+                problem: format!("it runs on its backing device alone: {pool_error}"),
+                remedy: pool_error.remedy(),
+            });
+        });
+        Ok(())
+    }
+
+    /// A removal was interrupted after its last destage: make sure that nothing is dirty, then finish.
+    fn resume_remove(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.data().attach(volume)?;
+        self.set_live_volume(&volume.name, |live| live.attached = true);
+        let mut pending = self.data().destage(volume)?;
+        let result = loop {
+            match pending.poll() {
+                Some(result) => break result,
+                None => std::thread::sleep(crate::jobs::LOOK),
+            }
+        };
+        result?;
+        self.finish_remove(volume)
+    }
+
+    /// Volumes that left write-back but still have dirty data.
+    fn finish_mode_changes(&self) {
+        let volumes: Vec<_> = {
+            let memory = self.memory();
+            let running = |name: &str| {
+                memory
+                    .volumes
+                    .get(name)
+                    .is_some_and(|v| v.health == Health::Running)
+            };
+            let unfinished = |v: &&VolumeRecord| {
+                v.may_have_dirty && v.options.mode != Mode::WriteBack && running(&v.name)
+            };
+            memory
+                .state
+                .volumes
+                .iter()
+                .filter(unfinished)
+                .cloned()
+                .collect()
+        };
+        volumes.into_iter().for_each(|v| self.destage_leftovers(v));
+    }
+
+    fn count(&self) -> Started {
+        let memory = self.memory();
+        let pools = memory
+            .pools
+            .values()
+            .filter(|p| p.health == Health::Running)
+            .count();
+        let volumes = memory
+            .volumes
+            .values()
+            .filter(|v| v.health == Health::Running)
+            .count();
+        Started {
+            pools,
+            volumes,
+            troubled: memory.pools.len() - pools + memory.volumes.len() - volumes,
+        }
+    }
+
+    /// Takes the backing device as it is now for the right one, and brings the volume up.
+    pub(super) fn accept_backing(&self, name: &str) -> Result<(), ControlError> {
+        if self.volume_attached(name) {
+            return Ok(());
+        }
+        let volume = self.volume_record(name)?;
+        self.running_pool(&volume.pool)?;
+        let identity = self.check_backing(&volume.backing, Some(name))?;
+        if volume.may_have_dirty && identity.size_bytes < volume.size_bytes {
+            return Err(super::pools::device(
+                &volume.backing,
+                "it is smaller than the volume, whose dirty data may lie beyond its end".into(),
+                format!(
+                    "bring a device of the right size, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"
+                ),
+                Kind::Conflict,
+            ));
+        }
+        let volume = self.change(|state| {
+            let volume = state.volume_mut(name)?;
+            (volume.size_bytes, volume.identity) = (identity.size_bytes, identity);
+            (volume.stopped_clean, volume.cache_stale) = (false, true);
+            volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
+            Some(volume.clone())
+        })?;
+        let volume = volume.ok_or(ControlError::Unknown {
+            named: "volume",
+            name: name.into(),
+        })?;
+        self.bring_up_volume(&volume)
+    }
+}
+
+fn refused(volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {
+    ControlError::NotRunning {
+        named: "volume",
+        name: volume.name.clone(),
+        reason: problem.into(),
+        remedy: remedy.into(),
+    }
+}

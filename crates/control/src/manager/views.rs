@@ -1,0 +1,190 @@
+//! Looking: lists, shows and counters. Nothing here waits for a device or an operation.
+
+use super::{LivePool, LiveVolume, Manager, Memory};
+use crate::api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
+use crate::error::ControlError;
+use crate::state::{PoolRecord, VolumeRecord};
+use crate::stats::{PoolStats, VolumeStats};
+
+impl Manager {
+    pub(super) fn daemon_view(&self) -> DaemonView {
+        DaemonView {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            state_directory: self.shared.state_directory.clone(),
+        }
+    }
+
+    pub(super) fn pool_views(&self) -> Vec<PoolView> {
+        let known: Vec<_> = {
+            let memory = self.memory();
+            let mut known: Vec<_> = memory
+                .state
+                .pools
+                .iter()
+                .map(|p| (p.clone(), live_pool(&memory, p), volumes_of(&memory, p)))
+                .collect();
+            known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+            known
+        };
+        known
+            .into_iter()
+            .map(|(record, live, volumes)| self.view_of_pool(record, live, volumes))
+            .collect()
+    }
+
+    pub(super) fn pool_view(&self, name: &str) -> Result<PoolView, ControlError> {
+        let record = self.pool_record(name)?;
+        let (live, volumes) = {
+            let memory = self.memory();
+            (live_pool(&memory, &record), volumes_of(&memory, &record))
+        };
+        Ok(self.view_of_pool(record, live, volumes))
+    }
+
+    fn view_of_pool(&self, record: PoolRecord, live: LivePool, volumes: Vec<String>) -> PoolView {
+        let stats = self.data().pool_stats(&record.name);
+        let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
+        PoolView {
+            name: record.name,
+            uuid: record.uuid,
+            health: live.health,
+            problem,
+            remedy,
+            ssd: record.ssd,
+            size_bytes: if live.size_bytes > 0 {
+                live.size_bytes
+            } else {
+                record.size_bytes.unwrap_or(0)
+            },
+            ram_bytes: record.ram_bytes,
+            cached_bytes: stats.cached_bytes,
+            dirty_bytes: stats.dirty_bytes,
+            index_bytes: stats.index_bytes,
+            volumes,
+            recovery: live.recovery,
+        }
+    }
+
+    pub(super) fn volume_views(&self) -> Vec<VolumeView> {
+        let known: Vec<_> = {
+            let memory = self.memory();
+            let mut known: Vec<_> = memory
+                .state
+                .volumes
+                .iter()
+                .map(|v| (v.clone(), live_volume(&memory, v)))
+                .collect();
+            known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+            known
+        };
+        known
+            .into_iter()
+            .map(|(record, live)| self.view_of_volume(record, live))
+            .collect()
+    }
+
+    pub(super) fn volume_view(&self, name: &str) -> Result<VolumeView, ControlError> {
+        let record = self.volume_record(name)?;
+        let live = live_volume(&self.memory(), &record);
+        Ok(self.view_of_volume(record, live))
+    }
+
+    fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume) -> VolumeView {
+        let stats = self.data().volume_stats(&record.name);
+        let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
+        VolumeView {
+            uuid: record.uuid,
+            health: live.health,
+            problem,
+            remedy,
+            pool: record.pool,
+            backing: record.backing,
+            size_bytes: record.size_bytes,
+            options: record.options,
+            exports: record
+                .exports
+                .iter()
+                .map(|e| (e.to_string(), live.exports.get(e).cloned()))
+                .collect(),
+            stable_path: live.stable_path,
+            cached_bytes: stats.cached_bytes,
+            dirty_bytes: stats.dirty_bytes,
+            job: self.shared.jobs.of_volume(&record.name).map(|j| j.view()),
+            name: record.name,
+        }
+    }
+
+    pub(super) fn stats_all(&self) -> StatsView {
+        let (pools, volumes): (Vec<_>, Vec<_>) = {
+            let state = &self.memory().state;
+            (
+                state.pools.iter().map(|p| p.name.clone()).collect(),
+                state.volumes.iter().map(|v| v.name.clone()).collect(),
+            )
+        };
+        StatsView {
+            pools: pools
+                .into_iter()
+                .map(|p| (p.clone(), self.pool_stats(&p)))
+                .collect(),
+            volumes: volumes
+                .into_iter()
+                .map(|v| (v.clone(), self.volume_stats(&v)))
+                .collect(),
+        }
+    }
+
+    pub(super) fn stats(&self, name: &str) -> Result<Answer, ControlError> {
+        let (volume, pool) = {
+            let state = &self.memory().state;
+            (state.volume(name).is_some(), state.pool(name).is_some())
+        };
+        match (volume, pool) {
+            (true, _) => Ok(Answer::VolumeStats(Box::new(self.volume_stats(name)))),
+            (false, true) => Ok(Answer::PoolStats(Box::new(self.pool_stats(name)))),
+            (false, false) => Err(ControlError::Unknown {
+                named: "volume",
+                name: name.into(),
+            }),
+        }
+    }
+
+    fn volume_stats(&self, name: &str) -> VolumeStats {
+        self.data().volume_stats(name)
+    }
+
+    fn pool_stats(&self, name: &str) -> PoolStats {
+        self.data().pool_stats(name)
+    }
+}
+
+fn live_pool(memory: &Memory, record: &PoolRecord) -> LivePool {
+    memory
+        .pools
+        .get(&record.name)
+        .cloned()
+        .unwrap_or_else(|| LivePool::new(Health::Starting))
+}
+
+fn live_volume(memory: &Memory, record: &VolumeRecord) -> LiveVolume {
+    memory
+        .volumes
+        .get(&record.name)
+        .cloned()
+        .unwrap_or_else(|| LiveVolume::new(Health::Starting))
+}
+
+fn volumes_of(memory: &Memory, pool: &PoolRecord) -> Vec<String> {
+    let mut names: Vec<_> = memory
+        .state
+        .volumes_of(&pool.name)
+        .map(|v| v.name.clone())
+        .collect();
+    names.sort();
+    names
+}
+
+fn split(trouble: Option<(String, String)>) -> (Option<String>, Option<String>) {
+    trouble.unzip()
+}

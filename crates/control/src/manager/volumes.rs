@@ -1,0 +1,419 @@
+//! Volumes: add, set, remove.
+//!
+//! Durable steps, and what a start does after a crash behind each:
+//!
+//! | add | after a crash here, the start |
+//! |---|---|
+//! | 1. save the volume, its number taken for good, `may_have_dirty` if it is write-back | brings it up: the volume is there |
+//!
+//! If attaching or exporting fails, the record is taken out again; its number stays taken, so what the log may hold under
+//! it is never taken for a later volume's.
+//!
+//! | set to write-back | after a crash here, the start |
+//! |---|---|
+//! | 1. save options and `may_have_dirty` together, then tell the engine | runs in write-back |
+//!
+//! | set from write-back | after a crash here, the start |
+//! |---|---|
+//! | 1. save the new options, keep `may_have_dirty`; tell the engine, destage | runs in the new mode, and destages what is dirty |
+//! | 2. nothing is dirty: save without `may_have_dirty` | – |
+//!
+//! | remove | after a crash here, the start |
+//! |---|---|
+//! | 0. destage with the exports up, take the exports back, destage the rest | the volume is there as before, with less dirty |
+//! | 1. save it as `removing` (`dropping` if dirty data is to be lost) | goes on with 2 (after `removing`: destages first) |
+//! | 2. detach and forget | the same |
+//! | 3. save without it | – |
+
+use super::pools::{device, new_uuid};
+use super::{LiveVolume, Manager};
+use crate::api::{
+    Health, JobKind, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
+};
+use crate::error::{ControlError, Kind};
+use crate::human;
+use crate::names::{self, Named};
+use crate::options::Options;
+use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
+use crate::words::Export;
+use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
+
+impl Manager {
+    pub(super) fn volume_add(&self, add: &VolumeAdd) -> Result<VolumeView, ControlError> {
+        names::check(Named::Volume, &add.name)?;
+        let options = add.options.apply(&Options::default())?;
+        let exports = unique_exports(&add.exports)?;
+        let _claim = self.claim(&[(Named::Volume, &add.name)], "its creation")?;
+        if self.memory().state.volume(&add.name).is_some() {
+            return Err(ControlError::Taken {
+                named: "volume",
+                name: add.name.clone(),
+            });
+        }
+        let pool = self.running_pool(&add.pool)?;
+        self.check_exports_free(&exports)?;
+        if self.memory().state.volumes_of(&pool.name).count() >= VOLUMES_MAX {
+            let remedy = "add it to another pool".to_string();
+            return Err(ControlError::BadCombination(
+                format!(
+                    "the pool \"{}\" has {VOLUMES_MAX} volumes, the most it can",
+                    pool.name
+                ),
+                remedy,
+            ));
+        }
+        let identity = self.check_backing(&add.backing, None)?;
+        let record = self.save_new_volume(add, &pool, options, exports, identity)?;
+        if let Err(error) = self.offer(&record) {
+            self.undo_add(&record);
+            return Err(error);
+        }
+        self.events().note(
+            Severity::Info,
+            &record.name,
+            format!("volume added over {}", record.backing),
+        );
+        self.volume_view(&record.name)
+    }
+
+    fn save_new_volume(
+        &self,
+        add: &VolumeAdd,
+        pool: &PoolRecord,
+        options: Options,
+        exports: Vec<Export>,
+        identity: BackingIdentity,
+    ) -> Result<VolumeRecord, ControlError> {
+        let uuid = new_uuid()?;
+        let saved = self.change(|state| {
+            let pool = state.pool_mut(&pool.name)?;
+            let record = VolumeRecord {
+                name: add.name.clone(),
+                uuid,
+                pool: pool.name.clone(),
+                id: pool.next_volume_id,
+                backing: add.backing.clone(),
+                size_bytes: identity.size_bytes / SECTOR_BYTES * SECTOR_BYTES,
+                may_have_dirty: options.mode == Mode::WriteBack,
+                options,
+                exports,
+                phase: VolumePhase::Ready,
+                identity,
+                stopped_clean: false,
+                cache_stale: false,
+            };
+            pool.next_volume_id += 1;
+            state.volumes.push(record.clone());
+            Some(record)
+        })?;
+        let record = saved.ok_or(ControlError::Unknown {
+            named: "pool",
+            name: add.pool.clone(),
+        })?;
+        self.memory()
+            .volumes
+            .insert(record.name.clone(), LiveVolume::new(Health::Starting));
+        Ok(record)
+    }
+
+    /// Attaches and exports.
+    fn offer(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        self.data().attach(record)?;
+        self.set_live_volume(&record.name, |live| live.attached = true);
+        self.export_all(record)?;
+        self.set_live_volume(&record.name, |live| live.health = Health::Running);
+        Ok(())
+    }
+
+    fn undo_add(&self, record: &VolumeRecord) {
+        if self.volume_attached(&record.name)
+            && let Err(error) = self.data().detach(record, true)
+        {
+            self.events().note(
+                Severity::Warning,
+                &record.name,
+                format!("the volume did not detach: {error}"),
+            );
+        }
+        match self.change(|state| state.volumes.retain(|v| v.name != record.name)) {
+            Ok(()) => {
+                self.memory().volumes.remove(&record.name);
+            }
+            Err(error) => {
+                let trouble = super::Trouble {
+                    problem: format!("adding it failed and could not be undone: {error}"),
+                    remedy: format!("remove it with `hearth volume remove {}`", record.name),
+                };
+                self.set_live_volume(&record.name, |live| {
+                    (live.health, live.trouble, live.attached) =
+                        (Health::Failed, Some(trouble), false);
+                });
+            }
+        }
+    }
+
+    /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device it may be.
+    pub(super) fn check_backing(
+        &self,
+        spec: &str,
+        except: Option<&str>,
+    ) -> Result<BackingIdentity, ControlError> {
+        self.check_overlaps(spec, except)?;
+        let facts = self
+            .data()
+            .examine_backing(spec)
+            .map_err(|error| match error {
+                ControlError::Unknown { .. } => device(
+                    spec,
+                    "there is no such file or device".into(),
+                    "check the path with `lsblk` or `ls`".into(),
+                    Kind::NotFound,
+                ),
+                other => other,
+            })?;
+        if facts.size_bytes < BLOCK_BYTES {
+            let problem = format!(
+                "{} is too small for a volume",
+                human::bytes(facts.size_bytes)
+            );
+            return Err(device(
+                spec,
+                problem,
+                "use a device or file of at least 4 KiB".into(),
+                Kind::Conflict,
+            ));
+        }
+        if facts.size_bytes > VOLUME_BLOCKS_MAX * BLOCK_BYTES {
+            let (has, most) = (
+                human::bytes(facts.size_bytes),
+                human::bytes(VOLUME_BLOCKS_MAX * BLOCK_BYTES),
+            );
+            return Err(device(
+                spec,
+                format!("{has} is more than a volume can have"),
+                format!("use a device of at most {most}"),
+                Kind::Conflict,
+            ));
+        }
+        if let Some(user) = &facts.in_use {
+            let remedy =
+                "stop what uses it (unmount it): all access must go through the volume from now on";
+            return Err(device(
+                spec,
+                format!("it is in use ({user})"),
+                remedy.into(),
+                Kind::Conflict,
+            ));
+        }
+        if facts.pool.is_some() {
+            let remedy = "choose another device: this one is an SSD of hearth, not data of yours";
+            return Err(device(
+                spec,
+                "it carries the superblock of a hearth pool".into(),
+                remedy.into(),
+                Kind::Conflict,
+            ));
+        }
+        Ok(facts.identity)
+    }
+
+    fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
+        let memory = self.memory();
+        for export in exports {
+            let owner = memory
+                .state
+                .volumes
+                .iter()
+                .find(|v| matches!(export, Export::NbdTcp(_)) && v.exports.contains(export));
+            if let Some(owner) = owner {
+                return Err(ControlError::BadOption {
+                    option: "--export",
+                    problem: format!("{export} is the address of the volume \"{}\"", owner.name),
+                    remedy: "choose another port".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn running_pool(&self, name: &str) -> Result<PoolRecord, ControlError> {
+        let record = self.pool_record(name)?;
+        let memory = self.memory();
+        let live = memory.pools.get(name);
+        match live.map(|l| l.health) {
+            Some(Health::Running) => Ok(record),
+            Some(Health::Starting) => Err(ControlError::Claimed {
+                named: "pool",
+                name: name.into(),
+                doing: "its start",
+            }),
+            _ => {
+                let trouble = live.and_then(|l| l.trouble.clone());
+                let (reason, remedy) = trouble
+                    .map_or(("it is being removed".into(), String::new()), |t| {
+                        (t.problem, t.remedy)
+                    });
+                Err(ControlError::NotRunning {
+                    named: "pool",
+                    name: name.into(),
+                    reason,
+                    remedy,
+                })
+            }
+        }
+    }
+
+    /// The record of a volume that is attached to its cache.
+    pub(super) fn running_volume(&self, name: &str) -> Result<VolumeRecord, ControlError> {
+        let record = self.volume_record(name)?;
+        let memory = self.memory();
+        match memory.volumes.get(name) {
+            Some(live) if live.attached && live.health == Health::Running => Ok(record),
+            live => {
+                let trouble = live.and_then(|l| l.trouble.clone());
+                let (reason, remedy) = trouble.map_or(
+                    (
+                        "it is being brought up or removed".into(),
+                        "see `hearth volume list`, then ask again".into(),
+                    ),
+                    |t| (t.problem, t.remedy),
+                );
+                Err(ControlError::NotRunning {
+                    named: "volume",
+                    name: name.into(),
+                    reason,
+                    remedy,
+                })
+            }
+        }
+    }
+
+    pub(super) fn volume_set(
+        &self,
+        name: &str,
+        set: &VolumeSet,
+    ) -> Result<Option<JobView>, ControlError> {
+        if set.options.is_empty() && !set.accept_backing {
+            let remedy = "name at least one, for instance --mode write-through".to_string();
+            return Err(ControlError::BadCombination(
+                "no option was given to set".into(),
+                remedy,
+            ));
+        }
+        let before = self.volume_record(name)?;
+        let options = set.options.apply(&before.options)?;
+        let claim = self.claim(&[(Named::Volume, name)], "a change of its options")?;
+        let record = self.change(|state| {
+            let volume = state.volume_mut(name)?;
+            volume.options = options.clone();
+            volume.may_have_dirty |= options.mode == Mode::WriteBack;
+            Some(volume.clone())
+        })?;
+        let record = record.ok_or(ControlError::Unknown {
+            named: "volume",
+            name: name.into(),
+        })?;
+        if set.accept_backing {
+            self.accept_backing(name)?;
+            return Ok(None);
+        }
+        if !self.volume_attached(name) {
+            // In force at the next start, or never needed.
+            return Ok(None);
+        }
+        let pending = match self.data().set_options(&record) {
+            Ok(pending) => pending,
+            Err(error) => {
+                self.change(|state| {
+                    if let Some(volume) = state.volume_mut(name) {
+                        // `may_have_dirty` stays: a mark too many costs nothing.
+                        volume.options = before.options.clone();
+                        volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
+                    }
+                })?;
+                return Err(error);
+            }
+        };
+        let leaves_write_back =
+            before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
+        self.watch_change(claim, record, pending, leaves_write_back)
+    }
+
+    pub(super) fn volume_destage(&self, name: &str) -> Result<JobView, ControlError> {
+        let claim = self.claim(&[(Named::Volume, name)], "a destage")?;
+        let record = self.running_volume(name)?;
+        let manager = self.clone();
+        self.run_job(JobKind::Destage, name, claim, move |job| {
+            manager.destage_all(&record, job)
+        })
+    }
+
+    pub(super) fn volume_warm(
+        &self,
+        name: &str,
+        warm: VolumeWarm,
+    ) -> Result<JobView, ControlError> {
+        let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
+        let record = self.running_volume(name)?;
+        let end_bytes = warm
+            .end_bytes
+            .unwrap_or(record.size_bytes)
+            .min(record.size_bytes);
+        if warm.start_bytes >= end_bytes {
+            let size = human::bytes(record.size_bytes);
+            return Err(ControlError::BadOption {
+                option: "--range",
+                problem: format!("holds nothing of the volume, which has {size}"),
+                remedy: "write A-B with A below B and below the volume's size".into(),
+            });
+        }
+        let manager = self.clone();
+        self.run_job(JobKind::Warm, name, claim, move |job| {
+            manager.warm_range(&record, warm.start_bytes, end_bytes, job)
+        })
+    }
+
+    pub(super) fn volume_remove(
+        &self,
+        name: &str,
+        drop_dirty: bool,
+    ) -> Result<JobView, ControlError> {
+        let claim = self.claim(&[(Named::Volume, name)], "its removal")?;
+        let record = self.volume_record(name)?;
+        self.check_unused(&record)?;
+        let attached = self.volume_attached(name);
+        if record.may_have_dirty && !drop_dirty && !attached {
+            let trouble = self
+                .memory()
+                .volumes
+                .get(name)
+                .and_then(|v| v.trouble.clone());
+            let why = trouble.map_or(String::new(), |t| format!(", and {}", t.problem));
+            return Err(ControlError::DirtyData {
+                name: name.into(),
+                dirty: "an unknown amount".into(),
+                why,
+                remedy: format!(
+                    "repair that and restart the daemon, or lose the data with `hearth volume remove {name} --drop-dirty`"
+                ),
+            });
+        }
+        let manager = self.clone();
+        self.run_job(JobKind::Remove, name, claim, move |job| {
+            manager.remove(&record, drop_dirty, job)
+        })
+    }
+}
+
+fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlError> {
+    for (at, export) in exports.iter().enumerate() {
+        if exports[..at].contains(export) {
+            return Err(ControlError::BadOption {
+                option: "--export",
+                problem: format!("names {export} twice"),
+                remedy: "give each export once".into(),
+            });
+        }
+    }
+    Ok(exports.to_vec())
+}

@@ -1,0 +1,89 @@
+//! What the data path reports by itself.
+
+use super::{Manager, Trouble};
+use crate::api::{Health, Severity};
+use crate::datapath::Notice;
+use crate::events::unix_s;
+use crate::state::Degraded;
+use std::time::Duration;
+
+/// How long to wait before trying again to put a failed SSD on record. Writes wait meanwhile.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
+
+impl Manager {
+    pub(super) fn take_notice(&self, notice: &Notice) {
+        match notice {
+            Notice::SsdFailed { pool } => self.ssd_failed(pool),
+            Notice::BackingFailed { volume } => {
+                let problem = "its backing device failed to flush: what was written since the last good flush is in doubt, and no more writes are taken";
+                let remedy = "check the device and the data on it, then restart the daemon";
+                self.events().note(Severity::Error, volume, problem);
+                self.set_live_volume(volume, |live| {
+                    live.trouble = Some(Trouble {
+                        problem: problem.into(),
+                        remedy: remedy.into(),
+                    });
+                    live.health = Health::Failed;
+                });
+            }
+            Notice::DirtyBlockUnreadable { volume, block } => {
+                let message = format!(
+                    "block {block} is dirty and cannot be read from the SSD: clients get an error for it until they write it again"
+                );
+                self.events().note(Severity::Error, volume, message);
+            }
+            Notice::ChecksumMismatch { volume, block } => {
+                let message = format!(
+                    "block {block} on the SSD did not match its checksum and was dropped; it was read from the backing device instead"
+                );
+                self.events().note(Severity::Warning, volume, message);
+            }
+            Notice::DestageFailed { volume, block } => {
+                let message =
+                    format!("destage of block {block} failed: it stays dirty and is tried again");
+                self.events().note(Severity::Warning, volume, message);
+            }
+        }
+    }
+
+    /// Puts the failure on record before any write is acknowledged that would make the SSD's content stale.
+    fn ssd_failed(&self, pool: &str) {
+        let reason = "an I/O to the SSD failed";
+        let record = || {
+            self.change(|state| {
+                if let Some(pool) = state.pool_mut(pool) {
+                    pool.degraded.get_or_insert(Degraded {
+                        reason: reason.into(),
+                        since_unix_s: unix_s(),
+                    });
+                }
+                state
+                    .volumes
+                    .iter_mut()
+                    .filter(|v| v.pool == pool)
+                    .for_each(|v| v.cache_stale = true);
+            })
+        };
+        while let Err(error) = record() {
+            self.events().note(
+                Severity::Error,
+                pool,
+                format!("its SSD failed and that cannot be recorded, so writes wait: {error}"),
+            );
+            std::thread::sleep(RECORD_AGAIN);
+        }
+        self.data().degraded_recorded(pool);
+        let problem = format!(
+            "{reason}; its volumes run on their backing devices alone, dirty data on the SSD is lost unless it can be read there"
+        );
+        let remedy = "replace the SSD: remove the pool's volumes, destroy the pool, and create it on a good SSD".to_string();
+        self.events().note(Severity::Error, pool, &problem);
+        self.set_live_pool(pool, |live| {
+            live.health = Health::Degraded;
+            live.trouble = Some(Trouble {
+                problem: problem.clone(),
+                remedy,
+            });
+        });
+    }
+}

@@ -1,0 +1,335 @@
+//! What the daemon remembers over a restart: the content of `state.json`.
+//!
+//! Invariants, checked by [`State::check`] after reading and before writing:
+//! * names are valid and unique, each volume's pool exists;
+//! * a volume's number in the log is below its pool's `next_volume_id`, so that no number is used twice;
+//! * a volume that may be written in write-back mode is marked `may_have_dirty`. The mark is durable before the mode is in
+//!   force and goes only after the data path has confirmed that nothing is dirty (then, or at a clean stop).
+//!
+//! Half-done operations are told by the phases; what a start does with them stands there.
+
+use crate::names::{self, Named};
+use crate::options::Options;
+use crate::uuid::Uuid;
+use crate::words::Export;
+use serde::{Deserialize, Serialize};
+use types::Mode;
+
+/// Version of the file's layout. A file of a later version is refused, not guessed at.
+pub const STATE_VERSION: u32 = 1;
+
+/// All that is remembered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// [`STATE_VERSION`].
+    pub version: u32,
+    /// By name.
+    pub pools: Vec<PoolRecord>,
+    /// By name.
+    pub volumes: Vec<VolumeRecord>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            version: STATE_VERSION,
+            pools: Vec::new(),
+            volumes: Vec::new(),
+        }
+    }
+}
+
+/// How far a pool has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolPhase {
+    /// Written before the SSD is formatted. A start finds the SSD formatted with this UUID and finishes, or forgets the pool.
+    Creating,
+    /// In use.
+    Ready,
+    /// Written before the SSD's superblock is wiped. A start finishes the destruction.
+    Destroying,
+}
+
+/// A pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolRecord {
+    /// Its name.
+    pub name: String,
+    /// As in the SSD's superblock.
+    pub uuid: Uuid,
+    /// Path of the SSD as given, made absolute.
+    pub ssd: String,
+    /// How much of the SSD is used, if not all of it, in bytes.
+    pub size_bytes: Option<u64>,
+    /// RAM tier, in bytes.
+    pub ram_bytes: u64,
+    /// How far it has come.
+    pub phase: PoolPhase,
+    /// The superblock's session number of the latest start. A superblock with a lower one is an old copy of the SSD.
+    pub session: u64,
+    /// Set when the SSD failed: its content is behind the backing devices and must never be served again.
+    pub degraded: Option<Degraded>,
+    /// The number in the log that the next volume gets. Only ever grows.
+    pub next_volume_id: u32,
+    /// Whether `pool create` made the SSD's file, so that an interrupted creation removes it.
+    pub file_made: bool,
+}
+
+/// Why and when a pool lost its SSD.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Degraded {
+    /// What happened.
+    pub reason: String,
+    /// When, in seconds since 1970.
+    pub since_unix_s: u64,
+}
+
+/// How far a volume has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumePhase {
+    /// In use.
+    Ready,
+    /// Its exports are going, its dirty data is home. A start finishes the removal (and destages again if need be).
+    Removing,
+    /// As before, and its dirty data is to be lost, as the person asked.
+    Dropping,
+}
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRecord {
+    /// Its name.
+    pub name: String,
+    /// Never used for another volume.
+    pub uuid: Uuid,
+    /// Its pool's name.
+    pub pool: String,
+    /// Its number in the pool's log.
+    pub id: u32,
+    /// Path of the backing device, or `model:SET:FILE`; paths made absolute.
+    pub backing: String,
+    /// Size in bytes when it was added; what clients see.
+    pub size_bytes: u64,
+    /// How it is treated.
+    pub options: Options,
+    /// How it is offered.
+    pub exports: Vec<Export>,
+    /// How far it has come.
+    pub phase: VolumePhase,
+    /// The log may hold data that the backing device lacks.
+    pub may_have_dirty: bool,
+    /// What the backing device was like when last seen.
+    pub identity: BackingIdentity,
+    /// Whether `identity` was taken after the last I/O of a clean stop; only then do its write stamps mean anything.
+    pub stopped_clean: bool,
+    /// The backing device was served without its cache, or changed while detached: what is cached clean must be dropped
+    /// before the cache serves this volume again.
+    pub cache_stale: bool,
+}
+
+/// By what a backing device is recognized (C6).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackingIdentity {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Facts that stay the same as long as it is the same device: kind, serial number, file system UUID and so on.
+    pub fixed: Vec<Fact>,
+    /// Facts that change with every mount or write: modification time, the file system's last write time and so on.
+    pub stamps: Vec<Fact>,
+}
+
+/// One thing known about a device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact {
+    /// What, in words for messages: "serial number".
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl State {
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<&PoolRecord> {
+        self.pools.iter().find(|p| p.name == name)
+    }
+
+    /// The pool of that name, to be changed.
+    pub fn pool_mut(&mut self, name: &str) -> Option<&mut PoolRecord> {
+        self.pools.iter_mut().find(|p| p.name == name)
+    }
+
+    /// The volume of that name.
+    pub fn volume(&self, name: &str) -> Option<&VolumeRecord> {
+        self.volumes.iter().find(|v| v.name == name)
+    }
+
+    /// The volume of that name, to be changed.
+    pub fn volume_mut(&mut self, name: &str) -> Option<&mut VolumeRecord> {
+        self.volumes.iter_mut().find(|v| v.name == name)
+    }
+
+    /// The volumes of a pool.
+    pub fn volumes_of<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a VolumeRecord> {
+        self.volumes.iter().filter(move |v| v.pool == pool)
+    }
+
+    /// Checks the invariants.
+    ///
+    /// # Errors
+    /// What is broken, as a clause.
+    pub fn check(&self) -> Result<(), String> {
+        if self.version != STATE_VERSION {
+            return Err(format!(
+                "it has version {}, this hearth reads version {STATE_VERSION}",
+                self.version
+            ));
+        }
+        for (at, pool) in self.pools.iter().enumerate() {
+            names::check(Named::Pool, &pool.name).map_err(|e| e.to_string())?;
+            if self.pools[..at]
+                .iter()
+                .any(|other| other.name == pool.name || other.uuid == pool.uuid)
+            {
+                return Err(format!("the pool \"{}\" is there twice", pool.name));
+            }
+        }
+        for (at, volume) in self.volumes.iter().enumerate() {
+            names::check(Named::Volume, &volume.name).map_err(|e| e.to_string())?;
+            if self.volumes[..at]
+                .iter()
+                .any(|other| other.name == volume.name || other.uuid == volume.uuid)
+            {
+                return Err(format!("the volume \"{}\" is there twice", volume.name));
+            }
+            let Some(pool) = self.pool(&volume.pool) else {
+                return Err(format!(
+                    "the volume \"{}\" is of the pool \"{}\", which is not there",
+                    volume.name, volume.pool
+                ));
+            };
+            if volume.id >= pool.next_volume_id {
+                return Err(format!(
+                    "the volume \"{}\" has the number {}, which is still to be given",
+                    volume.name, volume.id
+                ));
+            }
+            if self.volumes[..at]
+                .iter()
+                .any(|other| other.pool == volume.pool && other.id == volume.id)
+            {
+                return Err(format!(
+                    "two volumes of \"{}\" have the number {}",
+                    volume.pool, volume.id
+                ));
+            }
+            if volume.options.mode == Mode::WriteBack
+                && !volume.may_have_dirty
+                && !volume.stopped_clean
+            {
+                return Err(format!(
+                    "the write-back volume \"{}\" is not marked as possibly dirty",
+                    volume.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+
+    /// A pool record for tests.
+    pub fn pool(name: &str) -> PoolRecord {
+        PoolRecord {
+            name: name.into(),
+            uuid: Uuid::random().expect("the kernel has randomness"),
+            ssd: format!("/dev/{name}"),
+            size_bytes: None,
+            ram_bytes: 1 << 26,
+            phase: PoolPhase::Ready,
+            session: 1,
+            degraded: None,
+            next_volume_id: 1,
+            file_made: false,
+        }
+    }
+
+    /// A volume record for tests; takes its number from the pool.
+    pub fn volume(name: &str, pool: &mut PoolRecord) -> VolumeRecord {
+        let id = pool.next_volume_id;
+        pool.next_volume_id += 1;
+        VolumeRecord {
+            name: name.into(),
+            uuid: Uuid::random().expect("the kernel has randomness"),
+            pool: pool.name.clone(),
+            id,
+            backing: format!("/dev/{name}"),
+            size_bytes: 1 << 30,
+            options: Options::default(),
+            exports: vec![Export::Loop],
+            phase: VolumePhase::Ready,
+            may_have_dirty: false,
+            identity: BackingIdentity {
+                size_bytes: 1 << 30,
+                ..Default::default()
+            },
+            stopped_clean: false,
+            cache_stale: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn valid() -> State {
+        let mut pool = samples::pool("p");
+        let volumes = vec![
+            samples::volume("v", &mut pool),
+            samples::volume("w", &mut pool),
+        ];
+        State {
+            pools: vec![pool],
+            volumes,
+            ..Default::default()
+        }
+    }
+
+    fn check(change: impl FnOnce(&mut State), expected: &str) {
+        let mut state = valid();
+        change(&mut state);
+        match state.check() {
+            Ok(()) => assert_eq!(expected, "", "was taken for valid"),
+            Err(problem) => assert!(
+                !expected.is_empty() && problem.contains(expected),
+                "{problem}"
+            ),
+        }
+    }
+
+    #[test]
+    fn broken_invariants_are_found() {
+        check(|_| (), "");
+        check(|s| s.version = 2, "version 2");
+        check(|s| s.pools.clear(), "which is not there");
+        check(|s| s.volumes[1].name = "v".into(), "there twice");
+        check(|s| s.volumes[1].id = s.volumes[0].id, "have the number");
+        check(|s| s.volumes[1].id = 9, "still to be given");
+        check(|s| s.volumes[0].name = "a/b".into(), "character");
+        check(
+            |s| s.volumes[0].options.mode = Mode::WriteBack,
+            "possibly dirty",
+        );
+    }
+}

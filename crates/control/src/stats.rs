@@ -1,0 +1,109 @@
+//! Counters as they appear in JSON. All count from the daemon's start; bytes and nanoseconds as the names say.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A latency histogram in seven numbers; all 0 if nothing was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many requests.
+    pub count: u64,
+    /// Mean, in nanoseconds.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Counters of a volume.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct VolumeStats {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes they asked for.
+    pub read_bytes: u64,
+    /// Write requests (zeroes included).
+    pub writes: u64,
+    /// Bytes they brought.
+    pub written_bytes: u64,
+    /// Flush requests.
+    pub flushes: u64,
+    /// Discard requests.
+    pub discards: u64,
+    /// Reads answered from RAM alone.
+    pub read_hits_ram: u64,
+    /// Reads answered from the cache, some of it on the SSD.
+    pub read_hits_ssd: u64,
+    /// Reads that needed the backing device.
+    pub read_misses: u64,
+    /// Requests or parts that went around the cache, by reason.
+    pub bypassed: BTreeMap<String, u64>,
+    /// Bytes the backing device lacks, now.
+    pub dirty_bytes: u64,
+    /// Bytes cached, now.
+    pub cached_bytes: u64,
+    /// Bytes written to the SSD for this volume: payload, its share of headers, reinsertions.
+    pub ssd_written_bytes: u64,
+    /// Bytes admitted to the SSD: what clients wrote or read that was to be kept, each once.
+    pub admitted_bytes: u64,
+    /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
+    pub write_amplification: Option<f64>,
+    /// Reads of the backing device.
+    pub backing_reads: u64,
+    /// Their bytes.
+    pub backing_read_bytes: u64,
+    /// Writes of the backing device, destage included.
+    pub backing_writes: u64,
+    /// Their bytes.
+    pub backing_written_bytes: u64,
+    /// Bytes brought home by destage.
+    pub destaged_bytes: u64,
+    /// Cached blocks that did not match their checksum.
+    pub checksum_errors: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// By kind of request ("read", "write", "flush", "discard") and by how they were served ("ram_hit", "ssd_hit", "miss",
+    /// "bypass", "write_back", "write_through").
+    pub latency_ns: BTreeMap<String, Latency>,
+}
+
+/// Counters of a pool.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PoolStats {
+    /// Bytes cached of all volumes, now.
+    pub cached_bytes: u64,
+    /// Bytes their backing devices lack, now.
+    pub dirty_bytes: u64,
+    /// Bytes written to the SSD: payload, headers, footers, reinsertions.
+    pub ssd_written_bytes: u64,
+    /// Bytes admitted, each once.
+    pub admitted_bytes: u64,
+    /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
+    pub write_amplification: Option<f64>,
+    /// Bytes appended again at the head because they were in use or dirty.
+    pub reinserted_bytes: u64,
+    /// Reads of the SSD.
+    pub ssd_reads: u64,
+    /// Their bytes.
+    pub ssd_read_bytes: u64,
+    /// Flushes of the SSD.
+    pub ssd_flushes: u64,
+    /// RAM of the RAM tier in use, now.
+    pub ram_used_bytes: u64,
+    /// RAM of index and policy, now.
+    pub index_bytes: u64,
+    /// Cached blocks that did not match their checksum.
+    pub checksum_errors: u64,
+}
+
+/// Bytes written per byte admitted.
+pub fn write_amplification(ssd_written_bytes: u64, admitted_bytes: u64) -> Option<f64> {
+    (admitted_bytes > 0).then(|| ssd_written_bytes as f64 / admitted_bytes as f64)
+}

@@ -1,0 +1,285 @@
+//! Where the [`State`] is kept: `state.json`, replaced as a whole.
+//!
+//! A save writes a new file, flushes it, renames it over the old one and flushes the directory: after a crash at any point
+//! the file is the old state or the new one, whole. A file that cannot be understood is set aside under another name and
+//! told about, never overwritten.
+
+use crate::error::ControlError;
+use crate::state::State;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A place for the state. The file in production; a failing one in tests.
+pub trait Store: Send {
+    /// Reads the state. Called once, before any save.
+    ///
+    /// # Errors
+    /// If it cannot be read at all; a damaged state is a [`Loaded`] with a warning.
+    fn load(&mut self) -> Result<Loaded, ControlError>;
+
+    /// Replaces the state durably.
+    ///
+    /// # Errors
+    /// Then the old state or the new one is there, whole; the caller must take neither for granted.
+    fn save(&mut self, state: &State) -> Result<(), ControlError>;
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The state; empty if there was none or it was damaged.
+    pub state: State,
+    /// What must be told to the person.
+    pub warning: Option<String>,
+}
+
+/// The state in a directory.
+#[derive(Debug)]
+pub struct FileStore {
+    directory: PathBuf,
+}
+
+impl FileStore {
+    /// A store in `directory`, which is made (mode 0700, with its parents) if it is not there.
+    ///
+    /// # Errors
+    /// [`ControlError::State`] if the directory cannot be made.
+    pub fn open(directory: &Path) -> Result<FileStore, ControlError> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|e| {
+                trouble(
+                    directory,
+                    format!("the state directory cannot be made ({e})"),
+                    "give another one with --state DIR",
+                )
+            })?;
+        Ok(FileStore {
+            directory: directory.to_path_buf(),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("state.json")
+    }
+
+    fn set_aside(&self, problem: &str) -> Result<String, ControlError> {
+        let aside = (0..)
+            .map(|n| self.directory.join(format!("state.json.damaged.{n}")))
+            .find(|p| !p.exists())
+            .expect("one of infinitely many names is free");
+        let failed = |e: std::io::Error| {
+            trouble(
+                &self.path(),
+                format!("it is damaged ({problem}) and cannot be set aside ({e})"),
+                "move it away by hand, then start again",
+            )
+        };
+        std::fs::rename(self.path(), &aside).map_err(failed)?;
+        File::open(&self.directory)
+            .and_then(|d| d.sync_all())
+            .map_err(failed)?;
+        Ok(format!(
+            "{} was damaged ({problem}); it was set aside as {} and no pool or volume is known now: put a good copy in its place \
+             and start again, or create the pools and volumes anew",
+            self.path().display(),
+            aside.display()
+        ))
+    }
+}
+
+fn trouble(path: &Path, problem: String, remedy: &str) -> ControlError {
+    ControlError::State {
+        path: path.display().to_string(),
+        problem,
+        remedy: remedy.into(),
+    }
+}
+
+impl Store for FileStore {
+    fn load(&mut self) -> Result<Loaded, ControlError> {
+        let path = self.path();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Loaded {
+                    state: State::default(),
+                    warning: None,
+                });
+            }
+            Err(e) => {
+                return Err(trouble(
+                    &path,
+                    format!("it cannot be read ({e})"),
+                    "make it readable, then start again",
+                ));
+            }
+        };
+        // A newer file is not damage: refuse, so that nothing of it is lost by going back to the older program.
+        let version = serde_json::from_slice::<serde_json::Value>(&bytes)
+            .ok()
+            .and_then(|v| v.get("version")?.as_u64());
+        if version.is_some_and(|v| v > u64::from(crate::state::STATE_VERSION)) {
+            return Err(trouble(
+                &path,
+                "it was written by a newer hearth".into(),
+                "use that version, or give another --state DIR",
+            ));
+        }
+        let parsed = serde_json::from_slice::<State>(&bytes).map_err(|e| e.to_string());
+        match parsed.and_then(|state| state.check().map(|()| state)) {
+            Ok(state) => Ok(Loaded {
+                state,
+                warning: None,
+            }),
+            Err(problem) => Ok(Loaded {
+                state: State::default(),
+                warning: Some(self.set_aside(&problem)?),
+            }),
+        }
+    }
+
+    fn save(&mut self, state: &State) -> Result<(), ControlError> {
+        state.check().unwrap_or_else(|broken| {
+            panic!("a state that breaks its invariants was about to be saved: {broken}")
+        });
+        let (path, fresh) = (self.path(), self.directory.join("state.json.new"));
+        let write = || -> std::io::Result<()> {
+            let mut text = serde_json::to_vec_pretty(state)?;
+            text.push(b'\n');
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&fresh)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&fresh, &path)?;
+            File::open(&self.directory)?.sync_all()
+        };
+        write().map_err(|e| {
+            trouble(
+                &path,
+                format!("the new state cannot be saved ({e})"),
+                "make room or repair the file system, then ask again",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples;
+
+    fn store() -> (tempfile::TempDir, FileStore) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let store = FileStore::open(&directory.path().join("a/b")).expect("it can be made");
+        (directory, store)
+    }
+
+    #[test]
+    fn reads_what_it_wrote() {
+        let (_directory, mut store) = store();
+        assert_eq!(
+            store.load().expect("nothing there yet").state,
+            State::default()
+        );
+        let mut pool = samples::pool("p");
+        let volumes = vec![samples::volume("v", &mut pool)];
+        let state = State {
+            pools: vec![pool],
+            volumes,
+            ..Default::default()
+        };
+        store.save(&state).expect("there is room");
+        let loaded = store.load().expect("just written");
+        assert_eq!((loaded.state, loaded.warning), (state, None));
+    }
+
+    /// Each kind of damage is told, and the bytes are still there under another name.
+    #[test]
+    fn damage_is_set_aside_not_overwritten() {
+        let (_directory, mut store) = store();
+        let unknown = br#"{"version":1,"pools":[],"volumes":[],"more":1}"#;
+        for (n, bytes) in [
+            &b"{"[..],
+            b"",
+            b"\xff\xfe",
+            unknown,
+            br#"{"version":1,"pools":[]}"#,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            std::fs::write(store.path(), bytes).expect("there is room");
+            let loaded = store.load().expect("damage is no failure");
+            let warning = loaded.warning.expect("it is told");
+            assert!(
+                warning.contains(&format!("state.json.damaged.{n}")),
+                "{warning}"
+            );
+            assert_eq!(loaded.state, State::default());
+            let aside = store
+                .path()
+                .with_file_name(format!("state.json.damaged.{n}"));
+            assert_eq!(std::fs::read(aside).expect("it was kept"), bytes);
+        }
+    }
+
+    /// Every truncation and every flipped bit gives the state or a warning, never a panic; a changed one is never taken silently
+    /// for a state that breaks the invariants.
+    #[test]
+    fn truncated_and_flipped_files_are_survived() {
+        let (_directory, mut store) = store();
+        let mut pool = samples::pool("p");
+        let volumes = vec![samples::volume("v", &mut pool)];
+        store
+            .save(&State {
+                pools: vec![pool],
+                volumes,
+                ..Default::default()
+            })
+            .expect("there is room");
+        let good = std::fs::read(store.path()).expect("just written");
+        let mut tried = 0;
+        for at in (0..good.len() - 2).step_by(7) {
+            for bytes in [good[..at].to_vec(), {
+                let mut b = good.clone();
+                b[at] ^= 1 << (at % 7);
+                b
+            }] {
+                std::fs::write(store.path(), &bytes).expect("there is room");
+                match store.load() {
+                    Ok(loaded) => assert!(loaded.warning.is_some() || loaded.state.check().is_ok()),
+                    Err(error) => assert!(error.to_string().contains("newer hearth"), "{error}"),
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 100, "only {tried} cases");
+    }
+
+    #[test]
+    fn a_newer_file_is_left_alone() {
+        let (_directory, mut store) = store();
+        let bytes = br#"{"version":2,"pools":{},"extra":true}"#;
+        std::fs::write(store.path(), bytes).expect("there is room");
+        let error = store.load().expect_err("it must not be guessed at");
+        assert!(error.to_string().contains("newer hearth"), "{error}");
+        assert_eq!(std::fs::read(store.path()).expect("still there"), bytes);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_told() {
+        let error = FileStore::open(Path::new("/proc/hearth-state"))
+            .expect_err("proc takes no directories");
+        assert!(error.remedy().contains("--state"), "{error}");
+    }
+}
