@@ -170,7 +170,7 @@ impl SpindleParameters {
         overhead_ms: 0.10,
         buffer_mb_s: 300.0,
         read_ahead_bytes: 2 << 20,
-        read_ahead_segment_bytes: 256 << 10,
+        read_ahead_segment_bytes: 512 << 10,
         read_ahead_streams: 16,
         queue_depth: 32,
         age_limit_ms: 600.0,
@@ -220,15 +220,17 @@ pub enum ParityUpdate {
 pub struct WriteCacheParameters {
     /// Room for dirty data.
     pub capacity_bytes: u64,
-    /// A write that finds room is acknowledged after this.
+    /// A write that finds room is acknowledged after this, plus
     pub accept_ns: u64,
+    /// this for each byte.
+    pub accept_ns_per_byte: f64,
     /// Lost in a power cut, so FLUSH must drain it and FUA go past it. Battery-backed caches are not volatile.
     pub volatile: bool,
     /// Up to this share of `capacity_bytes`, destage waits while reads are outstanding.
     pub yield_until: f64,
     /// Adjoining dirty blocks go to the spindles together, up to this many bytes.
     pub merge_bytes_max: u64,
-    /// Destage writes in flight, for each spindle.
+    /// Destage runs in flight, for each spindle.
     pub destage_depth: usize,
 }
 
@@ -238,6 +240,7 @@ impl WriteCacheParameters {
         WriteCacheParameters {
             capacity_bytes,
             accept_ns: 500_000,
+            accept_ns_per_byte: 0.0,
             volatile: false,
             yield_until: 0.70,
             merge_bytes_max: 1 << 20,
@@ -245,9 +248,14 @@ impl WriteCacheParameters {
         }
     }
 
-    /// A drive's own volatile cache: accepted at the speed of its buffer, written when there is nothing to read.
+    /// A drive's own volatile cache: accepted at the speed of its buffer (300 MB/s), written when there is nothing to read.
     pub const fn drive(capacity_bytes: u64) -> WriteCacheParameters {
-        WriteCacheParameters { accept_ns: 100_000, volatile: true, ..WriteCacheParameters::nvram(capacity_bytes) }
+        WriteCacheParameters {
+            accept_ns: 100_000,
+            accept_ns_per_byte: 1000.0 / 300.0,
+            volatile: true,
+            ..WriteCacheParameters::nvram(capacity_bytes)
+        }
     }
 }
 
