@@ -22,6 +22,7 @@ use crate::volume::VolumeRef;
 use engine::api::{Reply, Request};
 use io_uring::squeue::{Entry, Entry128};
 use page::PageMutVec;
+use types::VolumeIndex;
 
 /// Something that brings in requests; see the module's page for the rules.
 pub trait Endpoint: Send {
@@ -65,6 +66,9 @@ pub trait Endpoint: Send {
 /// [`Endpoint::volume_available`].
 #[derive(Debug)]
 pub struct Refused(pub Request);
+
+/// What an endpoint gives for [`Request::volume`]: the runtime fills in the real one.
+pub const ANY_VOLUME: VolumeIndex = VolumeIndex(0);
 
 /// What an endpoint can do during a callback.
 pub struct Context<'a> {
@@ -129,7 +133,7 @@ impl Context<'_> {
     }
 
     /// Submits a request to a volume. The runtime fills in [`Request::volume`] and [`Request::bypass`] (give
-    /// `VolumeIndex(0)` and `None`); [`Request::id`] must be unique among this endpoint's requests in flight, over all volumes.
+    /// [`ANY_VOLUME`] and `None`); [`Request::id`] must be unique among this endpoint's requests in flight, over all volumes.
     /// The answer comes as [`Endpoint::reply`], never from inside this call, errors such as out-of-range or read-only included.
     ///
     /// # Errors
@@ -174,6 +178,9 @@ impl Context<'_> {
     /// The endpoint is finished: after this callback no other is made. Its entries on the ring are cancelled, answers to
     /// its requests in flight are thrown away (the requests themselves are carried out), its timers are forgotten; when the
     /// last entry has completed, the endpoint is dropped. Let answers leave before you close.
+    ///
+    /// The kernel cannot cancel every kind of entry: commands to FUSE and ublk end only when their device goes. End those first,
+    /// or the endpoint lingers until they end.
     pub fn close(&mut self) {
         self.host.close(self.endpoint);
     }

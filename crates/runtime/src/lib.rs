@@ -1,9 +1,40 @@
 //! Threads, rings, devices and endpoints: where the engine meets a real machine.
 //!
-//! Rooms: [`endpoint`] the seam that exports implement; [`volume`] what an endpoint sees of a volume.
+//! ```text
+//!   endpoint ──submit──▶ reactor ──▶ bare: one I/O            ──▶ device_io ──▶ ring ──▶ kernel
+//!   (NBD, FUSE …)           │   └──▶ cached: front ▶ shards ──▶     │ flush_gate, model
+//!      ◀──reply─────────────┴──────────────────────────────────────┘
+//! ```
+//!
+//! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
+//! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` and `flush_gate` what happens to an I/O;
+//! `reactor::bare` and [`cached`] who serves a volume; [`latency`] and [`stats`] what is counted.
 
+pub mod cached;
+mod command;
+mod device_io;
+mod devices;
 pub mod endpoint;
+mod error;
+mod flush_gate;
+mod group;
+mod inbox;
+pub mod latency;
+mod message;
+mod reactor;
+mod ring;
+pub mod runtime;
+mod slab;
+pub mod stats;
+mod user_data;
 pub mod volume;
 
-pub use endpoint::{Context, Endpoint, Refused};
+pub use command::CommandTicket;
+pub use devices::{DeviceOptions, DeviceRef};
+pub use endpoint::{ANY_VOLUME, Context, Endpoint, Refused};
+pub use error::RuntimeError;
+pub use group::EndpointGroup;
+pub use latency::{Histogram, LatencySummary};
+pub use runtime::{BareVolumeOptions, Runtime, RuntimeOptions};
+pub use stats::{RequestClass, VolumeStats};
 pub use volume::VolumeRef;

@@ -3,6 +3,7 @@
 use page::PagePool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use types::VolumeIndex;
 
 /// A handle to a volume, cheap to clone and usable from any thread. It stays valid after the volume is gone: requests
 /// submitted then are answered with [`RequestError::Shutdown`](engine::api::RequestError::Shutdown).
@@ -20,6 +21,19 @@ pub(crate) struct VolumeShared {
     pub(crate) read_only: AtomicBool,
     pub(crate) can_discard: bool,
     pub(crate) pages: PagePool,
+    /// Tells page pools apart.
+    pub(crate) pool_number: u32,
+    /// Pages of the pool that writes of clients must leave for those who serve them.
+    pub(crate) reserved_pages: usize,
+}
+
+/// Who serves a volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Route {
+    /// A device, by its number.
+    Bare { device: u32 },
+    /// The shards of a pool, where the volume has this place.
+    Cached { pool: u32, index: VolumeIndex },
 }
 
 /// No read or write may be longer than this, whatever the page pool's size: 32 MiB, what NBD clients take for granted
@@ -54,10 +68,10 @@ impl VolumeRef {
         self.0.can_discard
     }
 
-    /// The longest read or write, in bytes: [`REQUEST_BYTES_MAX`], or an eighth of the volume's page pool if that is less (so that
-    /// one request can never need more pages than there are). Zeroes and discards have no such limit.
+    /// The longest read or write, in bytes: [`REQUEST_BYTES_MAX`], or an eighth of the pages clients may use if that is less (so
+    /// that one request can never need more than there are). Zeroes and discards have no such limit.
     pub fn request_bytes_max(&self) -> u32 {
-        let eighth_bytes = self.0.pages.pages_max() as u64 / 8 * page::PAGE_BYTES as u64;
+        let eighth_bytes = (self.0.pages.pages_max() - self.0.reserved_pages) as u64 / 8 * page::PAGE_BYTES as u64;
         REQUEST_BYTES_MAX.min(u32::try_from(eighth_bytes).unwrap_or(u32::MAX)).max(page::PAGE_BYTES as u32)
     }
 }
@@ -65,5 +79,22 @@ impl VolumeRef {
 impl std::fmt::Debug for VolumeRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "VolumeRef({})", self.0.name)
+    }
+}
+
+#[cfg(test)]
+impl VolumeShared {
+    pub(crate) fn for_test(pages: PagePool, reserved_pages: usize) -> VolumeShared {
+        VolumeShared {
+            number: 0,
+            name: "test".into(),
+            size_bytes: 1 << 20,
+            logical_block_bytes: 512,
+            read_only: AtomicBool::new(false),
+            can_discard: true,
+            pages,
+            pool_number: 0,
+            reserved_pages,
+        }
     }
 }

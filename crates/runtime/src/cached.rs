@@ -1,0 +1,268 @@
+//! Cached volumes: the engine's front and shards, driven.
+//!
+//! Every reactor has a front of each pool, for the requests of its own endpoints; every shard lives on one reactor. What a front sends to a
+//! shard of another reactor travels as a message, and so does the reply.
+//!
+//! Invariant: a shard is fed by its reactor alone, and drained after every batch of feeding: what arrives together may share one group
+//! of the log.
+
+use crate::device_io::{DeviceIo, Finished, Owner};
+use crate::message::{Directory, Message};
+use crate::ring::Ring;
+use crate::slab::Slab;
+use engine::api::{Action, Command, Completion, Event, Reply, Request, Target};
+use std::any::Any;
+use std::sync::Arc;
+use types::{ShardIndex, VolumeIndex};
+
+/// A shard as the runtime drives it; `engine::shard::Shard` is the real one. See there for the rules of feeding and draining.
+pub trait ShardMachine: Any + Send {
+    /// A request arrives.
+    fn submit(&mut self, now_ns: u64, request: Request);
+    /// An I/O it asked for has ended.
+    fn complete(&mut self, now_ns: u64, completion: Completion);
+    /// An administrator asks for something.
+    fn command(&mut self, now_ns: u64, command: Command);
+    /// Time has passed.
+    fn tick(&mut self, now_ns: u64);
+    /// When it wants its next tick.
+    fn next_deadline(&self) -> Option<u64>;
+    /// What it wants done; to be asked until it gives `None`.
+    fn poll_action(&mut self) -> Option<Action>;
+}
+
+/// What a front wants done.
+#[derive(Debug)]
+pub enum FrontStep {
+    /// Give the request to this shard.
+    ToShard(ShardIndex, Request),
+    /// Give the reply to whoever submitted.
+    Reply(Reply),
+}
+
+/// A front as the runtime drives it; `engine::front::Front` is the real one.
+pub trait FrontMachine: Send {
+    /// A client's request arrives.
+    fn submit(&mut self, now_ns: u64, request: Request);
+    /// A shard has answered a part.
+    fn shard_reply(&mut self, shard: ShardIndex, reply: Reply);
+    /// The shards are told this command; what concerns the front (volumes, options) it keeps.
+    fn command(&mut self, command: &Command);
+    /// What it wants done; to be asked until it gives `None`.
+    fn poll(&mut self) -> Option<FrontStep>;
+}
+
+/// Looks at a shard on its reactor's thread.
+pub(crate) type InspectShard = Arc<dyn Fn(ShardIndex, &dyn ShardMachine) + Send + Sync>;
+
+/// Receives what shards report, on their reactors' threads; must not block. Command completions do not come here.
+pub type EventSink = Arc<dyn Fn(ShardIndex, Event) + Send + Sync>;
+
+/// Who gave a shard a request, and under which id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardOrigin {
+    pub(crate) reactor: u16,
+    pub(crate) id: u64,
+}
+
+/// A shard seen from one reactor.
+pub(crate) enum ShardPlace {
+    Here(Box<LocalShard>),
+    There(u16),
+}
+
+pub(crate) struct LocalShard {
+    machine: Box<dyn ShardMachine>,
+    requests: Slab<ShardOrigin>,
+    touched: bool,
+}
+
+impl LocalShard {
+    pub(crate) fn new(machine: Box<dyn ShardMachine>) -> LocalShard {
+        // Touched: it may have something to say from the start.
+        LocalShard { machine, requests: Slab::new(), touched: true }
+    }
+}
+
+/// One reactor's part of a pool.
+pub(crate) struct PoolPart {
+    pub(crate) number: u32,
+    pub(crate) reactor: u16,
+    pub(crate) front: Box<dyn FrontMachine>,
+    pub(crate) shards: Vec<ShardPlace>,
+    pub(crate) ssd: u32,
+    /// Device numbers by volume.
+    pub(crate) backing: Vec<Option<u32>>,
+    pub(crate) events: EventSink,
+    pub(crate) commands: Arc<crate::command::Commands>,
+}
+
+/// What draining a pool needs of its reactor.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) ring: &'a mut Ring,
+    pub(crate) devices: &'a mut DeviceIo,
+    pub(crate) directory: &'a Directory,
+    pub(crate) now_ns: u64,
+}
+
+impl PoolPart {
+    /// A request of an endpoint of this reactor.
+    pub(crate) fn submit(&mut self, now_ns: u64, request: Request) {
+        self.front.submit(now_ns, request);
+    }
+
+    /// A request for a shard that lives here, from any reactor's front.
+    pub(crate) fn shard_request(&mut self, now_ns: u64, shard: ShardIndex, origin: ShardOrigin, mut request: Request) {
+        let local = self.local(shard);
+        request.id = u64::from(local.requests.insert(origin));
+        local.touched = true;
+        local.machine.submit(now_ns, request);
+    }
+
+    /// A shard elsewhere has answered.
+    pub(crate) fn shard_reply(&mut self, shard: ShardIndex, reply: Reply) {
+        self.front.shard_reply(shard, reply);
+    }
+
+    /// A shard's I/O has ended.
+    pub(crate) fn io_done(&mut self, now_ns: u64, finished: Finished) {
+        let Owner::Shard { shard, id, .. } = finished.owner else { unreachable!("routed by owner") };
+        let local = self.local(shard);
+        local.touched = true;
+        local.machine.complete(now_ns, Completion { id, result: finished.result, pages: finished.pages });
+    }
+
+    /// A command for all shards: this reactor's share of it.
+    pub(crate) fn command(&mut self, now_ns: u64, command: &Command) {
+        self.front.command(command);
+        for place in &mut self.shards {
+            if let ShardPlace::Here(local) = place {
+                local.touched = true;
+                local.machine.command(now_ns, command.clone());
+            }
+        }
+    }
+
+    /// Wakes shards whose time has come.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        for place in &mut self.shards {
+            if let ShardPlace::Here(local) = place
+                && local.machine.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now_ns)
+            {
+                local.touched = true;
+                local.machine.tick(now_ns);
+            }
+        }
+    }
+
+    /// When the next shard wants its tick.
+    pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
+        let local = self.shards.iter().filter_map(|place| match place {
+            ShardPlace::Here(local) => local.machine.next_deadline(),
+            ShardPlace::There(_) => None,
+        });
+        local.min()
+    }
+
+    pub(crate) fn set_backing(&mut self, volume: VolumeIndex, device: Option<u32>) {
+        let index = usize::from(volume.0);
+        if self.backing.len() <= index {
+            self.backing.resize(index + 1, None);
+        }
+        self.backing[index] = device;
+    }
+
+    /// Takes everything the front and the local shards have to say; replies for endpoints of this reactor go to `replies`.
+    pub(crate) fn drain(&mut self, around: &mut Surroundings<'_>, replies: &mut Vec<Reply>) {
+        loop {
+            let mut moved = self.drain_front(around, replies);
+            for index in 0..self.shards.len() {
+                moved |= self.drain_shard(around, index);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn drain_front(&mut self, around: &mut Surroundings<'_>, replies: &mut Vec<Reply>) -> bool {
+        let mut moved = false;
+        while let Some(step) = self.front.poll() {
+            moved = true;
+            match step {
+                FrontStep::Reply(reply) => replies.push(reply),
+                FrontStep::ToShard(shard, request) => {
+                    let origin = ShardOrigin { reactor: self.reactor, id: request.id };
+                    match self.shards[usize::from(shard.0)] {
+                        ShardPlace::Here(_) => self.shard_request(around.now_ns, shard, origin, request),
+                        ShardPlace::There(reactor) => {
+                            around.directory.send(reactor, Message::ShardRequest { pool: self.number, shard, origin, request });
+                        }
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    fn drain_shard(&mut self, around: &mut Surroundings<'_>, index: usize) -> bool {
+        let ShardPlace::Here(local) = &mut self.shards[index] else { return false };
+        if !std::mem::take(&mut local.touched) {
+            return false;
+        }
+        let shard = ShardIndex(index as u16);
+        while let Some(action) = local.machine.poll_action() {
+            match action {
+                Action::Io(io) => {
+                    let device = match io.target {
+                        Target::Ssd => Some(self.ssd),
+                        Target::Backing(volume) => self.backing.get(usize::from(volume.0)).copied().flatten(),
+                    };
+                    let owner = Owner::Shard { pool: self.number, shard, id: io.id };
+                    // A number that no device has is refused like a failed device.
+                    around.devices.submit(around.ring, around.now_ns, device.unwrap_or(u32::MAX), io, owner);
+                }
+                Action::Reply(mut reply) => {
+                    let origin = local.requests.remove(reply.id as u32);
+                    reply.id = origin.id;
+                    if origin.reactor == self.reactor {
+                        self.front.shard_reply(shard, reply);
+                    } else {
+                        around.directory.send(origin.reactor, Message::ShardReply { pool: self.number, shard, reply });
+                    }
+                }
+                Action::Event(Event::CommandDone(token, result)) => self.commands.done(token, result),
+                Action::Event(event) => (self.events)(shard, event),
+            }
+        }
+        true
+    }
+
+    fn local(&mut self, shard: ShardIndex) -> &mut LocalShard {
+        match &mut self.shards[usize::from(shard.0)] {
+            ShardPlace::Here(local) => local,
+            ShardPlace::There(reactor) => panic!("shard {} lives on reactor {reactor}", shard.0),
+        }
+    }
+
+    /// Shows the shards that live here to `inspect`.
+    pub(crate) fn inspect(&self, inspect: &InspectShard) {
+        for (index, place) in self.shards.iter().enumerate() {
+            if let ShardPlace::Here(local) = place {
+                inspect(ShardIndex(index as u16), &*local.machine);
+            }
+        }
+    }
+
+    /// Gives up the shards that live here.
+    pub(crate) fn into_shards(self) -> Vec<(ShardIndex, Box<dyn ShardMachine>)> {
+        let shards = self.shards.into_iter().enumerate().filter_map(|(index, place)| match place {
+            ShardPlace::Here(local) => {
+                assert!(local.requests.is_empty(), "a shard leaves when it is quiet");
+                Some((ShardIndex(index as u16), local.machine))
+            }
+            ShardPlace::There(_) => None,
+        });
+        shards.collect()
+    }
+}

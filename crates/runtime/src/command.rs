@@ -1,0 +1,115 @@
+//! Commands to all shards of a pool, joined into one answer.
+
+use engine::api::Command;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Commands whose answers are awaited.
+#[derive(Default)]
+pub(crate) struct Commands {
+    pending: Mutex<HashMap<u64, Pending>>,
+    changed: Condvar,
+}
+
+struct Pending {
+    shards_left: usize,
+    error: Option<String>,
+}
+
+impl Commands {
+    /// Expects an answer from each of `shards` shards.
+    pub(crate) fn expect(&self, token: u64, shards: usize) {
+        let pending = Pending { shards_left: shards, error: None };
+        self.pending.lock().expect("no holder of this lock panics").insert(token, pending);
+    }
+
+    /// One shard has answered. An answer that nobody awaits is dropped.
+    pub(crate) fn done(&self, token: u64, result: Result<(), String>) {
+        let mut pending = self.pending.lock().expect("no holder of this lock panics");
+        if let Some(command) = pending.get_mut(&token) {
+            command.shards_left = command.shards_left.saturating_sub(1);
+            // The first error speaks for all: they usually share a cause.
+            command.error = command.error.take().or(result.err());
+            if command.shards_left == 0 {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn wait(&self, token: u64, patience: Duration) -> Option<Result<(), String>> {
+        let deadline = Instant::now() + patience;
+        let mut pending = self.pending.lock().expect("no holder of this lock panics");
+        loop {
+            match pending.get(&token) {
+                None => return Some(Ok(())),
+                Some(command) if command.shards_left == 0 => {
+                    let command = pending.remove(&token).expect("just seen");
+                    return Some(command.error.map_or(Ok(()), Err));
+                }
+                Some(_) => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            pending = self.changed.wait_timeout(pending, left).expect("no holder of this lock panics").0;
+        }
+    }
+}
+
+/// A command under way. Dropping the ticket leaves the command running.
+pub struct CommandTicket {
+    pub(crate) commands: Arc<Commands>,
+    pub(crate) token: u64,
+}
+
+impl CommandTicket {
+    /// Waits until every shard has answered: the first error, if any shard had one. `None` if `patience` was over before; then it may
+    /// be waited for again. After an answer was given, further calls give `Ok`.
+    pub fn wait(&self, patience: Duration) -> Option<Result<(), String>> {
+        self.commands.wait(self.token, patience)
+    }
+
+    /// The number that `Command::Cancel` takes.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+}
+
+impl Drop for CommandTicket {
+    fn drop(&mut self) {
+        self.commands.pending.lock().expect("no holder of this lock panics").remove(&self.token);
+    }
+}
+
+/// The command under another token; `None` if it is one that nobody answers.
+pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Command> {
+    Ok(match command {
+        Command::SetOptions { volume, options, .. } => Command::SetOptions { token, volume, options },
+        Command::Destage { volume, .. } => Command::Destage { token, volume },
+        Command::Detach { volume, .. } => Command::Detach { token, volume },
+        Command::DropClean { volume, .. } => Command::DropClean { token, volume },
+        Command::Quiesce { .. } => Command::Quiesce { token },
+        unanswered @ (Command::Attach { .. } | Command::Cancel { .. } | Command::DegradedRecorded) => return Err(unanswered),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_joined_and_the_first_error_is_kept() {
+        let commands = Arc::new(Commands::default());
+        commands.expect(7, 3);
+        let ticket = CommandTicket { commands: commands.clone(), token: 7 };
+        commands.done(7, Ok(()));
+        commands.done(7, Err("disk is gone".into()));
+        assert_eq!(ticket.wait(Duration::ZERO), None);
+        commands.done(7, Err("later".into()));
+        assert_eq!(ticket.wait(Duration::ZERO), Some(Err("disk is gone".into())));
+        commands.done(7, Ok(()));
+        commands.done(99, Ok(()));
+    }
+}

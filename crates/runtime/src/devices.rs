@@ -1,0 +1,77 @@
+//! Devices as the runtime knows them: an open file with its rules, shared by the reactors.
+
+use device::Geometry;
+use device::model::DiskModel;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A device to be taken into the runtime.
+pub struct DeviceOptions {
+    /// For messages.
+    pub name: String,
+    /// The file or block device, open with O_DIRECT.
+    pub file: File,
+    /// Its size and rules.
+    pub geometry: Geometry,
+    /// A model whose times the device is to have: completions are held back until the model gives them.
+    pub model: Option<DiskModel>,
+}
+
+/// A handle to a device of the runtime, cheap to clone. The file stays open until the device is removed and the last handle is gone.
+#[derive(Clone)]
+pub struct DeviceRef(pub(crate) Arc<DeviceShared>);
+
+pub(crate) struct DeviceShared {
+    /// The runtime's own number of the device; never reused.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) file: File,
+    pub(crate) geometry: Geometry,
+    /// A flush has failed: final.
+    pub(crate) failed: Arc<AtomicBool>,
+    /// A modelled device is driven by one reactor, since the model must see all I/O in one order.
+    pub(crate) model_home: Option<u16>,
+}
+
+impl DeviceRef {
+    /// The name it was given.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its size and rules.
+    pub fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+
+    /// Whether a flush of it has ever failed. Then all writes and flushes fail until it is opened anew.
+    pub fn has_failed(&self) -> bool {
+        self.0.failed.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for DeviceRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeviceRef({})", self.0.name)
+    }
+}
+
+/// The same file, opened anew: a write-back error of a file is told once to each *open* of it, so every reactor that flushes needs its
+/// own to be sure to hear (see "errseq" in the kernel's documentation of fsync(2) errors).
+pub(crate) fn reopen(file: &File) -> io::Result<File> {
+    // SAFETY: F_GETFL has no memory argument.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let access = flags & libc::O_ACCMODE;
+    OpenOptions::new()
+        .read(access != libc::O_WRONLY)
+        .write(access != libc::O_RDONLY)
+        .custom_flags(flags & libc::O_DIRECT)
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}

@@ -1,0 +1,49 @@
+//! What can go wrong for those who manage the runtime.
+
+use std::io;
+use thiserror::Error;
+
+/// A management call failed.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// No ring, thread or event counter could be made.
+    #[error(
+        "reactor {reactor} could not start: {source}; hearth needs io_uring of Linux 5.19 or later, not switched off by kernel.io_uring_disabled or seccomp"
+    )]
+    Start {
+        /// Which reactor.
+        reactor: u16,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A reactor could not take a device in.
+    #[error("device {device} could not be opened for a reactor: {source}")]
+    Device {
+        /// The device's name.
+        device: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A reactor did not answer in time.
+    #[error("{what}: no answer within {waited_ms} ms; a device may hang")]
+    Timeout {
+        /// What was asked.
+        what: &'static str,
+        /// How long was waited.
+        waited_ms: u64,
+    },
+    /// A shard refused or failed a command.
+    #[error("{what}: {reason}")]
+    Command {
+        /// What was asked.
+        what: &'static str,
+        /// The shard's words.
+        reason: String,
+    },
+    /// The caller asked to stop waiting.
+    #[error("{what} was cancelled")]
+    Cancelled {
+        /// What was asked.
+        what: &'static str,
+    },
+}

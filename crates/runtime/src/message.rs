@@ -1,0 +1,135 @@
+//! What reactors and the control thread say to each other.
+
+use crate::cached::{InspectShard, PoolPart, ShardMachine, ShardOrigin};
+use crate::devices::DeviceShared;
+use crate::endpoint::Endpoint;
+use crate::group::Membership;
+use crate::inbox::Inbox;
+use crate::stats::VolumeStats;
+use crate::volume::{Route, VolumeRef};
+use device::model::DiskModel;
+use engine::api::{Command, Io, IoError, Reply, Request};
+use page::PageMutVec;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use types::ShardIndex;
+
+/// One message to a reactor. Those with a `done` are answered when carried out.
+pub(crate) enum Message {
+    AddEndpoint {
+        endpoint: Box<dyn Endpoint>,
+        membership: Membership,
+    },
+    StopGroup {
+        group: u32,
+    },
+    ForceCloseGroup {
+        group: u32,
+    },
+    AddDevice {
+        device: Arc<DeviceShared>,
+        model: Option<DiskModel>,
+        done: Sender<io::Result<()>>,
+    },
+    RemoveDevice {
+        number: u32,
+        done: Sender<()>,
+    },
+    AddVolume {
+        volume: VolumeRef,
+        route: Route,
+        in_flight_max: u32,
+        done: Sender<()>,
+    },
+    /// Answered when no request of the volume is in flight on this reactor.
+    RemoveVolume {
+        number: u32,
+        done: Sender<()>,
+    },
+    VolumeStats {
+        number: u32,
+        done: Sender<Box<VolumeStats>>,
+    },
+    RemoteIo {
+        device: u32,
+        io: Io,
+        from: u16,
+        tag: u32,
+    },
+    RemoteIoDone {
+        tag: u32,
+        result: Result<(), IoError>,
+        pages: PageMutVec,
+    },
+    AddPool {
+        part: Box<PoolPart>,
+        done: Sender<()>,
+    },
+    SetBacking {
+        pool: u32,
+        volume: types::VolumeIndex,
+        device: Option<u32>,
+        done: Sender<()>,
+    },
+    /// Gives the shards that lived here; they must be quiet.
+    RemovePool {
+        pool: u32,
+        done: Sender<Vec<(ShardIndex, Box<dyn ShardMachine>)>>,
+    },
+    ShardRequest {
+        pool: u32,
+        shard: ShardIndex,
+        origin: ShardOrigin,
+        request: Request,
+    },
+    ShardReply {
+        pool: u32,
+        shard: ShardIndex,
+        reply: Reply,
+    },
+    Command {
+        pool: u32,
+        command: Command,
+        done: Sender<()>,
+    },
+    /// Runs on the reactor for each shard of the pool that lives there.
+    InspectShards {
+        pool: u32,
+        inspect: InspectShard,
+        done: Sender<()>,
+    },
+    Exit,
+}
+
+/// Where the reactors are reached.
+pub(crate) struct Directory {
+    pub(crate) peers: Vec<Peer>,
+}
+
+pub(crate) struct Peer {
+    pub(crate) inbox: Inbox<Message>,
+    /// Endpoints that live there or are on their way.
+    pub(crate) endpoints: AtomicUsize,
+}
+
+impl Directory {
+    pub(crate) fn new(reactors: u16) -> io::Result<Directory> {
+        let peers = (0..reactors)
+            .map(|_| Ok(Peer { inbox: Inbox::new()?, endpoints: AtomicUsize::new(0) }))
+            .collect::<io::Result<_>>()?;
+        Ok(Directory { peers })
+    }
+
+    pub(crate) fn send(&self, reactor: u16, message: Message) {
+        self.peers[reactor as usize].inbox.send(message);
+    }
+
+    /// Sends an endpoint to the reactor that has the fewest.
+    pub(crate) fn add_endpoint(&self, endpoint: Box<dyn Endpoint>, membership: Membership) {
+        let least = self.peers.iter().min_by_key(|peer| peer.endpoints.load(Ordering::Relaxed)).expect("at least one reactor");
+        least.endpoints.fetch_add(1, Ordering::Relaxed);
+        least.inbox.send(Message::AddEndpoint { endpoint, membership });
+    }
+}

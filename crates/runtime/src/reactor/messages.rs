@@ -1,0 +1,80 @@
+//! Messages from other reactors and the control thread, carried out.
+
+use super::Reactor;
+use crate::endpoint::EndpointKey;
+use crate::message::Message;
+
+impl Reactor {
+    pub(crate) fn take_messages(&mut self) {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.directory.peers[self.index as usize].inbox.take(&mut messages);
+        for message in messages.drain(..) {
+            self.carry_out(message);
+        }
+        self.messages = messages;
+    }
+
+    /// Answers go to threads that may have stopped waiting: that a `done` cannot be sent is no error.
+    fn carry_out(&mut self, message: Message) {
+        match message {
+            Message::AddEndpoint { endpoint, membership } => self.add_endpoint_here(endpoint, membership),
+            Message::StopGroup { group } => self.stop_group(group),
+            Message::ForceCloseGroup { group } => self.members(group).into_iter().for_each(|key| self.close_endpoint(key)),
+            Message::AddDevice { device, model, done } => {
+                let _ = done.send(self.devices.add(device, model));
+            }
+            Message::RemoveDevice { number, done } => {
+                self.devices.remove(number);
+                let _ = done.send(());
+            }
+            Message::AddVolume { volume, route, in_flight_max, done } => {
+                self.add_volume_here(volume, route, in_flight_max);
+                let _ = done.send(());
+            }
+            Message::RemoveVolume { number, done } => self.remove_volume_here(number, done),
+            Message::VolumeStats { number, done } => {
+                let _ = done.send(self.volume_stats(number));
+            }
+            Message::RemoteIo { device, io, from, tag } => {
+                let owner = crate::device_io::Owner::Remote { reactor: from, tag };
+                self.devices.submit(&mut self.ring, self.now_ns, device, io, owner);
+            }
+            Message::RemoteIoDone { tag, result, pages } => self.devices.forwarded_done(tag, result, pages),
+            Message::AddPool { part, done } => {
+                let number = part.number as usize;
+                if self.pools.len() <= number {
+                    self.pools.resize_with(number + 1, || None);
+                }
+                self.pools[number] = Some(*part);
+                let _ = done.send(());
+            }
+            Message::SetBacking { pool, volume, device, done } => {
+                self.pool(pool).set_backing(volume, device);
+                let _ = done.send(());
+            }
+            Message::RemovePool { pool, done } => {
+                let part = self.pools[pool as usize].take().expect("a pool is removed once");
+                let _ = done.send(part.into_shards());
+            }
+            Message::ShardRequest { pool, shard, origin, request } => {
+                let now_ns = self.now_ns;
+                self.pool(pool).shard_request(now_ns, shard, origin, request);
+            }
+            Message::ShardReply { pool, shard, reply } => self.pool(pool).shard_reply(shard, reply),
+            Message::Command { pool, command, done } => {
+                let now_ns = self.now_ns;
+                self.pool(pool).command(now_ns, &command);
+                let _ = done.send(());
+            }
+            Message::InspectShards { pool, inspect, done } => {
+                self.pool(pool).inspect(&inspect);
+                let _ = done.send(());
+            }
+            Message::Exit => self.exiting = true,
+        }
+    }
+
+    pub(super) fn call_volume_available(&mut self, key: EndpointKey) {
+        self.call(key, |endpoint, cx| endpoint.volume_available(cx));
+    }
+}

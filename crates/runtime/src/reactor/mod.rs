@@ -1,0 +1,271 @@
+//! One thread with one ring: endpoints, devices and shards driven by what completes.
+//!
+//! A turn of the loop: take messages and completions, let timers fire, then work until nothing is left to do (I/Os that ended, fronts and
+//! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes.
+//! An idle reactor sleeps without a limit: it costs no CPU at all.
+//!
+//! Invariants: endpoints, shards and devices of a reactor are touched by its thread only; no callback runs inside another; an
+//! endpoint is dropped only after the last entry it pushed has completed.
+
+mod bare;
+mod endpoints;
+mod host;
+mod messages;
+mod requests;
+mod timers;
+mod waiters;
+
+use crate::cached::{PoolPart, Surroundings};
+use crate::device_io::{DeviceIo, Owner};
+use crate::endpoint::EndpointKey;
+use crate::message::{Directory, Message};
+use crate::ring::{Completed, Ring};
+use crate::slab::Slab;
+use crate::user_data::{Kind, kind_and_number, user_data};
+use endpoints::EndpointSlot;
+use engine::api::Reply;
+use io_uring::{opcode, types::Fd};
+use requests::{ClientRequest, LocalVolume};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use timers::Timers;
+use waiters::PageWaiters;
+
+/// Callbacks and completions handled before the ring and the inbox are looked at again: bounds how long one busy endpoint
+/// can keep the others waiting (some hundred microseconds).
+const WORK_BATCH: usize = 256;
+/// While somebody waits for pages, other threads may give some back without telling: look this often.
+const PAGE_POLL_NS: u64 = 1_000_000;
+/// With at least this much device I/O in flight, several completions are worth waiting for.
+const BATCH_FROM_IN_FLIGHT: usize = 16;
+/// Most completions waited for at once.
+const BATCH_MAX: usize = 8;
+/// How long the first completion of a batch may wait for the others, in microseconds.
+const BATCH_WAIT_US: u32 = 20;
+
+/// A call to an endpoint that waits for its turn.
+pub(crate) enum Callback {
+    Reply(EndpointKey, Reply),
+    VolumeAvailable(EndpointKey),
+    Stop(EndpointKey),
+}
+
+/// Everything one thread owns.
+pub(crate) struct Reactor {
+    index: u16,
+    directory: Arc<Directory>,
+    ring: Ring,
+    now_ns: u64,
+    completed: VecDeque<Completed>,
+    messages: VecDeque<Message>,
+    bell_value: Box<u64>,
+    bell_armed: bool,
+    endpoints: Slab<EndpointSlot>,
+    /// Entries of endpoints on the ring: who pushed them, under which token.
+    entries: Slab<(EndpointKey, u32)>,
+    endpoint_generation: u32,
+    timers: Timers,
+    callbacks: VecDeque<Callback>,
+    devices: DeviceIo,
+    volumes: Vec<Option<LocalVolume>>,
+    requests: Slab<ClientRequest>,
+    page_waiters: PageWaiters,
+    pools: Vec<Option<PoolPart>>,
+    pool_replies: Vec<Reply>,
+    last_reaped: usize,
+    exiting: bool,
+}
+
+impl Reactor {
+    /// Makes a reactor; on its own thread, to which its ring is bound.
+    pub(crate) fn new(index: u16, directory: Arc<Directory>, ring_entries: u32) -> io::Result<Reactor> {
+        Ok(Reactor {
+            index,
+            ring: Ring::new(ring_entries)?,
+            devices: DeviceIo::new(index, directory.clone()),
+            directory,
+            now_ns: monotonic_ns(),
+            completed: VecDeque::new(),
+            messages: VecDeque::new(),
+            bell_value: Box::new(0),
+            bell_armed: false,
+            endpoints: Slab::new(),
+            entries: Slab::new(),
+            endpoint_generation: 0,
+            timers: Timers::default(),
+            callbacks: VecDeque::new(),
+            volumes: Vec::new(),
+            requests: Slab::new(),
+            page_waiters: PageWaiters::default(),
+            pools: Vec::new(),
+            pool_replies: Vec::new(),
+            last_reaped: 0,
+            exiting: false,
+        })
+    }
+
+    /// Runs until told to exit. An error is the ring's, and nothing can go on after it.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        while !(self.exiting && self.is_idle()) {
+            self.take_messages();
+            self.handle_completions();
+            self.fire_timers();
+            let more = self.work();
+            self.offer_pages();
+            if more || !self.callbacks.is_empty() {
+                self.ring.submit()?;
+            } else {
+                self.sleep()?;
+            }
+            let before = self.completed.len();
+            self.ring.reap(&mut self.completed);
+            self.last_reaped = self.completed.len() - before;
+            self.now_ns = monotonic_ns();
+        }
+        self.silence_bell()
+    }
+
+    /// Nothing in flight that must end before the thread may.
+    fn is_idle(&self) -> bool {
+        self.devices.in_flight() == 0 && self.requests.is_empty() && self.callbacks.is_empty()
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        if !self.bell_armed {
+            self.arm_bell();
+        }
+        let inbox = &self.directory.peers[self.index as usize].inbox;
+        if !inbox.may_sleep() {
+            return self.ring.submit();
+        }
+        let sleep_ns = self.next_deadline_ns().map(|deadline_ns| deadline_ns.saturating_sub(self.now_ns));
+        let batch = if self.devices.in_flight() >= BATCH_FROM_IN_FLIGHT { (self.last_reaped / 2).clamp(1, BATCH_MAX) } else { 1 };
+        let slept = self.ring.submit_and_sleep(sleep_ns, batch, BATCH_WAIT_US);
+        self.directory.peers[self.index as usize].inbox.awake();
+        slept
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        let pages_ns = (!self.page_waiters.is_empty()).then_some(self.now_ns + PAGE_POLL_NS);
+        let pools_ns = self.pools.iter().flatten().filter_map(PoolPart::next_deadline_ns).min();
+        [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns, pages_ns].into_iter().flatten().min()
+    }
+
+    fn arm_bell(&mut self) {
+        let fd = Fd(self.directory.peers[self.index as usize].inbox.bell_fd());
+        let into: *mut u64 = &mut *self.bell_value;
+        let entry = opcode::Read::new(fd, into.cast(), 8).build().user_data(user_data(Kind::Bell, 0));
+        // SAFETY: the value is boxed and lives until `silence_bell` has seen the read's end.
+        unsafe { self.ring.push(entry.into()) };
+        self.bell_armed = true;
+    }
+
+    /// Ends the read of the bell, so that the kernel forgets where it was to write.
+    fn silence_bell(&mut self) -> io::Result<()> {
+        if self.bell_armed {
+            self.cancel_entry(user_data(Kind::Bell, 0));
+        }
+        while self.bell_armed {
+            self.ring.submit_and_sleep(None, 1, 0)?;
+            self.ring.reap(&mut self.completed);
+            let bell = user_data(Kind::Bell, 0);
+            self.bell_armed = !self.completed.drain(..).any(|completed| completed.user_data == bell);
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel to end an entry early.
+    fn cancel_entry(&mut self, target: u64) {
+        let entry = opcode::AsyncCancel::new(target).build().user_data(user_data(Kind::Cancel, 0));
+        // SAFETY: a cancellation points to nothing.
+        unsafe { self.ring.push(entry.into()) };
+    }
+
+    fn handle_completions(&mut self) {
+        while let Some(Completed { user_data, result, flags }) = self.completed.pop_front() {
+            let (kind, number) = kind_and_number(user_data);
+            match kind {
+                Kind::Bell => self.bell_armed = false,
+                Kind::Cancel => {}
+                Kind::Device => self.devices.complete(&mut self.ring, self.now_ns, number, result),
+                Kind::Endpoint => self.endpoint_entry_completed(number, result, flags),
+            }
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some((key, token)) = self.timers.pop_due(self.now_ns) {
+            self.call(key, |endpoint, cx| endpoint.timer(cx, token));
+        }
+        self.devices.tick(&mut self.ring, self.now_ns);
+        for pool in self.pools.iter_mut().flatten() {
+            pool.tick(self.now_ns);
+        }
+    }
+
+    /// Works until nothing is left to do, or for long enough; `true` if there is more.
+    fn work(&mut self) -> bool {
+        let mut budget = WORK_BATCH;
+        loop {
+            let mut moved = false;
+            while let Some(finished) = self.devices.pop_finished() {
+                moved = true;
+                match finished.owner {
+                    Owner::Bare(request) => self.bare_io_done(request, finished),
+                    Owner::Shard { pool, .. } => {
+                        let now_ns = self.now_ns;
+                        self.pool(pool).io_done(now_ns, finished);
+                    }
+                    Owner::Remote { .. } | Owner::Gate => unreachable!("answered where it ended"),
+                }
+            }
+            self.drain_pools();
+            while let Some(callback) = self.callbacks.pop_front() {
+                moved = true;
+                match callback {
+                    Callback::Reply(key, reply) => self.call(key, |endpoint, cx| endpoint.reply(cx, reply)),
+                    Callback::VolumeAvailable(key) => self.call_volume_available(key),
+                    Callback::Stop(key) => self.call(key, |endpoint, cx| endpoint.stop(cx)),
+                }
+                budget = budget.saturating_sub(1);
+                if budget == 0 {
+                    return true;
+                }
+            }
+            if !moved {
+                return false;
+            }
+        }
+    }
+
+    fn drain_pools(&mut self) {
+        for index in 0..self.pools.len() {
+            let Some(pool) = &mut self.pools[index] else { continue };
+            let mut replies = std::mem::take(&mut self.pool_replies);
+            let mut around = Surroundings {
+                ring: &mut self.ring,
+                devices: &mut self.devices,
+                directory: &self.directory,
+                now_ns: self.now_ns,
+            };
+            pool.drain(&mut around, &mut replies);
+            for reply in replies.drain(..) {
+                self.finish_request(reply.id as u32, reply.result, reply.pages, reply.outcome);
+            }
+            self.pool_replies = replies;
+        }
+    }
+
+    fn pool(&mut self, number: u32) -> &mut PoolPart {
+        self.pools[number as usize].as_mut().expect("a pool outlives its messages and I/Os")
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

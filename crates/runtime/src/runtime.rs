@@ -1,0 +1,368 @@
+//! The runtime as the control thread sees it.
+//!
+//! All calls here block the caller until the reactors have answered; none is made on the data path.
+
+use crate::devices::{DeviceOptions, DeviceRef, DeviceShared};
+use crate::endpoint::Endpoint;
+use crate::error::RuntimeError;
+use crate::group::EndpointGroup;
+use crate::message::{Directory, Message};
+use crate::reactor::Reactor;
+use crate::stats::VolumeStats;
+use crate::volume::{Route, VolumeRef, VolumeShared};
+use page::PagePool;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a reactor may take to answer something that needs no I/O. Its callbacks take microseconds; a machine in deep
+/// memory pressure may take seconds.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the runtime is made.
+#[derive(Clone, Debug)]
+pub struct RuntimeOptions {
+    /// Threads, each with its ring.
+    pub reactors: u16,
+    /// Pages for requests to bare volumes, and for whatever else has no page pool of its own.
+    pub io_pages: usize,
+    /// Entries each ring takes at once; a power of two. More wait in memory.
+    pub ring_entries: u32,
+    /// Requests one volume may have in flight on one reactor before endpoints are held back.
+    pub in_flight_max: u32,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> RuntimeOptions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        RuntimeOptions {
+            // Half the cores: the other half is for those who use the volumes.
+            reactors: u16::try_from((cores / 2).max(1)).unwrap_or(u16::MAX),
+            // 64 MiB: two requests of the largest size with all they need, or 16,384 small ones.
+            io_pages: 16 << 10,
+            ring_entries: 512,
+            // Beyond what any one client keeps in flight (NBD and block layers: up to 256), with room for several.
+            in_flight_max: 1024,
+        }
+    }
+}
+
+/// Threads, rings and everything on them. Dropping it without [`Runtime::shutdown`] ends the threads as well as it can.
+pub struct Runtime {
+    pub(crate) directory: Arc<Directory>,
+    threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    pages: PagePool,
+    pub(crate) options: RuntimeOptions,
+    pub(crate) numbers: Numbers,
+    pub(crate) groups: Mutex<Vec<EndpointGroup>>,
+}
+
+/// Numbers that are never reused while the runtime lives.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    device: AtomicU32,
+    volume: AtomicU32,
+    group: AtomicU32,
+    pub(crate) pool: AtomicU32,
+    pub(crate) token: AtomicU64,
+}
+
+/// How a bare volume is made.
+#[derive(Clone, Debug)]
+pub struct BareVolumeOptions {
+    /// Its name.
+    pub name: String,
+    /// Whether writes are refused.
+    pub read_only: bool,
+}
+
+impl Runtime {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Start`] if the kernel refuses a ring or a thread; nothing is left running then.
+    pub fn start(options: RuntimeOptions) -> Result<Runtime, RuntimeError> {
+        let directory = Directory::new(options.reactors.max(1)).map_err(|source| RuntimeError::Start { reactor: 0, source })?;
+        let runtime = Runtime {
+            directory: Arc::new(directory),
+            threads: Mutex::default(),
+            pages: PagePool::new(options.io_pages),
+            options,
+            numbers: Numbers::default(),
+            groups: Mutex::default(),
+        };
+        for index in 0..runtime.reactors() {
+            let (started, answer) = mpsc::channel();
+            let directory = runtime.directory.clone();
+            let ring_entries = runtime.options.ring_entries;
+            let body = move || reactor_thread(index, directory, ring_entries, &started);
+            let spawned = std::thread::Builder::new().name(format!("reactor-{index}")).spawn(body);
+            let thread = spawned.map_err(|source| RuntimeError::Start { reactor: index, source })?;
+            runtime.threads.lock().expect("no holder of this lock panics").push(thread);
+            let ready = answer.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+            ready.map_err(|source| RuntimeError::Start { reactor: index, source })?;
+        }
+        Ok(runtime)
+    }
+
+    /// How many reactors there are.
+    pub fn reactors(&self) -> u16 {
+        self.directory.peers.len() as u16
+    }
+
+    /// The pool that [`RuntimeOptions::io_pages`] has set the size of.
+    pub fn pages(&self) -> &PagePool {
+        &self.pages
+    }
+
+    /// Takes a device in: from now on volumes and pools may be made over it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Device`] if a reactor cannot have its own handle.
+    pub fn open_device(&self, options: DeviceOptions) -> Result<DeviceRef, RuntimeError> {
+        let DeviceOptions { name, file, geometry, model } = options;
+        let number = self.numbers.device.fetch_add(1, Ordering::Relaxed);
+        let model_home = model.is_some().then_some((number % u32::from(self.reactors())) as u16);
+        let shared = Arc::new(DeviceShared { number, name, file, geometry, failed: Arc::default(), model_home });
+        let device = DeviceRef(shared.clone());
+        let mut model = model;
+        let answers = self.ask_all("open device", ANSWER_PATIENCE, |reactor, done| Message::AddDevice {
+            device: shared.clone(),
+            model: if model_home == Some(reactor) { model.take() } else { None },
+            done,
+        })?;
+        for answer in answers {
+            if let Err(source) = answer {
+                let device = shared.name.clone();
+                return Err(RuntimeError::Device { device, source });
+            }
+        }
+        Ok(device)
+    }
+
+    /// Gives a device up. Its volumes and pools must be gone: otherwise the reactor that still uses it panics.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn remove_device(&self, device: &DeviceRef) -> Result<(), RuntimeError> {
+        let number = device.0.number;
+        self.ask_all("close device", ANSWER_PATIENCE, |_, done| Message::RemoveDevice { number, done }).map(drop)
+    }
+
+    /// A volume that is a device and nothing else.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn add_bare_volume(&self, device: &DeviceRef, options: BareVolumeOptions) -> Result<VolumeRef, RuntimeError> {
+        let geometry = device.0.geometry;
+        let shared = VolumeShared {
+            number: self.next_volume_number(),
+            name: options.name,
+            size_bytes: geometry.size_bytes,
+            logical_block_bytes: geometry.logical_block_bytes,
+            read_only: AtomicBool::new(options.read_only),
+            can_discard: geometry.discard,
+            pages: self.pages.clone(),
+            pool_number: 0,
+            reserved_pages: 0,
+        };
+        self.add_volume(shared, Route::Bare { device: device.0.number })
+    }
+
+    pub(crate) fn next_volume_number(&self) -> u32 {
+        self.numbers.volume.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_volume(&self, shared: VolumeShared, route: Route) -> Result<VolumeRef, RuntimeError> {
+        let volume = VolumeRef(Arc::new(shared));
+        let in_flight_max = self.options.in_flight_max;
+        self.ask_all("add volume", ANSWER_PATIENCE, |_, done| Message::AddVolume {
+            volume: volume.clone(),
+            route,
+            in_flight_max,
+            done,
+        })?;
+        Ok(volume)
+    }
+
+    /// Takes a volume away: new requests are answered with `Shutdown`, and when those in flight are answered it is gone. The
+    /// device stays.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`] if requests are still in flight after `patience`. The volume takes no requests then
+    /// and goes when the last is answered.
+    pub fn remove_volume(&self, volume: &VolumeRef, patience: Duration) -> Result<(), RuntimeError> {
+        let number = volume.0.number;
+        self.ask_all("remove volume", patience, |_, done| Message::RemoveVolume { number, done }).map(drop)
+    }
+
+    /// Counters and latencies of a volume, over all reactors, since it was added.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn stats(&self, volume: &VolumeRef) -> Result<VolumeStats, RuntimeError> {
+        let number = volume.0.number;
+        let parts = self.ask_all("volume statistics", ANSWER_PATIENCE, |_, done| Message::VolumeStats { number, done })?;
+        let mut total = VolumeStats::default();
+        parts.iter().for_each(|part| total.merge(part));
+        Ok(total)
+    }
+
+    /// Adds an endpoint (a listener, usually) on the reactor with the fewest, as the first of a group of its own.
+    pub fn add_endpoint(&self, endpoint: Box<dyn Endpoint>) -> EndpointGroup {
+        let group = EndpointGroup::new(self.numbers.group.fetch_add(1, Ordering::Relaxed));
+        self.add_endpoint_to(&group, endpoint);
+        let mut groups = self.groups.lock().expect("no holder of this lock panics");
+        groups.retain(|group| !group.is_empty());
+        groups.push(group.clone());
+        group
+    }
+
+    /// Adds another endpoint to a group: several queues of one FUSE mount, say. A group that is being stopped drops it.
+    pub fn add_endpoint_to(&self, group: &EndpointGroup, endpoint: Box<dyn Endpoint>) {
+        self.directory.add_endpoint(endpoint, group.join());
+    }
+
+    /// Adds another endpoint to a group on a chosen reactor.
+    ///
+    /// # Panics
+    /// If there is no such reactor.
+    pub fn add_endpoint_on(&self, reactor: u16, group: &EndpointGroup, endpoint: Box<dyn Endpoint>) {
+        self.directory.peers[reactor as usize].endpoints.fetch_add(1, Ordering::Relaxed);
+        self.directory.send(reactor, Message::AddEndpoint { endpoint, membership: group.join() });
+    }
+
+    /// Stops a group: each endpoint is asked to wind down; those that have not closed after `patience` are closed by force.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`] if entries on the ring refuse to end even then; the endpoints go when they do.
+    pub fn stop_endpoints(&self, group: &EndpointGroup, patience: Duration) -> Result<(), RuntimeError> {
+        group.0.stopping.store(true, Ordering::Release);
+        let number = group.0.number;
+        self.tell_all(|| Message::StopGroup { group: number });
+        if group.wait_empty(patience) {
+            return Ok(());
+        }
+        self.tell_all(|| Message::ForceCloseGroup { group: number });
+        // What is cancelled ends in microseconds, unless a device hangs.
+        let forced_patience = Duration::from_secs(5);
+        if group.wait_empty(forced_patience) {
+            return Ok(());
+        }
+        let waited_ms = (patience + forced_patience).as_millis() as u64;
+        Err(RuntimeError::Timeout { what: "stop export", waited_ms })
+    }
+
+    /// Ends everything: stops all endpoints (with `patience` for each group), lets I/O in flight end, and joins the threads. Pools must have
+    /// been taken out before (`remove_pool`): what they still hold is dropped here.
+    ///
+    /// # Errors
+    /// The first thing that did not end as it should; the rest was done nevertheless.
+    pub fn shutdown(self, patience: Duration) -> Result<(), RuntimeError> {
+        let groups = std::mem::take(&mut *self.groups.lock().expect("no holder of this lock panics"));
+        let stopped: Vec<_> = groups.iter().map(|group| self.stop_endpoints(group, patience)).collect();
+        let ended = self.end_threads();
+        stopped.into_iter().chain(ended).find(Result::is_err).unwrap_or(Ok(()))
+    }
+
+    fn end_threads(&self) -> Vec<Result<(), RuntimeError>> {
+        self.tell_all(|| Message::Exit);
+        let threads = std::mem::take(&mut *self.threads.lock().expect("no holder of this lock panics"));
+        let results = threads.into_iter().enumerate().map(|(index, thread)| {
+            let result = thread.join().expect("a reactor that panics ends the process");
+            result.map_err(|source| RuntimeError::Start { reactor: index as u16, source })
+        });
+        results.collect()
+    }
+
+    fn tell_all(&self, mut message: impl FnMut() -> Message) {
+        for reactor in 0..self.reactors() {
+            self.directory.send(reactor, message());
+        }
+    }
+
+    /// Sends a message to every reactor and waits for all answers.
+    pub(crate) fn ask_all<T>(
+        &self,
+        what: &'static str,
+        patience: Duration,
+        mut message: impl FnMut(u16, Sender<T>) -> Message,
+    ) -> Result<Vec<T>, RuntimeError> {
+        let (done, answers) = mpsc::channel();
+        for reactor in 0..self.reactors() {
+            self.directory.send(reactor, message(reactor, done.clone()));
+        }
+        drop(done);
+        collect(what, patience, self.reactors() as usize, &answers)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // Endpoints that are still there are closed by force: nobody is left to answer them.
+        for group in std::mem::take(&mut *self.groups.lock().expect("no holder of this lock panics")) {
+            group.0.stopping.store(true, Ordering::Release);
+            self.tell_all(|| Message::ForceCloseGroup { group: group.0.number });
+            group.wait_empty(Duration::from_secs(1));
+        }
+        self.end_threads();
+    }
+}
+
+fn collect<T>(what: &'static str, patience: Duration, count: usize, answers: &Receiver<T>) -> Result<Vec<T>, RuntimeError> {
+    let deadline = Instant::now() + patience;
+    let mut collected = Vec::with_capacity(count);
+    while collected.len() < count {
+        match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(answer) => collected.push(answer),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(RuntimeError::Timeout { what, waited_ms: patience.as_millis() as u64 });
+            }
+            // A volume that was never there answers by dropping the sender: nothing more will come.
+            Err(RecvTimeoutError::Disconnected) => return Ok(collected),
+        }
+    }
+    Ok(collected)
+}
+
+fn reactor_thread(index: u16, directory: Arc<Directory>, ring_entries: u32, started: &Sender<io::Result<()>>) -> io::Result<()> {
+    block_signals();
+    let _guard = AbortOnPanic;
+    let mut reactor = match Reactor::new(index, directory, ring_entries) {
+        Ok(reactor) => reactor,
+        Err(error) => {
+            // The starter waits for this; if it is gone there is nobody to tell.
+            let _ = started.send(Err(error));
+            return Ok(());
+        }
+    };
+    let _ = started.send(Ok(()));
+    let result = reactor.run();
+    reactor.abandon_endpoints();
+    result
+}
+
+/// Signals are the control thread's affair.
+fn block_signals() {
+    // SAFETY: both calls write to or read from a valid signal set.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+    }
+}
+
+/// A reactor that panics must not unwind: the kernel may still be writing to memory that unwinding would free, and clients
+/// would wait for ever. The process ends as if killed, which loses no acknowledged write (C2).
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What is counted at the boundary between endpoints and volumes.
+
+use crate::latency::{Histogram, LatencySummary};
+use engine::api::{Op, Outcome, RequestError};
+
+/// Requests told apart for latency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestClass {
+    /// Reads.
+    Read,
+    /// Writes of data.
+    Write,
+    /// Flushes.
+    Flush,
+    /// Zeroes and discards.
+    Trim,
+}
+
+impl RequestClass {
+    /// All classes.
+    pub const ALL: [RequestClass; 4] = [RequestClass::Read, RequestClass::Write, RequestClass::Flush, RequestClass::Trim];
+
+    pub(crate) fn of(op: Op) -> RequestClass {
+        match op {
+            Op::Read => RequestClass::Read,
+            Op::Write => RequestClass::Write,
+            Op::Flush => RequestClass::Flush,
+            Op::WriteZeroes | Op::Discard => RequestClass::Trim,
+        }
+    }
+}
+
+/// All outcomes, in the order of their histograms.
+pub const OUTCOMES: [Outcome; 7] =
+    [Outcome::RamHit, Outcome::SsdHit, Outcome::Miss, Outcome::Bypass, Outcome::WriteBack, Outcome::WriteThrough, Outcome::Other];
+
+fn outcome_index(outcome: Outcome) -> usize {
+    match outcome {
+        Outcome::RamHit => 0,
+        Outcome::SsdHit => 1,
+        Outcome::Miss => 2,
+        Outcome::Bypass => 3,
+        Outcome::WriteBack => 4,
+        Outcome::WriteThrough => 5,
+        Outcome::Other => 6,
+    }
+}
+
+/// Counters and latencies of one volume since it was added. Latency is from the moment an endpoint submits a request to the
+/// moment its answer is ready for the endpoint; the client's protocol and network are not in it.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeStats {
+    /// Reads answered, failed ones included; likewise for the others.
+    pub reads: u64,
+    /// Writes of data.
+    pub writes: u64,
+    /// Write-zeroes requests.
+    pub write_zeroes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Writes, zeroes and discards with FUA.
+    pub fua: u64,
+    /// Bytes of successful reads.
+    pub read_bytes: u64,
+    /// Bytes of successful writes of data.
+    pub written_bytes: u64,
+    /// Requests answered with a device's failure or lack of space.
+    pub device_errors: u64,
+    /// Requests answered with an error for which the client is to blame (range, alignment, read-only) or that came too late.
+    pub refused_requests: u64,
+    /// Times an endpoint had to wait because the volume's limit of requests in flight was reached.
+    pub limit_waits: u64,
+    /// Requests in flight at this moment.
+    pub in_flight: u64,
+    latency: [[Option<Box<Histogram>>; 7]; 4],
+}
+
+impl VolumeStats {
+    /// Counts one answered request.
+    pub(crate) fn record(&mut self, request: &Answered) {
+        match request.op {
+            Op::Read => self.reads += 1,
+            Op::Write => self.writes += 1,
+            Op::WriteZeroes => self.write_zeroes += 1,
+            Op::Discard => self.discards += 1,
+            Op::Flush => self.flushes += 1,
+        }
+        self.fua += u64::from(request.fua);
+        match (request.result, request.op) {
+            (Ok(()), Op::Read) => self.read_bytes += request.bytes,
+            (Ok(()), Op::Write) => self.written_bytes += request.bytes,
+            (Ok(()), _) => {}
+            (Err(RequestError::Io | RequestError::NoSpace), _) => self.device_errors += 1,
+            (Err(RequestError::ReadOnly | RequestError::Invalid | RequestError::Shutdown), _) => self.refused_requests += 1,
+        }
+        let class = RequestClass::of(request.op) as usize;
+        self.latency[class][outcome_index(request.outcome)].get_or_insert_default().record(request.latency_ns);
+    }
+
+    /// Adds what another reactor has counted.
+    pub fn merge(&mut self, other: &VolumeStats) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.write_zeroes += other.write_zeroes;
+        self.discards += other.discards;
+        self.flushes += other.flushes;
+        self.fua += other.fua;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.device_errors += other.device_errors;
+        self.refused_requests += other.refused_requests;
+        self.limit_waits += other.limit_waits;
+        self.in_flight += other.in_flight;
+        for (mine, theirs) in self.latency.iter_mut().flatten().zip(other.latency.iter().flatten()) {
+            if let Some(theirs) = theirs {
+                mine.get_or_insert_default().merge(theirs);
+            }
+        }
+    }
+
+    /// The latencies of one class (`None`: all) with one outcome (`None`: all).
+    pub fn latency(&self, class: Option<RequestClass>, outcome: Option<Outcome>) -> Histogram {
+        let mut merged = Histogram::default();
+        for (index, by_outcome) in self.latency.iter().enumerate() {
+            if class.is_some_and(|class| class as usize != index) {
+                continue;
+            }
+            for (index, histogram) in by_outcome.iter().enumerate() {
+                if let Some(histogram) = histogram
+                    && outcome.is_none_or(|outcome| outcome_index(outcome) == index)
+                {
+                    merged.merge(histogram);
+                }
+            }
+        }
+        merged
+    }
+
+    /// How many requests of a class (`None`: all) had an outcome.
+    pub fn count(&self, class: Option<RequestClass>, outcome: Outcome) -> u64 {
+        let chosen = self.latency.iter().enumerate().filter(|(index, _)| class.is_none_or(|class| class as usize == *index));
+        chosen.filter_map(|(_, by_outcome)| Some(by_outcome[outcome_index(outcome)].as_ref()?.count())).sum()
+    }
+
+    /// [`VolumeStats::latency`] in seven numbers.
+    pub fn summary(&self, class: Option<RequestClass>, outcome: Option<Outcome>) -> LatencySummary {
+        self.latency(class, outcome).summary()
+    }
+}
+
+/// A request that has its answer, as far as counting goes.
+pub(crate) struct Answered {
+    pub(crate) op: Op,
+    pub(crate) fua: bool,
+    pub(crate) bytes: u64,
+    pub(crate) result: Result<(), RequestError>,
+    pub(crate) outcome: Outcome,
+    pub(crate) latency_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_outcomes_are_told_apart_and_merge() {
+        let mut stats = VolumeStats::default();
+        let read = |outcome, latency_ns| Answered { op: Op::Read, fua: false, bytes: 4096, result: Ok(()), outcome, latency_ns };
+        stats.record(&read(Outcome::RamHit, 1_000));
+        stats.record(&read(Outcome::Miss, 9_000_000));
+        let failed = Answered { op: Op::Flush, result: Err(RequestError::Io), bytes: 0, ..read(Outcome::Other, 5_000) };
+        stats.record(&failed);
+        let mut total = VolumeStats::default();
+        total.merge(&stats);
+        total.merge(&stats);
+        assert_eq!((total.reads, total.read_bytes, total.flushes, total.device_errors), (4, 16384, 2, 2));
+        assert_eq!(total.count(Some(RequestClass::Read), Outcome::RamHit), 2);
+        assert_eq!(total.summary(Some(RequestClass::Read), None).count, 4);
+        assert_eq!(total.summary(None, Some(Outcome::Miss)).max_ns, 9_000_000);
+        assert_eq!(total.summary(Some(RequestClass::Write), None).count, 0);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the tests of the runtime share: devices over files and an endpoint that is told what to do by a closure.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use device::Geometry;
+use device::model::DiskModel;
+use engine::api::{Op, Reply, Request};
+use page::PageVec;
+use runtime::{ANY_VOLUME, Context, DeviceOptions, DeviceRef, Endpoint, Runtime, VolumeRef};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A file of `size_bytes` opened as a device.
+pub fn device_over(path: &Path, size_bytes: u64, logical_block_bytes: u32) -> DeviceOptions {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(libc::O_DIRECT)
+        .open(path)
+        .expect("a file for a device");
+    file.set_len(size_bytes).expect("room for a sparse file");
+    let geometry = Geometry { size_bytes, logical_block_bytes, memory_alignment_bytes: 512, discard: true, discard_zeroes: true };
+    DeviceOptions { name: path.display().to_string(), file, geometry, model: None }
+}
+
+pub fn open(runtime: &Runtime, path: &Path, size_bytes: u64, model: Option<DiskModel>) -> DeviceRef {
+    runtime.open_device(DeviceOptions { model, ..device_over(path, size_bytes, 512) }).expect("the device opens")
+}
+
+/// A request without data.
+pub fn request(id: u64, op: Op, start_sector: u64, sectors: u32) -> Request {
+    Request { id, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages: PageVec::new(), bypass: None }
+}
+
+/// Copies data into pages laid out as a write from `start_sector`.
+pub fn fill(pages: page::PageMutVec, start_sector: u64, data: &[u8]) -> PageVec {
+    let mut pages = pages;
+    let mut at = (start_sector % 8 * 512) as usize;
+    for byte in data {
+        pages[at / 4096][at % 4096] = *byte;
+        at += 1;
+    }
+    pages.into_iter().map(page::PageMut::freeze).collect()
+}
+
+/// The data of a read's reply.
+pub fn data_of(reply: &Reply, start_sector: u64, sectors: u32) -> Vec<u8> {
+    let first = (start_sector % 8 * 512) as usize;
+    let bytes = reply.pages.iter().flat_map(|page| page.iter().copied());
+    bytes.skip(first).take(sectors as usize * 512).collect()
+}
+
+/// What a [`Scripted`] endpoint is woken for.
+pub enum Wake {
+    Start,
+    Reply(Reply),
+    Timer(u32),
+    Ring(u32, i32),
+    PagesAvailable,
+    VolumeAvailable,
+    Stop,
+}
+
+/// An endpoint whose behaviour is one closure.
+pub struct Scripted<F>(pub F);
+
+impl<F: FnMut(&mut Context<'_>, Wake) + Send> Endpoint for Scripted<F> {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        (self.0)(cx, Wake::Start);
+    }
+    fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, _flags: u32) {
+        (self.0)(cx, Wake::Ring(token, result));
+    }
+    fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
+        (self.0)(cx, Wake::Reply(reply));
+    }
+    fn timer(&mut self, cx: &mut Context<'_>, token: u32) {
+        (self.0)(cx, Wake::Timer(token));
+    }
+    fn pages_available(&mut self, cx: &mut Context<'_>) {
+        (self.0)(cx, Wake::PagesAvailable);
+    }
+    fn volume_available(&mut self, cx: &mut Context<'_>) {
+        (self.0)(cx, Wake::VolumeAvailable);
+    }
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        (self.0)(cx, Wake::Stop);
+    }
+}
+
+/// A request as a blocking client makes it: one endpoint, one request, one reply.
+pub fn one_request(
+    runtime: &Runtime,
+    volume: &VolumeRef,
+    make: impl FnOnce(&mut Context<'_>) -> Request + Send + 'static,
+) -> Reply {
+    let (answer, reply) = std::sync::mpsc::channel();
+    let (mut make, volume) = (Some(make), volume.clone());
+    runtime.add_endpoint(Box::new(Scripted(move |cx: &mut Context<'_>, wake| match wake {
+        Wake::Start => {
+            let request = (make.take().expect("started once"))(cx);
+            cx.submit(&volume, request).expect("below the limit");
+        }
+        Wake::Reply(reply) => {
+            answer.send(reply).expect("the test waits");
+            cx.close();
+        }
+        _ => {}
+    })));
+    reply.recv_timeout(std::time::Duration::from_secs(60)).expect("a reply")
+}
+
+/// A deterministic source of numbers (xorshift64*).
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+}
