@@ -11,8 +11,11 @@
 extern crate alloc;
 
 pub mod api;
+pub mod checkpoint;
 pub mod index;
 pub mod key;
 pub mod locks;
 pub mod medium;
 pub mod policy;
+pub mod recovery;
+pub mod superblock;

@@ -1,0 +1,120 @@
+//! From the bytes on the SSD to what the cache held.
+//!
+//! The rules:
+//! - Segments before the current session's start ([`format::LogStart`]) are history: recovery of that session found, sealed
+//!   and flushed them, so something missing there is damage. Segments from the start on count only with the current session.
+//! - The *watermark* is the highest `durable_group` in any header or footer of the current session. Groups up to it were flushed:
+//!   they must be there. A segment whose footer ends at or below it is taken from the footer.
+//! - Behind that, groups are walked one by one. The log ends before the first group above the watermark that is missing, or
+//!   whose dirty payload does not match its checksum. Everything behind the end is void, however intact.
+//! - The tail is what the last accepted group says. Segments before it do not count.
+//! - The newest record of a block wins; a clean note counts only if it names that very record.
+//! - A hole at or below the watermark that neither footer nor headers fill is damage. Nobody knows what the lost records said,
+//!   so clean blocks from before the hole are forgotten (the lost record may have been their invalidation) and volumes that may have
+//!   dirty blocks are reported. The dirty blocks that were found are kept.
+//! - Before anything is served, what was accepted is flushed, then every accepted segment without a true footer gets one, then that is
+//!   flushed. The footer claims durability, so it must not go out in the first flush. Recovery that is interrupted anywhere and
+//!   run again finds the same end: it writes nothing but footers that say what it found.
+//! - [`PoolState::begin_session`] then fixes the ends of all shards in one step.
+
+mod chain;
+mod read;
+mod replay;
+mod seal;
+mod segment;
+
+use crate::medium::Medium;
+use crate::superblock::{OpenError, PoolState};
+use alloc::vec::Vec;
+pub use format::checkpoint::LogEnd;
+use types::{ShardIndex, VolumeId};
+
+/// The newest record of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecoveredRecord {
+    /// The volume, known to the superblock.
+    pub volume: VolumeId,
+    /// The block in it.
+    pub block: u64,
+    /// The segment of the payload.
+    pub segment_seq: u64,
+    /// The page of the payload in that segment.
+    pub page: u32,
+    /// Newer than the backing device.
+    pub dirty: bool,
+    /// Valid sectors.
+    pub mask: u8,
+    /// Checksum of the payload. It was verified only if the record stood above the watermark and is dirty.
+    pub checksum: u32,
+}
+
+/// What recovery of one shard found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryReport {
+    /// Live segments.
+    pub segments: u64,
+    /// Of them, taken from their footers without a look at the rest.
+    pub sealed_segments: u64,
+    /// Groups in live segments.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// The highest group known to be flushed before recovery.
+    pub durable_group: u64,
+    /// Groups behind the end of the log whose headers were found intact: in flight when the pool stopped, never acknowledged as
+    /// durable.
+    pub discarded_groups: u64,
+    /// Footers written.
+    pub footers_written: u64,
+    /// Live segments below the watermark without a usable footer, read from their headers instead.
+    pub walked_segments: u64,
+    /// Pages that could not be read, of which another copy was used or (forced) none.
+    pub unreadable_pages: u64,
+    /// Holes below the watermark, found now. Each may have swallowed any number of groups.
+    pub damaged_places: u64,
+    /// Volumes that may have lost dirty blocks in them: do not attach unless forced. Give them to
+    /// [`PoolState::begin_session`].
+    pub damaged_volumes: Vec<VolumeId>,
+    /// Live dirty blocks.
+    pub dirty_blocks: u64,
+    /// Live clean blocks.
+    pub clean_blocks: u64,
+    /// Clean blocks forgotten because damage stands behind them.
+    pub forgotten_blocks: u64,
+}
+
+/// The log of a shard, recovered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// Where the log goes on. No segment from `next_seq` on holds anything that counts. If
+    /// `next_seq - tail_seq` equals the number of segments, the ring is full: bring the oldest segment's dirty blocks home and
+    /// begin the session with a higher `tail_seq`.
+    pub end: LogEnd,
+    /// What was found.
+    pub report: RecoveryReport,
+}
+
+/// Recovers one shard: gives the newest record of every block that has a payload, in ascending log order (oldest first), and
+/// where the log goes on. Nothing is given before all of it is durable.
+///
+/// `force` is for rescue: pages that cannot be read count as damage instead of an error, and a log newer than the
+/// superblock is taken as far as the superblock knows it.
+///
+/// # Errors
+/// What the medium says, and [`OpenError::SuperblockOutdated`]. The pool is as it was and recovery may be repeated, except that a failed
+/// flush is final.
+pub fn recover(
+    medium: &mut dyn Medium,
+    pool: &mut PoolState,
+    shard: ShardIndex,
+    force: bool,
+    sink: &mut dyn FnMut(RecoveredRecord),
+) -> Result<Recovered, OpenError> {
+    let mut report = RecoveryReport::default();
+    let mut reader = read::Reader::new(medium, &pool.superblock, shard, force);
+    let found = chain::find(&mut reader, &mut report)?;
+    seal::seal(medium, pool, shard, &found, &mut report)?;
+    let end = found.end;
+    replay::replay(&pool.superblock, found, &mut report, sink);
+    Ok(Recovered { end, report })
+}

@@ -1,0 +1,184 @@
+//! Plays the records in log order: the newest one of a block wins.
+
+use super::chain::Found;
+use super::segment::{Entry, EntryKind, Segment};
+use super::{RecoveredRecord, RecoveryReport};
+use alloc::vec::Vec;
+use format::Superblock;
+use hashbrown::HashTable;
+use types::{Mode, VolumeId};
+
+/// Where an entry stands: index of the segment, index in it.
+type Place = (u32, u32);
+
+struct Replay {
+    entries: Vec<Vec<Entry>>,
+    newest: HashTable<Place>,
+    seed: u64,
+    known_volumes: Vec<u32>,
+}
+
+/// Gives the newest records that have payloads, and completes the report.
+pub(super) fn replay(
+    superblock: &Superblock,
+    found: Found,
+    report: &mut RecoveryReport,
+    sink: &mut dyn FnMut(RecoveredRecord),
+) {
+    let mut known_volumes: Vec<u32> = superblock
+        .volumes
+        .iter()
+        .map(|volume| volume.id.0)
+        .collect();
+    known_volumes.sort_unstable();
+    let seed = u64::from_le_bytes(superblock.uuid.first_chunk().copied().unwrap_or_default());
+    let mut replay = Replay {
+        entries: Vec::new(),
+        newest: HashTable::new(),
+        seed,
+        known_volumes,
+    };
+    let mut seqs = Vec::new();
+    for segment in found.segments {
+        report.segments += 1;
+        report.groups += segment.last_group - segment.first_group + 1;
+        report.records += segment.entries.len() as u64;
+        if segment.hole_before {
+            report.forgotten_blocks += replay.forget_clean();
+        }
+        seqs.push(segment.seq);
+        replay.segment(segment, &seqs);
+    }
+    if report.damaged_places > 0 {
+        let at_risk = superblock
+            .volumes
+            .iter()
+            .filter(|volume| volume.may_have_dirty || volume.mode == Mode::WriteBack);
+        report.damaged_volumes = at_risk.map(|volume| volume.id).collect();
+    }
+    for (seq, entries) in seqs.iter().zip(&replay.entries) {
+        for entry in entries
+            .iter()
+            .filter(|entry| matches!(entry.kind, EntryKind::Clean | EntryKind::Dirty))
+        {
+            let dirty = entry.kind == EntryKind::Dirty;
+            *if dirty {
+                &mut report.dirty_blocks
+            } else {
+                &mut report.clean_blocks
+            } += 1;
+            sink(RecoveredRecord {
+                volume: VolumeId(entry.volume),
+                block: entry.block,
+                segment_seq: *seq,
+                page: entry.page,
+                dirty,
+                mask: entry.mask,
+                checksum: entry.checksum,
+            });
+        }
+    }
+}
+
+impl Replay {
+    /// Plays one segment, the next in order; `seqs` ends with its number.
+    fn segment(&mut self, segment: Segment, seqs: &[u64]) {
+        let segment_index = self.entries.len() as u32;
+        self.entries.push(segment.entries);
+        for index in 0..self.entries[segment_index as usize].len() as u32 {
+            let place = (segment_index, index);
+            let entry = *self.at(place);
+            // Volumes that were removed never come back: their numbers are not used again.
+            if self.known_volumes.binary_search(&entry.volume).is_err() {
+                self.kill(place);
+                continue;
+            }
+            match entry.kind {
+                EntryKind::Clean | EntryKind::Dirty => self.newest_is(&entry, place),
+                EntryKind::Invalidate => self.forget(&entry),
+                EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq), seqs),
+                EntryKind::Dead => {}
+            }
+        }
+    }
+
+    fn at(&mut self, place: Place) -> &mut Entry {
+        &mut self.entries[place.0 as usize][place.1 as usize]
+    }
+
+    fn kill(&mut self, place: Place) {
+        self.at(place).kind = EntryKind::Dead;
+    }
+
+    fn newest_is(&mut self, entry: &Entry, place: Place) {
+        let (entries, seed) = (&self.entries, self.seed);
+        let hash = |place: &Place| hash(seed, &entries[place.0 as usize][place.1 as usize]);
+        let found = self.newest.entry(
+            self::hash(seed, entry),
+            |other| same_block(entry, &entries[other.0 as usize][other.1 as usize]),
+            hash,
+        );
+        match found {
+            hashbrown::hash_table::Entry::Occupied(mut occupied) => {
+                let older = core::mem::replace(occupied.get_mut(), place);
+                self.kill(older);
+            }
+            hashbrown::hash_table::Entry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+        }
+    }
+
+    fn forget(&mut self, entry: &Entry) {
+        let entries = &self.entries;
+        let same = |other: &Place| same_block(entry, &entries[other.0 as usize][other.1 as usize]);
+        if let Ok(occupied) = self.newest.find_entry(hash(self.seed, entry), same) {
+            let (older, _) = occupied.remove();
+            self.kill(older);
+        }
+    }
+
+    fn came_home(&mut self, note: &Entry, noted_seq: u64, seqs: &[u64]) {
+        let entries = &self.entries;
+        let same = |other: &Place| same_block(note, &entries[other.0 as usize][other.1 as usize]);
+        let Some(&newest) = self.newest.find(hash(self.seed, note), same) else {
+            return;
+        };
+        let page = note.page;
+        let entry = self.at(newest);
+        if entry.kind == EntryKind::Dirty
+            && entry.page == page
+            && seqs[newest.0 as usize] == noted_seq
+        {
+            entry.kind = EntryKind::Clean;
+        }
+    }
+
+    /// Forgets all clean blocks played so far; gives their count.
+    fn forget_clean(&mut self) -> u64 {
+        let entries = &mut self.entries;
+        let before = self.newest.len();
+        self.newest.retain(|place| {
+            let entry = &mut entries[place.0 as usize][place.1 as usize];
+            let keep = entry.kind == EntryKind::Dirty;
+            if !keep {
+                entry.kind = EntryKind::Dead;
+            }
+            keep
+        });
+        (before - self.newest.len()) as u64
+    }
+}
+
+fn same_block(one: &Entry, other: &Entry) -> bool {
+    one.block == other.block && one.volume == other.volume
+}
+
+/// Mixes well enough that no pattern of blocks makes long chains (the finalizer of SplitMix64), seeded by the pool so that nobody
+/// outside can make one on purpose.
+fn hash(seed: u64, entry: &Entry) -> u64 {
+    let mut value = seed ^ entry.block ^ u64::from(entry.volume) << 34;
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

@@ -1,0 +1,278 @@
+//! The root of a pool: made, loaded, and stored safely.
+//!
+//! Invariants: at any moment at least one of the two copies on the medium is whole, because a copy is overwritten only after
+//! the other one is known to be flushed, and the two are never under way in the same flush. When [`PoolState::store`] returns
+//! both copies say the same, so that the loss of either loses nothing. After a failed flush nothing more is stored.
+//!
+//! The order of a start: [`load`], then for each shard the checkpoint or [`recover`](crate::recovery::recover), then
+//! [`PoolState::begin_session`], and only then is anything served or written to the log.
+
+use crate::medium::{Medium, MediumError};
+use alloc::vec;
+use alloc::vec::Vec;
+use format::checkpoint::LogEnd;
+use format::layout::SuperblockSlot;
+use format::{DecodeError, FORMAT_VERSION, Layout, LayoutError, LogStart, PAGE_BYTES, Superblock};
+use types::VolumeId;
+
+/// Why a pool cannot be made, opened or kept.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The SSD refused an access.
+    #[error("the SSD: {0}")]
+    Medium(#[from] MediumError),
+    /// The layout asked for cannot be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Neither superblock copy carries the magic number.
+    #[error("there is no hearth pool on this device")]
+    NoPool,
+    /// A pool was here, but no copy of its superblock is intact.
+    #[error("the pool's superblock is damaged: neither of its two copies is intact")]
+    SuperblockDamaged,
+    /// Made by a newer release.
+    #[error(
+        "the pool has format version {found}, this release reads up to {FORMAT_VERSION}: use the newer release"
+    )]
+    NewerVersion {
+        /// The version found.
+        found: u32,
+    },
+    /// The device is smaller than the pool on it.
+    #[error(
+        "the device has {found_bytes} bytes, but the pool on it takes {needed_bytes}: it was truncated or is another one"
+    )]
+    Truncated {
+        /// What the pool takes.
+        needed_bytes: u64,
+        /// What there is.
+        found_bytes: u64,
+    },
+    /// A flush failed earlier: what is on the SSD is not known any more.
+    #[error("an earlier flush of the SSD failed, so nothing more is written to it")]
+    FlushFailed,
+    /// The log was written by a later session than the superblock knows.
+    #[error(
+        "the log (session {found}) is newer than the superblock (session {known}): the SSD lost a write that it had confirmed"
+    )]
+    SuperblockOutdated {
+        /// The session found in the log.
+        found: u64,
+        /// The session of the superblock.
+        known: u64,
+    },
+}
+
+/// A pool's superblock and how it stands on the medium.
+#[derive(Clone, Debug)]
+pub struct PoolState {
+    /// What is or will be stored. Change it, then call [`PoolState::store`].
+    pub superblock: Superblock,
+    /// A copy that is whole and flushed.
+    good: SuperblockSlot,
+    flush_failed: bool,
+}
+
+/// Makes an empty pool. Whatever was on the medium is lost.
+///
+/// # Errors
+/// [`OpenError::Layout`] or [`OpenError::Truncated`] if the layout does not fit, before anything is written; else what the medium says.
+/// After an error there may be no pool, or the new one; no old one.
+pub fn create(
+    medium: &mut dyn Medium,
+    layout: Layout,
+    uuid: [u8; 16],
+) -> Result<PoolState, OpenError> {
+    layout.check()?;
+    if layout.ssd_bytes > medium.size_bytes() {
+        return Err(OpenError::Truncated {
+            needed_bytes: layout.ssd_bytes,
+            found_bytes: medium.size_bytes(),
+        });
+    }
+    // An old superblock in the second slot could outrank the new one in the first.
+    wipe(medium)?;
+    let state = PoolState {
+        superblock: Superblock::new(uuid, layout),
+        good: SuperblockSlot::A,
+        flush_failed: false,
+    };
+    for slot in SuperblockSlot::ALL {
+        medium.write(slot.offset_bytes(), &state.superblock.encode())?;
+        medium.flush()?;
+    }
+    Ok(state)
+}
+
+/// Makes the medium carry no pool.
+///
+/// # Errors
+/// What the medium says.
+pub fn wipe(medium: &mut dyn Medium) -> Result<(), OpenError> {
+    for slot in SuperblockSlot::ALL {
+        if slot.offset_bytes() + PAGE_BYTES as u64 <= medium.size_bytes() {
+            medium.write(slot.offset_bytes(), &[0; PAGE_BYTES])?;
+        }
+    }
+    Ok(medium.flush()?)
+}
+
+/// One copy as found. The error of the outer result is the medium's.
+pub(crate) fn read_copy(
+    medium: &mut dyn Medium,
+    slot: SuperblockSlot,
+) -> Result<Result<Superblock, DecodeError>, MediumError> {
+    let (offset_bytes, size_bytes) = (slot.offset_bytes(), medium.size_bytes());
+    if offset_bytes + PAGE_BYTES as u64 > size_bytes {
+        return Ok(Err(DecodeError::Magic));
+    }
+    let mut first_page = [0; PAGE_BYTES];
+    medium.read(offset_bytes, &mut first_page)?;
+    let length = match Superblock::stored_bytes(&first_page) {
+        Ok(length) if offset_bytes + length as u64 <= size_bytes => length,
+        Ok(_) => return Ok(Err(DecodeError::Checksum)),
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut bytes = vec![0; length];
+    medium.read(offset_bytes, &mut bytes)?;
+    Ok(Superblock::decode(&bytes))
+}
+
+/// Reads the superblock: of two intact copies the newer one, of one intact copy that one.
+///
+/// # Errors
+/// Each kind of trouble has its own [`OpenError`]. A copy that cannot be read is an error only if the other one is not intact.
+pub fn load(medium: &mut dyn Medium) -> Result<PoolState, OpenError> {
+    let copies = SuperblockSlot::ALL.map(|slot| (slot, read_copy(medium, slot)));
+    let mut best: Option<(SuperblockSlot, &Superblock)> = None;
+    let mut trouble = OpenError::NoPool;
+    for (slot, copy) in &copies {
+        match copy {
+            Ok(Ok(superblock)) => {
+                if best.is_none_or(|(_, other)| superblock.generation > other.generation) {
+                    best = Some((*slot, superblock));
+                }
+            }
+            // Intact but from a newer release, which may have changed anything: never fall back to the older copy.
+            Ok(Err(DecodeError::Version { found })) => {
+                return Err(OpenError::NewerVersion { found: *found });
+            }
+            Ok(Err(DecodeError::Magic)) => {}
+            Ok(Err(DecodeError::Checksum | DecodeError::Field { .. })) => {
+                if trouble == OpenError::NoPool {
+                    trouble = OpenError::SuperblockDamaged;
+                }
+            }
+            Err(error) => trouble = OpenError::Medium(*error),
+        }
+    }
+    let Some((good, superblock)) = best else {
+        return Err(trouble);
+    };
+    let needed_bytes = superblock.layout.ssd_bytes;
+    if needed_bytes > medium.size_bytes() {
+        return Err(OpenError::Truncated {
+            needed_bytes,
+            found_bytes: medium.size_bytes(),
+        });
+    }
+    Ok(PoolState {
+        superblock: superblock.clone(),
+        good,
+        flush_failed: false,
+    })
+}
+
+impl PoolState {
+    /// Makes [`PoolState::superblock`], with the next generation, the state of the pool. When this returns, it survives any
+    /// crash and the loss of one copy. Any store ends the validity of a checkpoint.
+    ///
+    /// # Errors
+    /// After an error the medium has the old state or the new one, and storing may be tried again, unless it was a flush that
+    /// failed: then every later call gives [`OpenError::FlushFailed`].
+    pub fn store(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        self.superblock.clean = false;
+        self.store_as_is(medium)
+    }
+
+    /// As [`PoolState::store`], and calls the pool clean: for the end of a clean stop.
+    pub(crate) fn store_clean(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        self.superblock.clean = true;
+        self.store_as_is(medium)
+    }
+
+    /// The generation that the next store will give.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.superblock.generation + 1
+    }
+
+    fn store_as_is(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        self.check_flushes()?;
+        // Counted up even if the write fails: what it left behind must never outrank, or equal, a later store.
+        self.superblock.generation += 1;
+        let bytes = self.superblock.encode();
+        let second = self.good;
+        self.write_copy(medium, second.other(), &bytes)?;
+        self.good = second.other();
+        self.write_copy(medium, second, &bytes)
+    }
+
+    fn write_copy(
+        &mut self,
+        medium: &mut dyn Medium,
+        slot: SuperblockSlot,
+        bytes: &[u8],
+    ) -> Result<(), OpenError> {
+        medium.write(slot.offset_bytes(), bytes)?;
+        self.flush(medium)
+    }
+
+    /// Flushes the medium; a failure is remembered.
+    pub(crate) fn flush(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        self.check_flushes()?;
+        medium.flush().map_err(|error| {
+            self.flush_failed = true;
+            OpenError::Medium(error)
+        })
+    }
+
+    fn check_flushes(&self) -> Result<(), OpenError> {
+        if self.flush_failed {
+            Err(OpenError::FlushFailed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Begins a session: from here on the logs go on where recovery, or the checkpoint, says they end. One atomic step for all
+    /// shards; whatever stands behind those ends is void for ever. Volumes in `damaged` are marked as such.
+    ///
+    /// # Errors
+    /// As [`PoolState::store`]. The pool must then be loaded anew.
+    pub fn begin_session(
+        &mut self,
+        medium: &mut dyn Medium,
+        ends: &[LogEnd],
+        damaged: &[VolumeId],
+    ) -> Result<(), OpenError> {
+        assert_eq!(
+            ends.len(),
+            usize::from(self.superblock.layout.shards),
+            "one log end a shard"
+        );
+        self.superblock.session += 1;
+        self.superblock.log_starts = ends.iter().map(log_start).collect::<Vec<_>>();
+        for volume in &mut self.superblock.volumes {
+            volume.damaged |= damaged.contains(&volume.id);
+        }
+        self.store(medium)
+    }
+}
+
+fn log_start(end: &LogEnd) -> LogStart {
+    LogStart {
+        first_seq: end.next_seq,
+        first_group: end.next_group,
+        tail_seq: end.tail_seq,
+    }
+}
