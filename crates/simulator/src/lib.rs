@@ -2,7 +2,14 @@
 #![forbid(unsafe_code)]
 
 pub mod content;
+pub mod coverage;
 pub mod disk;
 pub mod oracle;
+pub mod plan;
 pub mod prng;
 pub mod scheduler;
+pub mod soak;
+pub mod standin;
+pub mod system;
+pub mod workload;
+pub mod world;

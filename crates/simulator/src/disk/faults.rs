@@ -63,8 +63,10 @@ pub struct Faults {
     pub sticky_percent: u32,
     /// Flushes that fail.
     pub flush_error_per_10k: u32,
-    /// Reads and writes that are corrupted.
-    pub corruption_per_10k: u32,
+    /// Reads that come back wrong, from a good device.
+    pub corrupt_read_per_10k: u32,
+    /// Writes that are lost, misplaced or damaged while the device says they are done.
+    pub corrupt_write_per_10k: u32,
     /// I/Os that take a hundred times as long.
     pub spike_per_10k: u32,
     /// I/Os that hang for thirty seconds.
@@ -101,7 +103,8 @@ impl Faults {
 
     /// Whether anything but latency can strike.
     pub fn harmful(&self) -> bool {
-        self.read_error_per_10k + self.write_error_per_10k + self.flush_error_per_10k + self.corruption_per_10k > 0
+        self.read_error_per_10k + self.write_error_per_10k + self.flush_error_per_10k > 0
+            || self.corrupt_read_per_10k + self.corrupt_write_per_10k > 0
             || self.gone
             || self.lies
             || self.shrunk
@@ -149,7 +152,7 @@ impl Faults {
             }
             return if !is_read && prng.percent(10) { Strike::NoSpace } else { Strike::Error { partial: prng.percent(70) } };
         }
-        if prng.per_10k(self.corruption_per_10k)
+        if prng.per_10k(if is_read { self.corrupt_read_per_10k } else { self.corrupt_write_per_10k })
             && !matches!(io.kind, IoKind::Discard | IoKind::WriteZeroes { .. })
             && self.spend(Class::Corruption)
         {

@@ -68,6 +68,13 @@ impl Disk {
         self.flights.values()
     }
 
+    /// An I/O in flight, for reports: its id, offset, length, lane and what will happen to it.
+    pub fn describe(&self, token: u64) -> Option<(u64, u64, u64, u16, String)> {
+        let flight = self.flights.get(&token)?;
+        let io = &flight.io;
+        Some((io.id.0, io.offset_bytes, io.length_bytes, flight.lane, format!("{:?}", flight.strike)))
+    }
+
     /// Takes an I/O. Gives its token and how long it will take.
     pub fn begin(&mut self, now_ns: u64, lane: u16, io: Io, prng: &mut Prng) -> (u64, u64) {
         let token = self.next_token;

@@ -1,0 +1,130 @@
+//! `soak --seeds N [--first SEED] [--threads N]` runs many seeds; `soak --seed N` runs one and tells its story.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use simulator::plan::Plan;
+use simulator::soak::{Soak, story};
+use simulator::standin::{Bug, StandIn};
+use simulator::system::Builder;
+use simulator::world::run;
+
+struct Arguments {
+    seed: Option<u64>,
+    seeds: u64,
+    first: u64,
+    threads: usize,
+    failures: usize,
+    stand_in: bool,
+    plan: bool,
+    sector: Option<(u16, u64)>,
+}
+
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] | --seed N [--sector VOLUME:SECTOR] [--plan]";
+
+fn arguments() -> Result<Arguments, String> {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let mut parsed = Arguments {
+        seed: None,
+        seeds: 2000,
+        first: 0,
+        threads,
+        failures: 1,
+        stand_in: false,
+        plan: false,
+        sector: None,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || -> Result<u64, String> {
+            let value = words.next().ok_or(format!("{word} wants a number"))?;
+            value.parse().map_err(|_| format!("{word} wants a number, not {value}"))
+        };
+        match word.as_str() {
+            "--seed" => parsed.seed = Some(number()?),
+            "--seeds" => parsed.seeds = number()?,
+            "--first" => parsed.first = number()?,
+            "--threads" => parsed.threads = number()? as usize,
+            "--failures" => parsed.failures = number()? as usize,
+            "--stand-in" => parsed.stand_in = true,
+            "--plan" => parsed.plan = true,
+            "--sector" => {
+                let value = words.next().ok_or("--sector wants VOLUME:SECTOR")?;
+                let (volume, sector) = value.split_once(':').ok_or("--sector wants VOLUME:SECTOR")?;
+                let bad = |_| "--sector wants VOLUME:SECTOR".to_string();
+                parsed.sector = Some((volume.parse().map_err(bad)?, sector.parse().map_err(bad)?));
+            }
+            _ => return Err(USAGE.to_string()),
+        }
+    }
+    Ok(parsed)
+}
+
+fn builder(arguments: &Arguments) -> Box<dyn Builder + Sync> {
+    let _ = arguments.stand_in;
+    Box::new(StandIn(Bug::None))
+}
+
+fn one(seed: u64, arguments: &Arguments) -> ExitCode {
+    let plan = Plan::of(seed);
+    if arguments.plan {
+        println!("{plan:#?}");
+    }
+    let builder = builder(arguments);
+    let result = run(&plan, builder.as_ref(), arguments.sector);
+    match result {
+        Ok(outcome) => {
+            println!("seed {seed}: no violation; {outcome:?}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            let lines = if arguments.sector.is_some() { failure.history.clone() } else { story(&plan, builder.as_ref(), &failure) };
+            for line in lines {
+                println!("{line}");
+            }
+            println!("seed {seed}: {}", failure.what);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(arguments: &Arguments) -> ExitCode {
+    let began = Instant::now();
+    let soak = Soak {
+        first: arguments.first,
+        count: arguments.seeds,
+        threads: arguments.threads,
+        failures_max: arguments.failures,
+        twice_every: 50,
+        adjust: &|_| (),
+    };
+    let builder = builder(arguments);
+    let totals = soak.run(builder.as_ref());
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{}", totals.coverage().table());
+    println!("{}", totals.text());
+    println!(
+        "{seconds:.1} s on {} threads: {:.0} requests and {:.0} seeds a second",
+        arguments.threads,
+        totals.sums.requests as f64 / seconds,
+        totals.seeds as f64 / seconds
+    );
+    for found in &totals.found {
+        println!("FOUND seed {}: {}", found.seed, found.failure.what);
+        println!("  replay: cargo run -p simulator --release --bin soak -- --seed {}", found.seed);
+    }
+    if totals.found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn main() -> ExitCode {
+    match arguments() {
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+        Ok(arguments) => match arguments.seed {
+            Some(seed) => one(seed, &arguments),
+            None => many(&arguments),
+        },
+    }
+}

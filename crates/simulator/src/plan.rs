@@ -1,0 +1,264 @@
+//! A run's options, all drawn from the seed: each run switches features and faults on and off (swarm testing), so that
+//! rare combinations meet.
+
+use engine::api::VolumeOptions;
+use types::{Admission, EXTENT_SECTORS, Mode};
+
+use crate::disk::Pace;
+use crate::disk::faults::Faults;
+use crate::prng::Prng;
+
+/// One volume.
+#[derive(Clone, Debug)]
+pub struct VolumePlan {
+    /// Its size.
+    pub sectors: u64,
+    /// The backing device begins as zeroes rather than with data.
+    pub zeroed: bool,
+    /// The backing device has a volatile write cache.
+    pub volatile: bool,
+    /// The backing device discards.
+    pub discards: bool,
+    /// How it is treated at first.
+    pub options: VolumeOptions,
+    /// How its device misbehaves.
+    pub faults: Faults,
+    /// How fast its device is.
+    pub pace: Pace,
+}
+
+/// Weights of what clients do.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Weights of read, write, zeroes, discard, flush.
+    pub ops: [u32; 5],
+    /// Writes with FUA, in a hundred.
+    pub fua_percent: u32,
+    /// Blocks that get most of the requests.
+    pub hot_blocks: u64,
+    /// Requests that go to them, in a hundred.
+    pub hot_percent: u32,
+    /// Weights of sizes: one sector, below a block, one block, few blocks, up to 64 KiB, larger than an extent.
+    pub sizes: [u32; 6],
+    /// Requests that go on where the last one ended, in a hundred.
+    pub sequential_percent: u32,
+}
+
+/// Weights of what the operator does: set options, destage, cancel, drop clean, detach and attach, clean stop.
+pub type OperatorMix = [u32; 6];
+
+/// Everything about a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed it came from.
+    pub seed: u64,
+    /// The volumes.
+    pub volumes: Vec<VolumePlan>,
+    /// Shards of the pool.
+    pub shards: u16,
+    /// Threads that connections live on.
+    pub fronts: u16,
+    /// Size of the SSD.
+    pub ssd_bytes: u64,
+    /// Size of a segment.
+    pub segment_bytes: u64,
+    /// RAM tier, whole pool.
+    pub ram_bytes: u64,
+    /// The SSD has a volatile write cache.
+    pub ssd_volatile: bool,
+    /// How the SSD misbehaves.
+    pub ssd_faults: Faults,
+    /// How fast the SSD is.
+    pub ssd_pace: Pace,
+    /// Connections.
+    pub connections: u16,
+    /// Requests each keeps in flight.
+    pub depth: u32,
+    /// Requests in the safety phase.
+    pub requests: u32,
+    /// What clients do.
+    pub mix: Mix,
+    /// Typical pause between requests of a connection.
+    pub think_ns: u64,
+    /// Crashes in the safety phase.
+    pub crashes: u32,
+    /// Of those, power cuts, in a hundred.
+    pub power_percent: u32,
+    /// Chance that blocking work (recovery, format, stop) is cut short by a crash, in a hundred.
+    pub crash_in_blocking_percent: u32,
+    /// Typical time between acts of the operator; 0: none.
+    pub operator_ns: u64,
+    /// What the operator does.
+    pub operator: OperatorMix,
+    /// Typical time of a message between threads; 0: they are one thread.
+    pub message_ns: u64,
+    /// After a restart everything ever written is read at once.
+    pub read_all_after_restart: bool,
+    /// The SSD leaves once during the safety phase (F7).
+    pub ssd_leaves: bool,
+    /// The backing device of volume 0 leaves for a while (F7).
+    pub backing_leaves: bool,
+    /// Typical time between damages to old data on the SSD (F5); 0: none.
+    pub rot_ns: u64,
+}
+
+fn options(prng: &mut Prng) -> VolumeOptions {
+    let mode = prng.pick(&[
+        Mode::WriteBack,
+        Mode::WriteBack,
+        Mode::WriteBack,
+        Mode::WriteThrough,
+        Mode::WriteThrough,
+        Mode::WriteAround,
+        Mode::PassThrough,
+    ]);
+    VolumeOptions {
+        mode,
+        admission: prng.pick(&[Admission::Always, Admission::Always, Admission::SecondTouch]),
+        write_cache_depth_ns: prng.pick(&[1_000_000, 50_000_000, 30_000_000_000]),
+        dirty_limit_bytes: prng.pick(&[u64::MAX, u64::MAX, 256 << 10, 32 << 10]),
+        max_io_bytes: prng.pick(&[64 << 10, 16 << 10, 4 << 20]),
+        sequential_cutoff_bytes: prng.pick(&[None, Some(1 << 20), Some(64 << 10)]),
+        latency_goal_ns: prng.pick(&[50_000_000, 1_000_000]),
+        destage_rate_bytes: prng.pick(&[None, None, None, Some(1 << 20)]),
+        read_only: false,
+    }
+}
+
+fn pace(prng: &mut Prng, slow: bool) -> Pace {
+    let io_ns = if slow { prng.pick(&[100_000, 4_000_000]) } else { prng.pick(&[20_000, 100_000]) };
+    Pace { io_ns, flush_ns: io_ns * prng.pick(&[1, 10]), early_per_10k: prng.pick(&[0, 2_000, 5_000]) }
+}
+
+/// What kind of device faults a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Theme {
+    Quiet,
+    Latency,
+    SsdErrors,
+    BackingErrors,
+    SsdCorruption,
+    SsdFlush,
+    BackingFlush,
+    SsdLies,
+    SsdLeaves,
+    All,
+}
+
+const THEMES: [(Theme, u32); 10] = [
+    (Theme::Quiet, 40),
+    (Theme::Latency, 10),
+    (Theme::SsdErrors, 8),
+    (Theme::BackingErrors, 8),
+    (Theme::SsdCorruption, 10),
+    (Theme::SsdFlush, 6),
+    (Theme::BackingFlush, 6),
+    (Theme::SsdLies, 3),
+    (Theme::SsdLeaves, 5),
+    (Theme::All, 4),
+];
+
+fn latency(faults: &mut Faults, prng: &mut Prng) {
+    faults.spike_per_10k = prng.pick(&[0, 100, 500]);
+    faults.hang_per_10k = prng.pick(&[0, 0, 10]);
+}
+
+fn faults(theme: Theme, ssd: bool, prng: &mut Prng) -> Faults {
+    let mut faults = Faults::none();
+    (faults.on, faults.budget) = (true, prng.pick(&[1, 3, 10]));
+    let is = |wanted: Theme| theme == wanted || theme == Theme::All;
+    if is(Theme::Latency) || prng.percent(20) {
+        latency(&mut faults, prng);
+    }
+    if is(if ssd { Theme::SsdErrors } else { Theme::BackingErrors }) {
+        faults.read_error_per_10k = prng.pick(&[0, 50, 300]);
+        faults.write_error_per_10k = prng.pick(&[0, 50, 300]);
+        faults.sticky_percent = prng.pick(&[0, 30]);
+    }
+    if is(if ssd { Theme::SsdFlush } else { Theme::BackingFlush }) {
+        faults.flush_error_per_10k = prng.pick(&[100, 1000]);
+    }
+    if ssd && is(Theme::SsdCorruption) {
+        let rate = prng.pick(&[30, 100, 500]);
+        if prng.percent(70) {
+            faults.corrupt_read_per_10k = rate;
+        } else {
+            faults.corrupt_write_per_10k = rate;
+        }
+    }
+    faults.lies = ssd && theme == Theme::SsdLies;
+    faults
+}
+
+impl Plan {
+    /// The plan of this seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut prng = Prng::new(seed).fork(1);
+        let prng = &mut prng;
+        let weights: Vec<u32> = THEMES.iter().map(|theme| theme.1).collect();
+        let theme = THEMES[prng.weighted(&weights)].0;
+        let same_options = prng.percent(50).then(|| options(prng));
+        let volume_count = prng.pick(&[1, 1, 2, 3]);
+        let volumes = (0..volume_count)
+            .map(|_| VolumePlan {
+                sectors: prng.pick(&[EXTENT_SECTORS, EXTENT_SECTORS / 2 + 24, 2 * EXTENT_SECTORS, 3 * EXTENT_SECTORS / 2 + 5]),
+                zeroed: prng.percent(30),
+                volatile: prng.percent(75),
+                discards: prng.percent(60),
+                options: same_options.clone().unwrap_or_else(|| options(prng)),
+                faults: faults(theme, false, prng),
+                pace: pace(prng, true),
+            })
+            .collect();
+        let segment_bytes = prng.pick(&[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
+        let shards = prng.pick(&[1, 1, 2, 3]);
+        let segments = prng.between(6, 14);
+        let mix = Mix {
+            ops: [
+                prng.pick(&[10, 40, 80]),
+                prng.pick(&[20, 40, 80]),
+                prng.pick(&[0, 0, 5]),
+                prng.pick(&[0, 0, 5]),
+                prng.pick(&[0, 3, 10]),
+            ],
+            fua_percent: prng.pick(&[0, 8, 30]),
+            hot_blocks: prng.pick(&[2, 8, 32, 128]),
+            hot_percent: prng.pick(&[50, 90, 99]),
+            sizes: [prng.pick(&[0, 5, 20]), prng.pick(&[0, 5]), 40, prng.pick(&[5, 20]), prng.pick(&[0, 4]), prng.pick(&[0, 0, 1])],
+            sequential_percent: prng.pick(&[0, 0, 20, 70]),
+        };
+        let operator_on = prng.percent(60);
+        Plan {
+            seed,
+            volumes,
+            shards,
+            fronts: prng.pick(&[1, 1, 2]),
+            ssd_bytes: (1 << 20) + u64::from(shards) * segments * segment_bytes,
+            segment_bytes,
+            ram_bytes: prng.pick(&[64 << 10, 256 << 10, 1 << 20]),
+            ssd_volatile: prng.percent(85),
+            ssd_faults: faults(theme, true, prng),
+            ssd_pace: pace(prng, false),
+            connections: prng.pick(&[1, 2, 4]),
+            depth: prng.pick(&[1, 4, 16]),
+            requests: prng.between(100, 500) as u32,
+            mix,
+            think_ns: prng.pick(&[1_000, 50_000, 1_000_000]),
+            crashes: prng.pick(&[0, 1, 2, 4, 6]),
+            power_percent: prng.pick(&[0, 50, 100]),
+            crash_in_blocking_percent: prng.pick(&[0, 20, 60]),
+            operator_ns: if operator_on { prng.pick(&[1_000_000, 10_000_000]) } else { 0 },
+            operator: std::array::from_fn(|_| prng.pick(&[0, 1, 3])),
+            message_ns: prng.pick(&[0, 1_000, 100_000]),
+            read_all_after_restart: prng.percent(30),
+            ssd_leaves: matches!(theme, Theme::SsdLeaves | Theme::All) && prng.percent(70),
+            backing_leaves: theme == Theme::SsdLeaves && prng.percent(50),
+            rot_ns: if theme == Theme::SsdCorruption { prng.pick(&[0, 1_000_000, 20_000_000]) } else { 0 },
+        }
+    }
+}
+
+/// Other options for a volume, as an operator might choose.
+pub fn other_options(prng: &mut Prng) -> VolumeOptions {
+    options(prng)
+}

@@ -1,0 +1,110 @@
+//! What the harness drives: one life of a daemon's data path, and how such a life begins and ends.
+
+use engine::api::{Command, Completion, Event, Io, Reply, Request};
+use page::PagePool;
+
+use crate::disk::blocking::Blocking;
+use crate::plan::Plan;
+
+/// A message between the threads of the daemon. Those of one channel arrive in order, each after a while.
+#[derive(Debug)]
+pub struct Parcel {
+    /// From whom to whom.
+    pub channel: u32,
+    /// What.
+    pub cargo: Cargo,
+}
+
+/// What travels between a connection's thread and a shard's.
+#[derive(Debug)]
+pub enum Cargo {
+    /// A part of a client's request.
+    ToShard(u16, Request),
+    /// Its answer, to the front of that number.
+    ToFront(u16, Reply),
+}
+
+/// What a system wants of the world.
+#[derive(Debug)]
+pub enum Output {
+    /// Start this I/O; complete it under the same lane (the shard that asked).
+    Io(u16, Io),
+    /// A client's answer.
+    Reply(Reply),
+    /// Carry this to another thread.
+    Parcel(Parcel),
+    /// Something happened (never `Event::CommandDone`).
+    Event(u16, Event),
+    /// A command is done in all shards.
+    Done(u64, Result<(), String>),
+}
+
+/// Numbers a system shows to the harness, for coverage and for checks of limits.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Facts {
+    /// Dirty bytes of all volumes.
+    pub dirty_bytes: u64,
+}
+
+/// One life of the data path. The contract is that of `engine::api`; `poll` until `None` after each other call.
+pub trait System {
+    /// A client's request, on this connection.
+    fn submit(&mut self, now_ns: u64, connection: u16, request: Request);
+    /// An I/O is done.
+    fn complete(&mut self, now_ns: u64, lane: u16, completion: Completion);
+    /// A parcel arrived.
+    fn deliver(&mut self, now_ns: u64, cargo: Cargo);
+    /// The administrator's wish, for all shards.
+    fn command(&mut self, now_ns: u64, command: Command);
+    /// Time passed.
+    fn tick(&mut self, now_ns: u64);
+    /// When `tick` is wanted at the latest.
+    fn next_deadline(&self) -> Option<u64>;
+    /// What is to be done next.
+    fn poll(&mut self) -> Option<Output>;
+    /// Panics if the state contradicts itself.
+    fn check_invariants(&self);
+    /// Numbers.
+    fn facts(&self) -> Facts;
+    /// Ends a quiesced life: writes what a clean stop writes.
+    fn stop(self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal>;
+}
+
+/// Why a life could not begin or end.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// In words.
+    pub reason: String,
+    /// It was an I/O error, and another try may succeed.
+    pub io: bool,
+}
+
+/// What the host keeps outside the SSD (its state directory), changed atomically and durable at once.
+#[derive(Clone, Debug)]
+pub struct HostRecord {
+    /// The SSD failed: its content is not to be trusted.
+    pub degraded: bool,
+    /// Each volume's number in the log.
+    pub volume_ids: Vec<u32>,
+    /// The next number never used so far.
+    pub next_volume_id: u32,
+    /// Identity of the pool, drawn when it was formatted.
+    pub pool_uuid: [u8; 16],
+}
+
+/// How lives begin. Implemented by the stand-in and by the engine.
+pub trait Builder {
+    /// Makes a new pool.
+    fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal>;
+    /// Begins a life from what is on the SSD. Volumes are attached by commands afterwards.
+    fn start(
+        &self,
+        plan: &Plan,
+        host: &HostRecord,
+        now_ns: u64,
+        ssd: &mut Blocking,
+        pages: &PagePool,
+    ) -> Result<Box<dyn System>, Refusal>;
+    /// Whether there is an SSD at all in what this builds.
+    fn uses_ssd(&self) -> bool;
+}

@@ -1,0 +1,111 @@
+//! What clients ask for: random requests over a few hot blocks and the rest, in all sizes and alignments.
+
+use engine::api::Op;
+use types::{BLOCK_SECTORS, EXTENT_SECTORS};
+
+use crate::plan::{Mix, Plan};
+use crate::prng::Prng;
+
+/// A request before it has a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft {
+    /// Which volume.
+    pub volume: u16,
+    /// What.
+    pub op: Op,
+    /// Durable when acknowledged.
+    pub fua: bool,
+    /// First sector.
+    pub start_sector: u64,
+    /// Count of sectors; 0 for a flush.
+    pub sectors: u32,
+}
+
+/// One connection's habits.
+pub struct Client {
+    prng: Prng,
+    /// Where its last request ended, per volume.
+    cursor: Vec<u64>,
+}
+
+const OPS: [Op; 5] = [Op::Read, Op::Write, Op::WriteZeroes, Op::Discard, Op::Flush];
+
+impl Client {
+    /// A client of this plan.
+    pub fn new(plan: &Plan, prng: Prng) -> Client {
+        Client { prng, cursor: vec![0; plan.volumes.len()] }
+    }
+
+    /// The next request.
+    pub fn draw(&mut self, plan: &Plan) -> Draft {
+        let mix = &plan.mix;
+        let prng = &mut self.prng;
+        let volume = prng.below(plan.volumes.len() as u64) as u16;
+        let size = plan.volumes[usize::from(volume)].sectors;
+        let op = OPS[prng.weighted(&mix.ops)];
+        if op == Op::Flush {
+            return Draft { volume, op, fua: false, start_sector: 0, sectors: 0 };
+        }
+        let sectors = length(mix, prng).min(size);
+        let cursor = &mut self.cursor[usize::from(volume)];
+        let start_sector = if prng.percent(mix.sequential_percent) && *cursor + sectors <= size {
+            *cursor
+        } else {
+            place(mix, size, sectors, prng)
+        };
+        *cursor = start_sector + sectors;
+        let fua = op != Op::Read && prng.percent(mix.fua_percent);
+        Draft { volume, op, fua, start_sector, sectors: sectors as u32 }
+    }
+
+    /// How long until the next one.
+    pub fn think_ns(&mut self, plan: &Plan) -> u64 {
+        self.prng.spread(plan.think_ns)
+    }
+}
+
+fn length(mix: &Mix, prng: &mut Prng) -> u64 {
+    match prng.weighted(&mix.sizes) {
+        0 => 1,
+        1 => prng.between(1, BLOCK_SECTORS),
+        2 => BLOCK_SECTORS,
+        3 => prng.between(1, 4 * BLOCK_SECTORS + 1),
+        4 => prng.between(1, 129),
+        _ => prng.between(EXTENT_SECTORS / 2, EXTENT_SECTORS * 2),
+    }
+}
+
+fn place(mix: &Mix, size: u64, sectors: u64, prng: &mut Prng) -> u64 {
+    let room = size - sectors;
+    if !prng.percent(mix.hot_percent) {
+        return prng.below(room + 1);
+    }
+    // Hot blocks lie in clusters of four, spread over the volume so that they fall into different extents and shards.
+    let hot = prng.below(mix.hot_blocks);
+    let blocks = size / BLOCK_SECTORS;
+    let block = ((hot / 4).wrapping_mul(0x9E37_79B1) % blocks + hot % 4) % blocks;
+    let inside = if sectors >= BLOCK_SECTORS && prng.percent(75) { 0 } else { prng.below(BLOCK_SECTORS) };
+    (block * BLOCK_SECTORS + inside).min(room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_stay_inside_their_volume_and_vary() {
+        let mut shapes = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let plan = Plan::of(seed);
+            let mut client = Client::new(&plan, Prng::new(seed));
+            for _ in 0..50 {
+                let draft = client.draw(&plan);
+                let end = draft.start_sector + u64::from(draft.sectors);
+                assert!(end <= plan.volumes[usize::from(draft.volume)].sectors);
+                assert_eq!(draft.sectors == 0, draft.op == Op::Flush);
+                shapes.insert((format!("{:?}", draft.op), draft.fua, draft.start_sector % 8 == 0));
+            }
+        }
+        assert!(shapes.len() >= 15, "{shapes:?}");
+    }
+}

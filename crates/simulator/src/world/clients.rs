@@ -1,0 +1,228 @@
+//! Clients submit, and what they are answered is judged.
+
+use engine::api::{Op, Reply, Request, RequestError};
+use page::PageVec;
+use types::VolumeIndex;
+
+use super::{Failure, Happening, Judged, Step, World, failed};
+use crate::content;
+use crate::oracle::{Fault, Kind, Violation};
+use crate::workload::Draft;
+
+/// A request in flight, as its client remembers it.
+pub(crate) struct Pending {
+    pub connection: u16,
+    pub draft: Draft,
+    /// Number of the write, or moment of the read or flush, in the oracle.
+    pub ticket: u64,
+    /// The volume kept nothing from its backing device when this was submitted.
+    pub settled: bool,
+}
+
+impl World<'_> {
+    pub fn wake_clients(&mut self) {
+        for connection in 0..self.plan.connections {
+            if std::mem::take(&mut self.client_idle[usize::from(connection)]) {
+                self.queue.after(0, Happening::Client(connection));
+            }
+        }
+    }
+
+    pub fn client_turn(&mut self, connection: u16) {
+        let index = usize::from(connection);
+        if self.requests_left == 0 || !self.safety {
+            return;
+        }
+        if self.client_busy[index] >= self.plan.depth {
+            self.client_idle[index] = true;
+            return;
+        }
+        let draft = self.clients[index].draw(self.plan);
+        let think_ns = self.clients[index].think_ns(self.plan);
+        if self.volumes[usize::from(draft.volume)].paused {
+            self.client_idle[index] = true;
+            return;
+        }
+        self.requests_left -= 1;
+        self.queue.after(think_ns, Happening::Client(connection));
+        self.submit(connection, draft);
+    }
+
+    /// Puts a request in, whoever wants it.
+    pub fn submit(&mut self, connection: u16, draft: Draft) -> u64 {
+        let id = self.next_request;
+        self.next_request += 1;
+        self.stats.requests += 1;
+        let mut pages = PageVec::new();
+        let volume = draft.volume;
+        let write = |kind| (kind, draft.start_sector, draft.sectors, draft.fua);
+        let ticket = match draft.op {
+            Op::Read => self.oracle.begin_read(),
+            Op::Flush => self.oracle.begin_flush(),
+            Op::Write | Op::WriteZeroes | Op::Discard => {
+                let (kind, start, sectors, fua) = write(match draft.op {
+                    Op::Write => Kind::Data,
+                    Op::WriteZeroes => Kind::Zero,
+                    _ => Kind::Discard,
+                });
+                u64::from(self.oracle.begin_write(volume, kind, start, sectors, fua))
+            }
+        };
+        if draft.op == Op::Write {
+            pages = self.client_data(&draft, ticket as u32);
+        }
+        self.note(30 + draft.op as u64, id ^ draft.start_sector << 16 ^ u64::from(draft.sectors) << 48);
+        if self.draft_watched(&draft) {
+            self.tell(format!("client {connection}: request {id} (oracle {ticket}) {draft:?}"));
+        }
+        let state = &mut self.volumes[usize::from(volume)];
+        state.in_flight += 1;
+        self.client_busy[usize::from(connection)] += 1;
+        self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled });
+        let request = Request {
+            id,
+            volume: VolumeIndex(volume),
+            op: draft.op,
+            fua: draft.fua,
+            start_sector: draft.start_sector,
+            sectors: draft.sectors,
+            pages,
+            bypass: None,
+        };
+        let now = self.queue.now_ns();
+        self.system_mut().submit(now, connection, request);
+        id
+    }
+
+    fn client_data(&mut self, draft: &Draft, number: u32) -> PageVec {
+        let first = draft.start_sector % 8;
+        let blocks = (first + u64::from(draft.sectors)).div_ceil(8);
+        (0..blocks)
+            .map(|block| {
+                let mut page = self.pages.allocate().expect("client data fits in memory");
+                let from = if block == 0 { first } else { 0 };
+                let to = (first + u64::from(draft.sectors) - block * 8).min(8);
+                for inside in from..to {
+                    let sector = draft.start_sector - first + block * 8 + inside;
+                    let at = (inside * 512) as usize;
+                    content::fill(draft.volume, sector, number, &mut page[at..at + 512]);
+                }
+                page.freeze()
+            })
+            .collect()
+    }
+
+    pub fn reply(&mut self, reply: Reply) -> Step {
+        let Some(pending) = self.pending.remove(&reply.id) else {
+            return Err(failed(format!("a reply to request {}, which nobody waits for", reply.id)));
+        };
+        let draft = pending.draft;
+        self.note(40, reply.id ^ u64::from(reply.result.is_err()) << 60);
+        if self.draft_watched(&draft) {
+            self.tell(format!("reply to request {}: {:?} ({:?})", reply.id, reply.result, reply.outcome));
+        }
+        self.volumes[usize::from(draft.volume)].in_flight -= 1;
+        self.client_busy[usize::from(pending.connection)] -= 1;
+        if std::mem::take(&mut self.client_idle[usize::from(pending.connection)]) {
+            self.queue.after(0, Happening::Client(pending.connection));
+        }
+        match reply.result {
+            Ok(()) => self.judge_success(&pending, &reply),
+            Err(error) => self.judge_error(&pending, error),
+        }
+    }
+
+    fn judge_success(&mut self, pending: &Pending, reply: &Reply) -> Step {
+        let draft = &pending.draft;
+        match draft.op {
+            Op::Flush => {
+                self.stats.flushes += 1;
+                self.oracle.end_flush(draft.volume, pending.ticket);
+                Ok(())
+            }
+            Op::Read => {
+                let first = (draft.start_sector % 8) as usize;
+                let blocks = (first + draft.sectors as usize).div_ceil(8);
+                if reply.pages.len() != blocks {
+                    return Err(failed(format!("{} pages for a read of {blocks} blocks: {draft:?}", reply.pages.len())));
+                }
+                let sector = |index: usize| {
+                    let at = (first + index) % 8 * 512;
+                    &reply.pages[(first + index) / 8][at..at + 512]
+                };
+                let verdict = self.oracle.end_read(draft.volume, draft.start_sector, draft.sectors, pending.ticket, sector);
+                self.weigh(verdict)
+            }
+            Op::Write | Op::WriteZeroes | Op::Discard => {
+                self.oracle.end_write(pending.ticket as u32, true);
+                if pending.settled && self.volumes[usize::from(draft.volume)].settled {
+                    self.check_at_home(draft.volume, draft.start_sector, draft.sectors)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn judge_error(&mut self, pending: &Pending, error: RequestError) -> Step {
+        let draft = &pending.draft;
+        self.stats.errors += 1;
+        match draft.op {
+            Op::Flush => {}
+            Op::Read => self.oracle.abandon_read(pending.ticket),
+            _ => self.oracle.end_write(pending.ticket as u32, false),
+        }
+        let state = &self.volumes[usize::from(draft.volume)];
+        let ssd = self.plan.ssd_faults.harmful() || self.plan.ssd_leaves || self.plan.rot_ns > 0;
+        let read_only = error == RequestError::ReadOnly && state.options.read_only;
+        let excused = self.backing_can_fail(draft.volume)
+            || (ssd && !(pending.settled && state.settled))
+            || state.judged == Judged::NotAtAll
+            || read_only;
+        if excused {
+            return Ok(());
+        }
+        let place = Some((draft.volume, draft.start_sector));
+        Err(Failure { what: format!("{error:?} for {draft:?} although no device did wrong"), place, history: Vec::new() })
+    }
+
+    /// Whether a violation counts, given what the devices did.
+    pub fn weigh(&mut self, verdict: Result<(), Violation>) -> Step {
+        let Err(violation) = verdict else { return Ok(()) };
+        let excused = match self.volumes[usize::from(violation.volume)].judged {
+            Judged::Strictly => false,
+            Judged::Leniently => !matches!(violation.fault, Fault::Torn | Fault::Misdirected),
+            Judged::NotAtAll => true,
+        };
+        if excused {
+            self.stats.excused += 1;
+            return Ok(());
+        }
+        Err(violation.into())
+    }
+
+    /// C4: in the modes that keep nothing back, what is acknowledged is on the backing device itself.
+    pub fn check_at_home(&mut self, volume: u16, start_sector: u64, sectors: u32) -> Step {
+        if self.volumes[usize::from(volume)].judged == Judged::NotAtAll {
+            return Ok(());
+        }
+        let media = &self.devices[1 + usize::from(volume)].media;
+        for sector in start_sector..start_sector + u64::from(sectors) {
+            self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512))?;
+        }
+        Ok(())
+    }
+
+    fn draft_watched(&self, draft: &Draft) -> bool {
+        let Some((volume, sector)) = self.watch else { return false };
+        let inside = draft.start_sector <= sector && sector < draft.start_sector + u64::from(draft.sectors);
+        draft.volume == volume && (draft.op == Op::Flush || inside)
+    }
+
+    pub fn pending_text(&self) -> String {
+        let mut text: Vec<String> = self.pending.iter().take(5).map(|(id, one)| format!("{id}: {:?}", one.draft)).collect();
+        text.push(format!("{} in all", self.pending.len()));
+        let tokens: Vec<String> = self.operator.waiting_text();
+        text.extend(tokens);
+        text.join("; ")
+    }
+}

@@ -1,0 +1,111 @@
+//! The liveness phase: faults stop, and then every request must be answered, every dirty block must get home, and the
+//! backing devices must hold what the oracle says, also without the SSD, also after the power goes once more.
+
+use engine::api::Op;
+
+use super::operator::Purpose;
+use super::{Judged, Step, World, failed};
+use crate::disk::media::Keep;
+use crate::workload::Draft;
+
+/// Virtual time within which a healthy system answers everything.
+const PATIENCE_NS: u64 = 3_600_000_000_000;
+
+impl World<'_> {
+    pub fn finish(&mut self) -> Step {
+        self.safety = false;
+        self.crash_at = None;
+        for device in &mut self.devices {
+            device.faults.heal();
+        }
+        self.tell("faults stop".to_string());
+        let wounded = self.ssd_failed || self.host.degraded || self.volumes.iter().any(|volume| volume.backing_failed);
+        if wounded || self.restart_wanted {
+            self.restart_wanted = false;
+            self.crash_and_restart()?;
+        }
+        self.settle_down()?;
+        self.read_everything()?;
+        self.settle_down()?;
+        for volume in 0..self.volumes.len() as u16 {
+            self.bring_home(volume)?;
+        }
+        self.system_mut().check_invariants();
+        let dirty = self.system_mut().facts().dirty_bytes;
+        let strict = self.volumes.iter().all(|volume| volume.judged == Judged::Strictly);
+        if dirty > 0 && strict {
+            return Err(failed(format!("{dirty} bytes are still dirty after a destage of everything")));
+        }
+        self.one_last_power_cut()
+    }
+
+    /// Runs until every request and command is answered.
+    pub fn settle_down(&mut self) -> Step {
+        let until = self.queue.now_ns() + PATIENCE_NS;
+        while !self.pending.is_empty() || !self.operator.idle() {
+            if self.operator.waiting.is_empty() && self.pending.is_empty() {
+                // An intent of the safety phase is not pursued any more.
+                self.operator.forget();
+                self.resume();
+                break;
+            }
+            self.step()?;
+            if self.queue.now_ns() > until {
+                return Err(failed(format!("not answered within an hour without faults: {}", self.pending_text())));
+            }
+            if std::mem::take(&mut self.restart_wanted) {
+                self.crash_and_restart()?;
+            }
+        }
+        self.operator.forget();
+        Ok(())
+    }
+
+    /// Reads every sector that was ever written.
+    pub fn read_everything(&mut self) -> Step {
+        for volume in 0..self.volumes.len() as u16 {
+            for (mut start_sector, count) in self.oracle.written_runs(volume) {
+                let end = start_sector + u64::from(count);
+                while start_sector < end {
+                    let sectors = (end - start_sector).min(128) as u32;
+                    self.submit(0, Draft { volume, op: Op::Read, fua: false, start_sector, sectors });
+                    self.drain()?;
+                    start_sector += u64::from(sectors);
+                    while self.pending.len() > 64 {
+                        self.step()?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bring_home(&mut self, volume: u16) -> Step {
+        self.destage(volume, Purpose::Destage);
+        self.drain()?;
+        self.settle_down()?;
+        self.submit(0, Draft { volume, op: Op::Flush, fua: false, start_sector: 0, sectors: 0 });
+        self.drain()?;
+        self.settle_down()?;
+        self.check_all_at_home(volume)
+    }
+
+    /// Everything was destaged and flushed: the backing devices alone must be complete, whatever they lose now.
+    fn one_last_power_cut(&mut self) -> Step {
+        self.end_life();
+        for device in &mut self.devices {
+            device.settle(&mut self.disk_prng);
+            device.power_cut(Keep::None, &mut self.disk_prng);
+        }
+        self.oracle.crash(true);
+        for volume in 0..self.volumes.len() as u16 {
+            self.check_all_at_home(volume)?;
+        }
+        if self.pages.pages_out() > 0 {
+            return Err(failed(format!("{} pages were never given back", self.pages.pages_out())));
+        }
+        self.start()?;
+        self.read_everything()?;
+        self.settle_down()
+    }
+}

@@ -1,0 +1,292 @@
+//! How a life of the system ends and the next begins: crashes, power cuts, recovery, and what may go wrong in it.
+
+use engine::api::Command;
+use types::{Mode, VolumeId, VolumeIndex};
+
+use super::{Happening, Judged, Step, World, failed};
+use crate::coverage::{Fault, Phase};
+use crate::disk::blocking::Blocking;
+use crate::disk::media::Keep;
+use crate::system::{Refusal, System};
+
+/// Starts that may fail by injected I/O errors in a row before the device is made good.
+const TRIES: u32 = 4;
+
+impl World<'_> {
+    /// Decides when blocking work is cut short, if at all.
+    fn death(&mut self) -> Option<u64> {
+        if !self.safety || self.crashes_left == 0 || !self.prng.percent(self.plan.crash_in_blocking_percent) {
+            return None;
+        }
+        let most = self.prng.pick(&[4, 16, 64, 256]);
+        Some(self.prng.below(most))
+    }
+
+    /// Makes the pool, however often that is cut short.
+    pub fn format(&mut self) -> Step {
+        for attempt in 0.. {
+            let dies_after = if attempt < 3 { self.death() } else { None };
+            let faulty = attempt < TRIES;
+            let on = std::mem::replace(&mut self.devices[0].faults.on, faulty && self.safety);
+            let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
+            let result = self.builder.format(self.plan, &self.host, &mut ssd);
+            let dead = ssd.dead;
+            let struck = std::mem::take(&mut self.devices[0].faults.struck);
+            self.devices[0].faults.on = on;
+            for class in &struck {
+                self.stats.coverage.hit(crate::coverage::fault_of(*class, true), Phase::Format);
+            }
+            match result {
+                Ok(()) if !dead => return Ok(()),
+                Ok(()) => return Err(failed("format says it is done after the process died in it")),
+                Err(_) if dead => self.died_in(Phase::Format),
+                Err(refusal) if struck.is_empty() => return Err(failed(format!("format refused: {}", refusal.reason))),
+                Err(_) => self.devices[0].faults.flush_broken = false,
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    fn died_in(&mut self, phase: Phase) {
+        self.stats.crashes_in_blocking += 1;
+        let power = self.prng.percent(self.plan.power_percent);
+        let fault = if power { Fault::PowerCut } else { Fault::ProcessCrash };
+        self.stats.coverage.hit(fault, phase);
+        if power && self.devices[0].faults.lies {
+            self.stats.coverage.hit(Fault::LyingFlush, phase);
+        }
+        self.devices_crash(power);
+        self.tell(format!("the process died in blocking work ({phase:?}), power cut: {power}"));
+    }
+
+    /// The process or the power went during or after a clean stop.
+    pub fn died_in_stop(&mut self) {
+        self.died_in(Phase::Stop);
+    }
+
+    /// Settles all devices and the oracle after the process (or the power) went.
+    fn devices_crash(&mut self, power: bool) {
+        for device in &mut self.devices {
+            device.settle(&mut self.disk_prng);
+            if power {
+                let keep = Keep::draw(&mut self.disk_prng);
+                device.power_cut(keep, &mut self.disk_prng);
+            }
+        }
+        self.oracle.crash(power);
+        if power { self.stats.power_cuts += 1 } else { self.stats.crashes += 1 }
+        let lied = self.ssd_lied || (power && self.devices[0].faults.lies);
+        if lied && self.builder.uses_ssd() {
+            for volume in &mut self.volumes {
+                if volume.judged == Judged::Strictly {
+                    volume.judged = Judged::Leniently;
+                }
+            }
+        }
+    }
+
+    /// The process dies now, perhaps with the power, and another life begins.
+    pub fn crash_and_restart(&mut self) -> Step {
+        self.crashes_left = self.crashes_left.saturating_sub(1);
+        let power = self.prng.percent(self.plan.power_percent);
+        let fault = if power { Fault::PowerCut } else { Fault::ProcessCrash };
+        self.cover(fault);
+        if power && self.devices[0].faults.lies {
+            self.cover(Fault::LyingFlush);
+        }
+        self.note(50, u64::from(power));
+        self.tell(format!("CRASH, power cut: {power}"));
+        self.end_life();
+        self.devices_crash(power);
+        self.check_settled_images()?;
+        self.start()
+    }
+
+    /// Forgets what only the process knew.
+    pub fn end_life(&mut self) {
+        self.system = None;
+        self.pending.clear();
+        self.channels.clear();
+        self.tick_at = None;
+        self.client_busy.fill(0);
+        self.client_idle.fill(false);
+        self.operator.forget();
+        for volume in &mut self.volumes {
+            (volume.paused, volume.in_flight, volume.settles_with) = (false, 0, None);
+        }
+        self.queue.retain(|happening| {
+            matches!(happening, Happening::SsdLeaves | Happening::BackingLeaves(_) | Happening::Rot | Happening::Operator)
+        });
+    }
+
+    /// C4: losing the SSD at this very instant loses nothing of a volume that keeps nothing back.
+    fn check_settled_images(&mut self) -> Step {
+        for volume in 0..self.volumes.len() as u16 {
+            if self.volumes[usize::from(volume)].settled {
+                for (start, sectors) in self.oracle.written_runs(volume) {
+                    self.check_at_home(volume, start, sectors)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a life from what the devices hold.
+    pub fn start(&mut self) -> Step {
+        if self.host.degraded || (self.devices[0].faults.gone && self.ssd_failed) {
+            self.replace_ssd()?;
+        }
+        self.restore_devices();
+        let mut tries = 0;
+        loop {
+            if let Some(system) = self.try_start(&mut tries)? {
+                self.system = Some(system);
+                break;
+            }
+        }
+        if self.oracle.life() > 0 {
+            self.stats.recoveries += 1;
+        }
+        self.begin_life()
+    }
+
+    fn restore_devices(&mut self) {
+        for (index, device) in self.devices.iter_mut().enumerate() {
+            device.faults.flush_broken = false;
+            if index == 0 {
+                // An SSD that left without anyone having noticed is the same when it comes back.
+                device.faults.gone = false;
+            }
+            // What the host does before it trusts a device again: what a read may show now must stay (C3).
+            if index > 0 {
+                let position = device.media.position();
+                device.media.flush(position);
+            }
+        }
+        for volume in &mut self.volumes {
+            volume.backing_failed = false;
+        }
+    }
+
+    fn try_start(&mut self, tries: &mut u32) -> Result<Option<Box<dyn System>>, super::Failure> {
+        *tries += 1;
+        let dies_after = self.death();
+        let on = std::mem::replace(&mut self.devices[0].faults.on, self.safety && *tries <= TRIES);
+        let now = self.queue.now_ns();
+        let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
+        let result = self.builder.start(self.plan, &self.host, now, &mut ssd, &self.pages);
+        let (dead, calls) = (ssd.dead, ssd.calls);
+        self.note(60, calls);
+        let struck = std::mem::take(&mut self.devices[0].faults.struck);
+        self.devices[0].faults.on = on;
+        let phase = if *tries > 1 { Phase::RecoveryAgain } else { Phase::Recovery };
+        for class in &struck {
+            self.stats.coverage.hit(crate::coverage::fault_of(*class, true), phase);
+        }
+        if dead {
+            drop(result);
+            self.crashes_left = self.crashes_left.saturating_sub(1);
+            self.died_in(phase);
+            self.check_settled_images()?;
+            return Ok(None);
+        }
+        match result {
+            Ok(system) => Ok(Some(system)),
+            Err(refusal) => self.refused(&refusal, !struck.is_empty(), *tries).map(|()| None),
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal, struck: bool, tries: u32) -> Step {
+        self.tell(format!("start refused: {}", refusal.reason));
+        let faults = &mut self.devices[0].faults;
+        faults.flush_broken = false;
+        let damaged = self.plan.ssd_faults.corrupt_write_per_10k > 0
+            || self.plan.rot_ns > 0
+            || faults.lies
+            || self.ssd_failed
+            || self.plan.ssd_faults.flush_error_per_10k > 0;
+        if struck && tries <= TRIES {
+            return Ok(());
+        }
+        if damaged || tries > 20 {
+            if !damaged {
+                return Err(failed(format!("start refused for ever: {}", refusal.reason)));
+            }
+            return self.replace_ssd();
+        }
+        Err(failed(format!("start refused although no device did wrong: {}", refusal.reason)))
+    }
+
+    /// The cache is given up, as an administrator would after reading the message: a new pool on a new or wiped SSD.
+    pub fn replace_ssd(&mut self) -> Step {
+        self.stats.refusals += 1;
+        self.tell("the SSD is given up; a new pool is made".to_string());
+        for volume in &mut self.volumes {
+            if !volume.settled {
+                volume.judged = Judged::NotAtAll;
+                volume.settled = volume.options.mode != Mode::WriteBack;
+            }
+        }
+        let faults = &mut self.devices[0].faults;
+        faults.gone = false;
+        faults.flush_broken = false;
+        (self.ssd_failed, self.host.degraded) = (false, false);
+        if self.prng.percent(50) {
+            let blank = vec![0; self.devices[0].media.size_bytes() as usize];
+            self.devices[0].media.replace(blank);
+        }
+        for id in &mut self.host.volume_ids {
+            *id = self.host.next_volume_id;
+            self.host.next_volume_id += 1;
+        }
+        let mut uuid = [0; 16];
+        uuid.fill_with(|| self.prng.bits() as u8);
+        self.host.pool_uuid = uuid;
+        self.log_writes.clear();
+        self.format()
+    }
+
+    fn begin_life(&mut self) -> Step {
+        let now = self.queue.now_ns();
+        self.note(70, now);
+        self.tell(format!("life {} begins", self.oracle.life()));
+        for volume in 0..self.volumes.len() {
+            self.attach(volume as u16);
+        }
+        self.drain()?;
+        for volume in 0..self.volumes.len() as u16 {
+            let state = &self.volumes[usize::from(volume)];
+            if !state.settled && state.options.mode != Mode::WriteBack {
+                self.set_options(volume, state.options.clone());
+            }
+        }
+        self.drain()?;
+        if self.safety {
+            for connection in 0..self.plan.connections {
+                self.queue.after(u64::from(connection), Happening::Client(connection));
+            }
+            if self.plan.operator_ns > 0 && self.oracle.life() == 0 {
+                self.queue.after(self.plan.operator_ns, Happening::Operator);
+            }
+            let share = u64::from(self.requests_left) / u64::from(self.crashes_left + 1) * 10 + 20;
+            let steps = self.steps;
+            self.crash_at = (self.crashes_left > 0).then(|| steps + self.prng.below(share * 2));
+            if self.plan.read_all_after_restart && self.oracle.life() > 0 {
+                self.read_everything()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn attach(&mut self, volume: u16) {
+        let state = &self.volumes[usize::from(volume)];
+        let command = Command::Attach {
+            volume: VolumeIndex(volume),
+            id: VolumeId(self.host.volume_ids[usize::from(volume)]),
+            size_bytes: self.plan.volumes[usize::from(volume)].sectors * 512,
+            options: state.options.clone(),
+        };
+        let now = self.queue.now_ns();
+        self.system_mut().command(now, command);
+    }
+}

@@ -1,0 +1,531 @@
+//! One run: clients, operator, devices and one life of the system after the other, in virtual time.
+//!
+//! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
+//! and starts; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+
+mod clients;
+mod finish;
+mod life;
+mod operator;
+mod phases;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+
+use engine::api::{Command, Event, Target, VolumeOptions};
+use page::PagePool;
+use types::Mode;
+
+use crate::coverage::{Coverage, Fault, fault_of};
+use crate::disk::Disk;
+use crate::disk::media::Media;
+use crate::oracle::{Oracle, Violation};
+use crate::plan::Plan;
+use crate::prng::Prng;
+use crate::scheduler::Scheduler;
+use crate::system::{Builder, Cargo, HostRecord, Output, System};
+use crate::workload::Client;
+use clients::Pending;
+use operator::Operator;
+
+/// What a run showed.
+#[derive(Clone, Default, Debug)]
+pub struct Outcome {
+    /// Requests that clients submitted.
+    pub requests: u64,
+    /// Of those, answered with an error.
+    pub errors: u64,
+    /// I/Os that devices did.
+    pub ios: u64,
+    /// Flushes that clients got acknowledged.
+    pub flushes: u64,
+    /// Process crashes.
+    pub crashes: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Lives begun after a crash.
+    pub recoveries: u64,
+    /// Crashes inside recovery, format or stop.
+    pub crashes_in_blocking: u64,
+    /// Lives ended by a clean stop.
+    pub clean_stops: u64,
+    /// Times a life refused to begin because of injected damage.
+    pub refusals: u64,
+    /// Broken promises that no cache could keep on such a device (lying flush, write lost by the device).
+    pub excused: u64,
+    /// Acts of the operator that were completed.
+    pub acts: u64,
+    /// Events reported by the system, by name.
+    pub events: BTreeMap<&'static str, u64>,
+    /// Virtual time.
+    pub virtual_ns: u64,
+    /// Of everything that happened, in order: equal for equal seeds.
+    pub trace_hash: u64,
+    /// Faults by phase.
+    pub coverage: Coverage,
+}
+
+/// A broken promise, or a run that could not go on.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What, in words.
+    pub what: String,
+    /// The sector to look at.
+    pub place: Option<(u16, u64)>,
+    /// What happened to that sector, if it was watched.
+    pub history: Vec<String>,
+}
+
+/// How a volume is judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judged {
+    /// By every rule.
+    Strictly,
+    /// A device lied: only what no device can excuse (torn, misdirected) counts.
+    Leniently,
+    /// Its cache was lost with dirty data in it, and that was told.
+    NotAtAll,
+}
+
+pub(crate) struct VolumeState {
+    pub options: VolumeOptions,
+    /// The mode keeps nothing from the backing device, and nothing dirty is left.
+    pub settled: bool,
+    /// The `SetOptions` that will settle it.
+    pub settles_with: Option<u64>,
+    pub judged: Judged,
+    /// Clients leave it alone.
+    pub paused: bool,
+    pub in_flight: u32,
+    /// The device failed a flush; it needs a new start.
+    pub backing_failed: bool,
+}
+
+pub(crate) enum Happening {
+    /// Device 0 is the SSD, 1 + n the backing device of volume n.
+    IoDone(usize, u64),
+    Parcel(u32),
+    Client(u16),
+    Operator,
+    Tick,
+    DegradedRecorded,
+    Rot,
+    SsdLeaves,
+    BackingLeaves(bool),
+    Restart,
+}
+
+pub(crate) type Step = Result<(), Failure>;
+
+pub(crate) struct World<'a> {
+    pub plan: &'a Plan,
+    pub builder: &'a dyn Builder,
+    pub prng: Prng,
+    pub disk_prng: Prng,
+    pub queue: Scheduler<Happening>,
+    /// Device 0 is the SSD, 1 + n the backing device of volume n.
+    pub devices: Vec<Disk>,
+    pub oracle: Oracle,
+    pub system: Option<Box<dyn System>>,
+    pub pages: PagePool,
+    pub clients: Vec<Client>,
+    pub client_busy: Vec<u32>,
+    pub client_idle: Vec<bool>,
+    pub pending: BTreeMap<u64, Pending>,
+    pub volumes: Vec<VolumeState>,
+    pub host: HostRecord,
+    pub operator: Operator,
+    pub channels: BTreeMap<u32, VecDeque<Cargo>>,
+    pub requests_left: u32,
+    pub next_request: u64,
+    pub tick_at: Option<u64>,
+    pub steps: u64,
+    pub crash_at: Option<u64>,
+    pub crashes_left: u32,
+    pub restart_wanted: bool,
+    pub safety: bool,
+    /// A write that the SSD confirmed was lost or damaged by it.
+    pub ssd_lied: bool,
+    pub ssd_failed: bool,
+    pub log_writes: VecDeque<(u64, u64)>,
+    pub written_places: BTreeSet<u64>,
+    pub reused_places: BTreeSet<u64>,
+    pub stats: Outcome,
+    pub watch: Option<(u16, u64)>,
+    pub history: Vec<String>,
+}
+
+/// Steps after which a run is stuck: the longest good runs take a hundredth of it.
+const STEPS_MAX: u64 = 3_000_000;
+
+/// Runs this plan. With `watch`, the failure carries the history of that sector.
+pub fn run(plan: &Plan, builder: &dyn Builder, watch: Option<(u16, u64)>) -> Result<Outcome, Failure> {
+    let mut world = World::new(plan, builder, watch);
+    match world.play() {
+        Ok(()) => {
+            world.stats.virtual_ns = world.queue.now_ns();
+            Ok(world.stats)
+        }
+        Err(mut failure) => {
+            failure.history = std::mem::take(&mut world.history);
+            Err(failure)
+        }
+    }
+}
+
+impl From<Violation> for Failure {
+    fn from(violation: Violation) -> Failure {
+        let place = Some((violation.volume, violation.sector));
+        Failure { what: violation.to_string(), place, history: Vec::new() }
+    }
+}
+
+pub(crate) fn failed(what: impl Into<String>) -> Failure {
+    Failure { what: what.into(), place: None, history: Vec::new() }
+}
+
+impl<'a> World<'a> {
+    fn new(plan: &'a Plan, builder: &'a dyn Builder, watch: Option<(u16, u64)>) -> World<'a> {
+        let root = Prng::new(plan.seed);
+        let sizes: Vec<u64> = plan.volumes.iter().map(|volume| volume.sectors).collect();
+        let zeroed: Vec<bool> = plan.volumes.iter().map(|volume| volume.zeroed).collect();
+        let ssd_media = Media::new(plan.ssd_bytes, plan.ssd_volatile);
+        let mut devices = vec![Disk::new(ssd_media, plan.ssd_faults.clone(), plan.ssd_pace.clone(), true)];
+        for (index, volume) in plan.volumes.iter().enumerate() {
+            let mut media = Media::new(volume.sectors * 512, volume.volatile);
+            if !volume.zeroed {
+                for (sector, bytes) in media.lay_out().chunks_exact_mut(512).enumerate() {
+                    crate::content::fill(index as u16, sector as u64, index as u32, bytes);
+                }
+            }
+            devices.push(Disk::new(media, volume.faults.clone(), volume.pace.clone(), volume.discards));
+        }
+        let volumes = plan
+            .volumes
+            .iter()
+            .map(|volume| VolumeState {
+                options: volume.options.clone(),
+                settled: volume.options.mode != Mode::WriteBack,
+                settles_with: None,
+                judged: Judged::Strictly,
+                paused: false,
+                in_flight: 0,
+                backing_failed: false,
+            })
+            .collect();
+        let clients = (0..plan.connections).map(|index| Client::new(plan, root.fork(100 + u64::from(index)))).collect();
+        let mut prng = root.fork(2);
+        let pool_uuid = std::array::from_fn(|_| prng.bits() as u8);
+        World {
+            plan,
+            builder,
+            prng,
+            disk_prng: root.fork(3),
+            queue: Scheduler::new(root.fork(4)),
+            devices,
+            oracle: Oracle::new(&sizes, &zeroed),
+            system: None,
+            pages: PagePool::new(16 << 10),
+            clients,
+            client_busy: vec![0; usize::from(plan.connections)],
+            client_idle: vec![false; usize::from(plan.connections)],
+            pending: BTreeMap::new(),
+            volumes,
+            host: HostRecord {
+                degraded: false,
+                volume_ids: (1..=plan.volumes.len() as u32).collect(),
+                next_volume_id: plan.volumes.len() as u32 + 1,
+                pool_uuid,
+            },
+            operator: Operator::default(),
+            channels: BTreeMap::new(),
+            requests_left: plan.requests,
+            next_request: 1,
+            tick_at: None,
+            steps: 0,
+            crash_at: None,
+            crashes_left: plan.crashes,
+            restart_wanted: false,
+            safety: true,
+            ssd_lied: false,
+            ssd_failed: false,
+            log_writes: VecDeque::new(),
+            written_places: BTreeSet::new(),
+            reused_places: BTreeSet::new(),
+            stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
+            watch,
+            history: Vec::new(),
+        }
+    }
+
+    fn play(&mut self) -> Step {
+        self.format()?;
+        self.start()?;
+        self.plan_misfortunes();
+        while self.requests_left > 0 || !self.pending.is_empty() {
+            self.step()?;
+            let out_of_work = self.requests_left == 0 && self.pending.is_empty();
+            if self.crash_at.is_some_and(|at| self.steps >= at) || self.restart_wanted || (out_of_work && self.crashes_left > 0) {
+                self.restart_wanted = false;
+                self.crash_and_restart()?;
+            }
+        }
+        self.finish()
+    }
+
+    /// Schedules what befalls devices in the safety phase.
+    fn plan_misfortunes(&mut self) {
+        let span_ns = u64::from(self.plan.requests) * self.plan.think_ns.max(20_000);
+        if self.plan.ssd_leaves && self.builder.uses_ssd() {
+            let at = self.prng.below(span_ns);
+            self.queue.after(at, Happening::SsdLeaves);
+        }
+        if self.plan.backing_leaves {
+            let at = self.prng.below(span_ns);
+            self.queue.after(at, Happening::BackingLeaves(true));
+        }
+        if self.plan.rot_ns > 0 && self.builder.uses_ssd() {
+            self.queue.after(self.plan.rot_ns, Happening::Rot);
+        }
+    }
+
+    /// Lets the next thing happen.
+    pub fn step(&mut self) -> Step {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(failed(format!("no end after {STEPS_MAX} steps; pending: {}", self.pending_text())));
+        }
+        let Some(happening) = self.queue.pop() else {
+            return Err(failed(format!("nothing more will happen; pending: {}", self.pending_text())));
+        };
+        let now = self.queue.now_ns();
+        self.note(1, now);
+        match happening {
+            Happening::IoDone(device, token) => self.io_done(device, token),
+            Happening::Parcel(channel) => {
+                let cargo = self.channels.get_mut(&channel).and_then(VecDeque::pop_front).expect("one per event");
+                self.system_mut().deliver(now, cargo);
+            }
+            Happening::Client(connection) => self.client_turn(connection),
+            Happening::Operator => self.operator_turn()?,
+            Happening::Tick => {
+                if self.tick_at.is_some_and(|at| at <= now) {
+                    self.tick_at = None;
+                }
+                self.system_mut().tick(now);
+            }
+            Happening::DegradedRecorded => {
+                self.host.degraded = true;
+                self.tell("host: recorded that the SSD is not to be trusted".to_string());
+                self.system_mut().command(now, Command::DegradedRecorded);
+            }
+            Happening::Rot => self.rot(),
+            Happening::SsdLeaves => {
+                self.devices[0].faults.gone = true;
+                self.tell("the SSD leaves".to_string());
+            }
+            Happening::BackingLeaves(leaves) => {
+                self.devices[1].faults.gone = leaves;
+                if leaves {
+                    let back_ns = self.prng.pick(&[100_000, 100_000_000]);
+                    self.queue.after(back_ns, Happening::BackingLeaves(false));
+                }
+            }
+            Happening::Restart => self.restart_wanted = true,
+        }
+        self.drain()
+    }
+
+    pub fn system_mut(&mut self) -> &mut dyn System {
+        self.system.as_deref_mut().expect("a life is running")
+    }
+
+    /// Takes everything the system wants done now.
+    pub fn drain(&mut self) -> Step {
+        while let Some(output) = self.system_mut().poll() {
+            match output {
+                Output::Io(lane, io) => self.io_begin(lane, io),
+                Output::Reply(reply) => self.reply(reply)?,
+                Output::Parcel(parcel) => {
+                    self.channels.entry(parcel.channel).or_default().push_back(parcel.cargo);
+                    let delay = if self.plan.message_ns == 0 { 0 } else { self.prng.spread(self.plan.message_ns) };
+                    self.queue.after(delay, Happening::Parcel(parcel.channel));
+                }
+                Output::Event(lane, event) => self.event(lane, event)?,
+                Output::Done(token, result) => self.command_done(token, result)?,
+            }
+        }
+        if self.steps.is_multiple_of(64) || self.plan.requests <= 8 {
+            self.system_mut().check_invariants();
+        }
+        if let Some(at) = self.system_mut().next_deadline() {
+            let now = self.queue.now_ns();
+            if self.tick_at.is_none_or(|planned| at < planned) {
+                let at = at.max(now + 1);
+                self.tick_at = Some(at);
+                self.queue.after(at - now, Happening::Tick);
+            }
+        }
+        Ok(())
+    }
+
+    fn io_begin(&mut self, lane: u16, io: engine::api::Io) {
+        let device = match io.target {
+            Target::Ssd => 0,
+            Target::Backing(volume) => 1 + usize::from(volume.0),
+        };
+        self.stats.ios += 1;
+        self.note(2 + device as u64, io.offset_bytes ^ io.length_bytes << 40 ^ u64::from(lane) << 60);
+        self.watch_io(device, &io, "begins", None);
+        if device == 0 {
+            self.see_log_write(&io);
+        }
+        let now = self.queue.now_ns();
+        let (token, delay_ns) = self.devices[device].begin(now, lane, io, &mut self.disk_prng);
+        self.queue.after(delay_ns, Happening::IoDone(device, token));
+        self.count_strikes(device);
+    }
+
+    fn io_done(&mut self, device: usize, token: u64) {
+        let now = self.queue.now_ns();
+        if self.watch.is_some() {
+            self.tell_io_done(device, token);
+        }
+        let (lane, completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
+        use crate::disk::faults::Strike;
+        match strike {
+            Strike::FlushError { drop_pages: true } if device > 0 => self.oracle.give_up_unflushed(device as u16 - 1),
+            Strike::Lost | Strike::Misdirected { .. } | Strike::Rot if device == 0 => {
+                self.ssd_lied |= self.plan.ssd_faults.corrupt_write_per_10k > 0;
+            }
+            _ => {}
+        }
+        self.note(20, completion.id.0 ^ u64::from(completion.result.is_err()) << 63);
+        self.system_mut().complete(now, lane, completion);
+    }
+
+    /// Counts what struck a device, in the phases of this moment.
+    pub fn count_strikes(&mut self, device: usize) {
+        let struck = std::mem::take(&mut self.devices[device].faults.struck);
+        for class in struck {
+            self.cover(fault_of(class, device == 0));
+        }
+    }
+
+    pub fn cover(&mut self, fault: Fault) {
+        for phase in self.phases() {
+            self.stats.coverage.hit(fault, phase);
+        }
+    }
+
+    /// Old data on the SSD decays: only where newer writes and flushes leave no doubt that it is old and durable.
+    fn rot(&mut self) {
+        let delay = self.prng.spread(self.plan.rot_ns);
+        self.queue.after(delay, Happening::Rot);
+        let faults = &mut self.devices[0].faults;
+        if faults.budget == 0 || self.log_writes.len() < 24 {
+            return;
+        }
+        faults.budget -= 1;
+        let at = self.prng.below(self.log_writes.len() as u64 - 16) as usize;
+        let (offset, length) = self.log_writes[at];
+        self.devices[0].media.rot(offset, length, &mut self.disk_prng);
+        self.tell(format!("SSD bytes {offset}..{} decay", offset + length));
+        self.cover(Fault::Corruption);
+    }
+
+    fn event(&mut self, lane: u16, event: Event) -> Step {
+        self.tell(format!("shard {lane} reports {event:?}"));
+        let ssd_faults = self.devices[0].faults.harmful() || self.plan.ssd_faults.harmful() || self.plan.rot_ns > 0;
+        let (name, excused) = match &event {
+            Event::SsdFailed => ("SsdFailed", ssd_faults),
+            Event::BackingFailed(volume) => ("BackingFailed", self.backing_can_fail(volume.0)),
+            Event::DirtyBlockUnreadable(..) => ("DirtyBlockUnreadable", ssd_faults),
+            Event::ChecksumMismatch(..) => ("ChecksumMismatch", ssd_faults),
+            Event::DestageFailed(volume, _) => ("DestageFailed", ssd_faults || self.backing_can_fail(volume.0)),
+            Event::CommandDone(..) => ("CommandDone", false),
+        };
+        *self.stats.events.entry(name).or_default() += 1;
+        if !excused {
+            return Err(failed(format!("{event:?} although no device did wrong")));
+        }
+        match event {
+            Event::SsdFailed => {
+                if !self.ssd_failed {
+                    self.ssd_failed = true;
+                    let delay = self.prng.spread(1_000_000);
+                    self.queue.after(delay, Happening::DegradedRecorded);
+                }
+            }
+            Event::BackingFailed(volume) => {
+                let state = &mut self.volumes[usize::from(volume.0)];
+                if !state.backing_failed {
+                    state.backing_failed = true;
+                    let delay = self.prng.spread(20_000_000);
+                    self.queue.after(delay, Happening::Restart);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub fn backing_can_fail(&self, volume: u16) -> bool {
+        self.plan.volumes[usize::from(volume)].faults.harmful() || (self.plan.backing_leaves && volume == 0)
+    }
+
+    pub fn note(&mut self, kind: u64, value: u64) {
+        let hash = &mut self.stats.trace_hash;
+        *hash = (*hash ^ kind.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ value).wrapping_mul(0x1_0000_01B3).rotate_left(23);
+    }
+
+    pub fn tell(&mut self, what: String) {
+        if self.watch.is_some() {
+            let mut line = String::new();
+            let _ = write!(line, "{:>14} ns  {what}", self.queue.now_ns());
+            self.history.push(line);
+        }
+    }
+
+    fn watched_block(&self, device: usize, offset: u64, length: u64) -> bool {
+        let Some((volume, sector)) = self.watch else { return false };
+        let at = sector * 512;
+        device == 0 || (device == 1 + usize::from(volume) && (length == 0 || (offset < at + 512 && at < offset + length)))
+    }
+
+    fn watch_io(&mut self, device: usize, io: &engine::api::Io, verb: &str, result: Option<&str>) {
+        if !self.watched_block(device, io.offset_bytes, io.length_bytes) {
+            return;
+        }
+        let kind = match &io.kind {
+            engine::api::IoKind::Read(_) => "read",
+            engine::api::IoKind::Write { fua: true, .. } => "FUA write",
+            engine::api::IoKind::Write { .. } => "write",
+            engine::api::IoKind::Flush => "flush",
+            engine::api::IoKind::WriteZeroes { .. } => "zero",
+            engine::api::IoKind::Discard => "discard",
+        };
+        let holds = match &io.kind {
+            engine::api::IoKind::Write { pages, .. } if device > 0 => {
+                let (_, sector) = self.watch.expect("watching");
+                let index = sector - io.offset_bytes / 512 + io.offset_bytes % 4096 / 512;
+                let at = (index % 8 * 512) as usize;
+                format!(" of {:?}", crate::content::read(&pages[(index / 8) as usize][at..at + 512]))
+            }
+            _ => String::new(),
+        };
+        let name = if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) };
+        let background = if io.background { " (background)" } else { "" };
+        let (offset, end) = (io.offset_bytes, io.offset_bytes + io.length_bytes);
+        let result = result.unwrap_or("");
+        self.tell(format!("{name}: {kind} {} {offset}..{end}{holds}{background} {verb}{result}", io.id.0));
+    }
+
+    fn tell_io_done(&mut self, device: usize, token: u64) {
+        let Some((id, offset, length, lane, strike)) = self.devices[device].describe(token) else { return };
+        if self.watched_block(device, offset, length) {
+            let name = if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) };
+            self.tell(format!("{name}: I/O {id} of lane {lane} at {offset} completes ({strike})"));
+        }
+    }
+}

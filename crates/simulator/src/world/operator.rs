@@ -1,0 +1,274 @@
+//! The administrator: changes modes and options, destages, cancels, drops, detaches, stops and starts, while I/O runs.
+
+use std::collections::BTreeMap;
+
+use engine::api::{Command, VolumeOptions};
+use types::{Mode, VolumeIndex};
+
+use super::{Happening, Judged, Step, World, failed};
+use crate::coverage::{Fault, Phase};
+use crate::disk::blocking::Blocking;
+use crate::plan::other_options;
+
+/// What a command was for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    SetOptions,
+    Destage,
+    /// Destage of a volume that clients leave alone: afterwards all of it is at home.
+    DestageQuiet,
+    DropClean,
+    /// First step of detaching.
+    DestageToDetach,
+    Detach,
+    Quiesce,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub purpose: Purpose,
+    pub volume: u16,
+}
+
+/// What the operator waits for.
+#[derive(Default)]
+pub(crate) struct Operator {
+    next_token: u64,
+    pub waiting: BTreeMap<u64, Waiting>,
+    cancelled: Vec<u64>,
+    /// Begins when the volumes it needs have nothing in flight.
+    intent: Option<Waiting>,
+}
+
+impl Operator {
+    pub fn forget(&mut self) {
+        self.waiting.clear();
+        self.cancelled.clear();
+        self.intent = None;
+    }
+
+    pub fn waiting_text(&self) -> Vec<String> {
+        self.waiting.iter().map(|(token, waiting)| format!("command {token}: {waiting:?}")).collect()
+    }
+
+    pub fn idle(&self) -> bool {
+        self.waiting.is_empty() && self.intent.is_none()
+    }
+}
+
+impl World<'_> {
+    pub fn command(&mut self, purpose: Purpose, volume: u16, make: impl FnOnce(u64) -> Command) -> u64 {
+        self.operator.next_token += 1;
+        let token = self.operator.next_token;
+        let command = make(token);
+        self.note(80 + purpose as u64, token);
+        self.tell(format!("operator: {command:?}"));
+        self.operator.waiting.insert(token, Waiting { purpose, volume });
+        self.cover(Fault::Operator);
+        let now = self.queue.now_ns();
+        self.system_mut().command(now, command);
+        token
+    }
+
+    pub fn set_options(&mut self, volume: u16, options: VolumeOptions) {
+        let sent = options.clone();
+        let token = self.command(Purpose::SetOptions, volume, |token| Command::SetOptions {
+            token,
+            volume: VolumeIndex(volume),
+            options: sent,
+        });
+        let state = &mut self.volumes[usize::from(volume)];
+        let keeps_back = options.mode == Mode::WriteBack;
+        if keeps_back {
+            state.settled = false;
+        }
+        state.settles_with = (!keeps_back).then_some(token);
+        state.options = options;
+    }
+
+    pub fn destage(&mut self, volume: u16, purpose: Purpose) -> u64 {
+        self.command(purpose, volume, |token| Command::Destage { token, volume: VolumeIndex(volume) })
+    }
+
+    pub fn operator_turn(&mut self) -> Step {
+        if !self.safety {
+            return Ok(());
+        }
+        let wait = if self.operator.idle() { 1 } else { 10 };
+        let delay = self.prng.spread(self.plan.operator_ns * wait);
+        self.queue.after(delay, Happening::Operator);
+        if self.operator.intent.is_some() {
+            return self.pursue();
+        }
+        if !self.operator.idle() {
+            self.maybe_cancel();
+            return Ok(());
+        }
+        if self.plan.operator.iter().all(|weight| *weight == 0) {
+            return Ok(());
+        }
+        let volume = self.prng.below(self.volumes.len() as u64) as u16;
+        let act = self.prng.weighted(&self.plan.operator);
+        match act {
+            0 => {
+                let mut options = other_options(&mut self.prng);
+                if self.prng.percent(30) {
+                    options.mode = self.volumes[usize::from(volume)].options.mode;
+                }
+                self.set_options(volume, options);
+            }
+            1 | 2 => {
+                if self.prng.percent(40) {
+                    self.intend(Purpose::DestageQuiet, volume)?;
+                } else {
+                    self.destage(volume, Purpose::Destage);
+                }
+            }
+            3 => {
+                self.command(Purpose::DropClean, volume, |token| Command::DropClean { token, volume: VolumeIndex(volume) });
+            }
+            4 => self.intend(Purpose::DestageToDetach, volume)?,
+            _ => self.intend(Purpose::Quiesce, volume)?,
+        }
+        Ok(())
+    }
+
+    fn maybe_cancel(&mut self) {
+        if self.plan.operator[2] == 0 || !self.prng.percent(30) {
+            return;
+        }
+        let cancellable = |waiting: &Waiting| {
+            matches!(waiting.purpose, Purpose::Destage | Purpose::DestageQuiet | Purpose::DestageToDetach | Purpose::SetOptions)
+        };
+        let Some(token) = self.operator.waiting.iter().find(|(_, waiting)| cancellable(waiting)).map(|(token, _)| *token) else {
+            return;
+        };
+        self.operator.cancelled.push(token);
+        self.tell(format!("operator: cancels {token}"));
+        let now = self.queue.now_ns();
+        self.system_mut().command(now, Command::Cancel { token });
+    }
+
+    /// Something that wants clients away first.
+    fn intend(&mut self, purpose: Purpose, volume: u16) -> Step {
+        self.operator.intent = Some(Waiting { purpose, volume });
+        for (index, state) in self.volumes.iter_mut().enumerate() {
+            state.paused |= purpose == Purpose::Quiesce || index == usize::from(volume);
+        }
+        self.pursue()
+    }
+
+    /// Carries an intent on when nothing is in flight any more.
+    fn pursue(&mut self) -> Step {
+        let Some(Waiting { purpose, volume }) = self.operator.intent else { return Ok(()) };
+        let busy = |index: usize| self.volumes[index].in_flight > 0;
+        let blocked = if purpose == Purpose::Quiesce { !self.pending.is_empty() } else { busy(usize::from(volume)) };
+        if blocked {
+            return Ok(());
+        }
+        self.operator.intent = None;
+        if purpose == Purpose::Quiesce {
+            self.command(purpose, volume, |token| Command::Quiesce { token });
+        } else {
+            self.destage(volume, purpose);
+        }
+        Ok(())
+    }
+
+    pub fn resume(&mut self) {
+        for state in &mut self.volumes {
+            state.paused = false;
+        }
+        self.wake_clients();
+    }
+
+    pub fn command_done(&mut self, token: u64, result: Result<(), String>) -> Step {
+        let Some(Waiting { purpose, volume }) = self.operator.waiting.remove(&token) else {
+            return Err(failed(format!("command {token} is done, which nobody waits for: {result:?}")));
+        };
+        self.note(90, token ^ u64::from(result.is_err()) << 60);
+        self.tell(format!("command {token} ({purpose:?}) is done: {result:?}"));
+        self.stats.acts += 1;
+        let cancelled = self.operator.cancelled.contains(&token);
+        let state = &mut self.volumes[usize::from(volume)];
+        if purpose == Purpose::SetOptions && state.settles_with == Some(token) {
+            state.settles_with = None;
+            state.settled |= result.is_ok() && !cancelled;
+        }
+        if let Err(reason) = &result {
+            let ssd = self.plan.ssd_faults.harmful() || self.plan.ssd_leaves || self.plan.rot_ns > 0;
+            let judged = self.volumes[usize::from(volume)].judged;
+            if !ssd && !self.backing_can_fail(volume) && !cancelled && judged == Judged::Strictly {
+                return Err(failed(format!("command {token} ({purpose:?}, volume {volume}) failed without a cause: {reason}")));
+            }
+        }
+        match (purpose, result.is_ok() && !cancelled) {
+            (Purpose::DestageQuiet, true) => {
+                self.check_all_at_home(volume)?;
+                self.resume();
+            }
+            (Purpose::DestageToDetach, true) => self.detach(volume)?,
+            (Purpose::DestageQuiet | Purpose::DestageToDetach, false) => self.resume(),
+            (Purpose::Detach, _) => {
+                self.attach(volume);
+                self.resume();
+            }
+            (Purpose::Quiesce, true) => self.stop_and_start()?,
+            (Purpose::Quiesce, false) => self.restart_wanted = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub fn check_all_at_home(&mut self, volume: u16) -> Step {
+        for (start, sectors) in self.oracle.written_runs(volume) {
+            self.check_at_home(volume, start, sectors)?;
+        }
+        Ok(())
+    }
+
+    /// Everything is at home: the volume's number is retired, then the shards forget it.
+    fn detach(&mut self, volume: u16) -> Step {
+        self.check_all_at_home(volume)?;
+        let id = &mut self.host.volume_ids[usize::from(volume)];
+        *id = self.host.next_volume_id;
+        self.host.next_volume_id += 1;
+        self.command(Purpose::Detach, volume, |token| Command::Detach { token, volume: VolumeIndex(volume) });
+        Ok(())
+    }
+
+    /// The system is quiet: the clean stop's writes, then another life. Any call may be the last.
+    pub fn stop_and_start(&mut self) -> Step {
+        if self.devices.iter().any(|device| device.flights().next().is_some()) {
+            return Err(failed("I/O in flight after Quiesce was done"));
+        }
+        let mut system = self.system.take().expect("a life is running");
+        if let Some(output) = system.poll() {
+            return Err(failed(format!("after Quiesce was done, the system still wants {output:?}")));
+        }
+        let death = self.prng.below(40);
+        let dies = self.safety && self.crashes_left > 0 && self.prng.percent(self.plan.crash_in_blocking_percent);
+        let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies.then_some(death));
+        let result = system.stop(&mut ssd);
+        let dead = ssd.dead;
+        for class in std::mem::take(&mut self.devices[0].faults.struck) {
+            self.stats.coverage.hit(crate::coverage::fault_of(class, true), Phase::Stop);
+        }
+        self.tell(format!("clean stop: {result:?}, died in it: {dead}"));
+        self.end_life();
+        if dead {
+            self.crashes_left -= 1;
+            self.died_in_stop();
+        } else {
+            self.stats.clean_stops += 1;
+            self.power_may_go_after_stop();
+        }
+        self.start()
+    }
+
+    fn power_may_go_after_stop(&mut self) {
+        if self.safety && self.prng.percent(self.plan.power_percent / 2) {
+            self.died_in_stop();
+        }
+    }
+}
