@@ -1,14 +1,31 @@
-//! The NBD export.
+//! The NBD export: volumes shown to clients over a Unix socket, or over TCP on loopback.
+//!
+//! [`serve`] makes a listening socket; [`Server`] adds and removes exports on it. The path of a request:
+//!
+//! ```text
+//!   listener ─▶ connection ─▶ protocol (handshake, request) ─▶ transmission ─▶ volume
+//!                   ▲                                              │
+//!   socket ◀── sender (pages, uncopied) ◀── protocol (reply) ◀────┘
+//! ```
+//!
+//! Rooms: [`protocol`] bytes without I/O; `receiver` and `sender` the two directions of a socket; `slots` requests in flight;
+//! `transmission` from bytes to requests and back; `connection` and `listener` the endpoints; `exports` what clients may choose.
 
+mod address;
 mod connection;
 mod exports;
 mod limits;
+mod listener;
 mod message;
 pub mod protocol;
 mod receiver;
 mod sender;
+mod server;
 mod slots;
 mod transmission;
 
+pub use address::{ListenSpec, tcp_uri, unix_uri};
 pub use exports::{Counters, ExportError, ExportOptions};
 pub use limits::Limits;
+pub use listener::ListenError;
+pub use server::{Server, serve};

@@ -2,31 +2,15 @@
 //!
 //! Seeds are fixed, so a failure repeats; `NBD_FUZZ_CASES` asks for more cases than the usual ones.
 
+#[path = "common/random.rs"]
+mod random;
+
+use random::Random;
+
 use nbd::protocol::wire::{OPTION_BYTES_MAX, PAYLOAD_BYTES_MAX, REQUEST_HEADER_BYTES, option};
 use nbd::protocol::{
     Catalog, Command, ExportInfo, Handshake, Progress, RequestHeader, Session, Verdict,
 };
-
-/// A small generator of pseudo-random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-}
 
 fn cases(usual: u64) -> u64 {
     std::env::var("NBD_FUZZ_CASES").ok().map_or(usual, |text| {
@@ -74,7 +58,7 @@ fn conversation(random: &mut Random) -> Vec<u8> {
             option::GO | option::INFO | option::LIST_META_CONTEXT | option::SET_META_CONTEXT
         ) {
             data.extend_from_slice(b"\0\0\0\x04disk");
-            let count = random.below(3);
+            let count = random.below(3) as usize;
             match code {
                 option::GO | option::INFO => {
                     data.extend_from_slice(&(count as u16).to_be_bytes());
@@ -107,7 +91,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
-        let at = random.below(bytes.len());
+        let at = random.below(bytes.len() as u64) as usize;
         match random.below(5) {
             0 => bytes[at] ^= 1 << random.below(8),
             1 => bytes[at] = random.next() as u8,
@@ -129,7 +113,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
 fn feed(random: &mut Random, input: &[u8]) -> Progress {
     let (mut handshake, mut at, mut answered) = (Handshake::new(), 0, 0);
     loop {
-        let end = input.len().min(at + 1 + random.below(300));
+        let end = input.len().min(at + 1 + random.below(300) as usize);
         let mut output = Vec::new();
         let (consumed, progress) = handshake.feed(&input[at..end], &Disks, &mut output);
         assert!(consumed <= end - at);

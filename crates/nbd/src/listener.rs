@@ -1,0 +1,309 @@
+//! The listening socket: made, accepted from, and taken away.
+
+use crate::address::ListenSpec;
+use crate::connection::Connection;
+use crate::exports::{Shared, count};
+use io_uring::{cqueue, opcode, types::Fd};
+use runtime::{Context, Endpoint};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+/// After the process or the system ran out of descriptors or memory, accepting rests for this long.
+const REST_NS: u64 = 100_000_000;
+
+const ACCEPT: u32 = 1;
+const REST_TIMER: u32 = 1;
+
+/// Why a server could not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody answers there.
+    #[error("another program listens on '{}'; stop it or choose another path", .0.display())]
+    InUse(PathBuf),
+    /// Something else has that name.
+    #[error("'{}' exists and is not a socket; choose another path", .0.display())]
+    NotASocket(PathBuf),
+    /// The address can be reached from other machines.
+    #[error(
+        "{0} is not a loopback address; NBD without encryption is only served on 127.0.0.0/8, [::1] or a Unix socket"
+    )]
+    NotLoopback(SocketAddr),
+    /// A system call failed.
+    #[error("cannot {doing} '{place}'")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// To which path or address.
+        place: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A path that is ours for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct SocketPath {
+    path: PathBuf,
+    /// Device and inode, so that a successor's socket of the same name is not removed.
+    identity: (u64, u64),
+}
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(%error, path = %self.path.display(), "socket not removed");
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) socket: OwnedFd,
+    pub(crate) path: Option<SocketPath>,
+    /// The address, with the port that the kernel chose.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+fn system(
+    doing: &'static str,
+    place: &impl ToString,
+) -> impl FnOnce(rustix::io::Errno) -> ListenError {
+    let place = place.to_string();
+    move |errno| ListenError::System {
+        doing,
+        place,
+        source: errno.into(),
+    }
+}
+
+/// Makes the socket that `spec` describes.
+pub(crate) fn listen(spec: &ListenSpec) -> Result<Listening, ListenError> {
+    match spec {
+        ListenSpec::Unix { path, mode, group } => listen_unix(path, *mode, *group),
+        ListenSpec::Tcp(address) => listen_tcp(*address),
+    }
+}
+
+fn listen_unix(path: &Path, mode: u32, group: Option<u32>) -> Result<Listening, ListenError> {
+    let place = path.display().to_string();
+    let failed = |doing| system(doing, &place);
+    let address = SocketAddrUnix::new(path).map_err(failed("use the socket path"))?;
+    remove_stale(path, &address)?;
+    let socket = stream_socket(AddressFamily::UNIX).map_err(failed("make a socket for"))?;
+    rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
+    let found = std::fs::symlink_metadata(path);
+    let found = found.map_err(|source| ListenError::System {
+        doing: "look at",
+        place: place.clone(),
+        source,
+    })?;
+    let guard = SocketPath {
+        path: path.to_owned(),
+        identity: (found.dev(), found.ino()),
+    };
+    // Nobody can connect before `listen`, so mode and group are in force from the first client on.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .and_then(|()| std::os::unix::fs::chown(path, None, group))
+        .map_err(|source| ListenError::System {
+            doing: "set mode and group of",
+            place: place.clone(),
+            source,
+        })?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
+    Ok(Listening {
+        socket,
+        path: Some(guard),
+        address: None,
+    })
+}
+
+/// Removes a socket that nobody listens on any more.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError> {
+    let place = path.display().to_string();
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(ListenError::System {
+                doing: "look at",
+                place,
+                source,
+            });
+        }
+    };
+    if !found.file_type().is_socket() {
+        return Err(ListenError::NotASocket(path.to_owned()));
+    }
+    let probe = stream_socket(AddressFamily::UNIX).map_err(system("make a socket for", &place))?;
+    match rustix::net::connect(&probe, address) {
+        Err(rustix::io::Errno::CONNREFUSED) => {
+            std::fs::remove_file(path).map_err(|source| ListenError::System {
+                doing: "remove the stale socket",
+                place,
+                source,
+            })
+        }
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(ListenError::InUse(path.to_owned())),
+        Err(errno) => Err(system("find out who listens on", &place)(errno)),
+    }
+}
+
+fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> {
+    if !address.ip().is_loopback() {
+        return Err(ListenError::NotLoopback(address));
+    }
+    let failed = |doing| system(doing, &address);
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = stream_socket(family).map_err(failed("make a socket for"))?;
+    sockopt::set_socket_reuseaddr(&socket, true).map_err(failed("prepare"))?;
+    rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
+    let bound = rustix::net::getsockname(&socket).map_err(failed("find the port of"))?;
+    Ok(Listening {
+        socket,
+        path: None,
+        address: SocketAddr::try_from(bound).ok(),
+    })
+}
+
+/// Blocking, because the ring itself waits for readiness and treats non-blocking sockets as a wish not to wait.
+fn stream_socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// The endpoint that accepts connections.
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    is_unix: bool,
+    shared: Arc<Shared>,
+    accepting: bool,
+    stopping: bool,
+    closed: bool,
+}
+
+impl Listener {
+    pub(crate) fn new(socket: OwnedFd, is_unix: bool, shared: Arc<Shared>) -> Listener {
+        Listener {
+            socket,
+            is_unix,
+            shared,
+            accepting: false,
+            stopping: false,
+            closed: false,
+        }
+    }
+
+    fn accept(&mut self, cx: &mut Context<'_>) {
+        if self.accepting || self.stopping {
+            return;
+        }
+        self.accepting = true;
+        let entry = opcode::AcceptMulti::new(Fd(self.socket.as_raw_fd()))
+            .flags(libc::SOCK_CLOEXEC)
+            .build();
+        // SAFETY: the entry names no memory; the socket is open until this endpoint is dropped.
+        unsafe { cx.push(entry, ACCEPT) };
+    }
+
+    fn accepted(&mut self, cx: &mut Context<'_>, socket: OwnedFd) {
+        let counters = &self.shared.counters;
+        count(&counters.accepted);
+        if self.stopping {
+            return;
+        }
+        let before = counters.connections.fetch_add(1, Ordering::Relaxed);
+        if before >= self.shared.limits.connections_max {
+            counters.connections.fetch_sub(1, Ordering::Relaxed);
+            count(&counters.turned_away);
+            tracing::debug!(connections = before, "connection turned away");
+            return;
+        }
+        let uid = if self.is_unix {
+            sockopt::socket_peercred(&socket)
+                .ok()
+                .map(|peer| peer.uid.as_raw())
+        } else {
+            if let Err(error) = sockopt::set_tcp_nodelay(&socket, true) {
+                tracing::debug!(%error, "replies may be delayed");
+            }
+            None
+        };
+        cx.add_endpoint(Box::new(Connection::new(socket, self.shared.clone(), uid)));
+    }
+}
+
+impl Endpoint for Listener {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.accept(cx);
+    }
+
+    fn ring(&mut self, cx: &mut Context<'_>, _token: u32, result: i32, flags: u32) {
+        if result >= 0 {
+            // SAFETY: a successful accept hands over a new descriptor, and it comes to nobody but us.
+            self.accepted(cx, unsafe { OwnedFd::from_raw_fd(result) });
+        }
+        if cqueue::more(flags) {
+            return;
+        }
+        self.accepting = false;
+        if self.stopping {
+            return self.close(cx);
+        }
+        let short = matches!(
+            -result,
+            libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS
+        );
+        if result < 0 {
+            tracing::warn!(errno = -result, "a connection could not be accepted");
+        }
+        if short {
+            cx.set_timer(cx.now_ns() + REST_NS, REST_TIMER);
+        } else {
+            self.accept(cx);
+        }
+    }
+
+    fn reply(&mut self, _cx: &mut Context<'_>, _reply: engine::api::Reply) {
+        unreachable!("a listener submits no requests");
+    }
+
+    fn timer(&mut self, cx: &mut Context<'_>, _token: u32) {
+        self.accept(cx);
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.stopping = true;
+        // A descriptor accepted after `close` would be lost: wait for the last completion.
+        if self.accepting {
+            cx.cancel(ACCEPT)
+        } else {
+            self.close(cx)
+        }
+    }
+}
+
+impl Listener {
+    fn close(&mut self, cx: &mut Context<'_>) {
+        if !self.closed {
+            self.closed = true;
+            cx.close();
+        }
+    }
+}
