@@ -251,6 +251,16 @@ pub enum Command {
         /// How to treat it.
         options: VolumeOptions,
     },
+    /// A volume is known from recovery but its backing device is not available: its blocks are kept, requests are refused. A later
+    /// `Attach` of the same id makes it available.
+    Hold {
+        /// Its place in the index.
+        volume: VolumeIndex,
+        /// Its number in the log.
+        id: VolumeId,
+        /// Its size in bytes.
+        size_bytes: u64,
+    },
     /// Options change. From a write-back mode to another, dirty blocks are destaged; `Event::CommandDone` when none is left.
     SetOptions {
         /// For `CommandDone`.

@@ -10,12 +10,20 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod admission;
 pub mod api;
 pub mod checkpoint;
+pub mod destage;
+pub mod front;
 pub mod index;
 pub mod key;
 pub mod locks;
+pub mod log;
 pub mod medium;
+pub mod outbox;
 pub mod policy;
+pub mod ram;
 pub mod recovery;
+pub mod shard;
+pub mod stats;
 pub mod superblock;

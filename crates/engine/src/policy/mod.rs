@@ -125,6 +125,11 @@ impl Arrival {
     pub const fn as_copy(self) -> Arrival {
         Arrival { copy: true, ..self }
     }
+
+    /// The same arrival for a block that had a place on the SSD until this moment: it has proven itself.
+    pub const fn as_proven(self) -> Arrival {
+        Arrival { proven: true, ..self }
+    }
 }
 
 /// The answer to [`Policy::on_access`].

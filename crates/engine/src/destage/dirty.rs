@@ -1,0 +1,169 @@
+//! Which blocks are dirty, in address order, and since when.
+//!
+//! One bitmap per 1 MiB extent that has dirty blocks: 56 bytes and a tree entry for up to 256 blocks, so that a densely
+//! written region costs almost nothing and a scattered one what its extents cost. The age is kept per extent: that of its oldest
+//! dirty block (an extent that is rewritten forever keeps its first age, so it goes home in time).
+//!
+//! Invariants: `counts[v]` is the number of bits set in the extents of volume `v`; no extent without a bit is kept; `by_age`
+//! holds each extent once, with its age.
+
+use crate::key::{ExtentKey, Key};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use types::{EXTENT_BLOCKS, VOLUMES_MAX, VolumeIndex};
+
+/// The dirty blocks of one extent.
+#[derive(Clone, Debug)]
+pub struct DirtyExtent {
+    bits: [u64; 4],
+    /// When the oldest of them became dirty.
+    pub oldest_ns: u64,
+}
+
+impl DirtyExtent {
+    /// Whether block `index` of the extent is dirty.
+    pub fn contains(&self, index: usize) -> bool {
+        self.bits[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// Indices of dirty blocks, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..EXTENT_BLOCKS as usize).filter(|index| self.contains(*index))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bits == [0; 4]
+    }
+}
+
+/// All dirty blocks of a shard.
+pub struct DirtySet {
+    extents: BTreeMap<ExtentKey, DirtyExtent>,
+    by_age: BTreeSet<(VolumeIndex, u64, ExtentKey)>,
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Default for DirtySet {
+    fn default() -> DirtySet {
+        DirtySet { extents: BTreeMap::new(), by_age: BTreeSet::new(), counts: vec![0; VOLUMES_MAX], total: 0 }
+    }
+}
+
+impl DirtySet {
+    /// Notes that the block is dirty since `now_ns` (or longer, if it was).
+    pub fn insert(&mut self, key: Key, now_ns: u64) {
+        let by_age = &mut self.by_age;
+        let extent = self.extents.entry(key.extent()).or_insert_with(|| {
+            by_age.insert((key.volume(), now_ns, key.extent()));
+            DirtyExtent { bits: [0; 4], oldest_ns: now_ns }
+        });
+        let index = (key.0 % EXTENT_BLOCKS) as usize;
+        let bit = 1 << (index % 64);
+        if extent.bits[index / 64] & bit == 0 {
+            extent.bits[index / 64] |= bit;
+            self.counts[usize::from(key.volume().0)] += 1;
+            self.total += 1;
+        }
+    }
+
+    /// Notes that the block is not dirty.
+    pub fn remove(&mut self, key: Key) {
+        let Some(extent) = self.extents.get_mut(&key.extent()) else { return };
+        let index = (key.0 % EXTENT_BLOCKS) as usize;
+        let bit = 1 << (index % 64);
+        if extent.bits[index / 64] & bit != 0 {
+            extent.bits[index / 64] &= !bit;
+            self.counts[usize::from(key.volume().0)] -= 1;
+            self.total -= 1;
+            if extent.is_empty() {
+                self.by_age.remove(&(key.volume(), extent.oldest_ns, key.extent()));
+                self.extents.remove(&key.extent());
+            }
+        }
+    }
+
+    /// The extent's age begins anew: its blocks are on their way home, and what is written from now on is young.
+    pub fn rejuvenate(&mut self, extent: ExtentKey, now_ns: u64) {
+        if let Some(dirty) = self.extents.get_mut(&extent) {
+            self.by_age.remove(&(extent.volume(), dirty.oldest_ns, extent));
+            dirty.oldest_ns = now_ns;
+            self.by_age.insert((extent.volume(), now_ns, extent));
+        }
+    }
+
+    /// Whether the block is dirty.
+    pub fn contains(&self, key: Key) -> bool {
+        self.extents.get(&key.extent()).is_some_and(|extent| extent.contains((key.0 % EXTENT_BLOCKS) as usize))
+    }
+
+    /// Dirty blocks of the volume.
+    pub fn blocks_of(&self, volume: VolumeIndex) -> u64 {
+        self.counts[usize::from(volume.0)]
+    }
+
+    /// Dirty blocks of all volumes.
+    pub fn blocks(&self) -> u64 {
+        self.total
+    }
+
+    /// The first extent of the volume at or after `from` with dirty blocks.
+    pub fn next_extent(&self, volume: VolumeIndex, from: ExtentKey) -> Option<(ExtentKey, &DirtyExtent)> {
+        let (key, extent) = self.extents.range(from..).next()?;
+        (key.volume() == volume).then_some((*key, extent))
+    }
+
+    /// All extents of the volume, in address order.
+    pub fn extents_of(&self, volume: VolumeIndex) -> impl Iterator<Item = (ExtentKey, &DirtyExtent)> {
+        let first = ExtentKey::first_of(volume);
+        self.extents.range(first..).map(|(key, extent)| (*key, extent)).take_while(move |(key, _)| key.volume() == volume)
+    }
+
+    /// The extent of the volume whose dirty blocks have waited longest, and since when.
+    pub fn oldest(&self, volume: VolumeIndex) -> Option<(u64, ExtentKey)> {
+        let (owner, oldest_ns, extent) = *self.by_age.range((volume, 0, ExtentKey(0))..).next()?;
+        (owner == volume).then_some((oldest_ns, extent))
+    }
+
+    /// Every dirty block, for checks.
+    pub fn iter(&self) -> impl Iterator<Item = Key> + '_ {
+        self.extents.iter().flat_map(|(extent, dirty)| dirty.iter().map(|index| extent.key(index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::mix;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn agrees_with_a_set() {
+        let mut dirty = DirtySet::default();
+        let mut model = BTreeSet::new();
+        for step in 0..20_000_u64 {
+            let random = mix(step);
+            let key = Key::new(VolumeIndex((random % 2) as u16), (random >> 8) % 3000);
+            if random >> 62 == 0 {
+                dirty.remove(key);
+                model.remove(&key);
+            } else {
+                dirty.insert(key, step);
+                model.insert(key);
+            }
+        }
+        assert!(dirty.iter().eq(model.iter().copied()));
+        assert_eq!(dirty.blocks(), model.len() as u64);
+        let of_one = model.iter().filter(|key| key.volume() == VolumeIndex(1)).count() as u64;
+        assert_eq!(dirty.blocks_of(VolumeIndex(1)), of_one);
+        assert!(dirty.next_extent(VolumeIndex(0), ExtentKey::first_of(VolumeIndex(1))).is_none());
+        let (_, oldest) = dirty.oldest(VolumeIndex(1)).expect("blocks are dirty");
+        dirty.rejuvenate(oldest, 30_000);
+        assert_ne!(dirty.oldest(VolumeIndex(1)).expect("others remain").1, oldest);
+        for key in &model {
+            dirty.remove(*key);
+        }
+        assert!(dirty.extents.is_empty() && dirty.by_age.is_empty());
+    }
+}

@@ -1,0 +1,288 @@
+//! Where requests enter: sequential streams are recognised, requests are split at extents and dealt to shards, and the parts joined
+//! again.
+//!
+//! Each reactor has its own front; a request's parts are answered to the front it came through. A front holds no data and no locks:
+//! order among overlapping requests is made by the shards. A flush goes to all shards; it covers what was acknowledged before, and an
+//! acknowledged request was answered by all its shards before, so each shard knows its share.
+
+use crate::admission::Streams;
+use crate::api::{Op, Outcome, Reply, Request, RequestError, VolumeOptions};
+use crate::key::{Map, mix};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use page::PageVec;
+use types::{BLOCK_SECTORS, BypassReason, EXTENT_SECTORS, Mode, SECTOR_BYTES, ShardIndex, VolumeId, VolumeIndex};
+
+/// What the front wants done.
+#[derive(Debug)]
+pub enum FrontAction {
+    /// Submit this part to a shard; its reply comes back by [`Front::shard_reply`].
+    ToShard(ShardIndex, Request),
+    /// Give this to the client.
+    Reply(Reply),
+}
+
+struct Volume {
+    id: VolumeId,
+    options: VolumeOptions,
+    streams: Streams,
+}
+
+/// A request some of whose parts are in the shards.
+struct Joining {
+    client_id: u64,
+    is_read: bool,
+    waiting: u32,
+    result: Result<(), RequestError>,
+    outcome: Outcome,
+    parts: Vec<PageVec>,
+}
+
+/// See the module.
+pub struct Front {
+    shards: u16,
+    volumes: Map<u16, Volume>,
+    joining: Vec<Option<Joining>>,
+    free: Vec<u32>,
+    actions: VecDeque<FrontAction>,
+}
+
+/// Which shard owns an extent of a volume. Part of the on-disk format: a log holds only blocks of its shard.
+pub fn shard_of(volume: VolumeId, start_sector: u64, shards: u16) -> ShardIndex {
+    let extent = start_sector / EXTENT_SECTORS;
+    let hash = mix(mix(u64::from(volume.0)) ^ extent);
+    ShardIndex((((hash >> 32) * u64::from(shards)) >> 32) as u16)
+}
+
+impl Front {
+    /// A front for a pool with that many shards.
+    pub fn new(shards: u16) -> Front {
+        Front { shards, volumes: Map::default(), joining: Vec::new(), free: Vec::new(), actions: VecDeque::new() }
+    }
+
+    /// A volume appears, or its options change.
+    pub fn set_volume(&mut self, index: VolumeIndex, id: VolumeId, options: VolumeOptions) {
+        match self.volumes.get_mut(&index.0) {
+            Some(volume) if volume.id == id => volume.options = options,
+            _ => drop(self.volumes.insert(index.0, Volume { id, options, streams: Streams::default() })),
+        }
+    }
+
+    /// A volume goes away; requests in flight still get their replies.
+    pub fn remove_volume(&mut self, index: VolumeIndex) {
+        self.volumes.remove(&index.0);
+    }
+
+    /// Requests some of whose parts are in the shards.
+    pub fn in_flight(&self) -> usize {
+        self.joining.len() - self.free.len()
+    }
+
+    /// Takes in a client's request of any length.
+    pub fn submit(&mut self, request: Request) {
+        let Some(volume) = self.volumes.get_mut(&request.volume.0) else {
+            let reply = Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other };
+            self.actions.push_back(FrontAction::Reply(reply));
+            return;
+        };
+        let id = volume.id;
+        let bypass = request.bypass.or_else(|| volume.bypass(&request));
+        let ends_late = request.start_sector.checked_add(u64::from(request.sectors)).is_none();
+        if ends_late || request.op != Op::Flush && request.sectors == 0 {
+            let reply = Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other };
+            self.actions.push_back(FrontAction::Reply(reply));
+            return;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.joining.push(None);
+            (self.joining.len() - 1) as u32
+        });
+        let mut waiting = 0;
+        if request.op == Op::Flush {
+            for shard in 0..self.shards {
+                let part = Request { id: part_id(slot, waiting), ..request.clone() };
+                self.actions.push_back(FrontAction::ToShard(ShardIndex(shard), part));
+                waiting += 1;
+            }
+        } else {
+            for part in split(&request) {
+                let shard = shard_of(id, part.start_sector, self.shards);
+                let part = Request { id: part_id(slot, waiting), bypass, ..part };
+                self.actions.push_back(FrontAction::ToShard(shard, part));
+                waiting += 1;
+            }
+        }
+        let is_read = request.op == Op::Read;
+        let parts = if waiting > 1 && is_read { (0..waiting).map(|_| PageVec::new()).collect() } else { Vec::new() };
+        let joining = Joining { client_id: request.id, is_read, waiting, result: Ok(()), outcome: Outcome::RamHit, parts };
+        self.joining[slot as usize] = Some(joining);
+    }
+
+    /// A shard has answered a part.
+    pub fn shard_reply(&mut self, _shard: ShardIndex, reply: Reply) {
+        let (slot, part) = ((reply.id >> 32) as u32, reply.id as u32);
+        let joining = self.joining[slot as usize].as_mut().expect("a part of a request in flight");
+        joining.waiting -= 1;
+        if let Err(error) = reply.result {
+            joining.result = Err(joining.result.err().unwrap_or(error));
+        }
+        joining.outcome = slower(joining.outcome, reply.outcome);
+        let single = joining.parts.is_empty();
+        let mut pages = reply.pages;
+        if !single {
+            joining.parts[part as usize] = core::mem::take(&mut pages);
+        }
+        if joining.waiting > 0 {
+            return;
+        }
+        let joining = self.joining[slot as usize].take().expect("looked above");
+        self.free.push(slot);
+        if !single {
+            pages = joining.parts.into_iter().flatten().collect();
+        }
+        if joining.result.is_err() || !joining.is_read {
+            pages = PageVec::new();
+        }
+        let reply = Reply { id: joining.client_id, result: joining.result, pages, outcome: joining.outcome };
+        self.actions.push_back(FrontAction::Reply(reply));
+    }
+
+    /// The next thing to do, or `None` when drained.
+    pub fn poll(&mut self) -> Option<FrontAction> {
+        self.actions.pop_front()
+    }
+}
+
+impl Volume {
+    /// Whether a policy sends the request around the cache.
+    fn bypass(&mut self, request: &Request) -> Option<BypassReason> {
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        let data = matches!(request.op, Op::Read | Op::Write);
+        let sequential = data
+            && self.options.sequential_cutoff_bytes.is_some_and(|cutoff| {
+                let write = request.op == Op::Write;
+                self.streams.past_cutoff(request.start_sector, u64::from(request.sectors), write, cutoff)
+            });
+        if self.options.mode == Mode::PassThrough && request.op == Op::Read {
+            Some(BypassReason::PassThrough)
+        } else if request.op != Op::Flush && bytes > u64::from(self.options.max_io_bytes) {
+            Some(BypassReason::Size)
+        } else if sequential {
+            Some(BypassReason::Sequential)
+        } else {
+            None
+        }
+    }
+}
+
+fn part_id(slot: u32, part: u32) -> u64 {
+    (u64::from(slot) << 32) | u64::from(part)
+}
+
+/// The parts of a request, one for each extent, in address order. Pages go with their blocks.
+fn split(request: &Request) -> impl Iterator<Item = Request> + '_ {
+    let end = request.start_sector + u64::from(request.sectors);
+    let mut start = request.start_sector;
+    core::iter::from_fn(move || {
+        if start == end {
+            return None;
+        }
+        let part_end = end.min((start / EXTENT_SECTORS + 1) * EXTENT_SECTORS);
+        let first_page = (start / BLOCK_SECTORS - request.start_sector / BLOCK_SECTORS) as usize;
+        let end_page = (part_end.div_ceil(BLOCK_SECTORS) - request.start_sector / BLOCK_SECTORS) as usize;
+        let pages = if request.pages.is_empty() { PageVec::new() } else { request.pages[first_page..end_page.min(request.pages.len())].into() };
+        let part = Request { start_sector: start, sectors: (part_end - start) as u32, pages, ..*request };
+        start = part_end;
+        Some(part)
+    })
+}
+
+/// The outcome of a request is that of its slowest part.
+fn slower(one: Outcome, other: Outcome) -> Outcome {
+    let rank = |outcome: Outcome| match outcome {
+        Outcome::RamHit => 0,
+        Outcome::SsdHit => 1,
+        Outcome::WriteBack => 2,
+        Outcome::Other => 3,
+        Outcome::WriteThrough => 4,
+        Outcome::Miss => 5,
+        Outcome::Bypass => 6,
+    };
+    if rank(one) < rank(other) { other } else { one }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use page::PagePool;
+
+    fn request(op: Op, start_sector: u64, sectors: u32) -> Request {
+        Request { id: 7, volume: VolumeIndex(0), op, fua: false, start_sector, sectors, pages: PageVec::new(), bypass: None }
+    }
+
+    fn front(shards: u16) -> Front {
+        let mut front = Front::new(shards);
+        front.set_volume(VolumeIndex(0), VolumeId(1), VolumeOptions::default());
+        front
+    }
+
+    #[test]
+    fn a_read_over_extents_is_joined_in_order() {
+        let mut front = front(4);
+        let pool = PagePool::new(600);
+        front.submit(request(Op::Read, EXTENT_SECTORS - 8, 2 * EXTENT_SECTORS as u32));
+        let mut parts = Vec::new();
+        while let Some(FrontAction::ToShard(shard, part)) = front.poll() {
+            parts.push((shard, part));
+        }
+        assert_eq!(parts.iter().map(|(_, part)| part.sectors).collect::<Vec<_>>(), [8, EXTENT_SECTORS as u32, EXTENT_SECTORS as u32 - 8]);
+        let mut number = 0_u8;
+        let mut replies: Vec<Reply> = parts
+            .iter()
+            .map(|(_, part)| {
+                let pages = (0..u64::from(part.sectors) / BLOCK_SECTORS).map(|_| {
+                    let mut page = pool.allocate_zeroed().unwrap();
+                    number = number.wrapping_add(1);
+                    page[0] = number;
+                    page.freeze()
+                });
+                Reply { id: part.id, result: Ok(()), pages: pages.collect(), outcome: Outcome::SsdHit }
+            })
+            .collect();
+        replies.reverse();
+        for reply in replies {
+            front.shard_reply(ShardIndex(0), reply);
+        }
+        let Some(FrontAction::Reply(reply)) = front.poll() else { panic!("no reply") };
+        assert_eq!((reply.id, reply.result, reply.pages.len()), (7, Ok(()), 512));
+        assert!(reply.pages.iter().enumerate().all(|(at, page)| page[0] == (at as u8).wrapping_add(1)));
+        assert_eq!(front.in_flight(), 0);
+    }
+
+    #[test]
+    fn one_failed_part_fails_the_request() {
+        let mut front = front(2);
+        front.submit(request(Op::Flush, 0, 0));
+        let ids: Vec<u64> = core::iter::from_fn(|| front.poll())
+            .map(|action| match action {
+                FrontAction::ToShard(_, part) => part.id,
+                FrontAction::Reply(_) => panic!("too early"),
+            })
+            .collect();
+        assert_eq!(ids.len(), 2);
+        for (at, id) in ids.into_iter().enumerate() {
+            let result = if at == 0 { Err(RequestError::Io) } else { Ok(()) };
+            front.shard_reply(ShardIndex(at as u16), Reply { id, result, pages: PageVec::new(), outcome: Outcome::Other });
+        }
+        assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { result: Err(RequestError::Io), .. }))));
+    }
+
+    #[test]
+    fn extents_are_dealt_evenly() {
+        let mut counts = [0; 8];
+        for extent in 0..8000 {
+            counts[usize::from(shard_of(VolumeId(3), extent * EXTENT_SECTORS, 8).0)] += 1;
+        }
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
+}

@@ -1,0 +1,523 @@
+//! The log: a ring of segments that every cached block is appended to, in groups.
+//!
+//! Life of a record: [`Log::append`] puts it into the *building* group and gives it a slot at once; [`Log::pump`] turns the group
+//! into one write; when that write and all earlier ones have completed, the group is *complete* (a process crash cannot lose it) and
+//! those who wait for it are told; after the next flush it is *durable* (a power cut cannot lose it).
+//!
+//! Segments are used in order of their sequence numbers; number `s` lies at physical place `(s - 1) % segments`. A full segment is
+//! sealed with a footer once all its groups are complete. A segment is used anew only when a *durable* group says that the
+//! tail has passed it, and nobody reads it any more.
+//!
+//! Invariants:
+//! * `tail_durable <= tail <= head`, and `head - tail_durable < segments`: the head never overwrites what recovery may read.
+//! * `complete` is the highest number such that all groups up to it are on the device; `durable <= complete`.
+//! * A page of an incomplete group is kept in memory, and reads find it there.
+//! * After a failed write or flush nothing more is written and nothing becomes complete or durable.
+
+mod building;
+mod space;
+mod waiters;
+
+pub use building::Urgency;
+pub use space::Space;
+
+use crate::api::{IoKind, Target};
+use crate::index::Slot;
+use crate::key::Map;
+use crate::outbox::{Outbox, Span};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use building::Building;
+use format::checkpoint::LogEnd;
+use format::{FooterHead, GroupHead, Layout, Record, RecordKind};
+use page::{Page, PagePool, PageVec};
+use smallvec::smallvec;
+use types::{BLOCK_BYTES, ShardIndex, VolumeId};
+use waiters::Waiters;
+
+/// Groups being written at the same time. Two keep the SSD busy, the others hide the gap between a completion and the next
+/// submission; with more, groups only get smaller, and each costs a header page.
+const GROUPS_IN_FLIGHT_MAX: usize = 4;
+
+/// The engine flushes by itself when this many pages of the log (16 MiB) are not durable, so that recovery after a power cut has
+/// little to verify.
+const UNFLUSHED_PAGES_MAX: u64 = 4096;
+
+/// What the completion of a log I/O means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogIo {
+    /// The group of this number was written.
+    Group(u64),
+    /// A footer was written.
+    Footer,
+    /// The SSD flushed: what was complete when it was issued is durable.
+    Flush,
+}
+
+/// Identity and geometry of a shard's log; fixed when the pool is formatted.
+#[derive(Clone, Debug)]
+pub struct LogPlace {
+    /// The pool's.
+    pub uuid: [u8; 16],
+    /// The pool's running session: everything written bears its number.
+    pub session: u64,
+    /// Which shard's.
+    pub shard: ShardIndex,
+    /// The pool's geometry.
+    pub layout: Layout,
+}
+
+/// Where an appended record went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// The slot of its payload, if it has one.
+    pub slot: Option<Slot>,
+    /// The group to wait for.
+    pub group: u64,
+}
+
+struct InFlight {
+    group: u64,
+    tail_seq: u64,
+    done: bool,
+    slots: core::ops::Range<u32>,
+}
+
+/// A segment that gets no more groups and waits for its footer.
+struct Sealed {
+    seq: u64,
+    first_group: u64,
+    last_group: u64,
+    used_pages: u32,
+    /// What its last group said.
+    tail_seq: u64,
+    records: Vec<Record>,
+}
+
+/// See the module.
+pub struct Log {
+    place: LogPlace,
+    space: Space,
+    /// The group that takes records now.
+    building: Option<Building>,
+    /// Full groups waiting to be handed out, oldest first.
+    closed: VecDeque<Building>,
+    in_flight: VecDeque<InFlight>,
+    next_group: u64,
+    complete: u64,
+    complete_tail: u64,
+    durable: u64,
+    unflushed_pages: u64,
+    /// The running flush: which group and which tail it makes durable.
+    flush: Option<(u64, u64)>,
+    flush_wanted: u64,
+    head_first_group: u64,
+    head_records: Vec<Record>,
+    sealed: VecDeque<Sealed>,
+    footers_in_flight: u32,
+    pages: Map<Slot, Page>,
+    waiters: Waiters,
+    written_pages: u64,
+    /// The tail that the last group handed out says.
+    last_written_tail: u64,
+    failed: bool,
+}
+
+/// What a completed log I/O changed.
+#[derive(Default, Debug)]
+pub struct Progress {
+    /// Waiters whose group is complete or durable now, as they asked; all waiters if the SSD failed.
+    pub ready: Vec<u32>,
+    /// The durable tail moved from the first to the second segment.
+    pub tail_moved: Option<(u64, u64)>,
+    /// The SSD failed just now.
+    pub failed: bool,
+}
+
+impl Log {
+    /// A log that continues at `start`, in a fresh segment opened by the first append.
+    pub fn new(place: LogPlace, start: LogEnd) -> Log {
+        let space = Space::new(&place.layout, start);
+        Log {
+            place,
+            space,
+            building: None,
+            closed: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            next_group: start.next_group,
+            complete: start.next_group - 1,
+            complete_tail: start.tail_seq,
+            durable: start.next_group - 1,
+            unflushed_pages: 0,
+            flush: None,
+            flush_wanted: 0,
+            head_first_group: start.next_group,
+            head_records: Vec::new(),
+            sealed: VecDeque::new(),
+            footers_in_flight: 0,
+            pages: Map::default(),
+            waiters: Waiters::default(),
+            written_pages: 0,
+            last_written_tail: start.tail_seq,
+            failed: false,
+        }
+    }
+
+    /// The ring of segments.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// The ring of segments, to move the tail or pin readers.
+    pub fn space_mut(&mut self) -> &mut Space {
+        &mut self.space
+    }
+
+    /// Identity and geometry.
+    pub fn place(&self) -> &LogPlace {
+        &self.place
+    }
+
+    /// All groups up to this number are on the device.
+    pub fn complete(&self) -> u64 {
+        self.complete
+    }
+
+    /// All groups up to this number survive a power cut.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// The last number given to a group, handed out or not.
+    pub fn last_group(&self) -> u64 {
+        self.next_group - 1
+    }
+
+    /// Whether a write or flush failed.
+    pub fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Bytes written to the SSD since the start: headers, payload and footers.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_pages * BLOCK_BYTES
+    }
+
+    /// Pages kept because their group is not complete.
+    pub fn pages_in_flight(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether nothing is being written, flushed or waiting to be.
+    pub fn is_idle(&self) -> bool {
+        let written = self.building.is_none() && self.closed.is_empty() && self.in_flight.is_empty();
+        self.failed || written && self.flush.is_none() && self.sealed.is_empty() && self.footers_in_flight == 0
+    }
+
+    /// The content of a slot whose group is not complete yet.
+    pub fn page_in_flight(&self, slot: Slot) -> Option<&Page> {
+        if self.pages.is_empty() { None } else { self.pages.get(&slot) }
+    }
+
+    /// Where a slot lies on the SSD, in bytes.
+    pub fn offset_bytes(&self, slot: Slot) -> u64 {
+        let pages = self.place.layout.pages_per_segment();
+        self.place.layout.page_offset(self.place.shard, slot.0 / pages, slot.0 % pages)
+    }
+
+    /// The segment a slot with live content lies in.
+    pub fn seq_of(&self, slot: Slot) -> u64 {
+        self.space.seq_at(slot.0 / self.place.layout.pages_per_segment())
+    }
+
+    /// The slots of a segment that can hold payload.
+    pub fn slots_of(&self, seq: u64) -> core::ops::Range<u32> {
+        let first = self.space.physical(seq) * self.place.layout.pages_per_segment();
+        first..first + self.space.data_pages()
+    }
+
+    /// The slot of a page of a segment.
+    pub fn slot_at(&self, seq: u64, page_in_segment: u32) -> Slot {
+        Slot(self.space.physical(seq) * self.place.layout.pages_per_segment() + page_in_segment)
+    }
+
+    /// Whether a record can be appended now; while false, it can after segments became free.
+    pub fn has_room(&self) -> bool {
+        let in_building = self.building.as_ref().is_some_and(|building| building.fits(true));
+        !self.failed && (in_building || self.head_has_room() || self.space.can_open_next())
+    }
+
+    fn head_has_room(&self) -> bool {
+        let (pages, records) = self.building.as_ref().map_or((0, 0), |b| (b.pages_used(), b.records.len() as u32));
+        self.space.pages_left() >= pages + 2 && self.space.records_left() > records
+    }
+
+    /// Appends a record, with its payload if it has one. The index must point to the slot from now on: the log does not know what is
+    /// current.
+    ///
+    /// # Panics
+    /// If [`Log::has_room`] is false.
+    pub fn append(&mut self, record: Record, page: Option<Page>, urgency: Urgency) -> Appended {
+        assert!(self.has_room(), "the log is full");
+        if self.building.as_ref().is_some_and(|building| !building.fits(page.is_some())) {
+            self.close_building();
+        }
+        if self.building.is_none() {
+            self.begin_group();
+        }
+        let building = self.building.as_mut().expect("begun above");
+        let group = building.group;
+        let page_in_segment = building.next_page();
+        let record = Record { slot_page: if page.is_some() { page_in_segment } else { 0 }, ..record };
+        building.push(record, page.clone(), urgency);
+        let seq = building.seq;
+        let slot = page.map(|page| {
+            let slot = self.slot_at(seq, page_in_segment);
+            self.pages.insert(slot, page);
+            slot
+        });
+        Appended { slot, group }
+    }
+
+    /// Makes sure that a group carries the present tail to the device, and soon; gives its number.
+    pub fn publish_tail(&mut self) -> Option<u64> {
+        if self.building.is_none() {
+            if !self.has_room() {
+                return None;
+            }
+            self.begin_group();
+        }
+        let building = self.building.as_mut().expect("begun above");
+        if building.records.is_empty() {
+            // A group has at least one record; a note that names no record there ever was says nothing.
+            let kind = RecordKind::CleanNote { of_seq: 0, of_page: 0 };
+            building.records.push(Record { kind, volume: VolumeId(0), block: 0, mask: 0, checksum: 0, slot_page: 0 });
+        }
+        building.want(Urgency::Durable);
+        let group = building.group;
+        self.want_durable(group);
+        Some(group)
+    }
+
+    fn begin_group(&mut self) {
+        if !self.head_has_room() {
+            self.seal_head();
+            self.space.open_next();
+            self.head_first_group = self.next_group;
+        }
+        let space = &self.space;
+        let (pages, records) = (space.pages_left(), space.records_left());
+        self.building = Some(Building::new(self.next_group, space.head_seq(), space.head_page(), pages, records));
+        self.next_group += 1;
+    }
+
+    fn close_building(&mut self) {
+        if let Some(building) = self.building.take() {
+            self.space.take(building.pages_used(), building.records.len() as u32);
+            self.head_records.extend_from_slice(&building.records);
+            self.closed.push_back(building);
+        }
+    }
+
+    /// The head segment gets no more groups. Its footer says that all of it is durable, so it follows a flush.
+    fn seal_head(&mut self) {
+        if self.head_first_group < self.next_group {
+            self.want_durable(self.next_group - 1);
+            self.sealed.push_back(Sealed {
+                seq: self.space.head_seq(),
+                first_group: self.head_first_group,
+                last_group: self.next_group - 1,
+                used_pages: self.space.head_page(),
+                tail_seq: self.last_written_tail,
+                records: core::mem::take(&mut self.head_records),
+            });
+        }
+    }
+
+    /// `waiter` is to be named in [`Progress::ready`] when the group is complete. False if it is already.
+    pub fn wait_complete(&mut self, group: u64, waiter: u32) -> bool {
+        if group <= self.complete || self.failed {
+            return false;
+        }
+        self.waiters.add_complete(group, waiter);
+        true
+    }
+
+    /// `waiter` is to be named in [`Progress::ready`] when the group is durable. False if it is already.
+    pub fn wait_durable(&mut self, group: u64, waiter: u32) -> bool {
+        if group <= self.durable || self.failed {
+            return false;
+        }
+        self.waiters.add_durable(group, waiter);
+        self.want_durable(group);
+        true
+    }
+
+    /// The group is to be durable soon; nobody in particular waits.
+    pub fn want_durable(&mut self, group: u64) {
+        self.flush_wanted = self.flush_wanted.max(group);
+        if let Some(building) = self.building.as_mut().filter(|building| building.group <= group) {
+            building.want(Urgency::Durable);
+        }
+    }
+
+    /// When [`Log::pump`] has something to do that it has not now.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let room = self.in_flight.len() < GROUPS_IN_FLIGHT_MAX && !self.failed;
+        self.building.as_ref().filter(|_| room).map(|building| building.deadline_ns).filter(|time| *time != u64::MAX)
+    }
+
+    /// Hands out what is due: groups, footers, a flush. Call at the end of each turn.
+    pub fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, out: &mut Outbox<C>, context: impl Fn(LogIo) -> C) {
+        if self.failed {
+            return;
+        }
+        let due = self.building.as_ref().is_some_and(|building| {
+            building.commit || building.deadline_ns <= now_ns || building.durable && self.flush.is_none()
+        });
+        if due && self.closed.len() + self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {
+            self.close_building();
+        }
+        while self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {
+            let Some(header) = (if self.closed.is_empty() { None } else { pool.allocate() }) else { break };
+            let group = self.closed.pop_front().expect("looked above");
+            self.write_group(group, header, out, &context);
+        }
+        while self.sealed.front().is_some_and(|sealed| sealed.last_group <= self.durable) {
+            if !self.write_footer(pool, out, &context) {
+                break;
+            }
+        }
+        let unflushed = self.unflushed_pages > UNFLUSHED_PAGES_MAX;
+        // The lowest group that someone wants durable; waiting for higher ones first would make the lower ones wait too.
+        let wanted = [self.waiters.first_durable(), Some(self.flush_wanted)].into_iter().flatten().filter(|g| *g > self.durable).min();
+        let wanted = wanted.is_some_and(|group| group <= self.complete) || unflushed && self.durable < self.complete;
+        if wanted && self.flush.is_none() {
+            self.flush = Some((self.complete, self.complete_tail));
+            self.unflushed_pages = 0;
+            let span = Span { target: Target::Ssd, offset_bytes: 0, length_bytes: 0, background: false };
+            out.io(span, IoKind::Flush, context(LogIo::Flush));
+        }
+    }
+
+    fn write_group<C>(&mut self, group: Building, mut header: page::PageMut, out: &mut Outbox<C>, context: &impl Fn(LogIo) -> C) {
+        let head = GroupHead {
+            uuid: self.place.uuid,
+            session: self.place.session,
+            shard: self.place.shard,
+            segment_seq: group.seq,
+            group: group.group,
+            tail_seq: self.space.tail_seq().min(group.seq),
+            durable_group: self.durable,
+            page: group.first_page,
+        };
+        head.encode(&group.records, &mut header);
+        if let Some(sealed) = self.sealed.iter_mut().find(|sealed| sealed.last_group == group.group) {
+            sealed.tail_seq = head.tail_seq;
+        }
+        self.last_written_tail = head.tail_seq;
+        let first = self.slot_at(group.seq, group.first_page);
+        let mut pages: PageVec = smallvec![header.freeze()];
+        pages.extend(group.pages);
+        let count = pages.len() as u32;
+        self.in_flight.push_back(InFlight {
+            group: group.group,
+            tail_seq: head.tail_seq,
+            done: false,
+            slots: first.0 + 1..first.0 + count,
+        });
+        self.written_pages += u64::from(count);
+        self.unflushed_pages += u64::from(count);
+        let span = Span {
+            target: Target::Ssd,
+            offset_bytes: self.offset_bytes(first),
+            length_bytes: u64::from(count) * BLOCK_BYTES,
+            background: false,
+        };
+        out.io(span, IoKind::Write { pages, fua: false }, context(LogIo::Group(group.group)));
+    }
+
+    fn write_footer<C>(&mut self, pool: &PagePool, out: &mut Outbox<C>, context: &impl Fn(LogIo) -> C) -> bool {
+        let sealed = self.sealed.front().expect("the caller looked");
+        let head = FooterHead {
+            uuid: self.place.uuid,
+            session: self.place.session,
+            shard: self.place.shard,
+            segment_seq: sealed.seq,
+            first_group: sealed.first_group,
+            last_group: sealed.last_group,
+            tail_seq: sealed.tail_seq,
+            durable_group: self.durable,
+            resume_seq: 0,
+            resume_group: 0,
+            used_pages: sealed.used_pages,
+        };
+        let bytes = head.encode(&sealed.records);
+        let count = bytes.len() / BLOCK_BYTES as usize;
+        let Some(mut pages) = (0..count).map(|_| pool.allocate()).collect::<Option<Vec<_>>>() else { return false };
+        let sealed = self.sealed.pop_front().expect("looked above");
+        for (page, chunk) in pages.iter_mut().zip(bytes.chunks_exact(BLOCK_BYTES as usize)) {
+            page.copy_from_slice(chunk);
+        }
+        self.written_pages += count as u64;
+        self.unflushed_pages += count as u64;
+        self.footers_in_flight += 1;
+        let physical = self.space.physical(sealed.seq);
+        let span = Span {
+            target: Target::Ssd,
+            offset_bytes: self.place.layout.footer_offset(self.place.shard, physical),
+            length_bytes: count as u64 * BLOCK_BYTES,
+            background: true,
+        };
+        let pages = pages.into_iter().map(page::PageMut::freeze).collect();
+        out.io(span, IoKind::Write { pages, fua: false }, context(LogIo::Footer));
+        true
+    }
+
+    /// A log I/O completed.
+    pub fn completed(&mut self, io: LogIo, ok: bool) -> Progress {
+        let mut progress = Progress::default();
+        if io == LogIo::Footer {
+            self.footers_in_flight -= 1;
+        }
+        if self.failed {
+            return progress;
+        }
+        if !ok {
+            self.failed = true;
+            self.flush = None;
+            return Progress { ready: self.waiters.take_all(), tail_moved: None, failed: true };
+        }
+        match io {
+            LogIo::Group(number) => self.group_written(number, &mut progress),
+            LogIo::Footer => {}
+            LogIo::Flush => self.flushed(&mut progress),
+        }
+        progress
+    }
+
+    fn group_written(&mut self, number: u64, progress: &mut Progress) {
+        let group = self.in_flight.iter_mut().find(|group| group.group == number).expect("a group in flight");
+        group.done = true;
+        while self.in_flight.front().is_some_and(|group| group.done) {
+            let group = self.in_flight.pop_front().expect("looked above");
+            self.complete = group.group;
+            self.complete_tail = group.tail_seq;
+            for slot in group.slots {
+                self.pages.remove(&Slot(slot));
+            }
+        }
+        self.waiters.take_complete(self.complete, &mut progress.ready);
+    }
+
+    fn flushed(&mut self, progress: &mut Progress) {
+        let (group, tail_seq) = self.flush.take().expect("a flush was running");
+        self.durable = self.durable.max(group);
+        self.waiters.take_durable(self.durable, &mut progress.ready);
+        let before = self.space.tail_durable();
+        if tail_seq > before {
+            self.space.tail_is_durable(tail_seq);
+            progress.tail_moved = Some((before, tail_seq));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The ring of segments: where the head writes, what the tail has passed, who still reads where.
+
+use crate::key::Map;
+use format::Layout;
+use format::checkpoint::LogEnd;
+
+/// See the module. Segment `seq` lies at physical place `(seq - 1) % segments`.
+#[derive(Debug)]
+pub struct Space {
+    segments: u64,
+    /// Pages of a segment that groups may use: all but the footer.
+    data_pages: u32,
+    records_max: u32,
+    head_seq: u64,
+    /// First page of the head segment that no closed group uses; `data_pages` when the segment is sealed.
+    head_page: u32,
+    head_records: u32,
+    tail_seq: u64,
+    tail_durable: u64,
+    readers: Map<u64, u32>,
+}
+
+impl Space {
+    /// The ring as recovery (or format) left it. The segment before `next_seq` counts as sealed; the next append opens a new one.
+    pub fn new(layout: &Layout, start: LogEnd) -> Space {
+        Space {
+            segments: u64::from(layout.segments_per_shard),
+            data_pages: layout.group_pages(),
+            records_max: layout.records_max(),
+            head_seq: start.next_seq - 1,
+            head_page: layout.group_pages(),
+            head_records: 0,
+            tail_seq: start.tail_seq,
+            tail_durable: start.tail_seq,
+            readers: Map::default(),
+        }
+    }
+
+    /// The segment being filled (or sealed last).
+    pub fn head_seq(&self) -> u64 {
+        self.head_seq
+    }
+
+    /// First page of the head segment that is not spoken for.
+    pub fn head_page(&self) -> u32 {
+        self.head_page
+    }
+
+    /// The oldest live segment, as the next group will say.
+    pub fn tail_seq(&self) -> u64 {
+        self.tail_seq
+    }
+
+    /// The oldest live segment, as a power cut would leave it.
+    pub fn tail_durable(&self) -> u64 {
+        self.tail_durable
+    }
+
+    /// Segments in the ring.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// Pages of a segment that groups may use.
+    pub fn data_pages(&self) -> u32 {
+        self.data_pages
+    }
+
+    /// Physical place of a segment.
+    pub fn physical(&self, seq: u64) -> u32 {
+        ((seq - 1) % self.segments) as u32
+    }
+
+    /// The live segment that lies at a physical place: the newest number up to the head's that maps to it.
+    pub fn seq_at(&self, physical: u32) -> u64 {
+        let head_physical = u64::from(self.physical(self.head_seq.max(1)));
+        let behind = (head_physical + self.segments - u64::from(physical)) % self.segments;
+        self.head_seq.max(1).saturating_sub(behind)
+    }
+
+    /// Segments that could be opened one after the other now, the head segment not counted.
+    pub fn free_segments(&self) -> u64 {
+        self.tail_durable + self.segments - 1 - self.head_seq
+    }
+
+    /// Segments from the tail to the head.
+    pub fn live_segments(&self) -> u64 {
+        self.head_seq + 1 - self.tail_seq
+    }
+
+    /// Pages left in the head segment for a group, its header included.
+    pub fn pages_left(&self) -> u32 {
+        self.data_pages - self.head_page
+    }
+
+    /// Records the head segment's footer has room for.
+    pub fn records_left(&self) -> u32 {
+        self.records_max - self.head_records
+    }
+
+    /// Takes pages and records of a closed group out of the head segment.
+    pub fn take(&mut self, pages: u32, records: u32) {
+        assert!(pages <= self.pages_left() && records <= self.records_left(), "a group fits its segment");
+        self.head_page += pages;
+        self.head_records += records;
+    }
+
+    /// Whether the next segment may be opened: a durable group has retired what lies there and nobody reads it.
+    pub fn can_open_next(&self) -> bool {
+        let retired = (self.head_seq + 1).checked_sub(self.segments);
+        self.free_segments() > 0 && retired.is_none_or(|seq| !self.readers.contains_key(&seq))
+    }
+
+    /// Opens the next segment; gives its number.
+    pub fn open_next(&mut self) -> u64 {
+        assert!(self.can_open_next(), "segment {} is still in use", self.head_seq + 1);
+        self.head_seq += 1;
+        self.head_page = 0;
+        self.head_records = 0;
+        self.head_seq
+    }
+
+    /// Moves the tail past the oldest segment. Takes effect for reuse when a group that says so is durable.
+    pub fn retire_tail(&mut self) {
+        assert!(self.tail_seq < self.head_seq, "the head segment is never retired");
+        self.tail_seq += 1;
+    }
+
+    /// A durable group says that the tail is at `seq`.
+    pub fn tail_is_durable(&mut self, seq: u64) {
+        assert!(self.tail_durable <= seq && seq <= self.tail_seq, "the durable tail follows the tail");
+        self.tail_durable = seq;
+    }
+
+    /// A read of the segment begins: it must not be written anew meanwhile.
+    pub fn pin(&mut self, seq: u64) {
+        *self.readers.entry(seq).or_default() += 1;
+    }
+
+    /// A read of the segment ended.
+    pub fn unpin(&mut self, seq: u64) {
+        let readers = self.readers.get_mut(&seq).expect("a pinned segment");
+        *readers -= 1;
+        if *readers == 0 {
+            self.readers.remove(&seq);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Putting blocks into index and RAM and taking them out, so that all counts stay together.
+
+use super::{CLEAN_HOLD_NS, RESERVE_SEGMENTS, Shard};
+use crate::index::{Slot, SlotMeta};
+use crate::key::Key;
+use crate::log::Urgency;
+use crate::policy::{Access, Advice, Arrival, Heat, Place, Verdict};
+use crate::ram::RamBlock;
+use format::{Record, RecordKind, payload_checksum};
+use page::Page;
+use types::{BLOCK_BYTES, BypassReason};
+
+/// Blocks that RAM may hold over its size while they wait for their backing device to flush, beside an eighth of its size.
+const UNSETTLED_SLACK_MIN: u64 = 64;
+
+/// A block on its way into the log.
+pub struct NewBlock {
+    /// Which.
+    pub key: Key,
+    /// Its content.
+    pub page: Page,
+    /// Valid sectors.
+    pub mask: u8,
+    /// Newer than the backing device.
+    pub dirty: bool,
+    /// For its index entry.
+    pub heat: Heat,
+    /// Of the content; computed here unless the caller has it.
+    pub checksum: Option<u32>,
+}
+
+impl Shard {
+    /// Appends a block and points the index at it; gives the group. The log must have room.
+    pub(super) fn log_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
+        let NewBlock { key, page, mask, dirty, heat, checksum } = block;
+        let id = self.volume_of(key).id;
+        let checksum = checksum.unwrap_or_else(|| payload_checksum(id, key.block(), &page));
+        let kind = if dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
+        let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0 };
+        let appended = self.log.append(record, Some(page), urgency);
+        let slot = appended.slot.expect("a record with payload has a slot");
+        let meta = SlotMeta { dirty, partial: mask != u8::MAX, frequency: heat.bits(), checksum };
+        if self.index.insert(key, slot, meta).is_none() {
+            self.volume_of(key).cached_blocks += 1;
+        }
+        self.partial.remove(&key);
+        if meta.partial {
+            self.partial.insert(key, mask);
+        }
+        if dirty { self.dirty.insert(key, self.now_ns) } else { self.dirty.remove(key) }
+        appended.group
+    }
+
+    /// Appends an `Invalidate` record for a block and forgets its index entry; gives the group. The log must have room.
+    pub(super) fn log_invalidate(&mut self, key: Key, urgency: Urgency) -> u64 {
+        let id = self.volume_of(key).id;
+        let record = Record { kind: RecordKind::Invalidate, volume: id, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
+        let group = self.log.append(record, None, urgency).group;
+        self.forget(key);
+        group
+    }
+
+    /// Takes a block out of the index (not out of RAM). The caller has seen to it that the log says so too.
+    pub(super) fn forget(&mut self, key: Key) {
+        if self.index.remove(key).is_some() {
+            self.volume_of(key).cached_blocks -= 1;
+        }
+        self.partial.remove(&key);
+        self.dirty.remove(key);
+    }
+
+    /// The valid sectors of a block in the index.
+    pub(super) fn mask_of(&self, key: Key, slot: Slot) -> u8 {
+        if self.index.meta(slot).partial { self.partial[&key] } else { u8::MAX }
+    }
+
+    /// Whether clean blocks may be appended: never into the room that the cleaner and dirty data need.
+    pub(super) fn has_room_for_clean(&self) -> bool {
+        self.log.has_room() && self.log.space().free_segments() > RESERVE_SEGMENTS
+    }
+
+    /// Tells the policy of a touch, and stores the new heat.
+    pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32) -> Advice {
+        let slot = self.index.get(key);
+        let place = match (self.ram.get(key), slot) {
+            (Some(block), _) => Place::Ram(block.slot),
+            (None, Some(slot)) => {
+                let age_segments = (self.log.space().head_seq() - self.log.seq_of(slot)) as u32;
+                Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_segments }
+            }
+            (None, None) => Place::Absent,
+        };
+        let admission = self.volume_of(key).options.admission;
+        let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission });
+        if let (Place::Ssd { .. }, Some(slot)) = (place, slot) {
+            self.index.set_frequency(slot, advice.heat.bits());
+        }
+        advice
+    }
+
+    /// Keeps a block in RAM, and lets others leave for it.
+    pub(super) fn ram_insert(&mut self, key: Key, page: Page, arrival: Arrival) {
+        if self.config.ram_blocks == 0 {
+            self.leave_ram(key, page, arrival);
+            return;
+        }
+        let arrival = if self.index.get(key).is_some() { arrival.as_copy() } else { arrival };
+        let slot = self.policy.ram_insert(key.0, arrival);
+        self.ram.insert(key, RamBlock { page, slot });
+        self.volume_of(key).ram_blocks += 1;
+        while self.ram.len() > self.config.ram_blocks {
+            let Some(victim) = self.policy.ram_evict() else { break };
+            let key = Key(victim.key);
+            let backing = &self.volume_of(key).backing;
+            if matches!(victim.verdict, Verdict::Admit(_)) && !backing.is_settled(key.extent()) {
+                // Not into the log before the backing device has flushed it; RAM may be a little over its size meanwhile.
+                let slack = UNSETTLED_SLACK_MIN + self.config.ram_blocks / 8;
+                self.flush_backing(key.volume());
+                if self.ram.len() <= self.config.ram_blocks + slack {
+                    let slot = self.policy.ram_return(victim, false);
+                    self.ram.set_slot(key, slot);
+                    break;
+                }
+            }
+            let page = self.ram.remove(key).expect("policy and RAM hold the same blocks").page;
+            self.volume_of(key).ram_blocks -= 1;
+            if let Verdict::Admit(heat) = victim.verdict {
+                self.admit(key, page, heat);
+            }
+        }
+    }
+
+    /// Without a RAM tier a block leaves RAM as it arrives.
+    fn leave_ram(&mut self, key: Key, page: Page, arrival: Arrival) {
+        self.policy.ram_insert(key.0, arrival);
+        while let Some(victim) = self.policy.ram_evict() {
+            if let (Verdict::Admit(heat), true) = (victim.verdict, victim.key == key.0) {
+                self.admit(key, page.clone(), heat);
+            }
+        }
+    }
+
+    /// Writes a clean block to the SSD, if there is room.
+    fn admit(&mut self, key: Key, page: Page, heat: Heat) {
+        if self.index.get(key).is_some() {
+            return;
+        }
+        let backing = &self.volume_of(key).backing;
+        let (failed, settled) = (backing.failed, backing.is_settled(key.extent()));
+        if self.log.is_failed() || failed {
+            return;
+        }
+        if !settled || !self.has_room_for_clean() {
+            self.volume_of(key).stats.turn_away(BypassReason::NoSpace);
+            return;
+        }
+        self.volume_of(key).stats.admitted_bytes += BLOCK_BYTES;
+        let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None };
+        self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+    }
+
+    /// Takes a block out of RAM, if it is there.
+    pub(super) fn drop_from_ram(&mut self, key: Key) -> bool {
+        let Some(block) = self.ram.remove(key) else { return false };
+        self.policy.ram_remove(block.slot);
+        self.volume_of(key).ram_blocks -= 1;
+        true
+    }
+}

@@ -1,0 +1,283 @@
+//! What an administrator or the host asks: at once where it is quick, else as a job that is looked at on every turn.
+
+use super::Shard;
+use super::volume::Volume;
+use crate::api::{Command, Event, RequestError, VolumeOptions};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::log::Urgency;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use types::{Mode, VolumeId, VolumeIndex};
+
+/// Slots a sweep through the index looks at in one turn, so that clients do not wait for it.
+const SLOTS_A_TURN: u32 = 4096;
+
+enum Job {
+    /// Until no block of the volume is dirty; `before` comes back if it is cancelled.
+    LeaveWriteBack { token: u64, volume: VolumeIndex, before: VolumeOptions },
+    /// Until the sweep has passed over everything twice (the first pass may have begun in the middle) and its runs are home.
+    Destage { token: u64, volume: VolumeIndex, passes: u64, errors: u64, runs_before: Option<u32> },
+    /// Until nothing of the volume is in flight; then everything of it is forgotten.
+    Detach { token: u64, volume: VolumeIndex, slot: u32 },
+    /// Makes clean blocks void, some each turn.
+    DropClean { token: Option<u64>, volume: VolumeIndex, slot: u32, group: u64 },
+    /// Until nothing is in flight.
+    Quiesce { token: u64 },
+}
+
+/// Jobs under way.
+#[derive(Default)]
+pub struct Commands {
+    jobs: Vec<Job>,
+}
+
+/// How a job stands.
+enum Standing {
+    Goes(Job),
+    Ended(Option<u64>, Result<(), String>),
+}
+
+impl Shard {
+    pub(super) fn begin_command(&mut self, command: Command) {
+        match command {
+            Command::Attach { volume, id, size_bytes, options } => self.attach(volume, id, size_bytes, options, false),
+            Command::Hold { volume, id, size_bytes } => self.attach(volume, id, size_bytes, VolumeOptions::default(), true),
+            Command::SetOptions { token, volume, options } => self.set_options(token, volume, options),
+            Command::Destage { token, volume } => match self.volume(volume) {
+                Some(known) => {
+                    let errors = known.stats.destage_errors;
+                    let (passes, _) = self.destage_passes(volume);
+                    self.destage_all(volume, true);
+                    self.commands.jobs.push(Job::Destage { token, volume, passes, errors, runs_before: None });
+                }
+                None => self.command_done(token, Err("no such volume".to_string())),
+            },
+            Command::Cancel { token } => self.cancel(token),
+            Command::Detach { token, volume } => match &mut self.volumes[usize::from(volume.0)] {
+                Some(known) => {
+                    known.detaching = true;
+                    self.fail_throttled_of(Some(volume));
+                    self.commands.jobs.push(Job::Detach { token, volume, slot: 0 });
+                }
+                None => self.command_done(token, Ok(())),
+            },
+            Command::DropClean { token, volume } => {
+                self.drop_ram_of(volume);
+                self.commands.jobs.push(Job::DropClean { token: Some(token), volume, slot: 0, group: 0 });
+            }
+            Command::DegradedRecorded => self.degraded_is_recorded(),
+            Command::Quiesce { token } => {
+                self.quiescing = true;
+                self.fail_throttled_of(None);
+                self.flush_everything();
+                self.commands.jobs.push(Job::Quiesce { token });
+            }
+        }
+    }
+
+    fn attach(&mut self, index: VolumeIndex, id: VolumeId, size_bytes: u64, options: VolumeOptions, held: bool) {
+        let mut volume = Volume::new(id, size_bytes, options);
+        volume.held = held;
+        match self.volumes[usize::from(index.0)].take() {
+            Some(before) => {
+                assert!(before.held && before.id == id, "volume {} is attached already", index.0);
+                volume.cached_blocks = before.cached_blocks;
+            }
+            None => {
+                volume.cached_blocks = self.restored.remove(&index.0).unwrap_or(0);
+                let at = self.attached.partition_point(|other| *other < index);
+                self.attached.insert(at, index);
+            }
+        }
+        self.volumes[usize::from(index.0)] = Some(volume);
+    }
+
+    fn set_options(&mut self, token: u64, index: VolumeIndex, options: VolumeOptions) {
+        let Some(volume) = &mut self.volumes[usize::from(index.0)] else {
+            return self.command_done(token, Err("no such volume".to_string()));
+        };
+        let before = core::mem::replace(&mut volume.options, options);
+        if volume.options.mode == Mode::WriteBack {
+            self.command_done(token, Ok(()));
+        } else {
+            self.commands.jobs.push(Job::LeaveWriteBack { token, volume: index, before });
+        }
+    }
+
+    fn cancel(&mut self, token: u64) {
+        let jobs = core::mem::take(&mut self.commands.jobs);
+        for job in jobs {
+            match job {
+                Job::LeaveWriteBack { token: other, volume, before } if other == token => {
+                    self.volume_of(Key::new(volume, 0)).options = before;
+                    self.command_done(token, Err("cancelled".to_string()));
+                }
+                Job::Destage { token: other, volume, .. } if other == token => {
+                    self.destage_all(volume, false);
+                    self.command_done(token, Err("cancelled".to_string()));
+                }
+                job => self.commands.jobs.push(job),
+            }
+        }
+    }
+
+    fn command_done(&mut self, token: u64, result: Result<(), String>) {
+        self.out.event(Event::CommandDone(token, result));
+    }
+
+    /// Looks at every job once.
+    pub(super) fn check_commands(&mut self) {
+        for job in core::mem::take(&mut self.commands.jobs) {
+            match self.check_job(job) {
+                Standing::Goes(job) => self.commands.jobs.push(job),
+                Standing::Ended(token, result) => {
+                    if let Some(token) = token {
+                        self.command_done(token, result);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_job(&mut self, job: Job) -> Standing {
+        match job {
+            Job::LeaveWriteBack { token, volume, before } => self.check_leaving(token, volume, before),
+            Job::Destage { token, volume, passes, errors, runs_before } => self.check_destage(token, volume, passes, errors, runs_before),
+            Job::Detach { token, volume, slot } => self.check_detach(token, volume, slot),
+            Job::DropClean { token, volume, slot, group } => self.check_drop_clean(token, volume, slot, group),
+            Job::Quiesce { token } => {
+                let idle = self.out.in_flight() == 0 && self.ops.len() == 0 && self.log.is_idle() && self.cleaner.is_idle();
+                if idle { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }
+            }
+        }
+    }
+
+    fn check_leaving(&mut self, token: u64, index: VolumeIndex, before: VolumeOptions) -> Standing {
+        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err("the volume went away".to_string())) };
+        if self.quiescing {
+            return Standing::Ended(Some(token), Err("the pool is being stopped; the change goes on at the next start".to_string()));
+        }
+        if volume.backing.failed {
+            return Standing::Ended(Some(token), Err("the backing device failed; dirty data stays on the SSD".to_string()));
+        }
+        // Writes that took the way into the log before the change may still be appending.
+        let logging = self.ops.iter().any(|op| op.request.volume == index && op.blocks > 0 && op.is_log_write());
+        if self.dirty.blocks_of(index) == 0 && !self.destage_is_busy(index) && !logging {
+            Standing::Ended(Some(token), Ok(()))
+        } else {
+            Standing::Goes(Job::LeaveWriteBack { token, volume: index, before })
+        }
+    }
+
+    fn check_destage(&mut self, token: u64, index: VolumeIndex, passes: u64, errors: u64, runs_before: Option<u32>) -> Standing {
+        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err("the volume went away".to_string())) };
+        let clean = self.dirty.blocks_of(index) == 0 && !self.destage_is_busy(index);
+        let (now_passes, next_run) = self.destage_passes(index);
+        let runs_before = runs_before.or((now_passes >= passes + 2).then_some(next_run));
+        let swept = runs_before.is_some_and(|run| self.destage_ended_before(index, run));
+        let result = match () {
+            () if clean || swept => Ok(()),
+            () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
+            () if volume.held => Err("the backing device is not available".to_string()),
+            () if volume.stats.destage_errors > errors => {
+                Err("the backing device refused a write; what could not be written stays dirty".to_string())
+            }
+            () if self.quiescing => Err("the pool is being stopped; what is not home yet stays dirty".to_string()),
+            () => return Standing::Goes(Job::Destage { token, volume: index, passes, errors, runs_before }),
+        };
+        self.destage_all(index, false);
+        Standing::Ended(Some(token), result)
+    }
+
+    fn check_detach(&mut self, token: u64, index: VolumeIndex, mut slot: u32) -> Standing {
+        let busy = self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
+        let flushing = self.volume(index).is_some_and(|volume| volume.backing.flushing.is_some());
+        if busy || flushing {
+            return Standing::Goes(Job::Detach { token, volume: index, slot });
+        }
+        let end = (slot + SLOTS_A_TURN).min(self.index.slots());
+        while slot < end {
+            if let Some(key) = self.index.key_of(Slot(slot)).filter(|key| key.volume() == index) {
+                self.forget(key);
+            }
+            slot += 1;
+        }
+        if slot < self.index.slots() {
+            return Standing::Goes(Job::Detach { token, volume: index, slot });
+        }
+        self.drop_ram_of(index);
+        self.destage_forget(index);
+        self.unsettled.retain(|key, _| key.volume() != index);
+        self.volumes[usize::from(index.0)] = None;
+        self.attached.retain(|other| *other != index);
+        Standing::Ended(Some(token), Ok(()))
+    }
+
+    fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut slot: u32, mut group: u64) -> Standing {
+        if self.log.is_failed() || self.volume(index).is_none() {
+            return Standing::Ended(token, Ok(()));
+        }
+        let end = (slot + SLOTS_A_TURN).min(self.index.slots());
+        while slot < end {
+            if let Some(key) = self.index.key_of(Slot(slot)).filter(|key| key.volume() == index && !self.dirty.contains(*key)) {
+                if !self.has_room_for_clean() {
+                    return Standing::Goes(Job::DropClean { token, volume: index, slot, group });
+                }
+                group = self.log_invalidate(key, Urgency::By(self.now_ns));
+                self.unsettled.insert(key, group);
+            }
+            slot += 1;
+        }
+        if slot < self.index.slots() || group > self.log.durable() {
+            self.log.want_durable(group);
+            return Standing::Goes(Job::DropClean { token, volume: index, slot, group });
+        }
+        Standing::Ended(token, Ok(()))
+    }
+
+    /// Makes the volume's clean blocks void; nobody asked, nobody is told.
+    pub(super) fn drop_clean_of(&mut self, index: VolumeIndex) {
+        self.commands.jobs.push(Job::DropClean { token: None, volume: index, slot: 0, group: 0 });
+    }
+
+    fn drop_ram_of(&mut self, index: VolumeIndex) {
+        let mut keys: Vec<Key> = self.ram.keys().filter(|key| key.volume() == index).collect();
+        keys.sort_unstable();
+        for key in keys {
+            self.drop_from_ram(key);
+        }
+    }
+
+    /// Log writes that wait for room would wait for ever.
+    fn fail_throttled_of(&mut self, index: Option<VolumeIndex>) {
+        for id in core::mem::take(&mut self.throttled) {
+            if index.is_none_or(|index| self.ops.get(id).request.volume == index) {
+                self.fail(id, RequestError::Shutdown);
+            } else {
+                self.throttled.push_back(id);
+            }
+        }
+    }
+
+    /// A clean stop leaves nothing volatile behind: the log's last group and every backing device are flushed.
+    fn flush_everything(&mut self) {
+        let last = self.log.last_group();
+        self.log.want_durable(last);
+        for at in 0..self.attached.len() {
+            let index = self.attached[at];
+            let volume = self.volume_of(Key::new(index, 0));
+            if volume.backing.written > volume.backing.flushed && !volume.held {
+                self.flush_backing(index);
+            }
+        }
+    }
+
+    /// Whether a sweep through the index should go on although nothing happens.
+    pub(super) fn commands_are_sweeping(&self) -> bool {
+        self.commands.jobs.iter().any(|job| match job {
+            Job::Detach { slot, .. } | Job::DropClean { slot, .. } => *slot < self.index.slots(),
+            _ => false,
+        })
+    }
+}

@@ -1,0 +1,511 @@
+//! Destage: dirty blocks go home in address order, neighbours together, and become clean when the backing device has flushed.
+//!
+//! Extents are picked per volume: on demand (a request waits), because all are to go (destage command, mode switch), because they are
+//! old, because dirty data nears its limit, or because the backing device is idle. A sweep goes through the addresses and begins again at the
+//! start. Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
+//!
+//! A block stays dirty until (1) its run is written, (2) the backing device has flushed after that, and (3) its index entry is still the one
+//! that was read. An overwrite meanwhile fails (3), so the newer version stays dirty. A block is in at most one run, and never in one while
+//! a client's backing write covers it.
+
+use super::{CLEAN_HOLD_NS, Context, Shard};
+use crate::api::{Event, IoError, IoKind};
+use crate::destage::pace::Pace;
+use crate::index::Slot;
+use crate::key::{ExtentKey, Key, Map, Set};
+use crate::locks::OpId;
+use crate::log::Urgency;
+use alloc::vec::Vec;
+use format::{Record, RecordKind, payload_checksum};
+use page::{Page, PageMutVec, PageVec};
+use smallvec::SmallVec;
+use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
+
+/// Runs between being picked and being written, at most, whatever the pace allows: bounds pages held by destage.
+const RUN_PAGES_IN_FLIGHT_MAX: usize = 512;
+/// Blocks in one run at most: an extent.
+const RUN_BLOCKS_MAX: usize = 256;
+/// Blocks written and waiting for a flush before one is asked for although more runs are under way.
+const UNFLUSHED_BLOCKS_MAX: usize = 4096;
+/// A backing device without client I/O for this long counts as idle.
+const IDLE_AFTER_NS: u64 = 200_000_000;
+/// After a destage write failed, the volume's destage rests this long.
+const RETRY_AFTER_NS: u64 = 1_000_000_000;
+
+/// Neighbouring dirty blocks on their way home.
+struct Run {
+    first: Key,
+    slots: Vec<Slot>,
+    /// Valid sectors: all of them, except for a run of one partial block.
+    mask: u8,
+    pages: Vec<Option<Page>>,
+    checksums: Vec<u32>,
+    reading: u32,
+    failed: bool,
+    /// When it was written, as the count of writes of its backing device; before: `None`.
+    written: Option<u64>,
+}
+
+/// What destage keeps about a volume.
+#[derive(Default)]
+struct Sweep {
+    /// Where the sweep goes on.
+    next: Option<ExtentKey>,
+    /// How often it has come to the end of the volume.
+    passes: u64,
+    /// Bring everything home.
+    all: bool,
+    pace: Pace,
+    runs: u32,
+    /// Blocks written and not flushed.
+    unflushed: usize,
+    retry_at_ns: u64,
+    /// Dirty data passed the high mark: destage until the low mark.
+    pressed: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Destager {
+    runs: Map<u32, Run>,
+    next_run: u32,
+    /// Every block in a run, with the slot that is being brought home; only while its write can be on its way.
+    on_the_way: Map<Key, Slot>,
+    /// Blocks written and waiting for the flush, with the slot that was brought home.
+    written: Map<Key, Slot>,
+    sweeps: Map<u16, Sweep>,
+    demanded: Set<Key>,
+    waiters: Map<Key, Vec<OpId>>,
+    pages: usize,
+}
+
+impl Shard {
+    /// Whether a destage write of the block may be on its way to the backing device.
+    pub(super) fn is_on_its_way_home(&self, key: Key) -> bool {
+        self.destager.on_the_way.contains_key(&key)
+    }
+
+    /// The request is to be woken when the block's destage has ended, well or not.
+    pub(super) fn wait_destaged(&mut self, key: Key, id: OpId) {
+        self.destager.waiters.entry(key).or_default().push(id);
+    }
+
+    /// A request cannot go on before this dirty block is at home.
+    pub(super) fn demand_destage(&mut self, key: Key) {
+        self.destager.demanded.insert(key);
+    }
+
+    /// Brings everything of the volume home, or stops doing so.
+    pub(super) fn destage_all(&mut self, index: VolumeIndex, all: bool) {
+        self.destager.sweeps.entry(index.0).or_default().all = all;
+    }
+
+    /// Full passes of the volume's sweep so far, and the number the next run will get.
+    pub(super) fn destage_passes(&self, index: VolumeIndex) -> (u64, u32) {
+        (self.destager.sweeps.get(&index.0).map_or(0, |sweep| sweep.passes), self.destager.next_run)
+    }
+
+    /// Whether all runs with numbers below `run` have ended.
+    pub(super) fn destage_ended_before(&self, index: VolumeIndex, run: u32) -> bool {
+        !self.destager.runs.iter().any(|(id, other)| *id < run && other.first.volume() == index)
+    }
+
+    /// The volume is gone.
+    pub(super) fn destage_forget(&mut self, index: VolumeIndex) {
+        self.destager.sweeps.remove(&index.0);
+        self.destager.demanded.retain(|key| key.volume() != index);
+    }
+
+    /// Whether runs of the volume are under way or wait for their flush.
+    pub(super) fn destage_is_busy(&self, index: VolumeIndex) -> bool {
+        self.destager.sweeps.get(&index.0).is_some_and(|sweep| sweep.runs > 0 || sweep.unflushed > 0)
+    }
+
+    /// A dirty block was appended again: its destage, if under way, is of the same content at another place.
+    pub(super) fn destage_moved(&mut self, key: Key, from: Slot) {
+        let Some(to) = self.index.get(key) else { return };
+        for places in [&mut self.destager.on_the_way, &mut self.destager.written] {
+            if let Some(slot) = places.get_mut(&key).filter(|slot| **slot == from) {
+                *slot = to;
+            }
+        }
+    }
+
+    /// When destage should look again although nothing happens.
+    pub(super) fn destage_deadline(&self) -> Option<u64> {
+        if self.dirty.blocks() == 0 || self.quiescing {
+            return None;
+        }
+        let of_volume = |index: &VolumeIndex| {
+            let index = *index;
+            let volume = self.volume(index)?;
+            let (oldest_ns, _) = self.dirty.oldest(index)?;
+            let sweep = self.destager.sweeps.get(&index.0);
+            let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
+            let idle = volume.backing.client_last_ns + IDLE_AFTER_NS;
+            let wanted = aged.min(idle);
+            let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()));
+            // Not before the next look could change anything, and never in the past.
+            (!volume.backing.failed && !volume.held).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
+        };
+        self.attached.iter().filter_map(of_volume).min()
+    }
+
+    /// Picks and starts runs as far as pace and memory allow.
+    pub(super) fn destage(&mut self) {
+        if self.dirty.blocks() == 0 && self.destager.demanded.is_empty() {
+            return;
+        }
+        self.serve_demands();
+        if self.quiescing {
+            return;
+        }
+        let high = self.dirty.blocks() * 10 > self.dirty_max_blocks() * 8;
+        for at in 0..self.attached.len() {
+            let index = self.attached[at];
+            if self.dirty.blocks_of(index) > 0 {
+                self.destage_volume(index, high);
+            }
+        }
+    }
+
+    fn serve_demands(&mut self) {
+        let mut demanded: Vec<Key> = self.destager.demanded.iter().copied().collect();
+        demanded.sort_unstable();
+        for key in demanded {
+            let Some(volume) = self.volume(key.volume()) else { continue };
+            let stuck = volume.backing.failed || volume.held;
+            if stuck || !self.dirty.contains(key) {
+                self.destager.demanded.remove(&key);
+                self.wake_destage_waiters(key);
+            } else if !self.is_on_its_way_home(key) && !self.destager.written.contains_key(&key) && !self.shielded.contains(&key) {
+                self.start_run(key, 1);
+            }
+        }
+    }
+
+    fn destage_volume(&mut self, index: VolumeIndex, shard_is_full: bool) {
+        let now_ns = self.now_ns;
+        let volume = self.volume(index).expect("the caller looked");
+        let (options, backing) = (&volume.options, &volume.backing);
+        let shards = u64::from(self.config.place.layout.shards);
+        let limit = (options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
+        let dirty = self.dirty.blocks_of(index);
+        let idle = backing.client_in_flight == 0 && backing.client_last_ns + IDLE_AFTER_NS <= now_ns;
+        let (latency_ns, goal_ns, rate) = (backing.read_latency_ns, options.latency_goal_ns, options.destage_rate_bytes);
+        let aged_before_ns = now_ns.checked_sub(options.write_cache_depth_ns);
+        let blocked = backing.failed || volume.held;
+        let throttled = !self.throttled.is_empty();
+        let leaving_write_back = options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
+        let sweep = self.destager.sweeps.entry(index.0).or_default();
+        if blocked || sweep.retry_at_ns > now_ns {
+            return;
+        }
+        // Between the marks (half and 70 % of the limit) destage goes on once it has begun, so that it works in long sweeps.
+        sweep.pressed = dirty * 10 > limit.saturating_mul(7) || sweep.pressed && dirty * 2 > limit;
+        let all = sweep.all || leaving_write_back || sweep.pressed || shard_is_full || throttled || idle;
+        let urgent = throttled || shard_is_full;
+        sweep.pace.adjust(now_ns, latency_ns, goal_ns, idle || urgent);
+        loop {
+            let sweep = self.destager.sweeps.entry(index.0).or_default();
+            if sweep.runs >= sweep.pace.runs_max() || !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
+                return;
+            }
+            let picked = if all {
+                self.next_run_of_sweep(index)
+            } else {
+                aged_before_ns.and_then(|before| self.next_aged_run(index, before))
+            };
+            let Some((first, count)) = picked else { return };
+            if !self.start_run(first, count) {
+                return;
+            }
+            let sweep = self.destager.sweeps.entry(index.0).or_default();
+            sweep.pace.started(now_ns, rate, count as u64 * BLOCK_BYTES);
+        }
+    }
+
+    /// The next run at or after the sweep's place, around the end once.
+    fn next_run_of_sweep(&mut self, index: VolumeIndex) -> Option<(Key, usize)> {
+        let start = self.destager.sweeps.entry(index.0).or_default().next.unwrap_or(ExtentKey::first_of(index));
+        for (mut from, until) in [(start, None), (ExtentKey::first_of(index), Some(start))] {
+            while let Some((extent, _)) = self.dirty.next_extent(index, from) {
+                if until.is_some_and(|until| extent >= until) {
+                    break;
+                }
+                if let Some(run) = self.run_in(extent) {
+                    self.destager.sweeps.entry(index.0).or_default().next = Some(extent);
+                    return Some(run);
+                }
+                from = ExtentKey(extent.0 + 1);
+            }
+            self.destager.sweeps.entry(index.0).or_default().passes += 1;
+        }
+        None
+    }
+
+    /// The first run of the extent that waits longest, if it is old enough.
+    fn next_aged_run(&mut self, index: VolumeIndex, before_ns: u64) -> Option<(Key, usize)> {
+        loop {
+            let (oldest_ns, extent) = self.dirty.oldest(index)?;
+            if oldest_ns > before_ns {
+                return None;
+            }
+            match self.run_in(extent) {
+                Some(run) => return Some(run),
+                // All its blocks are on their way: what remains is younger.
+                None => self.dirty.rejuvenate(extent, self.now_ns),
+            }
+        }
+    }
+
+    /// The first run of dirty blocks in the extent that nothing holds back.
+    fn run_in(&self, extent: ExtentKey) -> Option<(Key, usize)> {
+        let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).filter(|(found, _)| *found == extent)?;
+        let free = |index: usize| {
+            let key = extent.key(index);
+            let held = self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.shielded.contains(&key);
+            dirty.contains(index) && !held
+        };
+        let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;
+        let is_partial = |index: usize| self.partial.contains_key(&extent.key(index));
+        if is_partial(first) {
+            return Some((extent.key(first), 1));
+        }
+        let count = (first..RUN_BLOCKS_MAX).take_while(|index| free(*index) && !is_partial(*index)).count();
+        Some((extent.key(first), count))
+    }
+
+    /// Starts reading a run. False if there are no pages.
+    fn start_run(&mut self, first: Key, count: usize) -> bool {
+        let keys = (0..count as u64).map(|ahead| Key(first.0 + ahead));
+        let slots: Vec<Slot> = keys.clone().map(|key| self.index.get(key).expect("a dirty block is in the index")).collect();
+        let mut pages: Vec<Option<Page>> = keys
+            .clone()
+            .zip(&slots)
+            .map(|(key, slot)| match self.ram.get(key) {
+                Some(block) => Some(block.page.clone()),
+                None => self.log.page_in_flight(*slot).cloned(),
+            })
+            .collect();
+        let missing = pages.iter().filter(|page| page.is_none()).count();
+        let Some(mut buffers) = (0..missing).map(|_| self.config.pool.allocate()).collect::<Option<Vec<_>>>() else { return false };
+        let mask = if count == 1 { self.mask_of(first, slots[0]) } else { u8::MAX };
+        let checksums = slots.iter().map(|slot| self.index.meta(*slot).checksum).collect();
+        let id = self.destager.next_run;
+        self.destager.next_run = self.destager.next_run.wrapping_add(1);
+        for (key, slot) in keys.zip(&slots) {
+            self.destager.on_the_way.insert(key, *slot);
+        }
+        self.destager.pages += count;
+        self.destager.sweeps.entry(first.volume().0).or_default().runs += 1;
+        let mut reading = 0;
+        let mut at = 0;
+        while at < count {
+            if pages[at].is_some() {
+                at += 1;
+                continue;
+            }
+            let follows = |ahead: &usize| at + ahead < count && pages[at + ahead].is_none() && slots[at + ahead].0 == slots[at].0 + *ahead as u32;
+            let length = (1..).find(|ahead| !follows(ahead)).expect("a run ends");
+            let seq = self.log.seq_of(slots[at]);
+            self.log.space_mut().pin(seq);
+            let into: PageMutVec = buffers.drain(buffers.len() - length..).collect();
+            let span = crate::outbox::Span {
+                target: crate::api::Target::Ssd,
+                offset_bytes: self.log.offset_bytes(slots[at]),
+                length_bytes: length as u64 * BLOCK_BYTES,
+                background: true,
+            };
+            self.out.io(span, IoKind::Read(into), Context::DestageRead { run: id, seq, first: at });
+            reading += 1;
+            at += length;
+        }
+        pages.truncate(count);
+        self.destager.runs.insert(id, Run { first, slots, mask, pages, checksums, reading, failed: false, written: None });
+        if reading == 0 {
+            self.write_run(id);
+        }
+        true
+    }
+
+    /// A part of a run has been read from the SSD.
+    pub(super) fn destage_read(&mut self, run: u32, seq: u64, first: usize, result: Result<(), IoError>, pages: PageMutVec) {
+        self.log.space_mut().unpin(seq);
+        let first_key = self.destager.runs[&run].first;
+        let volume = self.volume_of(first_key).id;
+        let mut bad: SmallVec<[Key; 1]> = SmallVec::new();
+        let state = self.destager.runs.get_mut(&run).expect("a run under way");
+        state.reading -= 1;
+        for (ahead, page) in pages.into_iter().enumerate() {
+            let key = Key(first_key.0 + (first + ahead) as u64);
+            if result.is_ok() && payload_checksum(volume, key.block(), &page) == state.checksums[first + ahead] {
+                state.pages[first + ahead] = Some(page.freeze());
+            } else {
+                state.failed = true;
+                bad.push(key);
+            }
+        }
+        let done = state.reading == 0;
+        for key in bad {
+            // Overwritten or made void meanwhile: then it no longer matters.
+            if self.dirty.contains(key) {
+                self.cached_copy_is_bad(key, result.is_err());
+            }
+        }
+        if done {
+            self.write_run(run);
+        }
+    }
+
+    /// Everything of the run is in memory: to the backing device with it.
+    fn write_run(&mut self, id: u32) {
+        let run = &self.destager.runs[&id];
+        let (first, mask, failed) = (run.first, run.mask, run.failed);
+        if failed || self.volume_of(first).backing.failed {
+            self.end_failed_run(id);
+            return;
+        }
+        let run = &self.destager.runs[&id];
+        let pages: PageVec = run.pages.iter().map(|page| page.clone().expect("all parts were read")).collect();
+        let mut span = self.backing_span(first, pages.len() as u64);
+        span.background = true;
+        if mask != u8::MAX {
+            // One block with some valid sectors: one write for their first run; the others follow as runs of their own.
+            let skip = u64::from(mask.trailing_zeros());
+            let sectors = u64::from((mask >> skip).trailing_ones());
+            span.offset_bytes += skip * SECTOR_BYTES;
+            span.length_bytes = sectors * SECTOR_BYTES;
+        }
+        let volume = self.volume_of(first);
+        volume.stats.backing_writes += 1;
+        volume.stats.backing_written_bytes += span.length_bytes;
+        self.out.io(span, IoKind::Write { pages, fua: false }, Context::DestageWrite(id));
+    }
+
+    /// The backing device has answered a run.
+    pub(super) fn destage_written(&mut self, id: u32, result: Result<(), IoError>) {
+        let run = self.destager.runs.get_mut(&id).expect("a run under way");
+        let first = run.first;
+        let index = first.volume();
+        self.volume_of(first).backing.note_write(first.extent(), false);
+        if result.is_err() {
+            self.volume_of(first).stats.destage_errors += 1;
+            self.out.event(Event::DestageFailed(index, first.block()));
+            self.end_failed_run(id);
+            return;
+        }
+        let run = self.destager.runs.get_mut(&id).expect("a run under way");
+        let skip = run.mask.trailing_zeros();
+        let ones = (run.mask >> skip).trailing_ones();
+        let rest = if run.mask == u8::MAX { 0 } else { run.mask & !((((1_u16 << ones) - 1) << skip) as u8) };
+        if rest != 0 {
+            run.mask = rest;
+            self.write_run(id);
+            return;
+        }
+        let count = run.slots.len();
+        let written = self.volume_of(first).backing.written;
+        let run = self.destager.runs.get_mut(&id).expect("a run under way");
+        run.written = Some(written);
+        run.pages.clear();
+        for ahead in 0..count as u64 {
+            let key = Key(first.0 + ahead);
+            let slot = self.destager.on_the_way.remove(&key).expect("a block of a run");
+            self.destager.written.insert(key, slot);
+            self.wake_destage_waiters_unless_demanded(key);
+        }
+        self.destager.pages -= count;
+        self.volume_of(first).stats.destaged_bytes += count as u64 * BLOCK_BYTES;
+        let demanded = self.destager.demanded.iter().any(|key| key.volume() == index);
+        let sweep = self.destager.sweeps.entry(index.0).or_default();
+        sweep.runs -= 1;
+        sweep.unflushed += count;
+        if sweep.runs == 0 || sweep.unflushed >= UNFLUSHED_BLOCKS_MAX || demanded {
+            self.flush_backing(index);
+        }
+    }
+
+    fn end_failed_run(&mut self, id: u32) {
+        let run = self.destager.runs.remove(&id).expect("a run under way");
+        let retry_at_ns = self.now_ns + RETRY_AFTER_NS;
+        self.destager.pages -= run.slots.len();
+        let sweep = self.destager.sweeps.entry(run.first.volume().0).or_default();
+        sweep.runs -= 1;
+        sweep.retry_at_ns = retry_at_ns;
+        for ahead in 0..run.slots.len() as u64 {
+            let key = Key(run.first.0 + ahead);
+            self.destager.on_the_way.remove(&key);
+            if self.destager.demanded.remove(&key) {
+                // Whoever demanded it asks again, or fails, as it sees fit.
+                self.fail_destage_waiters(key);
+            }
+            self.wake_destage_waiters(key);
+        }
+    }
+
+    /// The volume's backing device has flushed (or failed): written blocks are at home (or not).
+    pub(super) fn destage_flushed(&mut self, index: VolumeIndex) {
+        let backing = &self.volume(index).expect("a flushing volume is attached").backing;
+        let (flushed, failed) = (backing.flushed, backing.failed);
+        let mut done: Vec<u32> = self
+            .destager
+            .runs
+            .iter()
+            .filter(|(_, run)| run.first.volume() == index && run.written.is_some_and(|written| failed || written <= flushed))
+            .map(|(id, _)| *id)
+            .collect();
+        done.sort_unstable();
+        for id in done {
+            let run = self.destager.runs.remove(&id).expect("found above");
+            let sweep = self.destager.sweeps.entry(index.0).or_default();
+            sweep.unflushed -= run.slots.len();
+            for ahead in 0..run.slots.len() as u64 {
+                let key = Key(run.first.0 + ahead);
+                let slot = self.destager.written.remove(&key).expect("a written block");
+                if !failed && self.index.get(key) == Some(slot) && self.index.meta(slot).dirty {
+                    self.is_home(key, slot);
+                }
+                self.destager.demanded.remove(&key);
+                self.wake_destage_waiters(key);
+            }
+        }
+        let sweep = self.destager.sweeps.entry(index.0).or_default();
+        if sweep.unflushed > 0 && sweep.runs == 0 {
+            self.flush_backing(index);
+        }
+    }
+
+    fn is_home(&mut self, key: Key, slot: Slot) {
+        self.index.set_clean(slot);
+        self.dirty.remove(key);
+        let seq = self.log.seq_of(slot);
+        let of_page = slot.0 - self.log.slots_of(seq).start;
+        // A note saves destaging the block again after a crash. Nobody waits for it, and without room it is left out.
+        if self.has_room_for_clean() && !self.log.is_failed() {
+            let volume = self.volume_of(key).id;
+            let kind = RecordKind::CleanNote { of_seq: seq, of_page };
+            let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
+            self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
+        }
+    }
+
+    fn wake_destage_waiters(&mut self, key: Key) {
+        if let Some(waiters) = self.destager.waiters.remove(&key) {
+            self.ready.extend(waiters);
+        }
+    }
+
+    fn wake_destage_waiters_unless_demanded(&mut self, key: Key) {
+        if !self.destager.demanded.contains(&key) {
+            self.wake_destage_waiters(key);
+        }
+    }
+
+    /// A demanded block cannot be brought home now: the requests that need it fail rather than wait for ever.
+    fn fail_destage_waiters(&mut self, key: Key) {
+        for id in self.destager.waiters.remove(&key).unwrap_or_default() {
+            self.fail(id, crate::api::RequestError::Io);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Flush: what was acknowledged before becomes durable, on the SSD and on the backing device.
+
+use super::op::{Op, Phase};
+use super::{Context, Shard};
+use crate::api::{IoKind, Outcome, Request, Target};
+use crate::key::Key;
+use crate::locks::OpId;
+use crate::outbox::Span;
+use alloc::vec::Vec;
+use page::PageVec;
+use types::VolumeIndex;
+
+impl Shard {
+    /// A flush arrives. It covers exactly what was acknowledged before; what is in flight may or may not become durable.
+    pub(super) fn begin_flush(&mut self, request: Request) {
+        let volume = self.volume(request.volume).expect("checked by refuse");
+        let (index, group, written) = (request.volume, volume.log_group, volume.backing.written);
+        let mut op = Op::new(Request { start_sector: 0, sectors: 0, ..request });
+        op.phase = Phase::Flushing;
+        op.blocks = 0;
+        op.group = group;
+        let id = self.ops.add(op);
+        let log = self.log.wait_durable(group, id);
+        let backing = self.wait_backing_flushed(index, written, id);
+        let op = self.ops.get_mut(id);
+        op.pending = u32::from(log) + u32::from(backing);
+        if op.pending == 0 {
+            op.pending = 1;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// One of the two devices is done, or failed.
+    pub(super) fn advance_flush(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id);
+        op.pending -= 1;
+        if op.pending > 0 {
+            return;
+        }
+        let (group, index) = (op.group, op.request.volume);
+        // A failure after the fact does not undo durability, but a device whose flush failed is not believed about anything.
+        let backing_failed = self.volume(index).is_none_or(|volume| volume.backing.failed);
+        if self.log.durable() < group || backing_failed {
+            self.fail(id, crate::api::RequestError::Io);
+        } else {
+            self.finish(id, Ok(()), PageVec::new(), Outcome::Other);
+        }
+    }
+
+    /// `id` is to be woken when the first `written` writes of the volume's backing device are durable. False if they are, or if
+    /// the device failed.
+    pub(super) fn wait_backing_flushed(&mut self, index: VolumeIndex, written: u64, id: OpId) -> bool {
+        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        if backing.flushed >= written || backing.failed {
+            return false;
+        }
+        backing.waiters.push((written, id));
+        self.flush_backing(index);
+        true
+    }
+
+    /// Starts a flush of the backing device unless one runs (then the next one follows it, if still needed).
+    pub(super) fn flush_backing(&mut self, index: VolumeIndex) {
+        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        if backing.flushing.is_none() && !backing.failed {
+            backing.flushing = Some(backing.written);
+            let span = Span { target: Target::Backing(index), offset_bytes: 0, length_bytes: 0, background: false };
+            self.out.io(span, IoKind::Flush, Context::BackingFlush(index));
+        }
+    }
+
+    /// The backing device has flushed, or failed to: final.
+    pub(super) fn backing_flushed(&mut self, index: VolumeIndex, ok: bool) {
+        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        let covered = backing.flushing.take().expect("a flush was running");
+        let mut woken: Vec<OpId> = Vec::new();
+        if ok && !backing.failed {
+            backing.flushed = backing.flushed.max(covered);
+            let flushed = backing.flushed;
+            backing.unflushed.retain(|_, written| *written > flushed);
+            backing.waiters.retain(|(written, id)| {
+                let done = *written <= flushed;
+                woken.extend(done.then_some(*id));
+                !done
+            });
+            if !backing.waiters.is_empty() {
+                self.flush_backing(index);
+            }
+        } else {
+            woken.extend(backing.waiters.drain(..).map(|(_, id)| id));
+            self.backing_failed_now(index);
+        }
+        self.ready.extend(woken);
+        self.destage_flushed(index);
+    }
+}

@@ -1,0 +1,488 @@
+//! The machine that owns a share of every volume of a pool: its index, its part of the log, its RAM.
+//!
+//! Feeding: [`Shard::submit`], [`Shard::complete`], [`Shard::command`], [`Shard::tick`]; after each, drain [`Shard::poll_action`]
+//! until it gives `None`. Call `tick` at [`Shard::next_deadline`]. Several feeding calls may precede one draining: then small
+//! writes share a group. Time never goes back.
+//!
+//! The path of a request: `submit` checks it, counts it and locks its blocks ([`crate::locks`]); then
+//! * a read ([`read`]) gathers each block from RAM, a group in flight, the SSD, or the backing device;
+//! * a write takes one of two ways, chosen by [`route`]: into the log ([`write_log`]), or to the backing device with
+//!   the cache kept coherent ([`write_backing`]).
+//!
+//! Background work: [`clean`] takes back the oldest segment, [`destage`] brings dirty blocks home, [`flush`] makes things durable.
+//!
+//! Invariants (checked by [`Shard::check_invariants`]):
+//! * A block's newest content is at one of: the index' slot (in a group in flight, or on the SSD), else the backing device. RAM holds copies.
+//! * A block is dirty in the dirty set exactly if its index entry says so.
+//! * Before the backing device is written under a clean cached block, an `Invalidate` record for it is durable; before such a
+//!   write over a dirty block is acknowledged, its `Invalidate` record is complete (durable, if the client asked for that), and
+//!   never before the backing device has the new data.
+//! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has retired
+//!   its segment. So what recovery finds is never older than what was served.
+
+mod cache;
+mod check;
+mod clean;
+mod commands;
+mod destage;
+mod failure;
+mod flush;
+mod op;
+mod read;
+mod route;
+mod volume;
+mod write_backing;
+mod write_log;
+
+use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, Reply, Request, RequestError};
+use crate::destage::dirty::DirtySet;
+use crate::index::{Index, Slot, SlotMeta};
+use crate::key::{Key, Map, Set};
+use crate::locks::{Locks, OpId};
+use crate::log::{Log, LogIo, LogPlace, Urgency};
+use crate::outbox::Outbox;
+use crate::policy::Policy;
+use crate::ram::Ram;
+use crate::stats::{ShardStats, VolumeStats};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use clean::Cleaner;
+use commands::Commands;
+use destage::Destager;
+use format::checkpoint::LogEnd;
+use op::{Op, Ops, Phase};
+use page::{Page, PagePool, PageVec};
+use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
+use volume::Volume;
+
+/// What a shard is made with.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// Identity and geometry of its log.
+    pub place: LogPlace,
+    /// Blocks its RAM tier may hold.
+    pub ram_blocks: u64,
+    /// Where pages for reads, headers, destage and cleaning come from. Client writes bring their own pages. When it is empty,
+    /// work waits; it must hold at least the RAM tier plus [`PAGES_MIN`].
+    pub pool: PagePool,
+    /// Most dirty blocks of all volumes, in thousandths of the log's slots.
+    pub dirty_max_permille: u32,
+}
+
+/// Pages a shard needs beside its RAM tier to make progress: an extent being read, a run being destaged, a batch being cleaned, headers.
+pub const PAGES_MIN: usize = 4 * 256 + 64;
+
+/// Dirty blocks may fill this much of the log, in thousandths, unless configured otherwise. More would leave the cleaner too little
+/// to forget: at 600 it appends at most about six tenths of what it takes back.
+pub const DIRTY_MAX_PERMILLE: u32 = 600;
+
+/// Segments kept free for the cleaner's own appends: it needs at most one to take one back, and one is being filled.
+const RESERVE_SEGMENTS: u64 = 3;
+
+/// With at least this many requests in the shard, a dirty write may wait [`GROUP_HOLD_NS`] for others to share its group. Below, it goes at
+/// once: a lone writer waits for nobody.
+const GROUP_HOLD_REQUESTS: usize = 16;
+
+/// How long: about a tenth of what a slow disk takes for one read, so it cannot be felt at such depths; at thousands of writes a
+/// second it fills groups enough that headers cost less than a fifth.
+const GROUP_HOLD_NS: u64 = 2_000_000;
+
+/// Clean blocks on their way to the SSD wait for others this long: nobody waits for them.
+const CLEAN_HOLD_NS: u64 = 100_000_000;
+
+/// What the completion of an I/O means.
+enum Context {
+    Log(LogIo),
+    ReadSsd(read::SsdPart),
+    ReadBacking(read::BackingPart),
+    MergeSsd { op: OpId, edge: usize, found: write_log::MergeBase },
+    MergeBacking { op: OpId, edge: usize },
+    ClientWrite(OpId),
+    BackingFlush(VolumeIndex),
+    CleanRead(clean::Batch),
+    DestageRead { run: u32, seq: u64, first: usize },
+    DestageWrite(u32),
+}
+
+/// See the module.
+pub struct Shard {
+    config: ShardConfig,
+    now_ns: u64,
+    out: Outbox<Context>,
+    index: Index,
+    /// Valid sectors of index entries marked partial.
+    partial: Map<Key, u8>,
+    log: Log,
+    locks: Locks,
+    ram: Ram,
+    policy: Policy,
+    dirty: DirtySet,
+    volumes: Vec<Option<Volume>>,
+    /// Places of `volumes` that are taken, ascending.
+    attached: Vec<VolumeIndex>,
+    /// Index entries by volume that recovery brought, until the volume is attached.
+    restored: Map<u16, u64>,
+    ops: Ops,
+    ready: VecDeque<OpId>,
+    /// Writes into the log that wait for dirty blocks to go home or for free segments, in order of arrival.
+    throttled: VecDeque<OpId>,
+    /// Requests that wait for pages.
+    starved: VecDeque<OpId>,
+    /// Requests that wait for the host to record that the SSD failed.
+    waiting_degraded: Vec<OpId>,
+    degraded_recorded: bool,
+    /// `Invalidate` records nobody waited for: a backing write must not overtake them.
+    unsettled: Map<Key, u64>,
+    /// Dirty blocks that a backing write is about to replace: destage leaves them alone.
+    shielded: Set<Key>,
+    destager: Destager,
+    cleaner: Cleaner,
+    commands: Commands,
+    zero_page: Page,
+    quiescing: bool,
+    head_seq_seen: u64,
+}
+
+/// A block that recovery found in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecoveredBlock {
+    /// Which volume's.
+    pub volume: VolumeIndex,
+    /// Which block.
+    pub block: u64,
+    /// Where its payload lies.
+    pub slot: Slot,
+    /// Newer than the backing device.
+    pub dirty: bool,
+    /// Valid sectors.
+    pub mask: u8,
+    /// Of the payload.
+    pub checksum: u32,
+}
+
+impl Shard {
+    /// A shard with an empty log, or one that continues where recovery says, without blocks yet: [`Shard::restore`] adds them.
+    pub fn new(config: ShardConfig, start: LogEnd) -> Shard {
+        let layout = &config.place.layout;
+        let slots = layout.segments_per_shard * layout.pages_per_segment();
+        let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
+        let log = Log::new(config.place.clone(), start);
+        Shard {
+            now_ns: 0,
+            out: Outbox::default(),
+            index: Index::new(slots),
+            partial: Map::default(),
+            locks: Locks::default(),
+            ram: Ram::default(),
+            policy: Policy::new(config.ram_blocks, u64::from(slots)),
+            dirty: DirtySet::default(),
+            volumes: (0..VOLUMES_MAX).map(|_| None).collect(),
+            attached: Vec::new(),
+            restored: Map::default(),
+            ops: Ops::default(),
+            ready: VecDeque::new(),
+            throttled: VecDeque::new(),
+            starved: VecDeque::new(),
+            waiting_degraded: Vec::new(),
+            degraded_recorded: false,
+            unsettled: Map::default(),
+            shielded: Set::default(),
+            destager: Destager::default(),
+            cleaner: Cleaner::default(),
+            commands: Commands::default(),
+            zero_page,
+            quiescing: false,
+            head_seq_seen: log.space().head_seq(),
+            log,
+            config,
+        }
+    }
+
+    /// Adds a block that recovery found. Only before the first request; in ascending log order (the newest of a block last).
+    pub fn restore(&mut self, block: RecoveredBlock) {
+        let key = Key::new(block.volume, block.block);
+        let meta = SlotMeta { dirty: block.dirty, partial: block.mask != u8::MAX, frequency: 0, checksum: block.checksum };
+        if self.index.insert(key, block.slot, meta).is_none() {
+            *self.restored.entry(block.volume.0).or_default() += 1;
+        }
+        self.partial.remove(&key);
+        if meta.partial {
+            self.partial.insert(key, block.mask);
+        }
+        if block.dirty { self.dirty.insert(key, 0) } else { self.dirty.remove(key) }
+    }
+
+    /// Takes in a client's request. Its reply comes by `poll_action`, possibly at once.
+    pub fn submit(&mut self, now_ns: u64, request: Request) {
+        self.advance_time(now_ns);
+        if let Err(error) = self.refuse(&request) {
+            self.out.reply(Reply { id: request.id, result: Err(error), pages: PageVec::new(), outcome: Outcome::Other });
+            return;
+        }
+        self.count(&request);
+        if request.op == OpKind::Flush {
+            self.begin_flush(request);
+        } else if !(request.op == OpKind::Read && self.read_from_ram(&request)) {
+            let op = Op::new(request);
+            let (first, blocks, kind) = (op.first, op.blocks, op.lock_kind());
+            let id = self.ops.add(op);
+            if self.locks.acquire(id, first, blocks, kind) {
+                self.ready.push_back(id);
+            }
+        }
+        self.turn();
+    }
+
+    fn refuse(&self, request: &Request) -> Result<(), RequestError> {
+        if self.quiescing {
+            return Err(RequestError::Shutdown);
+        }
+        let volume = self.volume(request.volume).ok_or(RequestError::Invalid)?;
+        if volume.detaching || volume.held {
+            return Err(RequestError::Shutdown);
+        }
+        if request.op == OpKind::Flush {
+            return Ok(());
+        }
+        let end = request.start_sector.checked_add(u64::from(request.sectors)).ok_or(RequestError::Invalid)?;
+        let one_extent = request.start_sector / EXTENT_SECTORS == (end - 1) / EXTENT_SECTORS;
+        let blocks = (end.div_ceil(BLOCK_SECTORS) - request.start_sector / BLOCK_SECTORS) as usize;
+        let pages_fit = if request.op == OpKind::Write { request.pages.len() == blocks } else { request.pages.is_empty() };
+        if request.sectors == 0 || end > volume.sectors() || !one_extent || !pages_fit {
+            return Err(RequestError::Invalid);
+        }
+        if request.op != OpKind::Read && volume.options.read_only {
+            return Err(RequestError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, request: &Request) {
+        let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
+        let bytes = u64::from(request.sectors) * types::SECTOR_BYTES;
+        match request.op {
+            OpKind::Read => {
+                volume.stats.reads += 1;
+                volume.stats.read_bytes += bytes;
+            }
+            OpKind::Flush => volume.stats.flushes += 1,
+            OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => {
+                volume.stats.writes += 1;
+                volume.stats.write_bytes += bytes;
+            }
+        }
+        if let Some(reason) = request.bypass {
+            volume.stats.turn_away(reason);
+        }
+    }
+
+    /// An I/O handed out has been performed, or failed.
+    pub fn complete(&mut self, now_ns: u64, completion: Completion) {
+        self.advance_time(now_ns);
+        let Completion { id, result, pages } = completion;
+        match self.out.completed(id) {
+            Context::Log(io) => self.log_completed(io, result.is_ok()),
+            Context::ReadSsd(part) => self.ssd_read(part, result, pages),
+            Context::ReadBacking(part) => self.backing_read(part, result, pages),
+            Context::MergeSsd { op, edge, found } => self.merge_ssd_read(op, edge, found, result, pages),
+            Context::MergeBacking { op, edge } => self.merge_backing_read(op, edge, result, pages),
+            Context::ClientWrite(op) => self.client_write_done(op, result),
+            Context::BackingFlush(volume) => self.backing_flushed(volume, result.is_ok()),
+            Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
+            Context::DestageRead { run, seq, first } => self.destage_read(run, seq, first, result, pages),
+            Context::DestageWrite(run) => self.destage_written(run, result),
+        }
+        self.wake_starved();
+        self.turn();
+    }
+
+    /// Something an administrator or the host asks; see [`Command`].
+    pub fn command(&mut self, now_ns: u64, command: Command) {
+        self.advance_time(now_ns);
+        self.begin_command(command);
+        self.turn();
+    }
+
+    /// Time passes. To be called at [`Shard::next_deadline`]; harmless at any other time.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.advance_time(now_ns);
+        self.wake_starved();
+        self.turn();
+    }
+
+    /// When `tick` should be called if nothing else happens before; `None` if never.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let waits = !self.starved.is_empty() || self.commands_are_sweeping();
+        let starved = waits.then_some(self.now_ns + 1_000_000);
+        [self.log.next_deadline(), self.destage_deadline(), starved].into_iter().flatten().min()
+    }
+
+    /// The next thing to do outside, or `None` when drained.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if self.out.is_drained() {
+            self.log.pump(self.now_ns, &self.config.pool, &mut self.out, Context::Log);
+        }
+        self.out.poll()
+    }
+
+    fn advance_time(&mut self, now_ns: u64) {
+        debug_assert!(now_ns >= self.now_ns, "time went back");
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// Ends each feeding call: everything that can proceed does.
+    fn turn(&mut self) {
+        loop {
+            while let Some(id) = self.ready.pop_front() {
+                self.advance(id);
+            }
+            self.clean();
+            self.destage();
+            self.admit_throttled();
+            self.check_commands();
+            if self.ready.is_empty() {
+                break;
+            }
+        }
+        let head_seq = self.log.space().head_seq();
+        while self.head_seq_seen < head_seq {
+            self.head_seq_seen += 1;
+            self.policy.on_segment_opened();
+        }
+    }
+
+    /// One step of a request whose wait is over.
+    fn advance(&mut self, id: OpId) {
+        match self.ops.get(id).phase {
+            Phase::Start => match self.ops.get(id).request.op {
+                OpKind::Read => self.begin_read(id),
+                OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => self.begin_write(id),
+                OpKind::Flush => unreachable!("a flush has no start phase"),
+            },
+            Phase::Reading => self.finish_read(id),
+            Phase::LogSpace | Phase::Merging => self.advance_log_write(id),
+            Phase::Logged => self.finish_log_write(id),
+            Phase::Draining => self.drain_for_backing_write(id),
+            Phase::Invalidated => self.issue_backing_write(id),
+            Phase::BackingWritten => self.settle_backing_write(id),
+            Phase::Settled => self.finish_backing_write(id),
+            Phase::Flushing => self.advance_flush(id),
+        }
+    }
+
+    /// Replies and gives the blocks back.
+    fn finish(&mut self, id: OpId, result: Result<(), RequestError>, pages: PageVec, outcome: Outcome) {
+        let op = self.ops.remove(id);
+        for key in &op.shielded {
+            self.shielded.remove(key);
+        }
+        if op.blocks > 0 {
+            let mut ready = Vec::new();
+            self.locks.release(op.first, op.blocks, op.lock_kind(), &mut ready);
+            self.ready.extend(ready);
+        }
+        self.out.reply(Reply { id: op.request.id, result, pages, outcome });
+    }
+
+    fn fail(&mut self, id: OpId, error: RequestError) {
+        self.finish(id, Err(error), PageVec::new(), Outcome::Other);
+    }
+
+    fn wake_starved(&mut self) {
+        self.ready.append(&mut self.starved);
+    }
+
+    fn log_completed(&mut self, io: LogIo, ok: bool) {
+        let progress = self.log.completed(io, ok);
+        self.ready.extend(progress.ready);
+        if progress.failed {
+            self.ssd_failed();
+        }
+        if let Some((from, to)) = progress.tail_moved {
+            self.forget_segments(from, to);
+        }
+        if io == LogIo::Flush && !self.unsettled.is_empty() {
+            let durable = self.log.durable();
+            self.unsettled.retain(|_, group| *group > durable);
+        }
+    }
+
+    /// How soon a dirty write must go: at once for a lone writer, soon where many are.
+    fn commit_urgency(&self) -> Urgency {
+        if self.ops.len() >= GROUP_HOLD_REQUESTS { Urgency::By(self.now_ns + GROUP_HOLD_NS) } else { Urgency::Commit }
+    }
+
+    fn volume(&self, index: VolumeIndex) -> Option<&Volume> {
+        self.volumes.get(usize::from(index.0))?.as_ref()
+    }
+
+    fn volume_of(&mut self, key: Key) -> &mut Volume {
+        self.volumes[usize::from(key.volume().0)].as_mut().expect("a cached block's volume is attached")
+    }
+
+    /// The counters of a volume, gauges filled in.
+    pub fn volume_stats(&self, index: VolumeIndex) -> Option<VolumeStats> {
+        let volume = self.volume(index)?;
+        Some(VolumeStats {
+            dirty_bytes: self.dirty.blocks_of(index) * BLOCK_BYTES,
+            cached_bytes: volume.cached_blocks * BLOCK_BYTES,
+            ram_bytes: volume.ram_blocks * BLOCK_BYTES,
+            ..volume.stats
+        })
+    }
+
+    /// Counters and gauges of the shard.
+    pub fn stats(&self) -> ShardStats {
+        ShardStats {
+            ssd_written_bytes: self.log.written_bytes(),
+            cached_blocks: u64::from(self.index.live_blocks()),
+            dirty_blocks: self.dirty.blocks(),
+            slots: u64::from(self.index.slots()),
+            ram_blocks: self.ram.len(),
+            index_bytes: self.index.memory_bytes(),
+            policy_bytes: self.policy.memory_bytes(),
+            head_seq: self.log.space().head_seq(),
+            tail_seq: self.log.space().tail_seq(),
+            free_segments: self.log.space().free_segments(),
+            requests: self.ops.len() as u64,
+        }
+    }
+
+    /// The I/Os handed out and not yet completed.
+    pub fn io_in_flight(&self) -> usize {
+        self.out.in_flight()
+    }
+
+    /// Whether `Quiesce` is complete: nothing in flight, nothing to come.
+    pub fn is_quiesced(&self) -> bool {
+        self.quiescing && self.out.in_flight() == 0 && self.ops.len() == 0 && self.log.is_idle()
+    }
+
+    /// Everything cached on the SSD, for the checkpoint of a clean stop. Only when quiesced.
+    pub fn cached_blocks(&self) -> impl Iterator<Item = RecoveredBlock> + '_ {
+        (0..self.index.slots()).filter_map(move |slot| {
+            let slot = Slot(slot);
+            let key = self.index.key_of(slot)?;
+            let meta = self.index.meta(slot);
+            let mask = if meta.partial { self.partial[&key] } else { u8::MAX };
+            let (volume, block) = (key.volume(), key.block());
+            Some(RecoveredBlock { volume, block, slot, dirty: meta.dirty, mask, checksum: meta.checksum })
+        })
+    }
+
+    /// Where the log would continue, for the checkpoint of a clean stop. Only when quiesced.
+    pub fn log_end(&self) -> LogEnd {
+        let space = self.log.space();
+        LogEnd { next_seq: space.head_seq() + 1, next_group: self.log.last_group() + 1, tail_seq: space.tail_durable() }
+    }
+
+    /// The configuration it was made with.
+    pub fn config(&self) -> &ShardConfig {
+        &self.config
+    }
+
+    /// The volume's place, number in the log, and whether it has dirty blocks here.
+    pub fn attached(&self) -> impl Iterator<Item = (VolumeIndex, types::VolumeId, u64)> + '_ {
+        self.attached.iter().filter_map(|index| Some((*index, self.volume(*index)?.id, self.dirty.blocks_of(*index))))
+    }
+}

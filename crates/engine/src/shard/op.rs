@@ -1,0 +1,207 @@
+//! One client request on its way through the shard.
+
+use crate::api::{Op as OpKind, Request, RequestError};
+use crate::key::Key;
+use crate::locks::{Kind, OpId};
+use crate::policy::Arrival;
+use alloc::vec::Vec;
+use page::{Page, PageMut};
+use smallvec::SmallVec;
+use types::BLOCK_SECTORS;
+
+/// What a request does next when it is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Has its locks, has not begun (or begins again after having waited for pages).
+    Start,
+    /// A read whose I/Os are on their way.
+    Reading,
+    /// A log write that waits for room.
+    LogSpace,
+    /// A log write whose partial blocks are being completed.
+    Merging,
+    /// A log write whose records are appended.
+    Logged,
+    /// A backing write that waits for destages of its blocks.
+    Draining,
+    /// A backing write whose `Invalidate` records are durable.
+    Invalidated,
+    /// A backing write that has reached the backing device.
+    BackingWritten,
+    /// A backing write over dirty blocks whose `Invalidate` records are as safe as its client asked.
+    Settled,
+    /// A flush.
+    Flushing,
+}
+
+/// An edge block of a log write that the request covers only in part.
+#[derive(Debug)]
+pub struct Edge {
+    /// Index of the block in the request.
+    pub block: usize,
+    /// Sectors that the request writes.
+    pub new_mask: u8,
+    /// What the block held before: content and valid sectors.
+    pub base: Option<(Page, u8)>,
+    /// The base is still being read.
+    pub loading: bool,
+}
+
+/// Where a block of a read comes from, once known.
+#[derive(Debug, Default)]
+pub struct ReadBlock {
+    /// The content.
+    pub page: Option<Page>,
+    /// Valid sectors of a cached version to be laid over what the backing device gives.
+    pub overlay: Option<(Option<Page>, u8)>,
+    /// The backing device filled the page alone: it may enter the cache.
+    pub fill: bool,
+    /// Read from the SSD, and the policy wants a copy in RAM.
+    pub copy: Option<Arrival>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Op {
+    /// As submitted.
+    pub request: Request,
+    /// The first block's key.
+    pub first: Key,
+    /// Blocks touched; 0 for a flush.
+    pub blocks: u32,
+    /// What comes next.
+    pub phase: Phase,
+    /// I/Os handed out for it and not completed.
+    pub pending: u32,
+    /// The first thing that went wrong.
+    pub error: Option<RequestError>,
+    /// Reads only.
+    pub read: SmallVec<[ReadBlock; 1]>,
+    /// Some block came from the backing device.
+    pub missed: bool,
+    /// Some block came from the SSD.
+    pub ssd_hit: bool,
+    /// Log writes only: the blocks to be completed.
+    pub edges: SmallVec<[Edge; 2]>,
+    /// There was no page to read an edge into: it begins again.
+    pub starved: bool,
+    /// The group to wait for.
+    pub group: u64,
+    /// Backing writes: dirty blocks the request covers whole, to be invalidated after the write.
+    pub over_dirty: Vec<Key>,
+    /// Backing writes: dirty blocks that destage leaves alone until the request is done.
+    pub shielded: Vec<Key>,
+    /// Backing writes: which blocks were cached on the SSD before, and may go there again.
+    pub was_cached: [u64; 4],
+}
+
+impl Op {
+    /// A request that waits for its locks.
+    pub fn new(request: Request) -> Op {
+        let first_block = request.start_sector / BLOCK_SECTORS;
+        let end_block = (request.start_sector + u64::from(request.sectors)).div_ceil(BLOCK_SECTORS);
+        Op {
+            first: Key::new(request.volume, first_block),
+            blocks: (end_block - first_block) as u32,
+            request,
+            phase: Phase::Start,
+            pending: 0,
+            error: None,
+            read: SmallVec::new(),
+            missed: false,
+            ssd_hit: false,
+            edges: SmallVec::new(),
+            starved: false,
+            group: 0,
+            over_dirty: Vec::new(),
+            shielded: Vec::new(),
+            was_cached: [0; 4],
+        }
+    }
+
+    /// How it locks its blocks.
+    pub fn lock_kind(&self) -> Kind {
+        if self.request.op == OpKind::Read { Kind::Shared } else { Kind::Exclusive }
+    }
+
+    /// Whether it has taken the way into the log.
+    pub fn is_log_write(&self) -> bool {
+        matches!(self.phase, Phase::LogSpace | Phase::Merging | Phase::Logged)
+    }
+
+    /// The key of its `index`-th block.
+    pub fn key(&self, index: usize) -> Key {
+        Key(self.first.0 + index as u64)
+    }
+
+    /// The sectors of its `index`-th block that it touches, bit 0 the block's first.
+    pub fn mask(&self, index: usize) -> u8 {
+        request_mask(&self.request, self.key(index))
+    }
+}
+
+/// The sectors of a block that a request touches, bit 0 the block's first.
+pub fn request_mask(request: &Request, key: Key) -> u8 {
+    let block_start = key.start_sector();
+    let from = request.start_sector.saturating_sub(block_start).min(BLOCK_SECTORS);
+    let to = (request.start_sector + u64::from(request.sectors)).saturating_sub(block_start).min(BLOCK_SECTORS);
+    (((1_u16 << to) - 1) & !((1_u16 << from) - 1)) as u8
+}
+
+/// Copies the sectors of `mask` from one page onto another.
+pub fn overlay(onto: &mut PageMut, from: &[u8; 4096], mask: u8) {
+    for sector in 0..BLOCK_SECTORS as usize {
+        if mask >> sector & 1 == 1 {
+            let bytes = sector * 512..(sector + 1) * 512;
+            onto[bytes.clone()].copy_from_slice(&from[bytes]);
+        }
+    }
+}
+
+/// Requests in the shard, by small numbers that are used again.
+#[derive(Default)]
+pub struct Ops {
+    slots: Vec<Option<Op>>,
+    free: Vec<OpId>,
+    count: usize,
+}
+
+impl Ops {
+    /// Takes in a request.
+    pub fn add(&mut self, op: Op) -> OpId {
+        self.count += 1;
+        if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = Some(op);
+            return id;
+        }
+        self.slots.push(Some(op));
+        (self.slots.len() - 1) as OpId
+    }
+
+    /// The request of that number.
+    pub fn get(&self, id: OpId) -> &Op {
+        self.slots[id as usize].as_ref().expect("a request in the shard")
+    }
+
+    /// The request of that number.
+    pub fn get_mut(&mut self, id: OpId) -> &mut Op {
+        self.slots[id as usize].as_mut().expect("a request in the shard")
+    }
+
+    /// Takes the request out.
+    pub fn remove(&mut self, id: OpId) -> Op {
+        self.count -= 1;
+        self.free.push(id);
+        self.slots[id as usize].take().expect("a request in the shard")
+    }
+
+    /// Requests in the shard.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Op> {
+        self.slots.iter().flatten()
+    }
+}

@@ -1,0 +1,392 @@
+//! Reads: every block from the fastest place that has it.
+//!
+//! A block comes from RAM, from a group in flight, from the SSD (checked against its checksum), or from the backing device. A cached block
+//! with only some valid sectors is laid over what the backing device gives. A clean block that cannot be read or does not match
+//! is a miss and is made void; a dirty one is an error, never replaced by stale data.
+
+use super::op::{ReadBlock, overlay};
+use super::route::reads_use_cache;
+use super::{Context, Shard};
+use crate::api::{Event, IoError, IoKind, Outcome, Reply, Request, RequestError, Target};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::locks::OpId;
+use crate::log::Urgency;
+use crate::outbox::Span;
+use crate::policy::{Arrival, Place};
+use alloc::vec::Vec;
+use format::payload_checksum;
+use page::{PageMut, PageMutVec, PageVec};
+use smallvec::SmallVec;
+use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason};
+
+/// A run of blocks being read from the SSD for a request.
+pub struct SsdPart {
+    op: OpId,
+    first: usize,
+    /// Only to be laid over the backing device's data.
+    overlay: bool,
+    /// The segment that is pinned meanwhile.
+    seq: u64,
+    checksums: SmallVec<[u32; 1]>,
+}
+
+/// A run of blocks being read from the backing device for a request.
+pub struct BackingPart {
+    op: OpId,
+    first: usize,
+    count: usize,
+    started_ns: u64,
+}
+
+/// Where a block of a read is.
+enum Source {
+    Here(page::Page),
+    Ssd { slot: Slot, mask: u8, overlay: bool },
+    Overlay(page::Page, u8),
+    Backing,
+}
+
+impl Shard {
+    /// Serves a read at once if RAM holds all of it and nobody is changing it.
+    pub(super) fn read_from_ram(&mut self, request: &Request) -> bool {
+        let first = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
+        let blocks = (request.start_sector + u64::from(request.sectors)).div_ceil(BLOCK_SECTORS) - first.block();
+        let mode = self.volume(request.volume).expect("checked by refuse").options.mode;
+        if self.ram.is_empty() || !reads_use_cache(mode) {
+            return false;
+        }
+        let mut pages = PageVec::new();
+        let mut slots: SmallVec<[crate::policy::RamSlot; 1]> = SmallVec::new();
+        for index in 0..blocks {
+            let key = Key(first.0 + index);
+            match self.ram.get(key) {
+                Some(block) if self.locks.free_for_read(key) => {
+                    pages.push(block.page.clone());
+                    slots.push(block.slot);
+                }
+                _ => return false,
+            }
+        }
+        let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
+        volume.stats.read_hits_ram += blocks;
+        let access = crate::policy::Access { write: false, request_blocks: blocks as u32, admission: volume.options.admission };
+        for (index, slot) in slots.into_iter().enumerate() {
+            self.policy.on_access(first.0 + index as u64, Place::Ram(slot), access);
+        }
+        self.out.reply(Reply { id: request.id, result: Ok(()), pages, outcome: Outcome::RamHit });
+        true
+    }
+
+    /// Finds every block's place and starts the I/Os.
+    pub(super) fn begin_read(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let (first, count) = (op.first, op.blocks as usize);
+        let sources: Vec<Source> = (0..count).map(|index| self.source(Key(first.0 + index as u64), op.mask(index))).collect();
+        let ios = sources.iter().filter(|source| !matches!(source, Source::Here(_))).count();
+        let Some(buffers) = self.allocate(ios + sources.iter().filter(|s| matches!(s, Source::Ssd { overlay: true, .. })).count()) else {
+            self.starved.push_back(id);
+            return;
+        };
+        let copies = self.count_read(id, &sources);
+        let op = self.ops.get_mut(id);
+        op.phase = super::Phase::Reading;
+        op.read = copies.into_iter().map(|copy| ReadBlock { copy, ..ReadBlock::default() }).collect();
+        op.missed = sources.iter().any(|source| matches!(source, Source::Backing | Source::Overlay(..) | Source::Ssd { overlay: true, .. }));
+        op.ssd_hit = sources.iter().any(|source| matches!(source, Source::Ssd { .. }));
+        self.start_read_ios(id, sources, buffers);
+        if self.ops.get(id).pending == 0 {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn source(&self, key: Key, need: u8) -> Source {
+        let volume = self.volume(key.volume()).expect("a request's volume is attached");
+        let use_clean = reads_use_cache(volume.options.mode) && !volume.backing.failed;
+        if let Some(block) = self.ram.get(key).filter(|_| use_clean || self.dirty.contains(key)) {
+            return Source::Here(block.page.clone());
+        }
+        let Some(slot) = self.index.get(key) else { return Source::Backing };
+        if !self.index.meta(slot).dirty && (!use_clean || self.log.is_failed()) {
+            return Source::Backing;
+        }
+        let mask = self.mask_of(key, slot);
+        let whole = need & !mask == 0;
+        match (self.log.page_in_flight(slot), whole) {
+            (Some(page), true) => Source::Here(page.clone()),
+            (Some(page), false) => Source::Overlay(page.clone(), mask),
+            (None, _) => Source::Ssd { slot, mask, overlay: !whole },
+        }
+    }
+
+    /// Counts hits and misses and tells the policy of the hits; gives what the policy wants copied into RAM.
+    fn count_read(&mut self, id: OpId, sources: &[Source]) -> SmallVec<[Option<Arrival>; 1]> {
+        let op = self.ops.get(id);
+        let (first, blocks, bypass) = (op.first, op.blocks, op.request.bypass.is_some());
+        let in_ram = (0..sources.len()).filter(|index| self.ram.get(Key(first.0 + *index as u64)).is_some()).count() as u64;
+        let stats = &mut self.volume_of(first).stats;
+        let hits = sources.iter().filter(|source| matches!(source, Source::Here(_) | Source::Ssd { overlay: false, .. })).count() as u64;
+        let in_ram = in_ram.min(hits);
+        stats.read_hits_ram += in_ram;
+        stats.read_hits_ssd += hits - in_ram;
+        stats.read_misses += sources.len() as u64 - hits;
+        let copy_of = |(index, source): (usize, &Source)| {
+            // A miss is told to the policy when its data is there.
+            if bypass || matches!(source, Source::Backing) {
+                return None;
+            }
+            let advice = self.touch(Key(first.0 + index as u64), false, blocks);
+            advice.enter.filter(|_| matches!(source, Source::Ssd { overlay: false, .. }))
+        };
+        sources.iter().enumerate().map(copy_of).collect()
+    }
+
+    fn allocate(&self, pages: usize) -> Option<Vec<PageMut>> {
+        (0..pages).map(|_| self.config.pool.allocate()).collect()
+    }
+
+    fn start_read_ios(&mut self, id: OpId, sources: Vec<Source>, mut buffers: Vec<PageMut>) {
+        let mut index = 0;
+        while index < sources.len() {
+            match &sources[index] {
+                Source::Here(page) => self.ops.get_mut(id).read[index].page = Some(page.clone()),
+                Source::Overlay(page, mask) => {
+                    self.ops.get_mut(id).read[index].overlay = Some((Some(page.clone()), *mask));
+                    self.read_backing_run(id, index, 1, &mut buffers);
+                }
+                Source::Ssd { slot, mask, overlay: true } => {
+                    self.ops.get_mut(id).read[index].overlay = Some((None, *mask));
+                    self.read_ssd_run(id, index, *slot, 1, true, &mut buffers);
+                    self.read_backing_run(id, index, 1, &mut buffers);
+                }
+                Source::Ssd { slot, overlay: false, .. } => {
+                    let follows = |ahead: usize| {
+                        let next = Slot(slot.0 + ahead as u32);
+                        matches!(sources.get(index + ahead), Some(Source::Ssd { slot, overlay: false, .. }) if *slot == next)
+                    };
+                    let count = (1..).find(|ahead| !follows(*ahead)).expect("a run ends");
+                    self.read_ssd_run(id, index, *slot, count, false, &mut buffers);
+                    index += count - 1;
+                }
+                Source::Backing => {
+                    let count = sources[index..].iter().take_while(|source| matches!(source, Source::Backing)).count();
+                    self.read_backing_run(id, index, count, &mut buffers);
+                    index += count - 1;
+                }
+            }
+            index += 1;
+        }
+    }
+
+    fn read_ssd_run(&mut self, id: OpId, first: usize, slot: Slot, count: usize, overlay: bool, buffers: &mut Vec<PageMut>) {
+        let seq = self.log.seq_of(slot);
+        self.log.space_mut().pin(seq);
+        let checksums = (0..count as u32).map(|ahead| self.index.meta(Slot(slot.0 + ahead)).checksum).collect();
+        let pages: PageMutVec = buffers.drain(buffers.len() - count..).collect();
+        let span = Span {
+            target: Target::Ssd,
+            offset_bytes: self.log.offset_bytes(slot),
+            length_bytes: count as u64 * BLOCK_BYTES,
+            background: false,
+        };
+        self.ops.get_mut(id).pending += 1;
+        self.out.io(span, IoKind::Read(pages), Context::ReadSsd(SsdPart { op: id, first, overlay, seq, checksums }));
+    }
+
+    fn read_backing_run(&mut self, id: OpId, first: usize, count: usize, buffers: &mut Vec<PageMut>) {
+        let mut pages: PageMutVec = buffers.drain(buffers.len() - count..).collect();
+        let key = self.ops.get(id).key(first);
+        let span = self.backing_span(key, count as u64);
+        if span.length_bytes < count as u64 * BLOCK_BYTES {
+            // The volume ends within its last block: what lies behind reads as zeroes and is never sent to a client.
+            pages.last_mut().expect("a run has blocks").fill(0);
+        }
+        let volume = self.volume_of(key);
+        volume.stats.backing_reads += 1;
+        volume.stats.backing_read_bytes += span.length_bytes;
+        volume.backing.client_in_flight += 1;
+        let part = BackingPart { op: id, first, count, started_ns: self.now_ns };
+        self.ops.get_mut(id).pending += 1;
+        self.out.io(span, IoKind::Read(pages), Context::ReadBacking(part));
+    }
+
+    /// The bytes of `count` whole blocks on the backing device, cut at the volume's end.
+    pub(super) fn backing_span(&self, key: Key, count: u64) -> Span {
+        let size_bytes = self.volume(key.volume()).expect("a cached block's volume is attached").size_bytes;
+        let offset_bytes = key.block() * BLOCK_BYTES;
+        let length_bytes = (count * BLOCK_BYTES).min(size_bytes - offset_bytes);
+        Span { target: Target::Backing(key.volume()), offset_bytes, length_bytes, background: false }
+    }
+
+    /// A run has been read from the SSD.
+    pub(super) fn ssd_read(&mut self, part: SsdPart, result: Result<(), IoError>, pages: PageMutVec) {
+        self.log.space_mut().unpin(part.seq);
+        let mut missing: SmallVec<[usize; 1]> = SmallVec::new();
+        for (ahead, (page, checksum)) in pages.into_iter().zip(&part.checksums).enumerate() {
+            let index = part.first + ahead;
+            let key = self.ops.get(part.op).key(index);
+            let id = self.volume_of(key).id;
+            if result.is_ok() && payload_checksum(id, key.block(), &page) == *checksum {
+                let block = &mut self.ops.get_mut(part.op).read[index];
+                let page = page.freeze();
+                match (&mut block.overlay, part.overlay) {
+                    (Some((held, _)), true) => *held = Some(page),
+                    _ => block.page = Some(page),
+                }
+            } else if self.cached_copy_is_bad(key, result.is_err()) {
+                self.ops.get_mut(part.op).error.get_or_insert(RequestError::Io);
+            } else if part.overlay {
+                // Clean by now, so the backing device has it all: nothing to lay over.
+                self.ops.get_mut(part.op).read[index].overlay = None;
+            } else {
+                missing.push(index);
+            }
+        }
+        self.read_missing(part.op, &missing);
+        self.part_done(part.op);
+    }
+
+    /// A cached block cannot be read or is not what was written. True if that is an error for the client (dirty); a clean one is made void.
+    pub(super) fn cached_copy_is_bad(&mut self, key: Key, unreadable: bool) -> bool {
+        let stats = &mut self.volume_of(key).stats;
+        if unreadable {
+            stats.ssd_read_errors += 1;
+        } else {
+            stats.checksum_errors += 1;
+        }
+        if self.dirty.contains(key) {
+            self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
+            return true;
+        }
+        self.out.event(Event::ChecksumMismatch(key.volume(), key.block()));
+        // The record must not come back after a restart over a backing device that changed meanwhile.
+        if self.index.get(key).is_some() && self.log.has_room() {
+            let group = self.log_invalidate(key, Urgency::By(self.now_ns));
+            self.unsettled.insert(key, group);
+        }
+        false
+    }
+
+    fn read_missing(&mut self, id: OpId, missing: &[usize]) {
+        if missing.is_empty() || self.ops.get(id).error.is_some() {
+            return;
+        }
+        match self.allocate(missing.len()) {
+            Some(mut buffers) => {
+                for index in missing {
+                    self.read_backing_run(id, *index, 1, &mut buffers);
+                }
+                self.ops.get_mut(id).missed = true;
+            }
+            // No pages to retry with: an error is honest, and rarer than a bad block on an empty pool.
+            None => self.ops.get_mut(id).error = Some(RequestError::Io),
+        }
+    }
+
+    /// A run has been read from the backing device.
+    pub(super) fn backing_read(&mut self, part: BackingPart, result: Result<(), IoError>, pages: PageMutVec) {
+        let now_ns = self.now_ns;
+        let key = self.ops.get(part.op).key(part.first);
+        let backing = &mut self.volume_of(key).backing;
+        backing.client_in_flight -= 1;
+        backing.client_last_ns = now_ns;
+        // An exponential mean over about eight reads: follows a change within a few of them.
+        let took_ns = now_ns - part.started_ns;
+        backing.read_latency_ns = backing.read_latency_ns - backing.read_latency_ns / 8 + took_ns / 8;
+        let op = self.ops.get_mut(part.op);
+        if result.is_err() {
+            op.error.get_or_insert(RequestError::Io);
+        }
+        debug_assert_eq!(pages.len(), part.count);
+        for (ahead, page) in pages.into_iter().enumerate() {
+            let block = &mut op.read[part.first + ahead];
+            block.fill = block.overlay.is_none();
+            block.page = Some(page.freeze());
+        }
+        self.part_done(part.op);
+    }
+
+    fn part_done(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id);
+        op.pending -= 1;
+        if op.pending == 0 {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// All I/Os are done: overlay, fill the cache, reply.
+    pub(super) fn finish_read(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id);
+        if let Some(error) = op.error {
+            self.fail(id, error);
+            return;
+        }
+        let mut pages = PageVec::new();
+        for block in &mut op.read {
+            let page = block.page.take().expect("a block of a finished read is there");
+            match block.overlay.take() {
+                Some((Some(cached), mask)) => {
+                    let mut merged = page.try_into_mut().expect("read for this request alone");
+                    overlay(&mut merged, &cached, mask);
+                    pages.push(merged.freeze());
+                }
+                _ => pages.push(page),
+            }
+        }
+        let (first, blocks) = (op.first, op.blocks);
+        let bypass = op.request.bypass.is_some();
+        let outcome = match (op.missed, op.ssd_hit) {
+            _ if bypass && op.missed => Outcome::Bypass,
+            (true, _) => Outcome::Miss,
+            (false, true) => Outcome::SsdHit,
+            (false, false) => Outcome::RamHit,
+        };
+        let blocks_read = core::mem::take(&mut op.read);
+        let volume = self.volume(first.volume()).expect("a request's volume is attached");
+        let may_fill = !bypass && reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
+        if may_fill {
+            for (index, page) in pages.iter().enumerate() {
+                let key = Key(first.0 + index as u64);
+                if blocks_read[index].fill {
+                    self.fill(key, page.clone(), blocks);
+                } else if let Some(arrival) = blocks_read[index].copy
+                    && self.index.get(key).is_some_and(|slot| !self.index.meta(slot).partial)
+                {
+                    self.keep_copy(key, page, Some(arrival));
+                }
+            }
+        }
+        self.finish(id, Ok(()), pages, outcome);
+    }
+
+    /// A block came from the backing device: the cache may take it.
+    fn fill(&mut self, key: Key, page: page::Page, request_blocks: u32) {
+        // Two readers may have missed together; and a partial block in the index is newer than what was read.
+        if self.ram.get(key).is_some() || self.index.get(key).is_some() || !self.is_whole(key) {
+            return;
+        }
+        let advice = self.touch(key, false, request_blocks);
+        match advice.enter {
+            Some(arrival) => self.ram_insert(key, page, arrival),
+            None => self.volume_of(key).stats.turn_away(BypassReason::FirstTouch),
+        }
+    }
+
+    /// Whether the volume has all eight sectors of the block: its last block may be cut short and is then not cached.
+    pub(super) fn is_whole(&self, key: Key) -> bool {
+        let volume = self.volume(key.volume()).expect("a cached block's volume is attached");
+        (key.block() + 1) * BLOCK_BYTES <= volume.size_bytes
+    }
+
+    /// A block was read from the SSD or written into the log: RAM may keep a copy.
+    pub(super) fn keep_copy(&mut self, key: Key, page: &page::Page, arrival: Option<Arrival>) {
+        if self.ram.replace(key, page) {
+            if let Some(block) = self.ram.get(key) {
+                self.policy.ram_set_copy(block.slot, true);
+            }
+        } else if let Some(arrival) = arrival.filter(|_| self.config.ram_blocks > 0) {
+            self.ram_insert(key, page.clone(), arrival.as_copy());
+        }
+    }
+}
+

@@ -1,0 +1,275 @@
+//! Writes (zeroes, discards) to the backing device, with the cache kept coherent through any crash.
+//!
+//! Order of steps, for the blocks the request touches:
+//! 1. No destage of them is on its way to the backing device any more; dirty blocks that are covered only in part are brought home first.
+//! 2. Clean cached versions are made void: RAM at once, the log by `Invalidate` records that are *durable* before step 3. A crash
+//!    from here on finds them uncached and reads the backing device.
+//! 3. The backing device is written, with the client's FUA.
+//! 4. Dirty versions that the request covers whole are made void *after* step 3: until the backing device has the new data, the
+//!    log holds the only copy of the acknowledged old data. A crash between 3 and 4 finds the old version dirty: the write, not
+//!    acknowledged yet, is lost as a whole. The records are complete (durable for FUA) before the acknowledgement.
+//! 5. Write-through: the new data may enter RAM, and from there the SSD.
+
+use super::route::{Case, Way, way};
+use super::{Context, Phase, Shard};
+use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
+use crate::key::Key;
+use crate::locks::OpId;
+use crate::log::Urgency;
+use crate::outbox::Span;
+use alloc::vec::Vec;
+use page::PageVec;
+use types::{BypassReason, Mode, SECTOR_BYTES};
+
+impl Shard {
+    /// A write has its blocks: choose its way.
+    pub(super) fn begin_write(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let volume = self.volume(op.request.volume).expect("a request's volume is attached");
+        let mode = volume.options.mode;
+        let degraded = self.log.is_failed();
+        let too_large_for_log = mode == Mode::WriteBack && !self.fits_log(op.blocks);
+        let case = Case { mode, op: op.request.op, bypass: op.request.bypass, degraded, too_large_for_log };
+        if volume.backing.failed {
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        let reason = match (way(case), mode) {
+            (Way::Log, _) => return self.begin_log_write(id),
+            _ if case.bypass.is_some() => None,
+            _ if degraded => Some(BypassReason::Degraded),
+            _ if too_large_for_log => Some(BypassReason::NoSpace),
+            (_, Mode::WriteAround) => Some(BypassReason::WriteAround),
+            (_, Mode::PassThrough) => Some(BypassReason::PassThrough),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            let key = self.ops.get(id).first;
+            self.volume_of(key).stats.turn_away(reason);
+        }
+        self.ops.get_mut(id).phase = Phase::Draining;
+        self.drain_for_backing_write(id);
+    }
+
+    /// Steps 1 and 2.
+    pub(super) fn drain_for_backing_write(&mut self, id: OpId) {
+        if self.log.is_failed() && !self.may_write_degraded(id) {
+            return;
+        }
+        let op = self.ops.get(id);
+        let keys: Vec<Key> = (0..op.blocks as usize).map(|index| op.key(index)).collect();
+        for (index, key) in keys.iter().enumerate() {
+            let half_dirty = self.ops.get(id).mask(index) != u8::MAX && self.dirty.contains(*key);
+            if half_dirty {
+                self.demand_destage(*key);
+            }
+            if half_dirty || self.is_on_its_way_home(*key) {
+                self.wait_destaged(*key, id);
+                return;
+            }
+        }
+        let cached = keys.iter().any(|key| self.index.get(*key).is_some());
+        if cached && !self.log.is_failed() && !self.log.has_room() {
+            self.starved.push_back(id);
+            return;
+        }
+        self.make_void(id, &keys);
+    }
+
+    fn make_void(&mut self, id: OpId, keys: &[Key]) {
+        let mut group = 0;
+        for (index, key) in keys.iter().enumerate() {
+            if self.dirty.contains(*key) {
+                // Stays readable in the log until the backing device has the new data; and no destage may carry the old data
+                // there meanwhile.
+                self.shielded.insert(*key);
+                let op = self.ops.get_mut(id);
+                op.over_dirty.push(*key);
+                op.shielded.push(*key);
+                continue;
+            }
+            let in_ram = self.drop_from_ram(*key);
+            let on_ssd = self.index.get(*key).is_some();
+            if in_ram || on_ssd {
+                self.ops.get_mut(id).was_cached[index / 64] |= 1 << (index % 64);
+            }
+            if on_ssd && !self.log.is_failed() {
+                if !self.log.has_room() {
+                    // Half way: what is void stays void, the rest follows when there is room.
+                    self.starved.push_back(id);
+                    return;
+                }
+                let made = self.log_invalidate(*key, Urgency::Durable);
+                self.unsettled.insert(*key, made);
+            }
+            group = group.max(self.unsettled.get(key).copied().unwrap_or(0));
+        }
+        let op = self.ops.get_mut(id);
+        op.phase = Phase::Invalidated;
+        op.group = group;
+        if !self.log.wait_durable(group, id) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Step 3.
+    pub(super) fn issue_backing_write(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        if op.group > self.log.durable() {
+            // The SSD failed under the `Invalidate` records: go on without it once the host has written that down.
+            self.ops.get_mut(id).phase = Phase::Draining;
+            self.ops.get_mut(id).over_dirty.clear();
+            self.ready.push_back(id);
+            return;
+        }
+        let request = &self.ops.get(id).request;
+        let fua = request.fua;
+        let span = Span {
+            target: Target::Backing(request.volume),
+            offset_bytes: request.start_sector * SECTOR_BYTES,
+            length_bytes: u64::from(request.sectors) * SECTOR_BYTES,
+            background: false,
+        };
+        let kind = match request.op {
+            OpKind::Write => IoKind::Write { pages: request.pages.clone(), fua },
+            OpKind::WriteZeroes => IoKind::WriteZeroes { fua },
+            OpKind::Discard => IoKind::Discard,
+            OpKind::Read | OpKind::Flush => unreachable!("only writes come here"),
+        };
+        let key = self.ops.get(id).first;
+        let volume = self.volume_of(key);
+        volume.stats.backing_writes += 1;
+        volume.stats.backing_written_bytes += span.length_bytes;
+        volume.backing.client_in_flight += 1;
+        self.out.io(span, kind, Context::ClientWrite(id));
+    }
+
+    /// The backing device has answered.
+    pub(super) fn client_write_done(&mut self, id: OpId, result: Result<(), IoError>) {
+        let now_ns = self.now_ns;
+        let op = self.ops.get(id);
+        let key = op.first;
+        let fua = op.request.fua && op.request.op != OpKind::Discard;
+        let backing = &mut self.volume_of(key).backing;
+        backing.client_in_flight -= 1;
+        backing.client_last_ns = now_ns;
+        backing.note_write(key.extent(), fua && result.is_ok());
+        let op = self.ops.get_mut(id);
+        op.phase = Phase::BackingWritten;
+        op.error = match (result, op.request.op) {
+            // A device that cannot deallocate leaves the data as it is, which a discard allows.
+            (Ok(()), _) | (Err(IoError::Unsupported), OpKind::Discard) => None,
+            (Err(IoError::NoSpace), _) => Some(RequestError::NoSpace),
+            (Err(IoError::Failed | IoError::Unsupported), _) => Some(RequestError::Io),
+        };
+        if result == Err(IoError::Unsupported) {
+            // Nothing was changed: dirty versions stay the newest.
+            op.over_dirty.clear();
+        }
+        self.ready.push_back(id);
+    }
+
+    /// Step 4.
+    pub(super) fn settle_backing_write(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        if let Some(error) = op.error {
+            // The backing device may have any mix of old and new; dirty versions stay and win, which is the old.
+            self.fail(id, error);
+            return;
+        }
+        if !op.over_dirty.is_empty() && !self.log.is_failed() && !self.log.has_room() {
+            self.starved.push_back(id);
+            return;
+        }
+        let keys = core::mem::take(&mut self.ops.get_mut(id).over_dirty);
+        if self.log.is_failed() && !keys.is_empty() {
+            // The old version could come back after a restart: this write cannot be promised.
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        // A discard must be durable like a write if the next flush is to cover it; FUA waits for the flush here.
+        let fua = self.ops.get(id).request.fua;
+        let urgency = if fua { Urgency::Durable } else { Urgency::Commit };
+        let mut group = 0;
+        let mut keys = keys.into_iter();
+        for key in keys.by_ref() {
+            if self.dirty.contains(key) {
+                if !self.log.has_room() {
+                    self.ops.get_mut(id).over_dirty = core::iter::once(key).chain(keys).collect();
+                    self.starved.push_back(id);
+                    return;
+                }
+                self.drop_from_ram(key);
+                group = self.log_invalidate(key, urgency);
+                self.unsettled.insert(key, group);
+            }
+        }
+        let op = self.ops.get_mut(id);
+        op.phase = Phase::Settled;
+        op.group = op.group.max(group);
+        let group = op.group;
+        let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
+        if !waits {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Step 5, and the acknowledgement.
+    pub(super) fn finish_backing_write(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let (group, fua, key) = (op.group, op.request.fua, op.first);
+        let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
+        if !safe {
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        if fua && op.request.op == OpKind::Discard {
+            // Devices have no FUA for deallocation: flush instead.
+            let fua_flush = self.volume_of(key).backing.written;
+            if self.wait_backing_flushed(key.volume(), fua_flush, id) {
+                return;
+            }
+            if self.volume_of(key).backing.failed {
+                self.fail(id, RequestError::Io);
+                return;
+            }
+        }
+        let volume = self.volume_of(key);
+        volume.log_group = volume.log_group.max(group);
+        self.refill(id);
+        let op = self.ops.get(id);
+        let around = op.request.bypass.is_some() || self.log.is_failed();
+        let outcome = match op.request.op {
+            OpKind::Write if !around => Outcome::WriteThrough,
+            OpKind::Write => Outcome::Bypass,
+            _ => Outcome::Other,
+        };
+        self.finish(id, Ok(()), PageVec::new(), outcome);
+    }
+
+    /// Write-through data enters RAM where the policy wants it, or where it replaces a cached version.
+    fn refill(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let volume = self.volume(op.request.volume).expect("a request's volume is attached");
+        let through = volume.options.mode == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
+        if !through || self.log.is_failed() || volume.backing.failed || volume.detaching {
+            return;
+        }
+        let blocks = op.blocks;
+        for index in 0..blocks as usize {
+            let op = self.ops.get(id);
+            let key = op.key(index);
+            if op.mask(index) != u8::MAX {
+                continue;
+            }
+            let page = op.request.pages[index].clone();
+            let was_cached = op.was_cached[index / 64] >> (index % 64) & 1 == 1;
+            let advice = self.touch(key, true, blocks);
+            match advice.enter {
+                Some(arrival) if was_cached => self.ram_insert(key, page, arrival.as_proven()),
+                Some(arrival) => self.ram_insert(key, page, arrival),
+                None => self.volume_of(key).stats.turn_away(BypassReason::FirstTouch),
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Writes into the log: acknowledged when their records are on the SSD, with the durability the client asked for.
+//!
+//! Whole blocks are appended as they came. A block that the request covers in part becomes a record with some valid sectors if nothing of
+//! it is cached; otherwise it is first completed from its cached version, because the newest record of a block stands alone.
+
+use super::cache::NewBlock;
+use super::op::{Edge, overlay};
+use super::{Context, Phase, RESERVE_SEGMENTS, Shard};
+use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
+use crate::key::Key;
+use crate::locks::OpId;
+use crate::log::Urgency;
+use crate::outbox::Span;
+use crate::policy::Heat;
+use format::payload_checksum;
+use page::{Page, PageMut, PageMutVec, PageVec};
+use smallvec::SmallVec;
+use types::{BLOCK_BYTES, SECTOR_BYTES};
+
+/// Index entries with only some valid sectors are bounded to one in this many slots: their masks live in a side table. Beyond that, a
+/// partial write fills its block from the backing device first.
+const PARTIAL_ONE_IN: usize = 16;
+
+/// A cached version of an edge block, as it was when its reading began.
+pub struct MergeBase {
+    /// The segment that is pinned meanwhile.
+    seq: u64,
+    checksum: u32,
+    mask: u8,
+}
+
+impl Shard {
+    /// The write has its blocks and is to go into the log.
+    pub(super) fn begin_log_write(&mut self, id: OpId) {
+        self.ops.get_mut(id).phase = Phase::LogSpace;
+        if self.throttled.is_empty() && self.may_log(id) {
+            self.gather_edges(id);
+        } else {
+            // Behind those who wait already, so that nobody waits forever.
+            self.throttled.push_back(id);
+        }
+    }
+
+    /// Lets waiting log writes go on, in order of arrival.
+    pub(super) fn admit_throttled(&mut self) {
+        while let Some(id) = self.throttled.front().copied() {
+            if self.log.is_failed() || self.backing_failed(id) {
+                self.throttled.pop_front();
+                self.fail(id, RequestError::Io);
+            } else if self.may_log(id) {
+                self.throttled.pop_front();
+                self.gather_edges(id);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn backing_failed(&self, id: OpId) -> bool {
+        self.volume(self.ops.get(id).request.volume).is_some_and(|volume| volume.backing.failed)
+    }
+
+    /// Whether dirty limits and the log have room for this write.
+    fn may_log(&self, id: OpId) -> bool {
+        let op = self.ops.get(id);
+        let new = (0..op.blocks as usize).filter(|index| !self.dirty.contains(op.key(*index))).count() as u64;
+        let volume = self.volume(op.request.volume).expect("a request's volume is attached");
+        let shards = u64::from(self.config.place.layout.shards);
+        let volume_max = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
+        // A limit smaller than one request still lets one through at a time.
+        let of_volume = self.dirty.blocks_of(op.request.volume);
+        let within = |have: u64, max: u64| new == 0 || have == 0 || have + new <= max;
+        let limits = within(of_volume, volume_max) && within(self.dirty.blocks(), self.dirty_max_blocks());
+        limits && self.log_has_room_for(op.blocks)
+    }
+
+    /// Dirty blocks there may be in this shard.
+    pub(super) fn dirty_max_blocks(&self) -> u64 {
+        let space = self.log.space();
+        let usable = space.segments().saturating_sub(RESERVE_SEGMENTS + 1) * u64::from(space.data_pages());
+        usable * u64::from(self.config.dirty_max_permille) / 1000
+    }
+
+    fn log_has_room_for(&self, blocks: u32) -> bool {
+        let space = self.log.space();
+        // Headers: at worst one for each block, when each goes alone.
+        let segments = u64::from(blocks * 2).div_ceil(u64::from(space.data_pages()));
+        self.log.has_room() && space.free_segments() > RESERVE_SEGMENTS - 1 + segments
+    }
+
+    /// Whether a request of that many blocks could ever find room: it may take a quarter of what the ring has beside its reserve.
+    pub(super) fn fits_log(&self, blocks: u32) -> bool {
+        let space = self.log.space();
+        let segments = u64::from(blocks * 2).div_ceil(u64::from(space.data_pages()));
+        segments <= (space.segments().saturating_sub(RESERVE_SEGMENTS + 1) / 4).max(1)
+            && u64::from(blocks) <= self.dirty_max_blocks().max(1)
+    }
+
+    /// Finds out which blocks need completing, and starts reading what they held.
+    fn gather_edges(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let last = op.blocks as usize - 1;
+        let mut edges: SmallVec<[Edge; 2]> = SmallVec::new();
+        for index in [0, last] {
+            let known = edges.iter().any(|edge| edge.block == index);
+            if op.mask(index) != u8::MAX && !known {
+                edges.push(Edge { block: index, new_mask: op.mask(index), base: None, loading: false });
+            }
+        }
+        let op = self.ops.get_mut(id);
+        op.phase = Phase::Merging;
+        op.edges = edges;
+        for edge in 0..self.ops.get(id).edges.len() {
+            self.load_edge(id, edge);
+        }
+        self.advance_log_write(id);
+    }
+
+    fn load_edge(&mut self, id: OpId, edge: usize) {
+        let op = self.ops.get(id);
+        let (key, new_mask) = (op.key(op.edges[edge].block), op.edges[edge].new_mask);
+        let slot = self.index.get(key);
+        if let Some(block) = self.ram.get(key) {
+            let base = (block.page.clone(), u8::MAX);
+            self.ops.get_mut(id).edges[edge].base = Some(base);
+        } else if let Some(slot) = slot {
+            let mask = self.mask_of(key, slot);
+            if mask & !new_mask == 0 {
+                return;
+            }
+            if let Some(page) = self.log.page_in_flight(slot) {
+                let base = (page.clone(), mask);
+                self.ops.get_mut(id).edges[edge].base = Some(base);
+                return;
+            }
+            let Some(page) = self.config.pool.allocate() else { return self.starve_edge(id) };
+            let seq = self.log.seq_of(slot);
+            self.log.space_mut().pin(seq);
+            let offset_bytes = self.log.offset_bytes(slot);
+            let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
+            let checksum = self.index.meta(slot).checksum;
+            self.edge_loading(id, edge);
+            self.out.io(span, IoKind::Read(smallvec::smallvec![page]), Context::MergeSsd { op: id, edge, found: MergeBase { seq, checksum, mask } });
+        } else if self.partial.len() >= self.index.slots() as usize / PARTIAL_ONE_IN {
+            self.load_edge_from_backing(id, edge);
+        }
+    }
+
+    /// No page to read into: begin again when there may be one.
+    fn starve_edge(&mut self, id: OpId) {
+        self.ops.get_mut(id).starved = true;
+    }
+
+    fn edge_loading(&mut self, id: OpId, edge: usize) {
+        let op = self.ops.get_mut(id);
+        op.edges[edge].loading = true;
+        op.pending += 1;
+    }
+
+    fn load_edge_from_backing(&mut self, id: OpId, edge: usize) {
+        let op = self.ops.get(id);
+        let key = op.key(op.edges[edge].block);
+        let Some(mut page) = self.config.pool.allocate() else { return self.starve_edge(id) };
+        let span = self.backing_span(key, 1);
+        page[span.length_bytes as usize..].fill(0);
+        let volume = self.volume_of(key);
+        volume.stats.backing_reads += 1;
+        volume.stats.backing_read_bytes += span.length_bytes;
+        self.edge_loading(id, edge);
+        self.out.io(span, IoKind::Read(smallvec::smallvec![page]), Context::MergeBacking { op: id, edge });
+    }
+
+    /// What an edge block held has been read from the SSD.
+    pub(super) fn merge_ssd_read(
+        &mut self,
+        id: OpId,
+        edge: usize,
+        found: MergeBase,
+        result: Result<(), IoError>,
+        mut pages: PageMutVec,
+    ) {
+        let MergeBase { seq, checksum, mask } = found;
+        self.log.space_mut().unpin(seq);
+        let op = self.ops.get_mut(id);
+        op.pending -= 1;
+        op.edges[edge].loading = false;
+        let key = op.key(op.edges[edge].block);
+        let volume = self.volume_of(key).id;
+        let page = pages.pop().expect("the page that was to be filled");
+        if result.is_ok() && payload_checksum(volume, key.block(), &page) == checksum {
+            self.ops.get_mut(id).edges[edge].base = Some((page.freeze(), mask));
+        } else if self.cached_copy_is_bad(key, result.is_err()) {
+            self.ops.get_mut(id).error.get_or_insert(RequestError::Io);
+        }
+        // A bad clean version is void now; the write stands alone as if nothing had been cached.
+        self.ready.push_back(id);
+    }
+
+    /// What an edge block held has been read from the backing device.
+    pub(super) fn merge_backing_read(&mut self, id: OpId, edge: usize, result: Result<(), IoError>, mut pages: PageMutVec) {
+        let page = pages.pop().expect("the page that was to be filled");
+        let op = self.ops.get_mut(id);
+        op.pending -= 1;
+        op.edges[edge].loading = false;
+        match result {
+            Ok(()) => {
+                let key = op.key(op.edges[edge].block);
+                let valid_sectors = self.backing_span(key, 1).length_bytes / SECTOR_BYTES;
+                let mask = ((1_u16 << valid_sectors) - 1) as u8;
+                self.ops.get_mut(id).edges[edge].base = Some((page.freeze(), mask));
+            }
+            Err(_) => {
+                op.error.get_or_insert(RequestError::Io);
+            }
+        }
+        self.ready.push_back(id);
+    }
+
+    /// Appends when everything is there.
+    pub(super) fn advance_log_write(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        if op.pending > 0 {
+            return;
+        }
+        if let Some(error) = op.error {
+            self.fail(id, error);
+            return;
+        }
+        if self.log.is_failed() || self.backing_failed(id) {
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        if self.ops.get(id).starved {
+            let op = self.ops.get_mut(id);
+            op.starved = false;
+            op.phase = Phase::Start;
+            self.starved.push_back(id);
+            return;
+        }
+        // Others may have taken the room while the edges were read.
+        if !self.log_has_room_for(self.ops.get(id).blocks) {
+            self.ops.get_mut(id).phase = Phase::LogSpace;
+            self.throttled.push_back(id);
+            return;
+        }
+        let Some(merged) = self.merge_edges(id) else {
+            self.starved.push_back(id);
+            return;
+        };
+        self.append_all(id, merged);
+    }
+
+    /// The edge blocks' new content and valid sectors; `None` if there are no pages.
+    fn merge_edges(&self, id: OpId) -> Option<SmallVec<[(usize, Page, u8); 2]>> {
+        let op = self.ops.get(id);
+        let merge = |edge: &Edge| {
+            let mut page: PageMut = self.config.pool.allocate_zeroed()?;
+            let mut mask = edge.new_mask;
+            if let Some((base, base_mask)) = &edge.base {
+                overlay(&mut page, base, *base_mask);
+                mask |= base_mask;
+            }
+            if op.request.op == OpKind::WriteZeroes {
+                overlay(&mut page, &[0; BLOCK_BYTES as usize], edge.new_mask);
+            } else {
+                overlay(&mut page, &op.request.pages[edge.block], edge.new_mask);
+            }
+            Some((edge.block, page.freeze(), mask))
+        };
+        op.edges.iter().map(merge).collect()
+    }
+
+    fn append_all(&mut self, id: OpId, merged: SmallVec<[(usize, Page, u8); 2]>) {
+        let (fua, blocks) = (self.ops.get(id).request.fua, self.ops.get(id).blocks);
+        let urgency = if fua { Urgency::Durable } else { self.commit_urgency() };
+        let mut group = 0;
+        for index in 0..blocks as usize {
+            let key = self.ops.get(id).key(index);
+            let (page, mask) = match merged.iter().find(|(block, ..)| *block == index) {
+                Some((_, page, mask)) => (page.clone(), *mask),
+                None if self.ops.get(id).request.op == OpKind::WriteZeroes => (self.zero_page.clone(), u8::MAX),
+                None => (self.ops.get(id).request.pages[index].clone(), u8::MAX),
+            };
+            let advice = self.touch(key, true, blocks);
+            let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
+            let block = NewBlock { key, page: page.clone(), mask, dirty: true, heat, checksum: None };
+            group = self.log_block(block, urgency);
+            if mask == u8::MAX {
+                self.keep_copy(key, &page, advice.enter);
+            } else {
+                self.drop_from_ram(key);
+            }
+        }
+        let volume = self.volume_of(self.ops.get(id).first);
+        volume.stats.admitted_bytes += u64::from(blocks) * BLOCK_BYTES;
+        let op = self.ops.get_mut(id);
+        op.phase = Phase::Logged;
+        op.group = group;
+        op.request.pages = PageVec::new();
+        let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
+        if !waits {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The records are as safe as the client asked, or the SSD failed.
+    pub(super) fn finish_log_write(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let (volume, group) = (op.request.volume, op.group);
+        let safe = if op.request.fua { self.log.durable() >= group } else { self.log.complete() >= group };
+        if !safe {
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        let volume = self.volume_of(Key::new(volume, 0));
+        volume.log_group = volume.log_group.max(group);
+        self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
+    }
+}

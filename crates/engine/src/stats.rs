@@ -1,0 +1,138 @@
+//! What is counted, with units. All counters only grow; gauges say so.
+
+use types::BypassReason;
+
+/// Counters of one volume in one shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VolumeStats {
+    /// Read requests (parts of requests, where an extent boundary split them).
+    pub reads: u64,
+    /// Bytes asked for by them.
+    pub read_bytes: u64,
+    /// Write, zero and discard requests.
+    pub writes: u64,
+    /// Bytes they cover.
+    pub write_bytes: u64,
+    /// Flush requests.
+    pub flushes: u64,
+    /// Blocks read and found in RAM.
+    pub read_hits_ram: u64,
+    /// Blocks read and found on the SSD.
+    pub read_hits_ssd: u64,
+    /// Blocks read that had to come from the backing device.
+    pub read_misses: u64,
+    /// Requests (or blocks, for `FirstTouch` and `NoSpace`) turned away, by [`BypassReason`].
+    pub bypassed: [u64; BypassReason::ALL.len()],
+    /// Bytes of client data that entered the log: dirty writes and admitted clean blocks.
+    pub admitted_bytes: u64,
+    /// Bytes appended again because their segment became the tail.
+    pub reinserted_bytes: u64,
+    /// Read I/Os to the backing device.
+    pub backing_reads: u64,
+    /// Bytes of them.
+    pub backing_read_bytes: u64,
+    /// Write (and zero and discard) I/Os to the backing device, destage included.
+    pub backing_writes: u64,
+    /// Bytes of them.
+    pub backing_written_bytes: u64,
+    /// Bytes destaged.
+    pub destaged_bytes: u64,
+    /// Destage writes that failed and will be tried again.
+    pub destage_errors: u64,
+    /// Blocks read from the SSD whose content did not match their checksum.
+    pub checksum_errors: u64,
+    /// Reads of the SSD that failed.
+    pub ssd_read_errors: u64,
+    /// Gauge: dirty bytes now.
+    pub dirty_bytes: u64,
+    /// Gauge: bytes cached on the SSD now.
+    pub cached_bytes: u64,
+    /// Gauge: bytes held in RAM now.
+    pub ram_bytes: u64,
+}
+
+impl VolumeStats {
+    /// Adds another shard's counters and gauges.
+    pub fn add(&mut self, other: &VolumeStats) {
+        let VolumeStats {
+            reads,
+            read_bytes,
+            writes,
+            write_bytes,
+            flushes,
+            read_hits_ram,
+            read_hits_ssd,
+            read_misses,
+            bypassed,
+            admitted_bytes,
+            reinserted_bytes,
+            backing_reads,
+            backing_read_bytes,
+            backing_writes,
+            backing_written_bytes,
+            destaged_bytes,
+            destage_errors,
+            checksum_errors,
+            ssd_read_errors,
+            dirty_bytes,
+            cached_bytes,
+            ram_bytes,
+        } = other;
+        self.reads += reads;
+        self.read_bytes += read_bytes;
+        self.writes += writes;
+        self.write_bytes += write_bytes;
+        self.flushes += flushes;
+        self.read_hits_ram += read_hits_ram;
+        self.read_hits_ssd += read_hits_ssd;
+        self.read_misses += read_misses;
+        for (mine, theirs) in self.bypassed.iter_mut().zip(bypassed) {
+            *mine += theirs;
+        }
+        self.admitted_bytes += admitted_bytes;
+        self.reinserted_bytes += reinserted_bytes;
+        self.backing_reads += backing_reads;
+        self.backing_read_bytes += backing_read_bytes;
+        self.backing_writes += backing_writes;
+        self.backing_written_bytes += backing_written_bytes;
+        self.destaged_bytes += destaged_bytes;
+        self.destage_errors += destage_errors;
+        self.checksum_errors += checksum_errors;
+        self.ssd_read_errors += ssd_read_errors;
+        self.dirty_bytes += dirty_bytes;
+        self.cached_bytes += cached_bytes;
+        self.ram_bytes += ram_bytes;
+    }
+
+    /// Notes that something was turned away.
+    pub fn turn_away(&mut self, reason: BypassReason) {
+        self.bypassed[reason as usize] += 1;
+    }
+}
+
+/// Counters and gauges of a shard as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShardStats {
+    /// Bytes written to the SSD: payload, group headers, footers.
+    pub ssd_written_bytes: u64,
+    /// Gauge: blocks in the index.
+    pub cached_blocks: u64,
+    /// Gauge: dirty blocks.
+    pub dirty_blocks: u64,
+    /// Gauge: slots there are.
+    pub slots: u64,
+    /// Gauge: blocks in RAM.
+    pub ram_blocks: u64,
+    /// Gauge: memory of the index, in bytes.
+    pub index_bytes: u64,
+    /// Gauge: memory of the policy, in bytes.
+    pub policy_bytes: u64,
+    /// Gauge: sequence number of the head segment.
+    pub head_seq: u64,
+    /// Gauge: sequence number of the tail segment.
+    pub tail_seq: u64,
+    /// Gauge: segments that could be opened now.
+    pub free_segments: u64,
+    /// Gauge: requests in flight or waiting.
+    pub requests: u64,
+}
