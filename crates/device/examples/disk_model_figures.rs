@@ -17,12 +17,24 @@ fn main() {
     let eight = ModelParameters { spindles: 8, layout: Layout::Striped { chunk_bytes: 64 << 10 }, ..plain.clone() };
     let mut devices = vec![("7k2, span 0.1".to_string(), short), ("8 x 7k2 striped, no caches".to_string(), eight)];
     devices.extend(ModelSet::ALL.map(|set| (set.name().to_string(), set.parameters(SIZE_BYTES))));
-    let header = ["device", "QD1", "QD32", "write QD1", "write QD32", "1 % QD1", "seq 1M MB/s", "seq 64K MB/s", "seq 4K MB/s", "4 streams 64K MB/s"];
+    let header = [
+        "device",
+        "QD1",
+        "QD32",
+        "write QD1",
+        "write QD32",
+        "1 % QD1",
+        "seq 1M MB/s",
+        "seq 64K MB/s",
+        "seq 4K MB/s",
+        "4 streams 64K MB/s",
+    ];
     println!("| {} |\n|{}", header.join(" | "), "---|".repeat(header.len()));
     for (name, parameters) in &devices {
         let write = |depth| Workload { read_share: 0.0, ..Workload::random_read(depth) };
         let near = Workload { pattern: Pattern::Uniform { share: 0.01 }, ..Workload::random_read(1) };
-        let streams = Workload { pattern: Pattern::Sequential { streams: 4 }, depth: 4, ..Workload::sequential_read(64 << 10) };
+        let streams =
+            Workload { pattern: Pattern::Sequential { streams: 4 }, depth: 4, ..Workload::sequential_read(64 << 10) };
         let iops: Vec<String> = [Workload::random_read(1), Workload::random_read(32), write(1), write(32), near]
             .into_iter()
             .map(|workload| format!("{:.0}", measure(parameters, workload).iops))
@@ -38,6 +50,9 @@ fn main() {
     println!("\n7k2 random 4 KiB reads by depth:");
     for depth in [1, 2, 4, 8, 16, 32, 64, 128] {
         let result = measure(&plain, Workload::random_read(depth));
-        println!("  {depth:3}: {:5.0} IOPS, mean {:6.1} ms, p99 {:6.1} ms", result.iops, result.read_mean_ms, result.read_p99_ms);
+        println!(
+            "  {depth:3}: {:5.0} IOPS, mean {:6.1} ms, p99 {:6.1} ms",
+            result.iops, result.read_mean_ms, result.read_p99_ms
+        );
     }
 }

@@ -1,30 +1,38 @@
 //! What the hot-spot workload of the trade can show on a modelled disk: the bare disk, and in front of it an ideal
 //! write-through and an ideal write-back cache (84.4 % of reads hit, the SSD takes 0.1 ms).
-//! `cargo run --release -p device --example hot_spot_ceilings`.
+//! `cargo run --release -p device --example hot_spot_ceilings [GIB]`; 8 GiB unless stated.
 
 use device::model::workload::{Generator, Random, Workload};
 use device::model::{DiskModel, IoDescription, IoKind, Layout, ModelParameters, ModelSet, ParityUpdate};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-const SIZE_BYTES: u64 = 8 << 30;
 const SECOND_NS: u64 = 1_000_000_000;
 const BLOCK_BYTES: u64 = 4096;
+/// Largest destage write: 1 MiB.
+const EXTENT_BLOCKS: u64 = 256;
 const SSD_NS: u64 = 100_000;
 /// The hot tenth is cached, and of the rest what a cache of 30 % of the space has room for: (30 - 10) / 90.
 const COLD_HIT_SHARE: f64 = 20.0 / 90.0;
 /// Tokens of destage writes begin here.
 const DESTAGE_TOKEN: u64 = 1 << 32;
+/// Windows until the NVRAM is full and destage of the cache has begun.
+const WARM_UP_WINDOWS: usize = 5;
 const DESTAGE_DEPTH: usize = 32;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Cache {
     None,
     WriteThrough,
-    /// Dirty blocks go home when they are this old.
-    WriteBack { depth_ns: u64 },
+    /// Dirty blocks go home when they are this old; with `fill`, together with the clean cached blocks between them, so
+    /// that RAID 5 sees whole rows.
+    WriteBack {
+        depth_ns: u64,
+        fill: bool,
+    },
 }
 
 struct Run {
+    size_bytes: u64,
     model: DiskModel,
     cache: Cache,
     random: Random,
@@ -33,9 +41,10 @@ struct Run {
     /// Completions that do not come from the disk, by time.
     fast: BTreeSet<(u64, u64)>,
     since: Vec<(u64, IoKind)>,
-    /// Dirty blocks with the time they became so; those on their way home; how old they get in order of age.
-    dirty: BTreeMap<u64, u64>,
+    /// Dirty blocks not yet old enough, and when they became dirty, in order.
+    dirty: BTreeSet<u64>,
     by_age: VecDeque<(u64, u64)>,
+    /// Dirty blocks whose time has come.
     aged: BTreeSet<u64>,
     destaging: usize,
     next_destage_token: u64,
@@ -46,7 +55,7 @@ impl Run {
     fn issue(&mut self, token: u64) {
         let io = self.generator.next(token);
         self.since[token as usize] = (self.now_ns, io.kind);
-        let hot = io.offset_bytes < SIZE_BYTES / 10;
+        let hot = io.offset_bytes < self.size_bytes / 10;
         let hit = io.kind == IoKind::Read && (hot || self.random.unit() < COLD_HIT_SHARE);
         match (self.cache, io.kind) {
             (Cache::WriteThrough | Cache::WriteBack { .. }, IoKind::Read) if hit => {
@@ -54,7 +63,7 @@ impl Run {
             }
             (Cache::WriteBack { .. }, IoKind::Write) => {
                 let block = io.offset_bytes / BLOCK_BYTES;
-                if !self.aged.contains(&block) && self.dirty.insert(block, self.now_ns).is_none() {
+                if !self.aged.contains(&block) && self.dirty.insert(block) {
                     self.by_age.push_back((self.now_ns, block));
                 }
                 self.fast.insert((self.now_ns + SSD_NS, token));
@@ -64,27 +73,33 @@ impl Run {
     }
 
     fn destage(&mut self) {
-        let Cache::WriteBack { depth_ns } = self.cache else { return };
-        while let Some((since_ns, block)) = self.by_age.front().copied().filter(|(at, _)| at + depth_ns <= self.now_ns) {
+        let Cache::WriteBack { depth_ns, fill } = self.cache else { return };
+        while let Some((_, block)) = self.by_age.front().copied().filter(|(at, _)| at + depth_ns <= self.now_ns) {
             self.by_age.pop_front();
-            if self.dirty.get(&block) == Some(&since_ns) || self.dirty.contains_key(&block) {
-                self.dirty.remove(&block);
+            if self.dirty.remove(&block) {
                 self.aged.insert(block);
             }
         }
         while self.destaging < DESTAGE_DEPTH {
             let next = self.aged.range(self.sweep_block..).next().or_else(|| self.aged.first());
             let Some(start) = next.copied() else { return };
-            let run = (start..start + 256).take_while(|block| self.aged.contains(block)).count() as u64;
+            let extent = start / EXTENT_BLOCKS * EXTENT_BLOCKS;
+            let (start, run) = if fill && (extent + EXTENT_BLOCKS) * BLOCK_BYTES <= self.size_bytes / 10 {
+                (extent, EXTENT_BLOCKS)
+            } else {
+                (start, (start..start + EXTENT_BLOCKS).take_while(|block| self.aged.contains(block)).count() as u64)
+            };
             for block in start..start + run {
                 self.aged.remove(&block);
+                self.dirty.remove(&block);
             }
             self.sweep_block = start + run;
             let token = self.next_destage_token;
             self.next_destage_token += 1;
             self.destaging += 1;
             let (offset_bytes, length_bytes) = (start * BLOCK_BYTES, run * BLOCK_BYTES);
-            self.model.submit(self.now_ns, IoDescription { token, kind: IoKind::Write, offset_bytes, length_bytes, fua: false });
+            self.model
+                .submit(self.now_ns, IoDescription { token, kind: IoKind::Write, offset_bytes, length_bytes, fua: false });
         }
     }
 
@@ -109,17 +124,18 @@ impl Run {
 }
 
 /// IOPS, mean read and write latency in ms, in each window of `window_s` seconds.
-fn run(parameters: &ModelParameters, cache: Cache, windows: u64, window_s: u64) -> Vec<(f64, f64, f64)> {
+fn run(parameters: &ModelParameters, size_bytes: u64, cache: Cache, windows: u64, window_s: u64) -> Vec<(f64, f64, f64)> {
     let workload = Workload::hot_spot();
     let mut run = Run {
-        model: DiskModel::with_parameters(parameters.clone(), SIZE_BYTES),
+        size_bytes,
+        model: DiskModel::with_parameters(parameters.clone(), size_bytes),
         cache,
         random: Random::new(7),
-        generator: Generator::new(workload, SIZE_BYTES, 1),
+        generator: Generator::new(workload, size_bytes, 1),
         now_ns: 0,
         fast: BTreeSet::new(),
         since: vec![(0, IoKind::Read); workload.depth],
-        dirty: BTreeMap::new(),
+        dirty: BTreeSet::new(),
         by_age: VecDeque::new(),
         aged: BTreeSet::new(),
         destaging: 0,
@@ -149,30 +165,41 @@ fn run(parameters: &ModelParameters, cache: Cache, windows: u64, window_s: u64) 
 }
 
 fn main() {
+    let gib: u64 = std::env::args().nth(1).map_or(8, |text| text.parse().expect("the size is a number of GiB"));
+    let size_bytes = gib << 30;
     let set = ModelSet::Raid5Short;
-    let read_modify_write = set.parameters(SIZE_BYTES);
+    let read_modify_write = set.parameters(size_bytes);
     let fewest_reads = ModelParameters {
         layout: Layout::Raid5 { chunk_bytes: 64 << 10, update: ParityUpdate::FewestReads },
         ..read_modify_write.clone()
     };
     for (what, parameters) in [("read-modify-write", read_modify_write), ("fewest reads", fewest_reads)] {
-        println!("\nmodel {} (parity by {what}), {} GiB, 4 KiB, 80 % of I/O in 10 %, 80/20, depth 64", set.name(), SIZE_BYTES >> 30);
+        println!("\nmodel {} (parity by {what}), {gib} GiB, 4 KiB, 80 % of I/O in 10 %, 80/20, depth 64", set.name());
         let caches = [
             ("bare", Cache::None),
             ("ideal write-through", Cache::WriteThrough),
-            ("ideal write-back, depth 30 s", Cache::WriteBack { depth_ns: 30 * SECOND_NS }),
-            ("ideal write-back, depth 120 s", Cache::WriteBack { depth_ns: 120 * SECOND_NS }),
-            ("ideal write-back, no destage", Cache::WriteBack { depth_ns: u64::MAX / 2 }),
+            ("ideal write-back, 30 s", Cache::WriteBack { depth_ns: 30 * SECOND_NS, fill: false }),
+            ("the same, gaps filled", Cache::WriteBack { depth_ns: 30 * SECOND_NS, fill: true }),
+            ("ideal write-back, 120 s", Cache::WriteBack { depth_ns: 120 * SECOND_NS, fill: false }),
+            ("the same, gaps filled", Cache::WriteBack { depth_ns: 120 * SECOND_NS, fill: true }),
+            ("ideal write-back, no destage", Cache::WriteBack { depth_ns: u64::MAX / 2, fill: false }),
         ];
         let mut bare = 0.0;
         for (name, cache) in caches {
-            let windows = run(&parameters, cache, 10, 30);
-            let (iops, read_ms, write_ms) = *windows.last().expect("ten windows");
+            let windows = run(&parameters, size_bytes, cache, 15, 30);
+            // The sweep of the NVRAM over hot and cold ground is a wave of minutes: average over it, after the warm-up.
+            let steady = &windows[WARM_UP_WINDOWS..];
+            let mean = |of: fn(&(f64, f64, f64)) -> f64| steady.iter().map(of).sum::<f64>() / steady.len() as f64;
+            let (iops, read_ms, write_ms) = (mean(|w| w.0), mean(|w| w.1), mean(|w| w.2));
             if cache == Cache::None {
                 bare = iops;
             }
             let course: Vec<String> = windows.iter().map(|(iops, _, _)| format!("{iops:.0}")).collect();
-            println!("  {name:30} {iops:6.0} IOPS {:5.2} x  read {read_ms:6.1} ms  write {write_ms:6.1} ms   each 30 s: {}", iops / bare, course.join(" "));
+            println!(
+                "  {name:30} {iops:6.0} IOPS {:5.2} x  read {read_ms:6.1} ms  write {write_ms:6.1} ms   each 30 s: {}",
+                iops / bare,
+                course.join(" ")
+            );
         }
     }
 }

@@ -306,7 +306,8 @@ impl DiskModel {
     }
 
     fn begin_read(&mut self, io: IoDescription) {
-        let pieces: Vec<Piece> = self.missing(io.range()).into_iter().flat_map(|range| self.mapping.pieces(range)).collect();
+        let pieces: Vec<Piece> =
+            self.missing(io.range()).into_iter().flat_map(|range| self.mapping.pieces(range)).collect();
         if let Some(cache) = &mut self.read_cache {
             cache.touch(io.range());
         }
@@ -487,7 +488,7 @@ impl DiskModel {
         while let Some(cache) = &mut self.write_cache {
             let parameters = *cache.parameters();
             let most = parameters.destage_depth * self.spindles.len();
-            let yields = self.spindle_reads_waiting > 0 && self.flushes.is_empty();
+            let yields = self.spindle_reads_waiting > 0 && self.flushes.is_empty() && self.blocked_writes.is_empty();
             let allowed = if yields {
                 // The fuller above the mark, the more at a time.
                 let pressure = (cache.fill() - parameters.yield_until) / (1.0 - parameters.yield_until);

@@ -25,5 +25,6 @@ pub mod workload;
 
 pub use disk::{DiskModel, IoDescription, IoKind, ModelCounters};
 pub use set::{
-    Layout, LinkParameters, ModelParameters, ModelSet, ParityUpdate, ReadCacheParameters, SpindleParameters, WriteCacheParameters,
+    Layout, LinkParameters, ModelParameters, ModelSet, ParityUpdate, ReadCacheParameters, SpindleParameters,
+    WriteCacheParameters,
 };

@@ -73,7 +73,11 @@ impl ModelSet {
             spindles: 8,
             layout: Layout::Striped { chunk_bytes: CHUNK_BYTES },
             cache: Some(WriteCacheParameters::nvram(size_bytes / 20)),
-            read_cache: Some(ReadCacheParameters { capacity_bytes: size_bytes / 20, line_bytes: 16 << 10, hit_ns: 350_000 }),
+            read_cache: Some(ReadCacheParameters {
+                capacity_bytes: size_bytes / 20,
+                line_bytes: 16 << 10,
+                hit_ns: 350_000,
+            }),
             controller_ns: CONTROLLER_NS,
             ..plain.clone()
         };
