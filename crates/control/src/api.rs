@@ -100,15 +100,15 @@ pub enum Answer {
     /// About the daemon.
     Daemon(DaemonView),
     /// One pool.
-    Pool(PoolView),
+    Pool(Box<PoolView>),
     /// Pools by name.
     Pools(Vec<PoolView>),
     /// One volume.
-    Volume(VolumeView),
+    Volume(Box<VolumeView>),
     /// Volumes by name.
     Volumes(Vec<VolumeView>),
     /// A job.
-    Job(JobView),
+    Job(Box<JobView>),
     /// Jobs by number.
     Jobs(Vec<JobView>),
     /// Counters of everything.

@@ -149,12 +149,7 @@ pub trait DataPath: Send + Sync {
     fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError>;
 
     /// Reads a part into the cache, whatever admission says; returns when it is cached.
-    fn warm(
-        &self,
-        volume: &VolumeRecord,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Result<(), ControlError>;
+    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError>;
 
     /// Offers an attached volume; returns where (`/dev/loopN`, a URI).
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<String, ControlError>;

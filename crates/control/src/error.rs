@@ -194,40 +194,27 @@ impl ControlError {
             | ControlError::Stopped => Kind::Conflict,
             ControlError::Claimed { .. } | ControlError::Stopping => Kind::Busy,
             ControlError::Device { kind, .. } => *kind,
-            ControlError::Export { .. }
-            | ControlError::State { .. }
-            | ControlError::DataPath(..) => Kind::Failed,
+            ControlError::Export { .. } | ControlError::State { .. } | ControlError::DataPath(..) => Kind::Failed,
         }
     }
 
     /// What the person should do next.
     pub fn remedy(&self) -> String {
         match self {
-            ControlError::BadName { .. } => {
-                "use 1 to 64 letters, digits, '.', '_' and '-', not beginning with '-' or '.'"
-                    .into()
-            }
-            ControlError::BadRequest(_) => {
-                "use the hearth command of the same version as the daemon".into()
-            }
-            ControlError::Unknown { named: "job", .. } => {
-                "see what runs with `hearth volume list`".into()
-            }
+            ControlError::BadName { .. } => "use 1 to 64 letters, digits, '.', '_' and '-', not beginning with '-' or '.'".into(),
+            ControlError::BadRequest(_) => "use the hearth command of the same version as the daemon".into(),
+            ControlError::Unknown { named: "job", .. } => "see what runs with `hearth volume list`".into(),
             ControlError::Unknown { named, .. } => {
                 format!("see what there is with `hearth {named} list`")
             }
             ControlError::Taken { named, .. } => {
                 format!("choose another name, or see `hearth {named} list`")
             }
-            ControlError::Claimed { .. } => {
-                "wait until it is done, or stop it, and ask again".into()
+            ControlError::Claimed { .. } => "wait until it is done, or stop it, and ask again".into(),
+            ControlError::HasVolumes { name, .. } => {
+                format!("remove them first with `hearth volume remove NAME`, or lose them with `hearth pool destroy {name} --force`")
             }
-            ControlError::HasVolumes { name, .. } => format!(
-                "remove them first with `hearth volume remove NAME`, or lose them with `hearth pool destroy {name} --force`"
-            ),
-            ControlError::SecondDaemon { .. } => {
-                "stop that one first, or give this one its own --state and --socket".into()
-            }
+            ControlError::SecondDaemon { .. } => "stop that one first, or give this one its own --state and --socket".into(),
             ControlError::Stopped => "ask again to go on".into(),
             ControlError::Stopping => "ask again when it runs".into(),
             ControlError::BadCombination(_, remedy)
@@ -243,11 +230,7 @@ impl ControlError {
 
     /// The form for the wire.
     pub fn refusal(&self) -> Refusal {
-        Refusal {
-            kind: self.kind(),
-            message: self.to_string(),
-            remedy: Some(self.remedy()).filter(|r| !r.is_empty()),
-        }
+        Refusal { kind: self.kind(), message: self.to_string(), remedy: Some(self.remedy()).filter(|r| !r.is_empty()) }
     }
 }
 

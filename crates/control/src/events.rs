@@ -29,31 +29,19 @@ impl Events {
         if kept.1.len() == EVENTS_MAX {
             kept.1.pop_front();
         }
-        kept.1.push_back(EventView {
-            number,
-            unix_s: unix_s(),
-            severity,
-            object: object.into(),
-            message,
-        });
+        kept.1.push_back(EventView { number, unix_s: unix_s(), severity, object: object.into(), message });
     }
 
     /// The events with a number above `after`, oldest first.
     pub fn after(&self, after: u64) -> Vec<EventView> {
         let kept = self.kept.lock().expect("no holder of this lock panics");
-        kept.1
-            .iter()
-            .filter(|e| e.number > after)
-            .cloned()
-            .collect()
+        kept.1.iter().filter(|e| e.number > after).cloned().collect()
     }
 }
 
 /// Seconds since 1970; 0 on a clock set before.
 pub fn unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 #[cfg(test)]

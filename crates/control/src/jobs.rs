@@ -65,11 +65,7 @@ impl Job {
         let mut progress = self.progress();
         (progress.done_bytes, progress.total_bytes) = (done_bytes, total_bytes);
         progress.samples.push_back((now, done_bytes));
-        while progress
-            .samples
-            .front()
-            .is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
-        {
+        while progress.samples.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
             progress.samples.pop_front();
         }
     }
@@ -81,9 +77,7 @@ impl Job {
         progress.state = match result {
             Ok(()) => JobState::Done,
             Err(ControlError::Stopped) => JobState::Cancelled,
-            Err(error) => JobState::Failed {
-                error: error.refusal(),
-            },
+            Err(error) => JobState::Failed { error: error.refusal() },
         };
     }
 
@@ -102,11 +96,7 @@ impl Job {
             total_bytes: progress.total_bytes,
             rate_bytes,
             left_s: rest_bytes.checked_div(rate_bytes).filter(|_| running),
-            elapsed_ms: progress
-                .ended
-                .unwrap_or_else(Instant::now)
-                .duration_since(self.began)
-                .as_millis() as u64,
+            elapsed_ms: progress.ended.unwrap_or_else(Instant::now).duration_since(self.began).as_millis() as u64,
         }
     }
 
@@ -120,10 +110,7 @@ fn rate(samples: &VecDeque<(Instant, u64)>) -> u64 {
         return 0;
     };
     let elapsed_ms = to.duration_since(*from).as_millis() as u64;
-    (last.saturating_sub(*first))
-        .saturating_mul(1000)
-        .checked_div(elapsed_ms)
-        .unwrap_or(0)
+    (last.saturating_sub(*first)).saturating_mul(1000).checked_div(elapsed_ms).unwrap_or(0)
 }
 
 /// All jobs.
@@ -137,13 +124,7 @@ impl Jobs {
     /// A new running job.
     pub fn begin(&self, kind: JobKind, volume: &str) -> Arc<Job> {
         let id = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
-        let progress = Progress {
-            state: JobState::Running,
-            ended: None,
-            done_bytes: 0,
-            total_bytes: 0,
-            samples: VecDeque::new(),
-        };
+        let progress = Progress { state: JobState::Running, ended: None, done_bytes: 0, total_bytes: 0, samples: VecDeque::new() };
         let job = Arc::new(Job {
             id,
             kind,
@@ -155,11 +136,7 @@ impl Jobs {
         let mut known = self.known();
         known.insert(id, job.clone());
         while known.values().filter(|j| !j.is_running()).count() > FINISHED_MAX {
-            let oldest = known
-                .values()
-                .find(|j| !j.is_running())
-                .map(|j| j.id)
-                .expect("just counted");
+            let oldest = known.values().find(|j| !j.is_running()).map(|j| j.id).expect("just counted");
             known.remove(&oldest);
         }
         job
@@ -170,18 +147,12 @@ impl Jobs {
     /// # Errors
     /// [`ControlError::Unknown`].
     pub fn get(&self, id: u64) -> Result<Arc<Job>, ControlError> {
-        self.known().get(&id).cloned().ok_or(ControlError::Unknown {
-            named: "job",
-            name: id.to_string(),
-        })
+        self.known().get(&id).cloned().ok_or(ControlError::Unknown { named: "job", name: id.to_string() })
     }
 
     /// The running job on a volume.
     pub fn of_volume(&self, volume: &str) -> Option<Arc<Job>> {
-        self.known()
-            .values()
-            .find(|j| j.volume == volume && j.is_running())
-            .cloned()
+        self.known().values().find(|j| j.volume == volume && j.is_running()).cloned()
     }
 
     /// All of them, oldest first.
@@ -209,10 +180,7 @@ mod tests {
         assert!(job.cancel_wanted());
         job.finish(Err(ControlError::Stopped));
         let view = job.view();
-        assert_eq!(
-            (view.state, view.done_bytes, view.total_bytes, view.left_s),
-            (JobState::Cancelled, 10, 100, None)
-        );
+        assert_eq!((view.state, view.done_bytes, view.total_bytes, view.left_s), (JobState::Cancelled, 10, 100, None));
         assert!(jobs.of_volume("v").is_none());
         assert!(jobs.get(999).is_err());
     }
@@ -221,10 +189,7 @@ mod tests {
     fn the_rate_is_that_of_the_window() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(
-            rate(&VecDeque::from([(at(0), 0), (at(500), 5), (at(2000), 200)])),
-            100
-        );
+        assert_eq!(rate(&VecDeque::from([(at(0), 0), (at(500), 5), (at(2000), 200)])), 100);
         assert_eq!(rate(&VecDeque::from([(at(0), 7)])), 0);
         assert_eq!(rate(&VecDeque::new()), 0);
     }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod client;
 
 pub mod datapath;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod manager;
 pub mod names;
 pub mod options;
 pub mod places;
+pub mod server;
 
 pub mod state;
 pub mod stats;

@@ -26,25 +26,14 @@ impl DaemonLock {
             problem: format!("the lock file cannot be used ({e})"),
             remedy: "make its directory writable, or give another one with --state DIR".into(),
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 // Whoever holds it may be about to write its id: no id is no reason to fail differently.
                 let read = file.read_to_string(&mut text).unwrap_or(0);
-                let pid = if read == 0 {
-                    "unknown".into()
-                } else {
-                    text.trim().into()
-                };
+                let pid = if read == 0 { "unknown".into() } else { text.trim().into() };
                 return Err(ControlError::SecondDaemon { pid, path: shown });
             }
             Err(e) => return Err(failed(e.into())),
@@ -69,12 +58,7 @@ mod tests {
         let path = directory.path().join("lock");
         let first = DaemonLock::take(&path).expect("nobody has it");
         let error = DaemonLock::take(&path).expect_err("it is held");
-        assert!(
-            error
-                .to_string()
-                .contains(&format!("process {}", std::process::id())),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
         drop(first);
         DaemonLock::take(&path).expect("it was dropped");
     }

@@ -32,26 +32,14 @@ impl Named {
 /// # Errors
 /// [`ControlError::BadName`] with what is wrong.
 pub fn check(named: Named, name: &str) -> Result<(), ControlError> {
-    let wrong = |problem: String| {
-        Err(ControlError::BadName {
-            named: named.word(),
-            name: shown(name),
-            problem,
-        })
-    };
+    let wrong = |problem: String| Err(ControlError::BadName { named: named.word(), name: shown(name), problem });
     if name.is_empty() {
         return wrong("is empty".into());
     }
     if name.len() > NAME_BYTES_MAX {
-        return wrong(format!(
-            "has {} bytes, more than {NAME_BYTES_MAX}",
-            name.len()
-        ));
+        return wrong(format!("has {} bytes, more than {NAME_BYTES_MAX}", name.len()));
     }
-    if let Some(odd) = name
-        .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
-    {
+    if let Some(odd) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
         return wrong(format!("has the character {odd:?}"));
     }
     if name.starts_with(['-', '.']) {
@@ -62,16 +50,8 @@ pub fn check(named: Named, name: &str) -> Result<(), ControlError> {
 
 /// A name as it may stand in a message: control characters escaped, cut after [`NAME_BYTES_MAX`] characters.
 fn shown(name: &str) -> String {
-    let escaped: String = name
-        .chars()
-        .take(NAME_BYTES_MAX)
-        .flat_map(char::escape_debug)
-        .collect();
-    if name.chars().count() > NAME_BYTES_MAX {
-        format!("{escaped}...")
-    } else {
-        escaped
-    }
+    let escaped: String = name.chars().take(NAME_BYTES_MAX).flat_map(char::escape_debug).collect();
+    if name.chars().count() > NAME_BYTES_MAX { format!("{escaped}...") } else { escaped }
 }
 
 #[cfg(test)]
@@ -87,21 +67,7 @@ mod tests {
 
     #[test]
     fn odd_names_are_refused_and_the_message_is_printable() {
-        for name in [
-            "",
-            ".",
-            "..",
-            "-x",
-            ".x",
-            "a/b",
-            "a b",
-            "a\nb",
-            "a\0",
-            "ä",
-            "a%2f",
-            "\u{202e}x",
-            &"x".repeat(65),
-        ] {
+        for name in ["", ".", "..", "-x", ".x", "a/b", "a b", "a\nb", "a\0", "ä", "a%2f", "\u{202e}x", &"x".repeat(65)] {
             let message = check(Named::Volume, name).expect_err(name).to_string();
             assert!(!message.contains(['\n', '\0', '\u{202e}']), "{message}");
         }

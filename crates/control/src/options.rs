@@ -107,29 +107,16 @@ impl OptionsPatch {
         let mut new = options.clone();
         if let Some(name) = &self.mode {
             new.mode = Mode::from_name(name).ok_or_else(|| {
-                bad(
-                    "--mode",
-                    format!("has the unknown value {name:?}"),
-                    "use write-through, write-around, write-back or pass-through",
-                )
+                bad("--mode", format!("has the unknown value {name:?}"), "use write-through, write-around, write-back or pass-through")
             })?;
         }
         if let Some(name) = &self.admission {
-            new.admission = words::admission_from_name(name).ok_or_else(|| {
-                bad(
-                    "--admission",
-                    format!("has the unknown value {name:?}"),
-                    "use always or second-touch",
-                )
-            })?;
+            new.admission = words::admission_from_name(name)
+                .ok_or_else(|| bad("--admission", format!("has the unknown value {name:?}"), "use always or second-touch"))?;
         }
         if let Some(depth_ms) = self.write_cache_depth_ms {
             if depth_ms == 0 || depth_ms > WRITE_CACHE_DEPTH_MS_MAX {
-                return Err(bad(
-                    "--write-cache-depth",
-                    "must be more than 0 and at most 24h".into(),
-                    "write for instance 30s",
-                ));
+                return Err(bad("--write-cache-depth", "must be more than 0 and at most 24h".into(), "write for instance 30s"));
             }
             new.write_cache_depth_ms = depth_ms;
         }
@@ -137,12 +124,8 @@ impl OptionsPatch {
             new.dirty_limit_bytes = sized("--dirty-limit", limit, DIRTY_LIMIT_BYTES_MIN)?;
         }
         if let Some(bytes) = self.max_io_bytes {
-            if bytes < SECTOR_BYTES || bytes > MAX_IO_BYTES_MAX {
-                return Err(bad(
-                    "--max-io-size",
-                    "must be between 512 bytes and 32MiB".into(),
-                    "write for instance 64KiB",
-                ));
+            if !(SECTOR_BYTES..=MAX_IO_BYTES_MAX).contains(&bytes) {
+                return Err(bad("--max-io-size", "must be between 512 bytes and 32MiB".into(), "write for instance 64KiB"));
             }
             new.max_io_bytes = bytes;
         }
@@ -151,11 +134,7 @@ impl OptionsPatch {
         }
         if let Some(goal_ms) = self.latency_goal_ms {
             if goal_ms == 0 || goal_ms > 60_000 {
-                return Err(bad(
-                    "--latency-goal",
-                    "must be more than 0 and at most 60s".into(),
-                    "write for instance 50ms",
-                ));
+                return Err(bad("--latency-goal", "must be more than 0 and at most 60s".into(), "write for instance 50ms"));
             }
             new.latency_goal_ms = goal_ms;
         }
@@ -176,11 +155,7 @@ impl OptionsPatch {
 }
 
 fn bad(option: &'static str, problem: String, remedy: &str) -> ControlError {
-    ControlError::BadOption {
-        option,
-        problem,
-        remedy: remedy.into(),
-    }
+    ControlError::BadOption { option, problem, remedy: remedy.into() }
 }
 
 fn sized(option: &'static str, limit: Limit, bytes_min: u64) -> Result<Option<u64>, ControlError> {
@@ -188,17 +163,9 @@ fn sized(option: &'static str, limit: Limit, bytes_min: u64) -> Result<Option<u6
         Limit::Off => Ok(None),
         Limit::Bytes(bytes) if bytes < bytes_min => {
             let least = crate::human::bytes(bytes_min);
-            Err(bad(
-                option,
-                format!("must be at least {least}"),
-                "write a larger size, or off",
-            ))
+            Err(bad(option, format!("must be at least {least}"), "write a larger size, or off"))
         }
-        Limit::Bytes(bytes) if bytes > SIZE_BYTES_MAX => Err(bad(
-            option,
-            "is beyond 2^63 bytes".into(),
-            "write a smaller size, or off",
-        )),
+        Limit::Bytes(bytes) if bytes > SIZE_BYTES_MAX => Err(bad(option, "is beyond 2^63 bytes".into(), "write a smaller size, or off")),
         Limit::Bytes(bytes) => Ok(Some(bytes)),
     }
 }
@@ -236,117 +203,27 @@ mod tests {
     #[test]
     fn what_is_absent_stays() {
         check(OptionsPatch::default(), Ok(Options::default()));
-        let patch = OptionsPatch {
-            mode: Some("write-back".into()),
-            dirty_limit: Some(Limit::Bytes(1 << 30)),
-            ..Default::default()
-        };
-        check(
-            patch,
-            Ok(Options {
-                mode: Mode::WriteBack,
-                dirty_limit_bytes: Some(1 << 30),
-                ..Options::default()
-            }),
-        );
-        let off = OptionsPatch {
-            sequential_cutoff: Some(Limit::Off),
-            ..Default::default()
-        };
-        check(
-            off,
-            Ok(Options {
-                sequential_cutoff_bytes: None,
-                ..Options::default()
-            }),
-        );
+        let patch = OptionsPatch { mode: Some("write-back".into()), dirty_limit: Some(Limit::Bytes(1 << 30)), ..Default::default() };
+        check(patch, Ok(Options { mode: Mode::WriteBack, dirty_limit_bytes: Some(1 << 30), ..Options::default() }));
+        let off = OptionsPatch { sequential_cutoff: Some(Limit::Off), ..Default::default() };
+        check(off, Ok(Options { sequential_cutoff_bytes: None, ..Options::default() }));
     }
 
     #[test]
     fn nonsense_is_refused() {
         let patch = OptionsPatch::default;
-        check(
-            OptionsPatch {
-                mode: Some("fast".into()),
-                ..patch()
-            },
-            Err("--mode has the unknown value"),
-        );
-        check(
-            OptionsPatch {
-                admission: Some("".into()),
-                ..patch()
-            },
-            Err("--admission"),
-        );
-        check(
-            OptionsPatch {
-                write_cache_depth_ms: Some(0),
-                ..patch()
-            },
-            Err("--write-cache-depth"),
-        );
-        check(
-            OptionsPatch {
-                write_cache_depth_ms: Some(u64::MAX),
-                ..patch()
-            },
-            Err("--write-cache-depth"),
-        );
-        check(
-            OptionsPatch {
-                dirty_limit: Some(Limit::Bytes(0)),
-                ..patch()
-            },
-            Err("--dirty-limit must be at least 1 MiB"),
-        );
-        check(
-            OptionsPatch {
-                dirty_limit: Some(Limit::Bytes(1 << 63)),
-                ..patch()
-            },
-            Err("beyond 2^63"),
-        );
-        check(
-            OptionsPatch {
-                max_io_bytes: Some(0),
-                ..patch()
-            },
-            Err("--max-io-size"),
-        );
-        check(
-            OptionsPatch {
-                max_io_bytes: Some(1 << 40),
-                ..patch()
-            },
-            Err("--max-io-size"),
-        );
-        check(
-            OptionsPatch {
-                sequential_cutoff: Some(Limit::Bytes(1)),
-                ..patch()
-            },
-            Err("--sequential-cutoff"),
-        );
-        check(
-            OptionsPatch {
-                latency_goal_ms: Some(0),
-                ..patch()
-            },
-            Err("--latency-goal"),
-        );
-        check(
-            OptionsPatch {
-                destage_rate: Some(Limit::Bytes(1)),
-                ..patch()
-            },
-            Err("--destage-rate"),
-        );
-        let both = OptionsPatch {
-            mode: Some("write-back".into()),
-            read_only: Some(true),
-            ..patch()
-        };
+        check(OptionsPatch { mode: Some("fast".into()), ..patch() }, Err("--mode has the unknown value"));
+        check(OptionsPatch { admission: Some("".into()), ..patch() }, Err("--admission"));
+        check(OptionsPatch { write_cache_depth_ms: Some(0), ..patch() }, Err("--write-cache-depth"));
+        check(OptionsPatch { write_cache_depth_ms: Some(u64::MAX), ..patch() }, Err("--write-cache-depth"));
+        check(OptionsPatch { dirty_limit: Some(Limit::Bytes(0)), ..patch() }, Err("--dirty-limit must be at least 1 MiB"));
+        check(OptionsPatch { dirty_limit: Some(Limit::Bytes(1 << 63)), ..patch() }, Err("beyond 2^63"));
+        check(OptionsPatch { max_io_bytes: Some(0), ..patch() }, Err("--max-io-size"));
+        check(OptionsPatch { max_io_bytes: Some(1 << 40), ..patch() }, Err("--max-io-size"));
+        check(OptionsPatch { sequential_cutoff: Some(Limit::Bytes(1)), ..patch() }, Err("--sequential-cutoff"));
+        check(OptionsPatch { latency_goal_ms: Some(0), ..patch() }, Err("--latency-goal"));
+        check(OptionsPatch { destage_rate: Some(Limit::Bytes(1)), ..patch() }, Err("--destage-rate"));
+        let both = OptionsPatch { mode: Some("write-back".into()), read_only: Some(true), ..patch() };
         check(both, Err("read-only volume cannot be write-back"));
     }
 }

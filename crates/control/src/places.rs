@@ -39,11 +39,7 @@ pub struct Surroundings {
 impl Surroundings {
     /// Those of this process. An empty variable counts as unset.
     pub fn of_process() -> Surroundings {
-        let variable = |name| {
-            std::env::var_os(name)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
+        let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let user = rustix::process::geteuid();
         Surroundings {
             root: user.is_root(),
@@ -59,42 +55,28 @@ impl Surroundings {
 
 impl Places {
     /// Chooses the places from the flags given and the surroundings.
-    pub fn choose(
-        state_flag: Option<PathBuf>,
-        socket_flag: Option<PathBuf>,
-        around: &Surroundings,
-    ) -> Places {
-        let state_directory = state_flag
-            .or_else(|| around.hearth_state.clone())
-            .unwrap_or_else(|| {
-                if around.root {
-                    return PathBuf::from("/var/lib/hearth");
-                }
-                // A relative XDG directory is invalid by that specification and must be ignored.
-                match (
-                    around.xdg_state_home.as_ref().filter(|p| p.is_absolute()),
-                    &around.home,
-                ) {
-                    (Some(state_home), _) => state_home.join("hearth"),
-                    (None, Some(home)) => home.join(".local/state/hearth"),
-                    (None, None) => PathBuf::from(format!("/tmp/hearth-{}", around.user_id)),
-                }
-            });
-        let socket = socket_flag
-            .or_else(|| around.hearth_socket.clone())
-            .unwrap_or_else(|| {
-                if around.root {
-                    return PathBuf::from("/run/hearth/hearth.sock");
-                }
-                match around.xdg_runtime_dir.as_ref().filter(|p| p.is_absolute()) {
-                    Some(runtime) => runtime.join("hearth.sock"),
-                    None => state_directory.join("hearth.sock"),
-                }
-            });
-        Places {
-            state_directory,
-            socket,
-        }
+    pub fn choose(state_flag: Option<PathBuf>, socket_flag: Option<PathBuf>, around: &Surroundings) -> Places {
+        let state_directory = state_flag.or_else(|| around.hearth_state.clone()).unwrap_or_else(|| {
+            if around.root {
+                return PathBuf::from("/var/lib/hearth");
+            }
+            // A relative XDG directory is invalid by that specification and must be ignored.
+            match (around.xdg_state_home.as_ref().filter(|p| p.is_absolute()), &around.home) {
+                (Some(state_home), _) => state_home.join("hearth"),
+                (None, Some(home)) => home.join(".local/state/hearth"),
+                (None, None) => PathBuf::from(format!("/tmp/hearth-{}", around.user_id)),
+            }
+        });
+        let socket = socket_flag.or_else(|| around.hearth_socket.clone()).unwrap_or_else(|| {
+            if around.root {
+                return PathBuf::from("/run/hearth/hearth.sock");
+            }
+            match around.xdg_runtime_dir.as_ref().filter(|p| p.is_absolute()) {
+                Some(runtime) => runtime.join("hearth.sock"),
+                None => state_directory.join("hearth.sock"),
+            }
+        });
+        Places { state_directory, socket }
     }
 }
 
@@ -103,82 +85,30 @@ mod tests {
     use super::*;
 
     fn check(flags: (Option<&str>, Option<&str>), around: Surroundings, expected: (&str, &str)) {
-        let places = Places::choose(
-            flags.0.map(PathBuf::from),
-            flags.1.map(PathBuf::from),
-            &around,
-        );
-        assert_eq!(
-            (places.state_directory, places.socket),
-            (expected.0.into(), expected.1.into())
-        );
+        let places = Places::choose(flags.0.map(PathBuf::from), flags.1.map(PathBuf::from), &around);
+        assert_eq!((places.state_directory, places.socket), (expected.0.into(), expected.1.into()));
     }
 
     #[test]
     fn root_lives_where_the_fhs_says() {
-        let root = Surroundings {
-            root: true,
-            xdg_state_home: Some("/x".into()),
-            ..Default::default()
-        };
-        check(
-            (None, None),
-            root,
-            ("/var/lib/hearth", "/run/hearth/hearth.sock"),
-        );
+        let root = Surroundings { root: true, xdg_state_home: Some("/x".into()), ..Default::default() };
+        check((None, None), root, ("/var/lib/hearth", "/run/hearth/hearth.sock"));
     }
 
     #[test]
     fn others_live_where_xdg_says() {
-        let user = Surroundings {
-            home: Some("/home/u".into()),
-            user_id: 7,
-            ..Default::default()
-        };
-        check(
-            (None, None),
-            user.clone(),
-            (
-                "/home/u/.local/state/hearth",
-                "/home/u/.local/state/hearth/hearth.sock",
-            ),
-        );
-        let xdg = Surroundings {
-            xdg_state_home: Some("/s".into()),
-            xdg_runtime_dir: Some("/run/user/7".into()),
-            ..user.clone()
-        };
+        let user = Surroundings { home: Some("/home/u".into()), user_id: 7, ..Default::default() };
+        check((None, None), user.clone(), ("/home/u/.local/state/hearth", "/home/u/.local/state/hearth/hearth.sock"));
+        let xdg = Surroundings { xdg_state_home: Some("/s".into()), xdg_runtime_dir: Some("/run/user/7".into()), ..user.clone() };
         check((None, None), xdg, ("/s/hearth", "/run/user/7/hearth.sock"));
-        let relative = Surroundings {
-            xdg_state_home: Some("s".into()),
-            ..user
-        };
-        check(
-            (None, None),
-            relative,
-            (
-                "/home/u/.local/state/hearth",
-                "/home/u/.local/state/hearth/hearth.sock",
-            ),
-        );
-        check(
-            (None, None),
-            Surroundings {
-                user_id: 7,
-                ..Default::default()
-            },
-            ("/tmp/hearth-7", "/tmp/hearth-7/hearth.sock"),
-        );
+        let relative = Surroundings { xdg_state_home: Some("s".into()), ..user };
+        check((None, None), relative, ("/home/u/.local/state/hearth", "/home/u/.local/state/hearth/hearth.sock"));
+        check((None, None), Surroundings { user_id: 7, ..Default::default() }, ("/tmp/hearth-7", "/tmp/hearth-7/hearth.sock"));
     }
 
     #[test]
     fn flags_win_over_the_environment() {
-        let around = Surroundings {
-            root: true,
-            hearth_state: Some("/es".into()),
-            hearth_socket: Some("/ek".into()),
-            ..Default::default()
-        };
+        let around = Surroundings { root: true, hearth_state: Some("/es".into()), hearth_socket: Some("/ek".into()), ..Default::default() };
         check((None, None), around.clone(), ("/es", "/ek"));
         check((Some("/fs"), Some("/fk")), around, ("/fs", "/fk"));
     }

@@ -32,11 +32,7 @@ pub struct State {
 
 impl Default for State {
     fn default() -> State {
-        State {
-            version: STATE_VERSION,
-            pools: Vec::new(),
-            volumes: Vec::new(),
-        }
+        State { version: STATE_VERSION, pools: Vec::new(), volumes: Vec::new() }
     }
 }
 
@@ -187,57 +183,30 @@ impl State {
     /// What is broken, as a clause.
     pub fn check(&self) -> Result<(), String> {
         if self.version != STATE_VERSION {
-            return Err(format!(
-                "it has version {}, this hearth reads version {STATE_VERSION}",
-                self.version
-            ));
+            return Err(format!("it has version {}, this hearth reads version {STATE_VERSION}", self.version));
         }
         for (at, pool) in self.pools.iter().enumerate() {
             names::check(Named::Pool, &pool.name).map_err(|e| e.to_string())?;
-            if self.pools[..at]
-                .iter()
-                .any(|other| other.name == pool.name || other.uuid == pool.uuid)
-            {
+            if self.pools[..at].iter().any(|other| other.name == pool.name || other.uuid == pool.uuid) {
                 return Err(format!("the pool \"{}\" is there twice", pool.name));
             }
         }
         for (at, volume) in self.volumes.iter().enumerate() {
             names::check(Named::Volume, &volume.name).map_err(|e| e.to_string())?;
-            if self.volumes[..at]
-                .iter()
-                .any(|other| other.name == volume.name || other.uuid == volume.uuid)
-            {
+            if self.volumes[..at].iter().any(|other| other.name == volume.name || other.uuid == volume.uuid) {
                 return Err(format!("the volume \"{}\" is there twice", volume.name));
             }
             let Some(pool) = self.pool(&volume.pool) else {
-                return Err(format!(
-                    "the volume \"{}\" is of the pool \"{}\", which is not there",
-                    volume.name, volume.pool
-                ));
+                return Err(format!("the volume \"{}\" is of the pool \"{}\", which is not there", volume.name, volume.pool));
             };
             if volume.id >= pool.next_volume_id {
-                return Err(format!(
-                    "the volume \"{}\" has the number {}, which is still to be given",
-                    volume.name, volume.id
-                ));
+                return Err(format!("the volume \"{}\" has the number {}, which is still to be given", volume.name, volume.id));
             }
-            if self.volumes[..at]
-                .iter()
-                .any(|other| other.pool == volume.pool && other.id == volume.id)
-            {
-                return Err(format!(
-                    "two volumes of \"{}\" have the number {}",
-                    volume.pool, volume.id
-                ));
+            if self.volumes[..at].iter().any(|other| other.pool == volume.pool && other.id == volume.id) {
+                return Err(format!("two volumes of \"{}\" have the number {}", volume.pool, volume.id));
             }
-            if volume.options.mode == Mode::WriteBack
-                && !volume.may_have_dirty
-                && !volume.stopped_clean
-            {
-                return Err(format!(
-                    "the write-back volume \"{}\" is not marked as possibly dirty",
-                    volume.name
-                ));
+            if volume.options.mode == Mode::WriteBack && !volume.may_have_dirty && !volume.stopped_clean {
+                return Err(format!("the write-back volume \"{}\" is not marked as possibly dirty", volume.name));
             }
         }
         Ok(())
@@ -279,10 +248,7 @@ pub(crate) mod samples {
             exports: vec![Export::Loop],
             phase: VolumePhase::Ready,
             may_have_dirty: false,
-            identity: BackingIdentity {
-                size_bytes: 1 << 30,
-                ..Default::default()
-            },
+            identity: BackingIdentity { size_bytes: 1 << 30, ..Default::default() },
             stopped_clean: false,
             cache_stale: false,
         }
@@ -295,15 +261,8 @@ mod tests {
 
     fn valid() -> State {
         let mut pool = samples::pool("p");
-        let volumes = vec![
-            samples::volume("v", &mut pool),
-            samples::volume("w", &mut pool),
-        ];
-        State {
-            pools: vec![pool],
-            volumes,
-            ..Default::default()
-        }
+        let volumes = vec![samples::volume("v", &mut pool), samples::volume("w", &mut pool)];
+        State { pools: vec![pool], volumes, ..Default::default() }
     }
 
     fn check(change: impl FnOnce(&mut State), expected: &str) {
@@ -311,10 +270,7 @@ mod tests {
         change(&mut state);
         match state.check() {
             Ok(()) => assert_eq!(expected, "", "was taken for valid"),
-            Err(problem) => assert!(
-                !expected.is_empty() && problem.contains(expected),
-                "{problem}"
-            ),
+            Err(problem) => assert!(!expected.is_empty() && problem.contains(expected), "{problem}"),
         }
     }
 
@@ -327,9 +283,6 @@ mod tests {
         check(|s| s.volumes[1].id = s.volumes[0].id, "have the number");
         check(|s| s.volumes[1].id = 9, "still to be given");
         check(|s| s.volumes[0].name = "a/b".into(), "character");
-        check(
-            |s| s.volumes[0].options.mode = Mode::WriteBack,
-            "possibly dirty",
-        );
+        check(|s| s.volumes[0].options.mode = Mode::WriteBack, "possibly dirty");
     }
 }

@@ -51,16 +51,8 @@ impl FileStore {
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(|e| {
-                trouble(
-                    directory,
-                    format!("the state directory cannot be made ({e})"),
-                    "give another one with --state DIR",
-                )
-            })?;
-        Ok(FileStore {
-            directory: directory.to_path_buf(),
-        })
+            .map_err(|e| trouble(directory, format!("the state directory cannot be made ({e})"), "give another one with --state DIR"))?;
+        Ok(FileStore { directory: directory.to_path_buf() })
     }
 
     /// The file.
@@ -81,9 +73,7 @@ impl FileStore {
             )
         };
         std::fs::rename(self.path(), &aside).map_err(failed)?;
-        File::open(&self.directory)
-            .and_then(|d| d.sync_all())
-            .map_err(failed)?;
+        File::open(&self.directory).and_then(|d| d.sync_all()).map_err(failed)?;
         Ok(format!(
             "{} was damaged ({problem}); it was set aside as {} and no pool or volume is known now: put a good copy in its place \
              and start again, or create the pools and volumes anew",
@@ -94,11 +84,7 @@ impl FileStore {
 }
 
 fn trouble(path: &Path, problem: String, remedy: &str) -> ControlError {
-    ControlError::State {
-        path: path.display().to_string(),
-        problem,
-        remedy: remedy.into(),
-    }
+    ControlError::State { path: path.display().to_string(), problem, remedy: remedy.into() }
 }
 
 impl Store for FileStore {
@@ -107,68 +93,38 @@ impl Store for FileStore {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Loaded {
-                    state: State::default(),
-                    warning: None,
-                });
+                return Ok(Loaded { state: State::default(), warning: None });
             }
             Err(e) => {
-                return Err(trouble(
-                    &path,
-                    format!("it cannot be read ({e})"),
-                    "make it readable, then start again",
-                ));
+                return Err(trouble(&path, format!("it cannot be read ({e})"), "make it readable, then start again"));
             }
         };
         // A newer file is not damage: refuse, so that nothing of it is lost by going back to the older program.
-        let version = serde_json::from_slice::<serde_json::Value>(&bytes)
-            .ok()
-            .and_then(|v| v.get("version")?.as_u64());
+        let version = serde_json::from_slice::<serde_json::Value>(&bytes).ok().and_then(|v| v.get("version")?.as_u64());
         if version.is_some_and(|v| v > u64::from(crate::state::STATE_VERSION)) {
-            return Err(trouble(
-                &path,
-                "it was written by a newer hearth".into(),
-                "use that version, or give another --state DIR",
-            ));
+            return Err(trouble(&path, "it was written by a newer hearth".into(), "use that version, or give another --state DIR"));
         }
         let parsed = serde_json::from_slice::<State>(&bytes).map_err(|e| e.to_string());
         match parsed.and_then(|state| state.check().map(|()| state)) {
-            Ok(state) => Ok(Loaded {
-                state,
-                warning: None,
-            }),
-            Err(problem) => Ok(Loaded {
-                state: State::default(),
-                warning: Some(self.set_aside(&problem)?),
-            }),
+            Ok(state) => Ok(Loaded { state, warning: None }),
+            Err(problem) => Ok(Loaded { state: State::default(), warning: Some(self.set_aside(&problem)?) }),
         }
     }
 
     fn save(&mut self, state: &State) -> Result<(), ControlError> {
-        state.check().unwrap_or_else(|broken| {
-            panic!("a state that breaks its invariants was about to be saved: {broken}")
-        });
+        state.check().unwrap_or_else(|broken| panic!("a state that breaks its invariants was about to be saved: {broken}"));
         let (path, fresh) = (self.path(), self.directory.join("state.json.new"));
         let write = || -> std::io::Result<()> {
             let mut text = serde_json::to_vec_pretty(state)?;
             text.push(b'\n');
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&fresh)?;
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
             file.write_all(&text)?;
             file.sync_all()?;
             std::fs::rename(&fresh, &path)?;
             File::open(&self.directory)?.sync_all()
         };
         write().map_err(|e| {
-            trouble(
-                &path,
-                format!("the new state cannot be saved ({e})"),
-                "make room or repair the file system, then ask again",
-            )
+            trouble(&path, format!("the new state cannot be saved ({e})"), "make room or repair the file system, then ask again")
         })
     }
 }
@@ -187,17 +143,10 @@ mod tests {
     #[test]
     fn reads_what_it_wrote() {
         let (_directory, mut store) = store();
-        assert_eq!(
-            store.load().expect("nothing there yet").state,
-            State::default()
-        );
+        assert_eq!(store.load().expect("nothing there yet").state, State::default());
         let mut pool = samples::pool("p");
         let volumes = vec![samples::volume("v", &mut pool)];
-        let state = State {
-            pools: vec![pool],
-            volumes,
-            ..Default::default()
-        };
+        let state = State { pools: vec![pool], volumes, ..Default::default() };
         store.save(&state).expect("there is room");
         let loaded = store.load().expect("just written");
         assert_eq!((loaded.state, loaded.warning), (state, None));
@@ -208,27 +157,13 @@ mod tests {
     fn damage_is_set_aside_not_overwritten() {
         let (_directory, mut store) = store();
         let unknown = br#"{"version":1,"pools":[],"volumes":[],"more":1}"#;
-        for (n, bytes) in [
-            &b"{"[..],
-            b"",
-            b"\xff\xfe",
-            unknown,
-            br#"{"version":1,"pools":[]}"#,
-        ]
-        .into_iter()
-        .enumerate()
-        {
+        for (n, bytes) in [&b"{"[..], b"", b"\xff\xfe", unknown, br#"{"version":1,"pools":[]}"#].into_iter().enumerate() {
             std::fs::write(store.path(), bytes).expect("there is room");
             let loaded = store.load().expect("damage is no failure");
             let warning = loaded.warning.expect("it is told");
-            assert!(
-                warning.contains(&format!("state.json.damaged.{n}")),
-                "{warning}"
-            );
+            assert!(warning.contains(&format!("state.json.damaged.{n}")), "{warning}");
             assert_eq!(loaded.state, State::default());
-            let aside = store
-                .path()
-                .with_file_name(format!("state.json.damaged.{n}"));
+            let aside = store.path().with_file_name(format!("state.json.damaged.{n}"));
             assert_eq!(std::fs::read(aside).expect("it was kept"), bytes);
         }
     }
@@ -240,13 +175,7 @@ mod tests {
         let (_directory, mut store) = store();
         let mut pool = samples::pool("p");
         let volumes = vec![samples::volume("v", &mut pool)];
-        store
-            .save(&State {
-                pools: vec![pool],
-                volumes,
-                ..Default::default()
-            })
-            .expect("there is room");
+        store.save(&State { pools: vec![pool], volumes, ..Default::default() }).expect("there is room");
         let good = std::fs::read(store.path()).expect("just written");
         let mut tried = 0;
         for at in (0..good.len() - 2).step_by(7) {
@@ -278,8 +207,7 @@ mod tests {
 
     #[test]
     fn a_place_that_cannot_be_written_is_told() {
-        let error = FileStore::open(Path::new("/proc/hearth-state"))
-            .expect_err("proc takes no directories");
+        let error = FileStore::open(Path::new("/proc/hearth-state")).expect_err("proc takes no directories");
         assert!(error.remedy().contains("--state"), "{error}");
     }
 }

@@ -28,9 +28,7 @@ impl Uuid {
                 _ => byte.is_ascii_hexdigit(),
             });
         let digits: String = text.chars().filter(|c| *c != '-').collect();
-        let number = u128::from_str_radix(&digits, 16)
-            .ok()
-            .filter(|_| well_formed)?;
+        let number = u128::from_str_radix(&digits, 16).ok().filter(|_| well_formed)?;
         Some(Uuid(number.to_be_bytes()))
     }
 }
@@ -38,15 +36,7 @@ impl Uuid {
 impl std::fmt::Display for Uuid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let digits = format!("{:032x}", u128::from_be_bytes(self.0));
-        write!(
-            f,
-            "{}-{}-{}-{}-{}",
-            &digits[..8],
-            &digits[8..12],
-            &digits[12..16],
-            &digits[16..20],
-            &digits[20..]
-        )
+        write!(f, "{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
     }
 }
 
@@ -78,12 +68,7 @@ mod tests {
         let uuid = Uuid::random().expect("the kernel has randomness");
         assert_eq!(Uuid::parse(&uuid.to_string()), Some(uuid));
         assert_ne!(Uuid::random().expect("the kernel has randomness"), uuid);
-        for text in [
-            "",
-            "x",
-            "+0000000-0000-4000-8000-000000000000",
-            "00000000-0000-4000-8000-00000000000g",
-        ] {
+        for text in ["", "x", "+0000000-0000-4000-8000-000000000000", "00000000-0000-4000-8000-00000000000g"] {
             assert_eq!(Uuid::parse(text), None, "{text}");
         }
     }

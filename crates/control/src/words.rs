@@ -17,8 +17,7 @@ pub mod mode {
     /// Reads the name.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Mode, D::Error> {
         let name = String::deserialize(deserializer)?;
-        Mode::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format!("there is no mode \"{name}\"")))
+        Mode::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no mode \"{name}\"")))
     }
 }
 
@@ -27,26 +26,20 @@ pub mod admission {
     use super::*;
 
     /// Writes the name.
-    pub fn serialize<S: Serializer>(
-        admission: &Admission,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(admission: &Admission, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(admission.name())
     }
 
     /// Reads the name.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Admission, D::Error> {
         let name = String::deserialize(deserializer)?;
-        admission_from_name(&name)
-            .ok_or_else(|| D::Error::custom(format!("there is no admission \"{name}\"")))
+        admission_from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no admission \"{name}\"")))
     }
 }
 
 /// The admission of that name.
 pub fn admission_from_name(name: &str) -> Option<Admission> {
-    [Admission::Always, Admission::SecondTouch]
-        .into_iter()
-        .find(|a| a.name() == name)
+    [Admission::Always, Admission::SecondTouch].into_iter().find(|a| a.name() == name)
 }
 
 /// A way a volume is offered.
@@ -67,35 +60,23 @@ impl Export {
     /// [`ControlError::BadOption`] for an unknown word, and for a TCP address that is not loopback (without TLS, anybody on
     /// the network could read and write the volume).
     pub fn parse(text: &str) -> Result<Export, ControlError> {
-        let wrong = |problem: String, remedy: &str| ControlError::BadOption {
-            option: "--export",
-            problem,
-            remedy: remedy.into(),
-        };
+        let wrong = |problem: String, remedy: &str| ControlError::BadOption { option: "--export", problem, remedy: remedy.into() };
         match text.split_once(':') {
             None if text == "loop" => Ok(Export::Loop),
             None if text == "nbd" => Ok(Export::Nbd),
             Some(("nbd", address)) => {
                 let address: SocketAddr = address.parse().map_err(|_| {
-                    wrong(
-                        format!("has the address {address:?}, which is not IP:PORT"),
-                        "write for instance nbd:127.0.0.1:10809",
-                    )
+                    wrong(format!("has the address {address:?}, which is not IP:PORT"), "write for instance nbd:127.0.0.1:10809")
                 })?;
                 if !address.ip().is_loopback() {
                     return Err(wrong(
-                        format!(
-                            "asks for {address}, which other machines can reach, and this export has no encryption"
-                        ),
+                        format!("asks for {address}, which other machines can reach, and this export has no encryption"),
                         "use a loopback address such as 127.0.0.1",
                     ));
                 }
                 Ok(Export::NbdTcp(address))
             }
-            _ => Err(wrong(
-                format!("has the unknown value {text:?}"),
-                "use loop, nbd or nbd:127.0.0.1:PORT",
-            )),
+            _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, nbd or nbd:127.0.0.1:PORT")),
         }
     }
 }
@@ -132,15 +113,7 @@ mod tests {
         for text in ["loop", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1"] {
             assert_eq!(Export::parse(text).expect(text).to_string(), text);
         }
-        for text in [
-            "",
-            "Loop",
-            "nbd:",
-            "nbd:1",
-            "nbd:0.0.0.0:10809",
-            "nbd:192.0.2.1:1",
-            "iscsi",
-        ] {
+        for text in ["", "Loop", "nbd:", "nbd:1", "nbd:0.0.0.0:10809", "nbd:192.0.2.1:1", "iscsi"] {
             assert!(Export::parse(text).is_err(), "{text}");
         }
     }

@@ -20,21 +20,14 @@ impl Manager {
                 Err(error) => {
                     for (export, _) in &made {
                         if let Err(also) = self.data().unexport(volume, export) {
-                            self.events().note(
-                                Severity::Warning,
-                                &volume.name,
-                                format!("the export {export} is left over: {also}"),
-                            );
+                            self.events().note(Severity::Warning, &volume.name, format!("the export {export} is left over: {also}"));
                         }
                     }
                     return Err(error);
                 }
             }
         }
-        let device = made
-            .iter()
-            .find(|(e, _)| *e == Export::Loop)
-            .map(|(_, place)| place.clone());
+        let device = made.iter().find(|(e, _)| *e == Export::Loop).map(|(_, place)| place.clone());
         let stable_path = device.and_then(|device| self.make_stable(&volume.name, &device));
         self.set_live_volume(&volume.name, |live| {
             live.exports = made.into_iter().collect();
@@ -49,12 +42,7 @@ impl Manager {
     /// If one is in use: then those that went already are offered again, under new places where need be.
     pub(super) fn unexport_all(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         self.check_unused(volume)?;
-        let offered: Vec<Export> = self
-            .memory()
-            .volumes
-            .get(&volume.name)
-            .map(|v| v.exports.keys().copied().collect())
-            .unwrap_or_default();
+        let offered: Vec<Export> = self.memory().volumes.get(&volume.name).map(|v| v.exports.keys().copied().collect()).unwrap_or_default();
         for export in offered {
             if let Err(error) = self.data().unexport(volume, &export) {
                 self.offer_again(volume);
@@ -72,30 +60,20 @@ impl Manager {
     /// Offers again what is missing of a volume's exports.
     pub(super) fn offer_again(&self, volume: &VolumeRecord) {
         for export in &volume.exports {
-            let offered = self
-                .memory()
-                .volumes
-                .get(&volume.name)
-                .is_some_and(|v| v.exports.contains_key(export));
+            let offered = self.memory().volumes.get(&volume.name).is_some_and(|v| v.exports.contains_key(export));
             if offered {
                 continue;
             }
             match self.data().export(volume, export) {
                 Ok(place) => {
-                    let stable = (*export == Export::Loop)
-                        .then(|| self.make_stable(&volume.name, &place))
-                        .flatten();
+                    let stable = (*export == Export::Loop).then(|| self.make_stable(&volume.name, &place)).flatten();
                     self.set_live_volume(&volume.name, |live| {
                         live.exports.insert(*export, place);
                         live.stable_path = stable.or(live.stable_path.take());
                     });
                 }
                 Err(error) => {
-                    self.events().note(
-                        Severity::Error,
-                        &volume.name,
-                        format!("the export {export} could not be made again: {error}"),
-                    );
+                    self.events().note(Severity::Error, &volume.name, format!("the export {export} could not be made again: {error}"));
                 }
             }
         }
@@ -104,12 +82,7 @@ impl Manager {
     /// # Errors
     /// [`ControlError::Export`] with who uses it.
     pub(super) fn check_unused(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        let offered = self
-            .memory()
-            .volumes
-            .get(&volume.name)
-            .map(|v| v.exports.clone())
-            .unwrap_or_default();
+        let offered = self.memory().volumes.get(&volume.name).map(|v| v.exports.clone()).unwrap_or_default();
         for (export, place) in offered {
             if let Some(user) = self.data().export_in_use(volume, &export) {
                 return Err(ControlError::Export {
@@ -131,10 +104,7 @@ impl Manager {
                 self.events().note(
                     Severity::Info,
                     name,
-                    format!(
-                        "{} cannot be made ({error}): use {device}",
-                        directory.join(name).display()
-                    ),
+                    format!("{} cannot be made ({error}): use {device}", directory.join(name).display()),
                 );
                 None
             }
@@ -148,11 +118,7 @@ impl Manager {
         let path = directory.join(name);
         let ours = std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_symlink());
         if ours && let Err(error) = std::fs::remove_file(&path) {
-            self.events().note(
-                Severity::Warning,
-                name,
-                format!("{} is left over ({error})", path.display()),
-            );
+            self.events().note(Severity::Warning, name, format!("{} is left over ({error})", path.display()));
         }
     }
 }
@@ -163,10 +129,7 @@ fn link(directory: &Path, name: &str, device: &str) -> std::io::Result<String> {
     let (path, fresh) = (directory.join(name), directory.join(format!(".{name}.new")));
     match std::fs::symlink_metadata(&path) {
         Ok(there) if !there.file_type().is_symlink() => {
-            return Err(std::io::Error::new(
-                std::io::ErrorKind::AlreadyExists,
-                "something else has this name",
-            ));
+            return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "something else has this name"));
         }
         _ => {}
     }

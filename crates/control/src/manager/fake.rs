@@ -1,1 +1,392 @@
+//! A data path in memory that fails on demand: at the n-th call that touches a device, or by "losing power" there, after which
+//! every call fails until a new manager is made over what was durable.
+//!
+//! Only what is durable survives: formatted SSDs, what the log holds of each volume, what the backing devices hold. One block a
+//! volume stands for its data: clients write version numbers.
 
+use crate::datapath::{DataPath, DeviceFacts, Pending, PoolStarted, Sample};
+use crate::error::{ControlError, Kind};
+use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
+use crate::stats::{PoolStats, VolumeStats};
+use crate::store::{Loaded, Store};
+use crate::uuid::Uuid;
+use crate::words::Export;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use types::Mode;
+
+/// The world outside the daemon: devices and the state file. Outlives managers.
+#[derive(Clone, Default)]
+pub struct World(Arc<Mutex<Inside>>);
+
+#[derive(Default)]
+pub struct Inside {
+    /// Files and devices, by path.
+    pub devices: BTreeMap<String, Device>,
+    /// The saved state.
+    pub saved: State,
+    /// Counts calls that touch a device or the state file.
+    pub steps: u64,
+    /// The step that fails.
+    pub fail_at: Option<u64>,
+    /// Whether the failing step and all after it fail as after a power cut.
+    pub crash: bool,
+    /// Set by a crash.
+    pub dead: bool,
+    /// Destage never ends by itself.
+    pub slow: bool,
+    running: BTreeMap<String, Uuid>,
+    attached: BTreeMap<String, Attached>,
+    pub exports: BTreeSet<(String, String)>,
+}
+
+#[derive(Clone, Default)]
+pub struct Device {
+    pub size_bytes: u64,
+    pub signature: Option<String>,
+    pub in_use: Option<String>,
+    pub serial: String,
+    /// Pool on it, if it is an SSD.
+    pub pool: Option<Uuid>,
+    /// Log content by volume number: (version, dirty).
+    pub log: BTreeMap<u32, (u64, bool)>,
+    /// What it holds, if it is a backing device.
+    pub version: u64,
+}
+
+#[derive(Clone)]
+struct Attached {
+    id: u32,
+    ssd: Option<String>,
+    backing: String,
+    mode: Mode,
+}
+
+impl World {
+    pub fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+
+    /// The machine comes up again: what was only running is gone.
+    pub fn reboot(&self) {
+        let mut inside = self.inside();
+        (inside.dead, inside.fail_at, inside.crash) = (false, None, false);
+        inside.running.clear();
+        inside.attached.clear();
+        inside.exports.clear();
+    }
+
+    pub fn add_device(&self, path: &str, size_bytes: u64) {
+        let device = Device { size_bytes, serial: format!("serial of {path}"), ..Device::default() };
+        self.inside().devices.insert(path.into(), device);
+    }
+
+    /// A client writes a version; `false` if nothing serves the volume.
+    pub fn write(&self, volume: &str, version: u64) -> bool {
+        let mut inside = self.inside();
+        let Some(attached) = inside.attached.get(volume).cloned() else { return false };
+        let dirty = attached.ssd.is_some() && attached.mode == Mode::WriteBack;
+        if !dirty {
+            inside.devices.get_mut(&attached.backing).expect("it is there").version = version;
+        }
+        if let Some(ssd) = attached.ssd {
+            inside.devices.get_mut(&ssd).expect("it is there").log.insert(attached.id, (version, dirty));
+        }
+        true
+    }
+
+    /// What a client reads; `None` if nothing serves the volume.
+    pub fn read(&self, volume: &str) -> Option<u64> {
+        let inside = self.inside();
+        let attached = inside.attached.get(volume)?;
+        let cached = attached.ssd.as_ref().and_then(|ssd| inside.devices[ssd].log.get(&attached.id));
+        Some(cached.map_or(inside.devices[&attached.backing].version, |(version, _)| *version))
+    }
+}
+
+impl Inside {
+    fn step(&mut self, path: &str) -> Result<(), ControlError> {
+        self.steps += 1;
+        let failed = || ControlError::Device {
+            path: path.into(),
+            problem: "an I/O failed".into(),
+            remedy: "check the device".into(),
+            kind: Kind::Failed,
+        };
+        if self.dead {
+            return Err(failed());
+        }
+        if self.fail_at == Some(self.steps) {
+            self.dead = self.crash;
+            return Err(failed());
+        }
+        Ok(())
+    }
+
+    fn device(&mut self, path: &str) -> Result<&mut Device, ControlError> {
+        self.step(path)?;
+        self.devices.get_mut(path).ok_or(ControlError::Unknown { named: "device", name: path.into() })
+    }
+
+    fn facts(&mut self, path: &str) -> Result<DeviceFacts, ControlError> {
+        let device = self.device(path)?.clone();
+        let fact = |name: &str, value: String| Fact { name: name.into(), value };
+        Ok(DeviceFacts {
+            size_bytes: device.size_bytes,
+            signature: device.signature.or(device.pool.map(|p| format!("the hearth pool {p}"))),
+            pool: device.pool,
+            in_use: device.in_use,
+            identity: BackingIdentity {
+                size_bytes: device.size_bytes,
+                fixed: vec![fact("serial number", device.serial)],
+                stamps: vec![fact("last write", device.version.to_string())],
+            },
+        })
+    }
+}
+
+/// The end of a destage: the volume's block is home. Ends at the second look, or never if the world is slow.
+struct Homecoming {
+    world: World,
+    volume: VolumeRecord,
+    looks: u32,
+    cancelled: bool,
+}
+
+impl Pending for Homecoming {
+    fn poll(&mut self) -> Option<Result<(), ControlError>> {
+        self.looks += 1;
+        if self.cancelled {
+            return Some(Err(ControlError::Stopped));
+        }
+        let mut inside = self.world.inside();
+        if self.looks < 2 || inside.slow {
+            return None;
+        }
+        let Some(attached) = inside.attached.get(&self.volume.name).cloned() else { return Some(Ok(())) };
+        let Some(ssd) = attached.ssd else { return Some(Ok(())) };
+        let Some((version, dirty)) = inside.devices[&ssd].log.get(&attached.id).copied() else { return Some(Ok(())) };
+        if dirty {
+            match inside.device(&attached.backing) {
+                Ok(backing) => backing.version = version,
+                Err(error) => return Some(Err(error)),
+            }
+            match inside.device(&ssd) {
+                Ok(ssd) => ssd.log.insert(attached.id, (version, false)),
+                Err(error) => return Some(Err(error)),
+            };
+        }
+        Some(Ok(()))
+    }
+
+    fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+}
+
+impl DataPath for World {
+    fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
+        self.inside().facts(path)
+    }
+
+    fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
+        self.inside().facts(spec)
+    }
+
+    fn overlap(&self, one: &str, other: &str) -> Result<bool, ControlError> {
+        Ok(one == other)
+    }
+
+    fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
+        self.inside().step(path)?;
+        self.add_device(path, size_bytes);
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(path)?;
+        inside.devices.remove(path);
+        Ok(())
+    }
+
+    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        let device = inside.device(&pool.ssd)?;
+        (device.pool, device.log) = (Some(pool.uuid), BTreeMap::new());
+        Ok(())
+    }
+
+    fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&pool.ssd)?;
+        if let Some(device) = inside.devices.get_mut(&pool.ssd).filter(|d| d.pool == Some(pool.uuid)) {
+            device.pool = None;
+        }
+        Ok(())
+    }
+
+    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+        let mut inside = self.inside();
+        let device = inside.device(&pool.ssd)?;
+        if device.pool != Some(pool.uuid) {
+            return Err(ControlError::Device {
+                path: pool.ssd.clone(),
+                problem: "it does not carry this pool".into(),
+                remedy: "bring the right SSD".into(),
+                kind: Kind::Conflict,
+            });
+        }
+        device.log.retain(|id, _| known.contains(id));
+        let size_bytes = device.size_bytes;
+        inside.running.insert(pool.name.clone(), pool.uuid);
+        Ok(PoolStarted { session: pool.session + 1, size_bytes, ..PoolStarted::default() })
+    }
+
+    fn stop_pool(&self, pool: &str, _clean: bool) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(pool)?;
+        inside.running.remove(pool);
+        Ok(())
+    }
+
+    fn degraded_recorded(&self, _pool: &str) {}
+
+    fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.device(&volume.backing)?;
+        let uuid = inside.running.get(&volume.pool).copied().expect("volumes are attached to running pools only");
+        let ssd = inside.devices.iter().find(|(_, d)| d.pool == Some(uuid)).map(|(path, _)| path.clone());
+        let attached = Attached { id: volume.id, ssd, backing: volume.backing.clone(), mode: volume.options.mode };
+        inside.attached.insert(volume.name.clone(), attached);
+        Ok(())
+    }
+
+    fn attach_bare(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.device(&volume.backing)?;
+        let attached = Attached { id: volume.id, ssd: None, backing: volume.backing.clone(), mode: volume.options.mode };
+        inside.attached.insert(volume.name.clone(), attached);
+        Ok(())
+    }
+
+    fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        let attached = inside.attached.remove(&volume.name);
+        if let Some(ssd) = attached.and_then(|a| a.ssd).filter(|_| forget) {
+            inside.devices.get_mut(&ssd).expect("it is there").log.remove(&volume.id);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        let uuid = inside.running.get(&volume.pool).copied();
+        for device in inside.devices.values_mut().filter(|d| d.pool.is_some() && d.pool == uuid) {
+            device.log.remove(&volume.id);
+        }
+        Ok(())
+    }
+
+    fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
+        let mut inside = self.inside();
+        let home = inside.device(&volume.backing)?.version;
+        let attached = inside.attached[&volume.name].clone();
+        let cached = attached.ssd.and_then(|ssd| inside.devices[&ssd].log.get(&attached.id).copied());
+        let clean = cached.filter(|(_, dirty)| !dirty);
+        let different = u64::from(clean.is_some_and(|(version, _)| version != home));
+        Ok(Sample { compared: u64::from(clean.is_some()), different })
+    }
+
+    fn drop_clean(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        if let Some(ssd) = inside.attached[&volume.name].ssd.clone() {
+            inside.devices.get_mut(&ssd).expect("it is there").log.retain(|id, (_, dirty)| *id != volume.id || *dirty);
+        }
+        Ok(())
+    }
+
+    fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        if let Some(attached) = inside.attached.get_mut(&volume.name) {
+            attached.mode = volume.options.mode;
+        }
+        drop(inside);
+        let stays = volume.options.mode == Mode::WriteBack;
+        if stays { Ok(Box::new(AtOnce)) } else { self.destage(volume) }
+    }
+
+    fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        self.inside().step(&volume.name)?;
+        Ok(Box::new(Homecoming { world: self.clone(), volume: volume.clone(), looks: 0, cancelled: false }))
+    }
+
+    fn warm(&self, volume: &VolumeRecord, _offset_bytes: u64, _length_bytes: u64) -> Result<(), ControlError> {
+        self.inside().device(&volume.backing).map(|_| ())
+    }
+
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<String, ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        assert!(inside.attached.contains_key(&volume.name), "only attached volumes are exported");
+        inside.exports.insert((volume.name.clone(), export.to_string()));
+        Ok(format!("/{export}/{}", volume.name))
+    }
+
+    fn unexport(&self, volume: &VolumeRecord, export: &Export) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        inside.exports.remove(&(volume.name.clone(), export.to_string()));
+        Ok(())
+    }
+
+    fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
+        None
+    }
+
+    fn volume_stats(&self, volume: &str) -> VolumeStats {
+        let inside = self.inside();
+        let Some(attached) = inside.attached.get(volume) else { return VolumeStats::default() };
+        let cached = attached.ssd.as_ref().and_then(|ssd| inside.devices[ssd].log.get(&attached.id));
+        let dirty_bytes = if cached.is_some_and(|(_, dirty)| *dirty) { 4096 } else { 0 };
+        VolumeStats { dirty_bytes, cached_bytes: if cached.is_some() { 4096 } else { 0 }, ..VolumeStats::default() }
+    }
+
+    fn pool_stats(&self, _pool: &str) -> PoolStats {
+        PoolStats::default()
+    }
+}
+
+struct AtOnce;
+
+impl Pending for AtOnce {
+    fn poll(&mut self) -> Option<Result<(), ControlError>> {
+        Some(Ok(()))
+    }
+
+    fn cancel(&mut self) {}
+}
+
+impl Store for World {
+    fn load(&mut self) -> Result<Loaded, ControlError> {
+        Ok(Loaded { state: self.inside().saved.clone(), warning: None })
+    }
+
+    /// A save that fails leaves the old state or the new one: odd steps the old, even steps the new.
+    fn save(&mut self, state: &State) -> Result<(), ControlError> {
+        if let Err(broken) = state.check() {
+            panic!("a state that breaks its invariants was about to be saved: {broken}");
+        }
+        let mut inside = self.inside();
+        let was_dead = inside.dead;
+        let result = inside.step("state.json");
+        if result.is_ok() || (!was_dead && inside.steps.is_multiple_of(2)) {
+            inside.saved = state.clone();
+        }
+        result
+    }
+}

@@ -75,13 +75,7 @@ struct LivePool {
 
 impl LivePool {
     fn new(health: Health) -> LivePool {
-        LivePool {
-            health,
-            trouble: None,
-            recovery: Vec::new(),
-            size_bytes: 0,
-            damaged: Vec::new(),
-        }
+        LivePool { health, trouble: None, recovery: Vec::new(), size_bytes: 0, damaged: Vec::new() }
     }
 }
 
@@ -97,13 +91,7 @@ struct LiveVolume {
 
 impl LiveVolume {
     fn new(health: Health) -> LiveVolume {
-        LiveVolume {
-            health,
-            trouble: None,
-            attached: false,
-            exports: BTreeMap::new(),
-            stable_path: None,
-        }
+        LiveVolume { health, trouble: None, attached: false, exports: BTreeMap::new(), stable_path: None }
     }
 }
 
@@ -116,10 +104,7 @@ struct Trouble {
 
 impl From<&ControlError> for Trouble {
     fn from(error: &ControlError) -> Trouble {
-        Trouble {
-            problem: error.to_string(),
-            remedy: error.remedy(),
-        }
+        Trouble { problem: error.to_string(), remedy: error.remedy() }
     }
 }
 
@@ -154,38 +139,12 @@ impl Manager {
         if let Some(warning) = loaded.warning {
             events.note(crate::api::Severity::Error, "state", warning);
         }
-        let pools = loaded
-            .state
-            .pools
-            .iter()
-            .map(|p| (p.name.clone(), LivePool::new(Health::Starting)))
-            .collect();
-        let volumes = loaded
-            .state
-            .volumes
-            .iter()
-            .map(|v| (v.name.clone(), LiveVolume::new(Health::Starting)))
-            .collect();
-        let memory = Memory {
-            state: loaded.state,
-            store,
-            claims: BTreeMap::new(),
-            pools,
-            volumes,
-            stopping: false,
-        };
+        let pools = loaded.state.pools.iter().map(|p| (p.name.clone(), LivePool::new(Health::Starting))).collect();
+        let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
+        let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
-        let shared = Shared {
-            data,
-            memory: Mutex::new(memory),
-            jobs: Jobs::default(),
-            events,
-            state_directory,
-            stable_directory,
-        };
-        Ok(Manager {
-            shared: Arc::new(shared),
-        })
+        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory, stable_directory };
+        Ok(Manager { shared: Arc::new(shared) })
     }
 
     /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.
@@ -196,31 +155,27 @@ impl Manager {
         let done = |()| Answer::Done(Done { done: true });
         match action {
             Action::Daemon => Ok(Answer::Daemon(self.daemon_view())),
-            Action::PoolCreate(create) => self.pool_create(&create).map(Answer::Pool),
+            Action::PoolCreate(create) => self.pool_create(&create).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolList => Ok(Answer::Pools(self.pool_views())),
-            Action::PoolShow { name } => self.pool_view(&name).map(Answer::Pool),
+            Action::PoolShow { name } => self.pool_view(&name).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolDestroy { name, force } => self.pool_destroy(&name, force).map(done),
-            Action::VolumeAdd(add) => self.volume_add(&add).map(Answer::Volume),
+            Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),
-            Action::VolumeShow { name } => self.volume_view(&name).map(Answer::Volume),
+            Action::VolumeShow { name } => self.volume_view(&name).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeSet { name, set } => self.volume_set(&name, &set).map(|job| match job {
-                Some(job) => Answer::Job(job),
+                Some(job) => Answer::Job(Box::new(job)),
                 None => Answer::Done(Done { done: true }),
             }),
-            Action::VolumeDestage { name } => self.volume_destage(&name).map(Answer::Job),
-            Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(Answer::Job),
-            Action::VolumeRemove { name, drop_dirty } => {
-                self.volume_remove(&name, drop_dirty).map(Answer::Job)
-            }
+            Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),
+            Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(|j| Answer::Job(Box::new(j))),
+            Action::VolumeRemove { name, drop_dirty } => self.volume_remove(&name, drop_dirty).map(|j| Answer::Job(Box::new(j))),
             Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),
             Action::Stats { name } => self.stats(&name),
-            Action::JobList => Ok(Answer::Jobs(
-                self.shared.jobs.list().iter().map(|j| j.view()).collect(),
-            )),
-            Action::JobShow { id } => self.shared.jobs.get(id).map(|j| Answer::Job(j.view())),
+            Action::JobList => Ok(Answer::Jobs(self.shared.jobs.list().iter().map(|j| j.view()).collect())),
+            Action::JobShow { id } => self.shared.jobs.get(id).map(|j| Answer::Job(Box::new(j.view()))),
             Action::JobCancel { id } => self.shared.jobs.get(id).map(|job| {
                 job.cancel();
-                Answer::Job(job.view())
+                Answer::Job(Box::new(job.view()))
             }),
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),
         }
@@ -240,10 +195,7 @@ impl Manager {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.shared
-            .memory
-            .lock()
-            .expect("no holder of this lock panics")
+        self.shared.memory.lock().expect("no holder of this lock panics")
     }
 
     /// Changes the state durably: the change is in memory only if it is on disk.
@@ -262,67 +214,32 @@ impl Manager {
         if memory.stopping {
             return Err(ControlError::Stopping);
         }
-        let keys: Vec<_> = names
-            .iter()
-            .map(|(named, name)| (named.word(), (*name).to_string()))
-            .collect();
-        if let Some((key, doing)) = keys
-            .iter()
-            .find_map(|k| memory.claims.get(k).map(|doing| (k, *doing)))
-        {
-            return Err(ControlError::Claimed {
-                named: key.0,
-                name: key.1.clone(),
-                doing,
-            });
+        let keys: Vec<_> = names.iter().map(|(named, name)| (named.word(), (*name).to_string())).collect();
+        if let Some((key, doing)) = keys.iter().find_map(|k| memory.claims.get(k).map(|doing| (k, *doing))) {
+            return Err(ControlError::Claimed { named: key.0, name: key.1.clone(), doing });
         }
-        memory
-            .claims
-            .extend(keys.iter().map(|k| (k.clone(), doing)));
-        Ok(Claim {
-            manager: self.clone(),
-            keys,
-        })
+        memory.claims.extend(keys.iter().map(|k| (k.clone(), doing)));
+        Ok(Claim { manager: self.clone(), keys })
     }
 
     fn pool_record(&self, name: &str) -> Result<PoolRecord, ControlError> {
-        let unknown = || ControlError::Unknown {
-            named: "pool",
-            name: name.into(),
-        };
+        let unknown = || ControlError::Unknown { named: "pool", name: name.into() };
         self.memory().state.pool(name).cloned().ok_or_else(unknown)
     }
 
     fn volume_record(&self, name: &str) -> Result<VolumeRecord, ControlError> {
-        let unknown = || ControlError::Unknown {
-            named: "volume",
-            name: name.into(),
-        };
-        self.memory()
-            .state
-            .volume(name)
-            .cloned()
-            .ok_or_else(unknown)
+        let unknown = || ControlError::Unknown { named: "volume", name: name.into() };
+        self.memory().state.volume(name).cloned().ok_or_else(unknown)
     }
 
     fn set_live_volume(&self, name: &str, change: impl FnOnce(&mut LiveVolume)) {
         let mut memory = self.memory();
-        change(
-            memory
-                .volumes
-                .entry(name.into())
-                .or_insert_with(|| LiveVolume::new(Health::Starting)),
-        );
+        change(memory.volumes.entry(name.into()).or_insert_with(|| LiveVolume::new(Health::Starting)));
     }
 
     fn set_live_pool(&self, name: &str, change: impl FnOnce(&mut LivePool)) {
         let mut memory = self.memory();
-        change(
-            memory
-                .pools
-                .entry(name.into())
-                .or_insert_with(|| LivePool::new(Health::Starting)),
-        );
+        change(memory.pools.entry(name.into()).or_insert_with(|| LivePool::new(Health::Starting)));
     }
 
     fn volume_attached(&self, name: &str) -> bool {

@@ -38,10 +38,7 @@ impl Manager {
         check_sizes(create)?;
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
-            return Err(ControlError::Taken {
-                named: "pool",
-                name: create.name.clone(),
-            });
+            return Err(ControlError::Taken { named: "pool", name: create.name.clone() });
         }
         let file_made = self.check_ssd(create)?;
         let record = PoolRecord {
@@ -62,19 +59,14 @@ impl Manager {
             self.undo_create(&record);
             return Err(error);
         }
-        self.events().note(
-            Severity::Info,
-            &record.name,
-            format!("pool created on {}", record.ssd),
-        );
+        self.events().note(Severity::Info, &record.name, format!("pool created on {}", record.ssd));
         self.pool_view(&record.name)
     }
 
     /// Steps 2 to 4.
     fn make_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
         if record.file_made {
-            self.data()
-                .make_file(&record.ssd, record.size_bytes.unwrap_or(SSD_BYTES_MIN))?;
+            self.data().make_file(&record.ssd, record.size_bytes.unwrap_or(SSD_BYTES_MIN))?;
         }
         self.data().format(record)?;
         self.run_pool(record, &[])
@@ -121,10 +113,7 @@ impl Manager {
                     live.health = Health::Failed;
                     live.trouble = Some(Trouble {
                         problem: format!("its creation failed and could not be undone: {error}"),
-                        remedy: format!(
-                            "remove it with `hearth pool destroy {} --force`",
-                            record.name
-                        ),
+                        remedy: format!("remove it with `hearth pool destroy {} --force`", record.name),
                     });
                 });
             }
@@ -133,11 +122,7 @@ impl Manager {
 
     pub(super) fn stop_quietly(&self, pool: &str) {
         if let Err(error) = self.data().stop_pool(pool, false) {
-            self.events().note(
-                Severity::Warning,
-                pool,
-                format!("the pool did not stop: {error}"),
-            );
+            self.events().note(Severity::Warning, pool, format!("the pool did not stop: {error}"));
         }
     }
 
@@ -147,9 +132,7 @@ impl Manager {
         self.check_overlaps(ssd, None)?;
         let facts = match self.data().examine_ssd(ssd) {
             Ok(facts) => facts,
-            Err(ControlError::Unknown { .. })
-                if create.size_bytes.is_some() && !ssd.starts_with("/dev/") =>
-            {
+            Err(ControlError::Unknown { .. }) if create.size_bytes.is_some() && !ssd.starts_with("/dev/") => {
                 return Ok(true);
             }
             Err(ControlError::Unknown { .. }) => {
@@ -158,12 +141,7 @@ impl Manager {
                 } else {
                     "check the path, or give --size SIZE to make a file there".to_string()
                 };
-                return Err(device(
-                    ssd,
-                    "there is no such file or device".into(),
-                    remedy,
-                    Kind::NotFound,
-                ));
+                return Err(device(ssd, "there is no such file or device".into(), remedy, Kind::NotFound));
             }
             Err(error) => return Err(error),
         };
@@ -171,12 +149,7 @@ impl Manager {
         if wanted_bytes > facts.size_bytes {
             let (has, wants) = (human::bytes(facts.size_bytes), human::bytes(wanted_bytes));
             let problem = format!("it has {has}, less than the {wants} of --size");
-            return Err(device(
-                ssd,
-                problem,
-                "give a smaller --size, or none to use all of it".into(),
-                Kind::Conflict,
-            ));
+            return Err(device(ssd, problem, "give a smaller --size, or none to use all of it".into(), Kind::Conflict));
         }
         if wanted_bytes < SSD_BYTES_MIN {
             let problem = format!("{} is too small for a pool", human::bytes(wanted_bytes));
@@ -195,80 +168,36 @@ impl Manager {
         Ok(false)
     }
 
-    fn check_signature(
-        &self,
-        create: &PoolCreate,
-        facts: &DeviceFacts,
-    ) -> Result<(), ControlError> {
+    fn check_signature(&self, create: &PoolCreate, facts: &DeviceFacts) -> Result<(), ControlError> {
         let ssd = &create.ssd;
-        let ours = facts.pool.and_then(|uuid| {
-            self.memory()
-                .state
-                .pools
-                .iter()
-                .find(|p| p.uuid == uuid)
-                .map(|p| p.name.clone())
-        });
+        let ours = facts.pool.and_then(|uuid| self.memory().state.pools.iter().find(|p| p.uuid == uuid).map(|p| p.name.clone()));
         if let Some(pool) = ours {
             let remedy = format!("destroy that pool first with `hearth pool destroy {pool}`");
-            return Err(device(
-                ssd,
-                format!("it belongs to the pool \"{pool}\""),
-                remedy,
-                Kind::Conflict,
-            ));
+            return Err(device(ssd, format!("it belongs to the pool \"{pool}\""), remedy, Kind::Conflict));
         }
         match &facts.signature {
             Some(what) if !create.force => {
-                let look = if facts.pool.is_some() {
-                    format!(", look at it with `hearth pool check {ssd}`")
-                } else {
-                    String::new()
-                };
-                let remedy = format!(
-                    "choose another device{look}, or give --force to overwrite it (its content is then lost)"
-                );
-                Err(device(
-                    ssd,
-                    format!("it holds {what}"),
-                    remedy,
-                    Kind::Conflict,
-                ))
+                let look = if facts.pool.is_some() { format!(", look at it with `hearth pool check {ssd}`") } else { String::new() };
+                let remedy = format!("choose another device{look}, or give --force to overwrite it (its content is then lost)");
+                Err(device(ssd, format!("it holds {what}"), remedy, Kind::Conflict))
             }
             _ => Ok(()),
         }
     }
 
     /// Refuses a path that shares bytes with an SSD or a backing device in use by hearth, `except` for one volume's.
-    pub(super) fn check_overlaps(
-        &self,
-        path: &str,
-        except: Option<&str>,
-    ) -> Result<(), ControlError> {
+    pub(super) fn check_overlaps(&self, path: &str, except: Option<&str>) -> Result<(), ControlError> {
         let (ssds, backings): (Vec<_>, Vec<_>) = {
             let state = &self.memory().state;
             (
-                state
-                    .pools
-                    .iter()
-                    .map(|p| (p.name.clone(), p.ssd.clone()))
-                    .collect(),
-                state
-                    .volumes
-                    .iter()
-                    .map(|v| (v.name.clone(), v.backing.clone()))
-                    .collect(),
+                state.pools.iter().map(|p| (p.name.clone(), p.ssd.clone())).collect(),
+                state.volumes.iter().map(|v| (v.name.clone(), v.backing.clone())).collect(),
             )
         };
         for (pool, ssd) in ssds {
             if self.data().overlap(path, &ssd)? {
                 let remedy = "choose another device: an SSD belongs to one pool and can never be a backing device";
-                return Err(device(
-                    path,
-                    format!("it is the SSD of the pool \"{pool}\" ({ssd})"),
-                    remedy.into(),
-                    Kind::Conflict,
-                ));
+                return Err(device(path, format!("it is the SSD of the pool \"{pool}\" ({ssd})"), remedy.into(), Kind::Conflict));
             }
         }
         for (volume, backing) in backings {
@@ -292,10 +221,7 @@ impl Manager {
         claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let _claim = self.claim(&claimed, "its destruction")?;
         if !volumes.is_empty() && !force {
-            return Err(ControlError::HasVolumes {
-                name: name.into(),
-                volumes: volumes.into_iter().map(|v| v.name).collect(),
-            });
+            return Err(ControlError::HasVolumes { name: name.into(), volumes: volumes.into_iter().map(|v| v.name).collect() });
         }
         volumes.iter().try_for_each(|v| self.check_unused(v))?;
         for (done, volume) in volumes.iter().enumerate() {
@@ -305,11 +231,7 @@ impl Manager {
             }
         }
         self.change(|state| {
-            state
-                .volumes
-                .iter_mut()
-                .filter(|v| v.pool == name)
-                .for_each(|v| v.phase = VolumePhase::Dropping);
+            state.volumes.iter_mut().filter(|v| v.pool == name).for_each(|v| v.phase = VolumePhase::Dropping);
             if let Some(pool) = state.pool_mut(name) {
                 pool.phase = PoolPhase::Destroying;
             }
@@ -318,29 +240,18 @@ impl Manager {
     }
 
     /// Steps 2 and 3; also what a start does with a pool it finds `destroying`.
-    pub(super) fn finish_destroy(
-        &self,
-        record: &PoolRecord,
-        volumes: &[VolumeRecord],
-    ) -> Result<(), ControlError> {
+    pub(super) fn finish_destroy(&self, record: &PoolRecord, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
         self.set_live_pool(&record.name, |live| live.health = Health::Removing);
         for volume in volumes.iter().filter(|v| self.volume_attached(&v.name)) {
             if let Err(error) = self.data().detach(volume, false) {
-                self.events().note(
-                    Severity::Warning,
-                    &volume.name,
-                    format!("the volume did not detach: {error}"),
-                );
+                self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {error}"));
             }
             self.set_live_volume(&volume.name, |live| live.attached = false);
         }
         self.stop_quietly(&record.name);
         if let Err(error) = self.data().wipe(record) {
             // A device that is gone or broken cannot be wiped; the person asked to be rid of it all the same.
-            let note = format!(
-                "{} could not be wiped ({error}): use --force if you give it to another pool",
-                record.ssd
-            );
+            let note = format!("{} could not be wiped ({error}): use --force if you give it to another pool", record.ssd);
             self.events().note(Severity::Warning, &record.name, note);
         }
         self.change(|state| {
@@ -353,38 +264,20 @@ impl Manager {
             memory.volumes.remove(&v.name);
         });
         drop(memory);
-        self.events()
-            .note(Severity::Info, &record.name, "pool destroyed");
+        self.events().note(Severity::Info, &record.name, "pool destroyed");
         Ok(())
     }
 }
 
 fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
-    let bad = |option, problem: String, remedy: &str| {
-        Err(ControlError::BadOption {
-            option,
-            problem,
-            remedy: remedy.into(),
-        })
-    };
-    for (option, bytes, least) in [
-        ("--size", create.size_bytes, SSD_BYTES_MIN),
-        ("--ram", create.ram_bytes, RAM_BYTES_MIN),
-    ] {
+    let bad = |option, problem: String, remedy: &str| Err(ControlError::BadOption { option, problem, remedy: remedy.into() });
+    for (option, bytes, least) in [("--size", create.size_bytes, SSD_BYTES_MIN), ("--ram", create.ram_bytes, RAM_BYTES_MIN)] {
         match bytes {
             Some(bytes) if bytes > SIZE_BYTES_MAX => {
-                return bad(
-                    option,
-                    "is beyond 2^63 bytes".into(),
-                    "write a smaller size",
-                );
+                return bad(option, "is beyond 2^63 bytes".into(), "write a smaller size");
             }
             Some(bytes) if bytes < least => {
-                return bad(
-                    option,
-                    format!("must be at least {}", human::bytes(least)),
-                    "write a larger size, for instance 1GiB",
-                );
+                return bad(option, format!("must be at least {}", human::bytes(least)), "write a larger size, for instance 1GiB");
             }
             _ => {}
         }
@@ -394,19 +287,9 @@ fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
 
 /// A new UUID.
 pub(super) fn new_uuid() -> Result<Uuid, ControlError> {
-    Uuid::random().map_err(|e| {
-        ControlError::DataPath(
-            format!("the kernel gives no randomness ({e})"),
-            "check /dev/urandom".into(),
-        )
-    })
+    Uuid::random().map_err(|e| ControlError::DataPath(format!("the kernel gives no randomness ({e})"), "check /dev/urandom".into()))
 }
 
 pub(super) fn device(path: &str, problem: String, remedy: String, kind: Kind) -> ControlError {
-    ControlError::Device {
-        path: path.into(),
-        problem,
-        remedy,
-        kind,
-    }
+    ControlError::Device { path: path.into(), problem, remedy, kind }
 }

@@ -37,17 +37,8 @@ impl Manager {
     /// Only if the state cannot be saved; trouble with single devices is noted with them.
     pub fn start(&self) -> Result<Started, ControlError> {
         let state = self.memory().state.clone();
-        let mut names: Vec<_> = state
-            .pools
-            .iter()
-            .map(|p| (Named::Pool, p.name.as_str()))
-            .collect();
-        names.extend(
-            state
-                .volumes
-                .iter()
-                .map(|v| (Named::Volume, v.name.as_str())),
-        );
+        let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
+        names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let claim = self.claim(&names, "the daemon's start")?;
         let judged = self.judge_all(&state.volumes);
         self.save_before_first_io(&judged)?;
@@ -66,15 +57,8 @@ impl Manager {
     fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
         let judge = |volume: &VolumeRecord| match self.data().examine_backing(&volume.backing) {
             Ok(facts) if facts.in_use.is_some() => {
-                let problem = format!(
-                    "its backing device {} is in use ({})",
-                    volume.backing,
-                    facts.in_use.unwrap_or_default()
-                );
-                (
-                    Verdict::Refuse(problem, "stop what uses it and restart the daemon".into()),
-                    facts.identity,
-                )
+                let problem = format!("its backing device {} is in use ({})", volume.backing, facts.in_use.unwrap_or_default());
+                (Verdict::Refuse(problem, "stop what uses it and restart the daemon".into()), facts.identity)
             }
             Ok(facts) => (verdict::judge(volume, &facts.identity), facts.identity),
             Err(ControlError::Unknown { .. }) => {
@@ -82,21 +66,14 @@ impl Manager {
                 let remedy = "connect it and restart the daemon".into();
                 (Verdict::Refuse(problem, remedy), BackingIdentity::default())
             }
-            Err(error) => (
-                Verdict::Refuse(error.to_string(), error.remedy()),
-                BackingIdentity::default(),
-            ),
+            Err(error) => (Verdict::Refuse(error.to_string(), error.remedy()), BackingIdentity::default()),
         };
         volumes.iter().map(|v| (v.name.clone(), judge(v))).collect()
     }
 
     fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
         self.change(|state| {
-            for volume in state
-                .volumes
-                .iter_mut()
-                .filter(|v| v.phase == VolumePhase::Ready)
-            {
+            for volume in state.volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready) {
                 let Some((verdict, now)) = judged.get(&volume.name) else {
                     continue;
                 };
@@ -114,44 +91,21 @@ impl Manager {
     }
 
     fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
-        let volumes: Vec<VolumeRecord> = self
-            .memory()
-            .state
-            .volumes_of(&pool.name)
-            .cloned()
-            .collect();
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
-            Ok(true) => volumes
-                .iter()
-                .for_each(|v| self.start_one_volume(v, judged)),
+            Ok(true) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
             Ok(false) => {}
             Err(error) => {
-                let health = if pool.degraded.is_some() {
-                    Health::Degraded
-                } else {
-                    Health::Failed
-                };
-                self.events().note(
-                    Severity::Error,
-                    &pool.name,
-                    format!("the pool does not start: {error}"),
-                );
-                self.set_live_pool(&pool.name, |live| {
-                    (live.health, live.trouble) = (health, Some(Trouble::from(&error)))
-                });
-                volumes
-                    .iter()
-                    .for_each(|v| self.start_without_pool(v, judged, &error));
+                let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };
+                self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {error}"));
+                self.set_live_pool(&pool.name, |live| (live.health, live.trouble) = (health, Some(Trouble::from(&error))));
+                volumes.iter().for_each(|v| self.start_without_pool(v, judged, &error));
             }
         }
     }
 
     /// Whether the pool runs now; not if it was on its way in or out.
-    fn bring_up_pool(
-        &self,
-        pool: &PoolRecord,
-        volumes: &[VolumeRecord],
-    ) -> Result<bool, ControlError> {
+    fn bring_up_pool(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<bool, ControlError> {
         if let Some(degraded) = &pool.degraded {
             return Err(ControlError::NotRunning {
                 named: "pool",
@@ -168,11 +122,7 @@ impl Manager {
                 Ok(()) => Ok(true),
                 Err(error) => {
                     self.forget_half_made(pool)?;
-                    self.events().note(
-                        Severity::Warning,
-                        &pool.name,
-                        format!("its creation was interrupted and is undone ({error})"),
-                    );
+                    self.events().note(Severity::Warning, &pool.name, format!("its creation was interrupted and is undone ({error})"));
                     Ok(false)
                 }
             },
@@ -192,17 +142,11 @@ impl Manager {
     fn start_one_volume(&self, volume: &VolumeRecord, judged: &Judged) {
         let result = match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
-            (_, Some((Verdict::Refuse(problem, remedy), _))) => {
-                Err(refused(volume, problem, remedy))
-            }
+            (_, Some((Verdict::Refuse(problem, remedy), _))) => Err(refused(volume, problem, remedy)),
             (VolumePhase::Removing, _) => self.resume_remove(volume),
             (VolumePhase::Ready, verdict) => {
                 if let Some((Verdict::DropClean(why), _)) = verdict {
-                    self.events().note(
-                        Severity::Warning,
-                        &volume.name,
-                        format!("{why}: what was cached of it is dropped"),
-                    );
+                    self.events().note(Severity::Warning, &volume.name, format!("{why}: what was cached of it is dropped"));
                 }
                 self.bring_up_volume(volume)
             }
@@ -213,62 +157,37 @@ impl Manager {
     }
 
     pub(super) fn fail_volume(&self, volume: &VolumeRecord, error: &ControlError) {
-        self.events().note(
-            Severity::Error,
-            &volume.name,
-            format!("the volume is not served: {error}"),
-        );
+        self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {error}"));
         // "volume x does not run: REASON" is shown beside the name: only the reason is news there.
         let trouble = match error {
-            ControlError::NotRunning { reason, remedy, .. } => Trouble {
-                problem: reason.clone(),
-                remedy: remedy.clone(),
-            },
+            ControlError::NotRunning { reason, remedy, .. } => Trouble { problem: reason.clone(), remedy: remedy.clone() },
             other => Trouble::from(other),
         };
-        self.set_live_volume(&volume.name, |live| {
-            (live.health, live.trouble) = (Health::Failed, Some(trouble))
-        });
+        self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
     }
 
     /// Attaches, proves the cache against the backing device where it must be, exports.
     pub(super) fn bring_up_volume(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        let damaged = self
-            .memory()
-            .pools
-            .get(&volume.pool)
-            .is_some_and(|p| p.damaged.contains(&volume.id));
+        let damaged = self.memory().pools.get(&volume.pool).is_some_and(|p| p.damaged.contains(&volume.id));
         if damaged && volume.may_have_dirty {
             let remedy = format!(
                 "look at the SSD with `hearth pool check`, restore it, and restart the daemon; or give up what is dirty with \
                  `hearth volume remove {} --drop-dirty`",
                 volume.name
             );
-            return Err(refused(
-                volume,
-                "the pool's log is damaged where it may hold dirty data of this volume",
-                &remedy,
-            ));
+            return Err(refused(volume, "the pool's log is damaged where it may hold dirty data of this volume", &remedy));
         }
         self.data().attach(volume)?;
         self.set_live_volume(&volume.name, |live| live.attached = true);
-        let proven = self
-            .prove_cache(volume)
-            .and_then(|()| self.export_all(volume));
+        let proven = self.prove_cache(volume).and_then(|()| self.export_all(volume));
         if let Err(error) = proven {
             match self.data().detach(volume, false) {
                 Ok(()) => self.set_live_volume(&volume.name, |live| live.attached = false),
-                Err(also) => self.events().note(
-                    Severity::Warning,
-                    &volume.name,
-                    format!("the volume did not detach: {also}"),
-                ),
+                Err(also) => self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {also}")),
             }
             return Err(error);
         }
-        self.set_live_volume(&volume.name, |live| {
-            (live.health, live.trouble) = (Health::Running, None)
-        });
+        self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None));
         Ok(())
     }
 
@@ -285,17 +204,9 @@ impl Manager {
                 volume.backing
             );
             if volume.may_have_dirty {
-                return Err(refused(
-                    volume,
-                    &problem,
-                    &verdict::changed_remedy(&volume.name),
-                ));
+                return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
             }
-            self.events().note(
-                Severity::Warning,
-                &volume.name,
-                format!("{problem}: what was cached of it is dropped"),
-            );
+            self.events().note(Severity::Warning, &volume.name, format!("{problem}: what was cached of it is dropped"));
         }
         self.data().drop_clean(volume)?;
         self.change(|state| {
@@ -306,22 +217,13 @@ impl Manager {
     }
 
     /// The pool is not there: serve the backing device alone if that is safe.
-    fn start_without_pool(
-        &self,
-        volume: &VolumeRecord,
-        judged: &Judged,
-        pool_error: &ControlError,
-    ) {
+    fn start_without_pool(&self, volume: &VolumeRecord, judged: &Judged, pool_error: &ControlError) {
         let result = match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
-            (_, Some((Verdict::Refuse(problem, remedy), _))) => {
-                Err(refused(volume, problem, remedy))
-            }
+            (_, Some((Verdict::Refuse(problem, remedy), _))) => Err(refused(volume, problem, remedy)),
             (VolumePhase::Removing, _) if !volume.may_have_dirty => self.finish_remove(volume),
             _ if volume.may_have_dirty => {
-                let problem = format!(
-                    "its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks"
-                );
+                let problem = format!("its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks");
                 let remedy = format!(
                     "bring the SSD back and restart the daemon, or give up what is dirty with `hearth volume remove {} --drop-dirty`",
                     volume.name
@@ -335,11 +237,7 @@ impl Manager {
         }
     }
 
-    fn serve_bare(
-        &self,
-        volume: &VolumeRecord,
-        pool_error: &ControlError,
-    ) -> Result<(), ControlError> {
+    fn serve_bare(&self, volume: &VolumeRecord, pool_error: &ControlError) -> Result<(), ControlError> {
         self.change(|state| {
             if let Some(volume) = state.volume_mut(&volume.name) {
                 volume.cache_stale = true;
@@ -350,10 +248,8 @@ impl Manager {
         self.export_all(volume)?;
         self.set_live_volume(&volume.name, |live| {
             live.health = Health::Degraded;
-            live.trouble = Some(Trouble {
-                problem: format!("it runs on its backing device alone: {pool_error}"),
-                remedy: pool_error.remedy(),
-            });
+            live.trouble =
+                Some(Trouble { problem: format!("it runs on its backing device alone: {pool_error}"), remedy: pool_error.remedy() });
         });
         Ok(())
     }
@@ -377,43 +273,18 @@ impl Manager {
     fn finish_mode_changes(&self) {
         let volumes: Vec<_> = {
             let memory = self.memory();
-            let running = |name: &str| {
-                memory
-                    .volumes
-                    .get(name)
-                    .is_some_and(|v| v.health == Health::Running)
-            };
-            let unfinished = |v: &&VolumeRecord| {
-                v.may_have_dirty && v.options.mode != Mode::WriteBack && running(&v.name)
-            };
-            memory
-                .state
-                .volumes
-                .iter()
-                .filter(unfinished)
-                .cloned()
-                .collect()
+            let running = |name: &str| memory.volumes.get(name).is_some_and(|v| v.health == Health::Running);
+            let unfinished = |v: &&VolumeRecord| v.may_have_dirty && v.options.mode != Mode::WriteBack && running(&v.name);
+            memory.state.volumes.iter().filter(unfinished).cloned().collect()
         };
         volumes.into_iter().for_each(|v| self.destage_leftovers(v));
     }
 
     fn count(&self) -> Started {
         let memory = self.memory();
-        let pools = memory
-            .pools
-            .values()
-            .filter(|p| p.health == Health::Running)
-            .count();
-        let volumes = memory
-            .volumes
-            .values()
-            .filter(|v| v.health == Health::Running)
-            .count();
-        Started {
-            pools,
-            volumes,
-            troubled: memory.pools.len() - pools + memory.volumes.len() - volumes,
-        }
+        let pools = memory.pools.values().filter(|p| p.health == Health::Running).count();
+        let volumes = memory.volumes.values().filter(|v| v.health == Health::Running).count();
+        Started { pools, volumes, troubled: memory.pools.len() - pools + memory.volumes.len() - volumes }
     }
 
     /// Takes the backing device as it is now for the right one, and brings the volume up.
@@ -428,9 +299,7 @@ impl Manager {
             return Err(super::pools::device(
                 &volume.backing,
                 "it is smaller than the volume, whose dirty data may lie beyond its end".into(),
-                format!(
-                    "bring a device of the right size, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"
-                ),
+                format!("bring a device of the right size, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"),
                 Kind::Conflict,
             ));
         }
@@ -441,19 +310,11 @@ impl Manager {
             volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
             Some(volume.clone())
         })?;
-        let volume = volume.ok_or(ControlError::Unknown {
-            named: "volume",
-            name: name.into(),
-        })?;
+        let volume = volume.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         self.bring_up_volume(&volume)
     }
 }
 
 fn refused(volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {
-    ControlError::NotRunning {
-        named: "volume",
-        name: volume.name.clone(),
-        reason: problem.into(),
-        remedy: remedy.into(),
-    }
+    ControlError::NotRunning { named: "volume", name: volume.name.clone(), reason: problem.into(), remedy: remedy.into() }
 }

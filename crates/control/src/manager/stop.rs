@@ -19,22 +19,12 @@ impl Manager {
         self.memory().stopping = true;
         self.end_jobs();
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes.clone();
-        let attached: Vec<&VolumeRecord> = volumes
-            .iter()
-            .filter(|v| self.volume_attached(&v.name))
-            .collect();
+        let attached: Vec<&VolumeRecord> = volumes.iter().filter(|v| self.volume_attached(&v.name)).collect();
         for volume in &attached {
             self.take_exports(volume);
         }
-        let dirty_bytes: BTreeMap<&str, u64> = attached
-            .iter()
-            .map(|v| {
-                (
-                    v.name.as_str(),
-                    self.data().volume_stats(&v.name).dirty_bytes,
-                )
-            })
-            .collect();
+        let dirty_bytes: BTreeMap<&str, u64> =
+            attached.iter().map(|v| (v.name.as_str(), self.data().volume_stats(&v.name).dirty_bytes)).collect();
         let mut first_error = None;
         let mut clean = Vec::new();
         for volume in &attached {
@@ -43,20 +33,10 @@ impl Manager {
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        let pools: Vec<_> = self
-            .memory()
-            .pools
-            .iter()
-            .filter(|(_, p)| p.health == Health::Running)
-            .map(|(n, _)| n.clone())
-            .collect();
+        let pools: Vec<_> = self.memory().pools.iter().filter(|(_, p)| p.health == Health::Running).map(|(n, _)| n.clone()).collect();
         for pool in &pools {
             if let Err(error) = self.data().stop_pool(pool, true) {
-                self.events().note(
-                    Severity::Error,
-                    pool,
-                    format!("the pool did not stop cleanly: {error}"),
-                );
+                self.events().note(Severity::Error, pool, format!("the pool did not stop cleanly: {error}"));
                 clean.retain(|v| v.pool != *pool);
                 first_error = first_error.or(Some(error));
             }
@@ -74,12 +54,7 @@ impl Manager {
     }
 
     fn take_exports(&self, volume: &VolumeRecord) {
-        let exports: Vec<_> = self
-            .memory()
-            .volumes
-            .get(&volume.name)
-            .map(|v| v.exports.keys().copied().collect())
-            .unwrap_or_default();
+        let exports: Vec<_> = self.memory().volumes.get(&volume.name).map(|v| v.exports.keys().copied().collect()).unwrap_or_default();
         for export in exports {
             if let Some(user) = self.data().export_in_use(volume, &export) {
                 self.events().note(
@@ -89,30 +64,15 @@ impl Manager {
                 );
             }
             if let Err(error) = self.data().unexport(volume, &export) {
-                self.events().note(
-                    Severity::Warning,
-                    &volume.name,
-                    format!("the export {export} did not stop: {error}"),
-                );
+                self.events().note(Severity::Warning, &volume.name, format!("the export {export} did not stop: {error}"));
             }
         }
     }
 
     /// After the last I/O: the backing devices' identities with stamps that mean something.
-    fn note_stopped(
-        &self,
-        volumes: &[&VolumeRecord],
-        dirty_bytes: &BTreeMap<&str, u64>,
-    ) -> Result<(), ControlError> {
-        let seen: BTreeMap<&str, BackingIdentity> = volumes
-            .iter()
-            .filter_map(|v| {
-                Some((
-                    v.name.as_str(),
-                    self.data().examine_backing(&v.backing).ok()?.identity,
-                ))
-            })
-            .collect();
+    fn note_stopped(&self, volumes: &[&VolumeRecord], dirty_bytes: &BTreeMap<&str, u64>) -> Result<(), ControlError> {
+        let seen: BTreeMap<&str, BackingIdentity> =
+            volumes.iter().filter_map(|v| Some((v.name.as_str(), self.data().examine_backing(&v.backing).ok()?.identity))).collect();
         self.change(|state| {
             for volume in &mut state.volumes {
                 let Some(identity) = seen.get(volume.name.as_str()) else {

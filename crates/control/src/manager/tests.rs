@@ -1,1 +1,419 @@
+//! The promises of management, over a data path that fails or loses power at every step in turn.
 
+use super::Manager;
+use super::fake::World;
+use crate::api::{Action, Answer, Health, JobState, JobView, PoolCreate, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::error::ControlError;
+use crate::options::OptionsPatch;
+use crate::words::Export;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SSD: &str = "/ssd";
+const DISK: &str = "/disk";
+
+fn world() -> World {
+    let world = World::default();
+    for (path, size) in [(SSD, 1 << 30), (DISK, 1 << 30), ("/disk2", 1 << 30), ("/ssd2", 1 << 30)] {
+        world.add_device(path, size);
+    }
+    world
+}
+
+fn manager(world: &World) -> Manager {
+    Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state"), None).expect("the state can be read")
+}
+
+/// A manager that has started; on a machine that was rebooted.
+fn started(world: &World) -> Manager {
+    world.reboot();
+    let manager = manager(world);
+    manager.start().expect("the state can be saved");
+    wait_for_jobs(&manager);
+    manager
+}
+
+fn wait_for_jobs(manager: &Manager) {
+    while manager.running_jobs().iter().any(|j| j.is_running()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn create() -> Action {
+    let create = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, force: false };
+    Action::PoolCreate(create)
+}
+
+fn add(name: &str, backing: &str, mode: &str) -> Action {
+    Action::VolumeAdd(VolumeAdd {
+        name: name.into(),
+        pool: "p".into(),
+        backing: backing.into(),
+        exports: vec![Export::Loop, Export::Nbd],
+        options: OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() },
+    })
+}
+
+fn set_mode(mode: &str) -> Action {
+    let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
+    Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } }
+}
+
+fn remove(drop_dirty: bool) -> Action {
+    Action::VolumeRemove { name: "v".into(), drop_dirty }
+}
+
+/// Carries out an action and, if it began a job, the job.
+fn carry_out(manager: &Manager, action: Action) -> Result<(), String> {
+    match manager.handle(action) {
+        Ok(Answer::Job(job)) => match wait_for(manager, job.id).state {
+            JobState::Failed { error } => Err(error.to_string()),
+            _ => Ok(()),
+        },
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.refusal().to_string()),
+    }
+}
+
+fn wait_for(manager: &Manager, id: u64) -> JobView {
+    loop {
+        match manager.handle(Action::JobShow { id }) {
+            Ok(Answer::Job(job)) if job.state != JobState::Running => return *job,
+            Ok(Answer::Job(_)) => std::thread::sleep(Duration::from_millis(1)),
+            other => panic!("a job was lost: {other:?}"),
+        }
+    }
+}
+
+fn must(manager: &Manager, action: Action) {
+    let shown = format!("{action:?}");
+    carry_out(manager, action).unwrap_or_else(|e| panic!("{shown}: {e}"));
+}
+
+fn volume(manager: &Manager) -> Option<VolumeView> {
+    match manager.handle(Action::VolumeShow { name: "v".into() }) {
+        Ok(Answer::Volume(volume)) => Some(*volume),
+        Err(ControlError::Unknown { .. }) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Fails (or loses power at) step n = 1, 2, 3 ... of `action`, until it succeeds untouched; after each, restarts and lets `check` judge.
+/// A failed action must have a remedy, and must succeed when it is asked again after the restart if it is not done.
+fn every_step(prepare: impl Fn(&World), action: impl Fn() -> Action, check: impl Fn(&World, &Manager, &str)) {
+    for crash in [false, true] {
+        for n in 1.. {
+            let world = world();
+            prepare(&world);
+            let manager = started(&world);
+            let first = world.inside().steps;
+            (world.inside().fail_at, world.inside().crash) = (Some(first + n), crash);
+            let result = carry_out(&manager, action());
+            let touched = world.inside().steps >= first + n;
+            if let Err(sentence) = &result {
+                assert!(sentence.contains(';'), "no remedy: {sentence}");
+            }
+            let case = format!("crash {crash}, step {n}, {result:?}");
+            world.inside().fail_at = None;
+            if !crash {
+                check(&world, &manager, &format!("{case}, before the restart"));
+            }
+            check(&world, &started(&world), &case);
+            if !touched {
+                assert_eq!(result, Ok(()), "an untouched action succeeds");
+                assert!(n > 2, "only {n} steps: nothing was tested");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn create_is_done_or_undone_at_every_step() {
+    let check = |_: &World, manager: &Manager, case: &str| {
+        match manager.handle(Action::PoolShow { name: "p".into() }) {
+            Ok(Answer::Pool(pool)) if pool.health == Health::Running => {}
+            Ok(Answer::Pool(_)) => must(manager, Action::PoolDestroy { name: "p".into(), force: true }),
+            Err(ControlError::Unknown { .. }) => {}
+            other => panic!("{case}: {other:?}"),
+        }
+        if manager.handle(Action::PoolShow { name: "p".into() }).is_err() {
+            // Nothing of the failed try stands in the way, not even a signature.
+            carry_out(manager, create()).unwrap_or_else(|e| panic!("{case}: {e}"));
+        }
+        must(manager, Action::PoolDestroy { name: "p".into(), force: false });
+    };
+    every_step(|_| (), create, check);
+}
+
+#[test]
+fn add_is_done_or_undone_at_every_step() {
+    let prepare = |world: &World| must(&started(world), create());
+    let check = |world: &World, manager: &Manager, case: &str| {
+        match volume(manager) {
+            Some(volume) if volume.health == Health::Running => {
+                assert!(volume.exports.values().all(Option::is_some), "{case}");
+                assert!(world.write("v", 7) && world.read("v") == Some(7), "{case}");
+            }
+            Some(_) => must(manager, remove(true)),
+            None => assert!(world.read("v").is_none() && world.inside().exports.is_empty(), "{case}"),
+        }
+        if volume(manager).is_none() {
+            carry_out(manager, add("v", DISK, "write-back")).unwrap_or_else(|e| panic!("{case}: {e}"));
+        }
+        must(manager, remove(true));
+    };
+    every_step(prepare, || add("v", DISK, "write-back"), check);
+}
+
+fn with_dirty_volume(world: &World) {
+    let manager = started(world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-back"));
+    assert!(world.write("v", 5));
+    manager.stop().expect("nothing fails");
+}
+
+/// The version 5 must be readable through the volume, or be at home if the volume is gone.
+fn nothing_lost(world: &World, manager: &Manager, case: &str) {
+    match volume(manager) {
+        Some(view) if view.health == Health::Running => assert_eq!(world.read("v"), Some(5), "{case}"),
+        Some(view) => assert!(view.remedy.is_some(), "{case}: {view:?}"),
+        None => assert_eq!(world.inside().devices[DISK].version, 5, "{case}"),
+    }
+}
+
+#[test]
+fn destage_loses_nothing_at_any_step() {
+    every_step(with_dirty_volume, || Action::VolumeDestage { name: "v".into() }, nothing_lost);
+}
+
+#[test]
+fn leaving_write_back_loses_nothing_at_any_step() {
+    every_step(with_dirty_volume, || set_mode("write-through"), nothing_lost);
+}
+
+#[test]
+fn entering_write_back_is_marked_before_it_is_in_force() {
+    let prepare = |world: &World| {
+        let manager = started(world);
+        must(&manager, create());
+        must(&manager, add("v", DISK, "write-through"));
+        assert!(world.write("v", 4));
+        manager.stop().expect("nothing fails");
+    };
+    let check = |world: &World, manager: &Manager, case: &str| {
+        if volume(manager).expect("it was there").health != Health::Running {
+            return;
+        }
+        assert!(world.write("v", 5), "{case}");
+        let dirty = world.inside().devices[SSD].log.values().any(|(_, dirty)| *dirty);
+        let marked = world.inside().saved.volumes[0].may_have_dirty;
+        assert!(marked || !dirty, "{case}: dirty data without a mark");
+        nothing_lost(world, manager, case);
+    };
+    every_step(prepare, || set_mode("write-back"), check);
+}
+
+#[test]
+fn warm_loses_nothing_at_any_step() {
+    let warm = || Action::VolumeWarm { name: "v".into(), warm: VolumeWarm { start_bytes: 0, end_bytes: Some(3 << 20) } };
+    every_step(with_dirty_volume, warm, nothing_lost);
+}
+
+#[test]
+fn remove_loses_nothing_at_any_step_and_can_be_asked_again() {
+    let check = |world: &World, manager: &Manager, case: &str| {
+        nothing_lost(world, manager, case);
+        if volume(manager).is_some_and(|v| v.health == Health::Running) && case.contains("before") {
+            must(manager, remove(false));
+            nothing_lost(world, manager, case);
+        }
+    };
+    every_step(with_dirty_volume, || remove(false), check);
+}
+
+#[test]
+fn destroy_is_finished_at_every_step() {
+    let check = |world: &World, manager: &Manager, case: &str| {
+        if let Ok(Answer::Pool(_)) = manager.handle(Action::PoolShow { name: "p".into() }) {
+            must(manager, Action::PoolDestroy { name: "p".into(), force: true });
+        }
+        assert!(world.inside().exports.is_empty(), "{case}");
+        assert!(volume(manager).is_none(), "{case}");
+    };
+    every_step(with_dirty_volume, || Action::PoolDestroy { name: "p".into(), force: true }, check);
+}
+
+/// A stop that fails anywhere loses nothing: the next start finds it all.
+#[test]
+fn stop_and_start_lose_nothing_at_any_step() {
+    for crash in [false, true] {
+        for n in 1..40 {
+            let world = world();
+            with_dirty_volume(&world);
+            let manager = started(&world);
+            let first = world.inside().steps;
+            (world.inside().fail_at, world.inside().crash) = (Some(first + n), crash);
+            let stopped = manager.stop();
+            let case = format!("stop: crash {crash}, step {n}: {stopped:?}");
+            nothing_lost(&world, &started(&world), &case);
+            // The same for a start, then one more start with nothing failing.
+            world.reboot();
+            let first = world.inside().steps;
+            (world.inside().fail_at, world.inside().crash) = (Some(first + n), crash);
+            let again = self::manager(&world);
+            let result = again.start();
+            nothing_lost(&world, &started(&world), &format!("start: crash {crash}, step {n}: {result:?}"));
+        }
+    }
+}
+
+/// What clients see after hands other than ours were at the backing device.
+fn check_foreign(mode: &str, change: impl Fn(&mut super::fake::Device), clean_stop: bool, expected: &str) {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, mode));
+    assert!(world.write("v", 5));
+    if clean_stop {
+        manager.stop().expect("nothing fails");
+    }
+    change(world.inside().devices.get_mut(DISK).expect("it is there"));
+    let manager = started(&world);
+    let view = volume(&manager).expect("it is known");
+    let problem = view.problem.clone().unwrap_or_default();
+    match view.health {
+        Health::Running => assert_eq!(expected, format!("reads {}", world.read("v").expect("it runs")), "{view:?}"),
+        _ => assert!(!expected.starts_with("reads") && problem.contains(expected), "{view:?}"),
+    }
+    if view.health != Health::Running {
+        assert!(view.remedy.is_some_and(|r| !r.is_empty()), "no way out");
+        let refused = manager.handle(remove(false)).expect_err("dirty data must not go silently");
+        assert!(matches!(refused, ControlError::DirtyData { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn foreign_hands_are_noticed() {
+    for clean_stop in [true, false] {
+        check_foreign("write-through", |_| (), clean_stop, "reads 5");
+        check_foreign("write-back", |_| (), clean_stop, "reads 5");
+        check_foreign("write-through", |d| d.version = 9, clean_stop, "reads 9");
+        check_foreign("write-through", |d| (d.serial, d.version) = ("other".into(), 9), clean_stop, "reads 9");
+        check_foreign("write-back", |d| d.serial = "other".into(), clean_stop, "another one");
+        check_foreign("write-back", |d| d.size_bytes /= 2, clean_stop, "shrank");
+        check_foreign("write-back", |d| d.in_use = Some("mounted at /x".into()), clean_stop, "mounted at /x");
+    }
+    check_foreign("write-back", |d| d.version = 9, true, "written by others");
+}
+
+#[test]
+fn a_changed_backing_device_can_be_accepted() {
+    let world = world();
+    with_dirty_volume(&world);
+    world.inside().devices.get_mut(DISK).expect("it is there").version = 9;
+    let manager = started(&world);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Failed));
+    let set = VolumeSet { accept_backing: true, ..VolumeSet::default() };
+    must(&manager, Action::VolumeSet { name: "v".into(), set });
+    assert_eq!(world.read("v"), Some(5), "the dirty data is kept");
+    must(&manager, remove(false));
+    assert_eq!(world.inside().devices[DISK].version, 5);
+}
+
+/// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
+#[test]
+fn a_lost_ssd_stops_only_what_may_be_dirty() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-through"));
+    must(&manager, add("w", "/disk2", "write-back"));
+    assert!(world.write("v", 5) && world.write("w", 6));
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    let manager = started(&world);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+    assert_eq!((world.read("v"), world.read("w")), (Some(5), None));
+    assert!(world.write("v", 8));
+    world.inside().devices.insert(SSD.into(), ssd);
+    started(&world);
+    assert_eq!((world.read("v"), world.read("w")), (Some(8), Some(6)), "stale cache was served");
+}
+
+#[test]
+fn an_ssd_that_failed_is_never_believed_again() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-through"));
+    assert!(world.write("v", 5));
+    manager.notice(&crate::datapath::Notice::SsdFailed { pool: "p".into() });
+    world.inside().devices.get_mut(DISK).expect("it is there").version = 6;
+    let manager = started(&world);
+    assert_eq!(world.read("v"), Some(6));
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+}
+
+#[test]
+fn a_long_job_can_be_stopped_and_nothing_else_waits_for_it() {
+    let world = world();
+    with_dirty_volume(&world);
+    world.inside().slow = true;
+    let manager = started(&world);
+    let Ok(Answer::Job(job)) = manager.handle(remove(false)) else { panic!("a job") };
+    let busy = manager.handle(Action::VolumeDestage { name: "v".into() }).expect_err("it is claimed");
+    assert!(matches!(busy, ControlError::Claimed { .. }), "{busy}");
+    assert!(manager.handle(Action::VolumeList).is_ok() && manager.handle(Action::StatsAll).is_ok());
+    manager.handle(Action::JobCancel { id: job.id }).expect("it runs");
+    assert_eq!(wait_for(&manager, job.id).state, JobState::Cancelled);
+    assert_eq!(world.read("v"), Some(5), "it is served as before");
+    world.inside().slow = false;
+    must(&manager, remove(false));
+    assert_eq!(world.inside().devices[DISK].version, 5);
+}
+
+fn check_refused(action: Action, expected: &str) {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-through"));
+    world.inside().devices.get_mut("/ssd2").expect("it is there").signature = Some("an ext4 file system".into());
+    world.inside().devices.get_mut("/disk2").expect("it is there").in_use = Some("mounted at /srv".into());
+    let before = world.inside().saved.clone();
+    let sentence = manager.handle(action).expect_err(expected).refusal().to_string();
+    assert!(sentence.contains(expected), "{sentence} lacks {expected}");
+    assert_eq!(world.inside().saved, before, "a refusal changes nothing");
+}
+
+#[test]
+fn nothing_is_destroyed_by_mistake() {
+    let pool = |name: &str, ssd: &str, size_bytes| {
+        Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes: None, force: false })
+    };
+    check_refused(pool("q", SSD, None), "it is the SSD of the pool \"p\"");
+    check_refused(pool("q", DISK, None), "it is the backing device of the volume \"v\"");
+    check_refused(pool("q", "/ssd2", None), "it holds an ext4 file system; choose another device, or give --force");
+    check_refused(pool("q", "/disk2", None), "mounted at /srv");
+    check_refused(pool("q", "/nowhere", None), "there is no such file or device");
+    check_refused(pool("q", "/dev/nowhere", Some(1 << 30)), "there is no such file or device");
+    check_refused(pool("p", "/ssd2", None), "there is already a pool \"p\"");
+    check_refused(pool("q", "/ssd2", Some(1 << 40)), "less than the 1 TiB of --size");
+    check_refused(pool("q", "/ssd2", Some(1)), "--size must be at least");
+    check_refused(pool("q/r", "/ssd2", None), "character");
+    check_refused(add("w", SSD, "write-through"), "it is the SSD of the pool \"p\"");
+    check_refused(add("w", DISK, "write-through"), "it is the backing device of the volume \"v\"");
+    check_refused(add("w", "/disk2", "write-through"), "mounted at /srv");
+    check_refused(add("v", "/ssd2", "write-through"), "there is already a volume \"v\"");
+    check_refused(add("w", "/nowhere", "write-through"), "there is no such file or device");
+    check_refused(add("w", "/ssd2", "fast"), "--mode has the unknown value");
+    check_refused(Action::PoolDestroy { name: "p".into(), force: false }, "still has the volume \"v\"");
+    check_refused(Action::PoolDestroy { name: "x".into(), force: true }, "there is no pool \"x\"");
+    check_refused(Action::VolumeDestage { name: "x".into() }, "there is no volume \"x\"");
+    let set = Action::VolumeSet { name: "v".into(), set: VolumeSet::default() };
+    check_refused(set, "no option was given");
+    let warm = VolumeWarm { start_bytes: 1 << 40, end_bytes: None };
+    check_refused(Action::VolumeWarm { name: "v".into(), warm }, "--range holds nothing");
+    check_refused(Action::Stats { name: "x".into() }, "there is no volume \"x\"");
+}

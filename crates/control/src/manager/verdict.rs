@@ -40,27 +40,15 @@ pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
         );
     }
     let change = if let Some(change) = first_difference(&before.fixed, &now.fixed) {
-        format!(
-            "its backing device {} is another one: {change}",
-            volume.backing
-        )
-    } else if let Some(change) =
-        first_difference(&before.stamps, &now.stamps).filter(|_| volume.stopped_clean)
-    {
-        format!(
-            "its backing device {} was written by others while hearth was stopped: {change}",
-            volume.backing
-        )
+        format!("its backing device {} is another one: {change}", volume.backing)
+    } else if let Some(change) = first_difference(&before.stamps, &now.stamps).filter(|_| volume.stopped_clean) {
+        format!("its backing device {} was written by others while hearth was stopped: {change}", volume.backing)
     } else if now.size_bytes > before.size_bytes {
         return Verdict::Grown;
     } else {
         return Verdict::Same;
     };
-    if volume.may_have_dirty {
-        Verdict::Refuse(change, changed_remedy(name))
-    } else {
-        Verdict::DropClean(change)
-    }
+    if volume.may_have_dirty { Verdict::Refuse(change, changed_remedy(name)) } else { Verdict::DropClean(change) }
 }
 
 /// What can be done about a write-back volume whose backing device changed.
@@ -76,8 +64,7 @@ pub(super) fn changed_remedy(name: &str) -> String {
 fn first_difference(before: &[Fact], now: &[Fact]) -> Option<String> {
     before.iter().find_map(|was| {
         let is = now.iter().find(|is| is.name == was.name)?;
-        (is.value != was.value)
-            .then(|| format!("its {} was {} and is {}", was.name, was.value, is.value))
+        (is.value != was.value).then(|| format!("its {} was {} and is {}", was.name, was.value, is.value))
     })
 }
 
@@ -87,24 +74,11 @@ mod tests {
     use crate::state::samples;
 
     fn facts(pairs: &[(&str, &str)]) -> Vec<Fact> {
-        pairs
-            .iter()
-            .map(|(name, value)| Fact {
-                name: (*name).into(),
-                value: (*value).into(),
-            })
-            .collect()
+        pairs.iter().map(|(name, value)| Fact { name: (*name).into(), value: (*value).into() }).collect()
     }
 
     /// What was found, beside a device of 1 GiB with serial number A and last write 1.
-    fn check(
-        dirty: bool,
-        clean_stop: bool,
-        size_bytes: u64,
-        serial: &str,
-        write: &str,
-        expected: &str,
-    ) {
+    fn check(dirty: bool, clean_stop: bool, size_bytes: u64, serial: &str, write: &str, expected: &str) {
         let mut volume = samples::volume("v", &mut samples::pool("p"));
         volume.identity.fixed = facts(&[("serial number", "A"), ("gone", "x")]);
         volume.identity.stamps = facts(&[("last write", "1")]);
@@ -115,10 +89,7 @@ mod tests {
             stamps: facts(&[("last write", write)]),
         };
         let verdict = judge(&volume, &now);
-        assert!(
-            format!("{verdict:?}").contains(expected),
-            "{verdict:?} lacks {expected}"
-        );
+        assert!(format!("{verdict:?}").contains(expected), "{verdict:?} lacks {expected}");
     }
 
     #[test]
@@ -128,40 +99,12 @@ mod tests {
             check(dirty, true, gib, "A", "1", "Same");
             check(dirty, false, gib, "A", "2", "Same");
             check(dirty, true, 2 * gib, "A", "1", "Grown");
-            check(
-                dirty,
-                true,
-                gib / 2,
-                "A",
-                "1",
-                "Refuse(\"its backing device /dev/v shrank from 1 GiB to 512 MiB",
-            );
+            check(dirty, true, gib / 2, "A", "1", "Refuse(\"its backing device /dev/v shrank from 1 GiB to 512 MiB");
         }
-        check(
-            false,
-            true,
-            gib,
-            "B",
-            "1",
-            "DropClean(\"its backing device /dev/v is another one: its serial number was A and is B",
-        );
-        check(
-            true,
-            true,
-            gib,
-            "B",
-            "1",
-            "Refuse(\"its backing device /dev/v is another one",
-        );
+        check(false, true, gib, "B", "1", "DropClean(\"its backing device /dev/v is another one: its serial number was A and is B");
+        check(true, true, gib, "B", "1", "Refuse(\"its backing device /dev/v is another one");
         check(false, false, gib, "B", "9", "DropClean");
-        check(
-            false,
-            true,
-            gib,
-            "A",
-            "2",
-            "DropClean(\"its backing device /dev/v was written by others",
-        );
+        check(false, true, gib, "A", "2", "DropClean(\"its backing device /dev/v was written by others");
         check(true, true, gib, "A", "2", "--drop-dirty");
     }
 }

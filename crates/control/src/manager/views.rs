@@ -18,19 +18,11 @@ impl Manager {
     pub(super) fn pool_views(&self) -> Vec<PoolView> {
         let known: Vec<_> = {
             let memory = self.memory();
-            let mut known: Vec<_> = memory
-                .state
-                .pools
-                .iter()
-                .map(|p| (p.clone(), live_pool(&memory, p), volumes_of(&memory, p)))
-                .collect();
+            let mut known: Vec<_> = memory.state.pools.iter().map(|p| (p.clone(), live_pool(&memory, p), volumes_of(&memory, p))).collect();
             known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             known
         };
-        known
-            .into_iter()
-            .map(|(record, live, volumes)| self.view_of_pool(record, live, volumes))
-            .collect()
+        known.into_iter().map(|(record, live, volumes)| self.view_of_pool(record, live, volumes)).collect()
     }
 
     pub(super) fn pool_view(&self, name: &str) -> Result<PoolView, ControlError> {
@@ -52,11 +44,7 @@ impl Manager {
             problem,
             remedy,
             ssd: record.ssd,
-            size_bytes: if live.size_bytes > 0 {
-                live.size_bytes
-            } else {
-                record.size_bytes.unwrap_or(0)
-            },
+            size_bytes: if live.size_bytes > 0 { live.size_bytes } else { record.size_bytes.unwrap_or(0) },
             ram_bytes: record.ram_bytes,
             cached_bytes: stats.cached_bytes,
             dirty_bytes: stats.dirty_bytes,
@@ -69,19 +57,11 @@ impl Manager {
     pub(super) fn volume_views(&self) -> Vec<VolumeView> {
         let known: Vec<_> = {
             let memory = self.memory();
-            let mut known: Vec<_> = memory
-                .state
-                .volumes
-                .iter()
-                .map(|v| (v.clone(), live_volume(&memory, v)))
-                .collect();
+            let mut known: Vec<_> = memory.state.volumes.iter().map(|v| (v.clone(), live_volume(&memory, v))).collect();
             known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             known
         };
-        known
-            .into_iter()
-            .map(|(record, live)| self.view_of_volume(record, live))
-            .collect()
+        known.into_iter().map(|(record, live)| self.view_of_volume(record, live)).collect()
     }
 
     pub(super) fn volume_view(&self, name: &str) -> Result<VolumeView, ControlError> {
@@ -102,11 +82,7 @@ impl Manager {
             backing: record.backing,
             size_bytes: record.size_bytes,
             options: record.options,
-            exports: record
-                .exports
-                .iter()
-                .map(|e| (e.to_string(), live.exports.get(e).cloned()))
-                .collect(),
+            exports: record.exports.iter().map(|e| (e.to_string(), live.exports.get(e).cloned())).collect(),
             stable_path: live.stable_path,
             cached_bytes: stats.cached_bytes,
             dirty_bytes: stats.dirty_bytes,
@@ -118,20 +94,11 @@ impl Manager {
     pub(super) fn stats_all(&self) -> StatsView {
         let (pools, volumes): (Vec<_>, Vec<_>) = {
             let state = &self.memory().state;
-            (
-                state.pools.iter().map(|p| p.name.clone()).collect(),
-                state.volumes.iter().map(|v| v.name.clone()).collect(),
-            )
+            (state.pools.iter().map(|p| p.name.clone()).collect(), state.volumes.iter().map(|v| v.name.clone()).collect())
         };
         StatsView {
-            pools: pools
-                .into_iter()
-                .map(|p| (p.clone(), self.pool_stats(&p)))
-                .collect(),
-            volumes: volumes
-                .into_iter()
-                .map(|v| (v.clone(), self.volume_stats(&v)))
-                .collect(),
+            pools: pools.into_iter().map(|p| (p.clone(), self.pool_stats(&p))).collect(),
+            volumes: volumes.into_iter().map(|v| (v.clone(), self.volume_stats(&v))).collect(),
         }
     }
 
@@ -143,10 +110,7 @@ impl Manager {
         match (volume, pool) {
             (true, _) => Ok(Answer::VolumeStats(Box::new(self.volume_stats(name)))),
             (false, true) => Ok(Answer::PoolStats(Box::new(self.pool_stats(name)))),
-            (false, false) => Err(ControlError::Unknown {
-                named: "volume",
-                name: name.into(),
-            }),
+            (false, false) => Err(ControlError::Unknown { named: "volume", name: name.into() }),
         }
     }
 
@@ -160,27 +124,15 @@ impl Manager {
 }
 
 fn live_pool(memory: &Memory, record: &PoolRecord) -> LivePool {
-    memory
-        .pools
-        .get(&record.name)
-        .cloned()
-        .unwrap_or_else(|| LivePool::new(Health::Starting))
+    memory.pools.get(&record.name).cloned().unwrap_or_else(|| LivePool::new(Health::Starting))
 }
 
 fn live_volume(memory: &Memory, record: &VolumeRecord) -> LiveVolume {
-    memory
-        .volumes
-        .get(&record.name)
-        .cloned()
-        .unwrap_or_else(|| LiveVolume::new(Health::Starting))
+    memory.volumes.get(&record.name).cloned().unwrap_or_else(|| LiveVolume::new(Health::Starting))
 }
 
 fn volumes_of(memory: &Memory, pool: &PoolRecord) -> Vec<String> {
-    let mut names: Vec<_> = memory
-        .state
-        .volumes_of(&pool.name)
-        .map(|v| v.name.clone())
-        .collect();
+    let mut names: Vec<_> = memory.state.volumes_of(&pool.name).map(|v| v.name.clone()).collect();
     names.sort();
     names
 }

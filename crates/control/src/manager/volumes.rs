@@ -27,9 +27,7 @@
 
 use super::pools::{device, new_uuid};
 use super::{LiveVolume, Manager};
-use crate::api::{
-    Health, JobKind, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
-};
+use crate::api::{Health, JobKind, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::{self, Named};
@@ -45,20 +43,14 @@ impl Manager {
         let exports = unique_exports(&add.exports)?;
         let _claim = self.claim(&[(Named::Volume, &add.name)], "its creation")?;
         if self.memory().state.volume(&add.name).is_some() {
-            return Err(ControlError::Taken {
-                named: "volume",
-                name: add.name.clone(),
-            });
+            return Err(ControlError::Taken { named: "volume", name: add.name.clone() });
         }
         let pool = self.running_pool(&add.pool)?;
         self.check_exports_free(&exports)?;
         if self.memory().state.volumes_of(&pool.name).count() >= VOLUMES_MAX {
             let remedy = "add it to another pool".to_string();
             return Err(ControlError::BadCombination(
-                format!(
-                    "the pool \"{}\" has {VOLUMES_MAX} volumes, the most it can",
-                    pool.name
-                ),
+                format!("the pool \"{}\" has {VOLUMES_MAX} volumes, the most it can", pool.name),
                 remedy,
             ));
         }
@@ -68,11 +60,7 @@ impl Manager {
             self.undo_add(&record);
             return Err(error);
         }
-        self.events().note(
-            Severity::Info,
-            &record.name,
-            format!("volume added over {}", record.backing),
-        );
+        self.events().note(Severity::Info, &record.name, format!("volume added over {}", record.backing));
         self.volume_view(&record.name)
     }
 
@@ -106,13 +94,8 @@ impl Manager {
             state.volumes.push(record.clone());
             Some(record)
         })?;
-        let record = saved.ok_or(ControlError::Unknown {
-            named: "pool",
-            name: add.pool.clone(),
-        })?;
-        self.memory()
-            .volumes
-            .insert(record.name.clone(), LiveVolume::new(Health::Starting));
+        let record = saved.ok_or(ControlError::Unknown { named: "pool", name: add.pool.clone() })?;
+        self.memory().volumes.insert(record.name.clone(), LiveVolume::new(Health::Starting));
         Ok(record)
     }
 
@@ -129,11 +112,7 @@ impl Manager {
         if self.volume_attached(&record.name)
             && let Err(error) = self.data().detach(record, true)
         {
-            self.events().note(
-                Severity::Warning,
-                &record.name,
-                format!("the volume did not detach: {error}"),
-            );
+            self.events().note(Severity::Warning, &record.name, format!("the volume did not detach: {error}"));
         }
         match self.change(|state| state.volumes.retain(|v| v.name != record.name)) {
             Ok(()) => {
@@ -145,49 +124,27 @@ impl Manager {
                     remedy: format!("remove it with `hearth volume remove {}`", record.name),
                 };
                 self.set_live_volume(&record.name, |live| {
-                    (live.health, live.trouble, live.attached) =
-                        (Health::Failed, Some(trouble), false);
+                    (live.health, live.trouble, live.attached) = (Health::Failed, Some(trouble), false);
                 });
             }
         }
     }
 
     /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device it may be.
-    pub(super) fn check_backing(
-        &self,
-        spec: &str,
-        except: Option<&str>,
-    ) -> Result<BackingIdentity, ControlError> {
+    pub(super) fn check_backing(&self, spec: &str, except: Option<&str>) -> Result<BackingIdentity, ControlError> {
         self.check_overlaps(spec, except)?;
-        let facts = self
-            .data()
-            .examine_backing(spec)
-            .map_err(|error| match error {
-                ControlError::Unknown { .. } => device(
-                    spec,
-                    "there is no such file or device".into(),
-                    "check the path with `lsblk` or `ls`".into(),
-                    Kind::NotFound,
-                ),
-                other => other,
-            })?;
+        let facts = self.data().examine_backing(spec).map_err(|error| match error {
+            ControlError::Unknown { .. } => {
+                device(spec, "there is no such file or device".into(), "check the path with `lsblk` or `ls`".into(), Kind::NotFound)
+            }
+            other => other,
+        })?;
         if facts.size_bytes < BLOCK_BYTES {
-            let problem = format!(
-                "{} is too small for a volume",
-                human::bytes(facts.size_bytes)
-            );
-            return Err(device(
-                spec,
-                problem,
-                "use a device or file of at least 4 KiB".into(),
-                Kind::Conflict,
-            ));
+            let problem = format!("{} is too small for a volume", human::bytes(facts.size_bytes));
+            return Err(device(spec, problem, "use a device or file of at least 4 KiB".into(), Kind::Conflict));
         }
         if facts.size_bytes > VOLUME_BLOCKS_MAX * BLOCK_BYTES {
-            let (has, most) = (
-                human::bytes(facts.size_bytes),
-                human::bytes(VOLUME_BLOCKS_MAX * BLOCK_BYTES),
-            );
+            let (has, most) = (human::bytes(facts.size_bytes), human::bytes(VOLUME_BLOCKS_MAX * BLOCK_BYTES));
             return Err(device(
                 spec,
                 format!("{has} is more than a volume can have"),
@@ -196,23 +153,12 @@ impl Manager {
             ));
         }
         if let Some(user) = &facts.in_use {
-            let remedy =
-                "stop what uses it (unmount it): all access must go through the volume from now on";
-            return Err(device(
-                spec,
-                format!("it is in use ({user})"),
-                remedy.into(),
-                Kind::Conflict,
-            ));
+            let remedy = "stop what uses it (unmount it): all access must go through the volume from now on";
+            return Err(device(spec, format!("it is in use ({user})"), remedy.into(), Kind::Conflict));
         }
         if facts.pool.is_some() {
             let remedy = "choose another device: this one is an SSD of hearth, not data of yours";
-            return Err(device(
-                spec,
-                "it carries the superblock of a hearth pool".into(),
-                remedy.into(),
-                Kind::Conflict,
-            ));
+            return Err(device(spec, "it carries the superblock of a hearth pool".into(), remedy.into(), Kind::Conflict));
         }
         Ok(facts.identity)
     }
@@ -220,11 +166,7 @@ impl Manager {
     fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
         let memory = self.memory();
         for export in exports {
-            let owner = memory
-                .state
-                .volumes
-                .iter()
-                .find(|v| matches!(export, Export::NbdTcp(_)) && v.exports.contains(export));
+            let owner = memory.state.volumes.iter().find(|v| matches!(export, Export::NbdTcp(_)) && v.exports.contains(export));
             if let Some(owner) = owner {
                 return Err(ControlError::BadOption {
                     option: "--export",
@@ -242,23 +184,11 @@ impl Manager {
         let live = memory.pools.get(name);
         match live.map(|l| l.health) {
             Some(Health::Running) => Ok(record),
-            Some(Health::Starting) => Err(ControlError::Claimed {
-                named: "pool",
-                name: name.into(),
-                doing: "its start",
-            }),
+            Some(Health::Starting) => Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its start" }),
             _ => {
                 let trouble = live.and_then(|l| l.trouble.clone());
-                let (reason, remedy) = trouble
-                    .map_or(("it is being removed".into(), String::new()), |t| {
-                        (t.problem, t.remedy)
-                    });
-                Err(ControlError::NotRunning {
-                    named: "pool",
-                    name: name.into(),
-                    reason,
-                    remedy,
-                })
+                let (reason, remedy) = trouble.map_or(("it is being removed".into(), String::new()), |t| (t.problem, t.remedy));
+                Err(ControlError::NotRunning { named: "pool", name: name.into(), reason, remedy })
             }
         }
     }
@@ -271,34 +201,19 @@ impl Manager {
             Some(live) if live.attached && live.health == Health::Running => Ok(record),
             live => {
                 let trouble = live.and_then(|l| l.trouble.clone());
-                let (reason, remedy) = trouble.map_or(
-                    (
-                        "it is being brought up or removed".into(),
-                        "see `hearth volume list`, then ask again".into(),
-                    ),
-                    |t| (t.problem, t.remedy),
-                );
-                Err(ControlError::NotRunning {
-                    named: "volume",
-                    name: name.into(),
-                    reason,
-                    remedy,
-                })
+                let (reason, remedy) = trouble
+                    .map_or(("it is being brought up or removed".into(), "see `hearth volume list`, then ask again".into()), |t| {
+                        (t.problem, t.remedy)
+                    });
+                Err(ControlError::NotRunning { named: "volume", name: name.into(), reason, remedy })
             }
         }
     }
 
-    pub(super) fn volume_set(
-        &self,
-        name: &str,
-        set: &VolumeSet,
-    ) -> Result<Option<JobView>, ControlError> {
+    pub(super) fn volume_set(&self, name: &str, set: &VolumeSet) -> Result<Option<JobView>, ControlError> {
         if set.options.is_empty() && !set.accept_backing {
             let remedy = "name at least one, for instance --mode write-through".to_string();
-            return Err(ControlError::BadCombination(
-                "no option was given to set".into(),
-                remedy,
-            ));
+            return Err(ControlError::BadCombination("no option was given to set".into(), remedy));
         }
         let before = self.volume_record(name)?;
         let options = set.options.apply(&before.options)?;
@@ -309,10 +224,7 @@ impl Manager {
             volume.may_have_dirty |= options.mode == Mode::WriteBack;
             Some(volume.clone())
         })?;
-        let record = record.ok_or(ControlError::Unknown {
-            named: "volume",
-            name: name.into(),
-        })?;
+        let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         if set.accept_backing {
             self.accept_backing(name)?;
             return Ok(None);
@@ -334,8 +246,7 @@ impl Manager {
                 return Err(error);
             }
         };
-        let leaves_write_back =
-            before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
+        let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         self.watch_change(claim, record, pending, leaves_write_back)
     }
 
@@ -343,22 +254,13 @@ impl Manager {
         let claim = self.claim(&[(Named::Volume, name)], "a destage")?;
         let record = self.running_volume(name)?;
         let manager = self.clone();
-        self.run_job(JobKind::Destage, name, claim, move |job| {
-            manager.destage_all(&record, job)
-        })
+        self.run_job(JobKind::Destage, name, claim, move |job| manager.destage_all(&record, job))
     }
 
-    pub(super) fn volume_warm(
-        &self,
-        name: &str,
-        warm: VolumeWarm,
-    ) -> Result<JobView, ControlError> {
+    pub(super) fn volume_warm(&self, name: &str, warm: VolumeWarm) -> Result<JobView, ControlError> {
         let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
         let record = self.running_volume(name)?;
-        let end_bytes = warm
-            .end_bytes
-            .unwrap_or(record.size_bytes)
-            .min(record.size_bytes);
+        let end_bytes = warm.end_bytes.unwrap_or(record.size_bytes).min(record.size_bytes);
         if warm.start_bytes >= end_bytes {
             let size = human::bytes(record.size_bytes);
             return Err(ControlError::BadOption {
@@ -368,40 +270,26 @@ impl Manager {
             });
         }
         let manager = self.clone();
-        self.run_job(JobKind::Warm, name, claim, move |job| {
-            manager.warm_range(&record, warm.start_bytes, end_bytes, job)
-        })
+        self.run_job(JobKind::Warm, name, claim, move |job| manager.warm_range(&record, warm.start_bytes, end_bytes, job))
     }
 
-    pub(super) fn volume_remove(
-        &self,
-        name: &str,
-        drop_dirty: bool,
-    ) -> Result<JobView, ControlError> {
+    pub(super) fn volume_remove(&self, name: &str, drop_dirty: bool) -> Result<JobView, ControlError> {
         let claim = self.claim(&[(Named::Volume, name)], "its removal")?;
         let record = self.volume_record(name)?;
         self.check_unused(&record)?;
         let attached = self.volume_attached(name);
         if record.may_have_dirty && !drop_dirty && !attached {
-            let trouble = self
-                .memory()
-                .volumes
-                .get(name)
-                .and_then(|v| v.trouble.clone());
+            let trouble = self.memory().volumes.get(name).and_then(|v| v.trouble.clone());
             let why = trouble.map_or(String::new(), |t| format!(", and {}", t.problem));
             return Err(ControlError::DirtyData {
                 name: name.into(),
                 dirty: "an unknown amount".into(),
                 why,
-                remedy: format!(
-                    "repair that and restart the daemon, or lose the data with `hearth volume remove {name} --drop-dirty`"
-                ),
+                remedy: format!("repair that and restart the daemon, or lose the data with `hearth volume remove {name} --drop-dirty`"),
             });
         }
         let manager = self.clone();
-        self.run_job(JobKind::Remove, name, claim, move |job| {
-            manager.remove(&record, drop_dirty, job)
-        })
+        self.run_job(JobKind::Remove, name, claim, move |job| manager.remove(&record, drop_dirty, job))
     }
 }
 

@@ -19,10 +19,7 @@ impl Manager {
                 let remedy = "check the device and the data on it, then restart the daemon";
                 self.events().note(Severity::Error, volume, problem);
                 self.set_live_volume(volume, |live| {
-                    live.trouble = Some(Trouble {
-                        problem: problem.into(),
-                        remedy: remedy.into(),
-                    });
+                    live.trouble = Some(Trouble { problem: problem.into(), remedy: remedy.into() });
                     live.health = Health::Failed;
                 });
             }
@@ -39,8 +36,7 @@ impl Manager {
                 self.events().note(Severity::Warning, volume, message);
             }
             Notice::DestageFailed { volume, block } => {
-                let message =
-                    format!("destage of block {block} failed: it stays dirty and is tried again");
+                let message = format!("destage of block {block} failed: it stays dirty and is tried again");
                 self.events().note(Severity::Warning, volume, message);
             }
         }
@@ -52,38 +48,23 @@ impl Manager {
         let record = || {
             self.change(|state| {
                 if let Some(pool) = state.pool_mut(pool) {
-                    pool.degraded.get_or_insert(Degraded {
-                        reason: reason.into(),
-                        since_unix_s: unix_s(),
-                    });
+                    pool.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s() });
                 }
-                state
-                    .volumes
-                    .iter_mut()
-                    .filter(|v| v.pool == pool)
-                    .for_each(|v| v.cache_stale = true);
+                state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
             })
         };
         while let Err(error) = record() {
-            self.events().note(
-                Severity::Error,
-                pool,
-                format!("its SSD failed and that cannot be recorded, so writes wait: {error}"),
-            );
+            self.events().note(Severity::Error, pool, format!("its SSD failed and that cannot be recorded, so writes wait: {error}"));
             std::thread::sleep(RECORD_AGAIN);
         }
         self.data().degraded_recorded(pool);
-        let problem = format!(
-            "{reason}; its volumes run on their backing devices alone, dirty data on the SSD is lost unless it can be read there"
-        );
+        let problem =
+            format!("{reason}; its volumes run on their backing devices alone, dirty data on the SSD is lost unless it can be read there");
         let remedy = "replace the SSD: remove the pool's volumes, destroy the pool, and create it on a good SSD".to_string();
         self.events().note(Severity::Error, pool, &problem);
         self.set_live_pool(pool, |live| {
             live.health = Health::Degraded;
-            live.trouble = Some(Trouble {
-                problem: problem.clone(),
-                remedy,
-            });
+            live.trouble = Some(Trouble { problem: problem.clone(), remedy });
         });
     }
 }

@@ -1,6 +1,6 @@
 //! The work of the jobs: destage, warm, leave write-back, remove.
 
-use super::{Claim, Manager};
+use super::{Claim, Manager, Trouble};
 use crate::api::{Health, JobKind, JobView, Severity};
 use crate::datapath::Pending;
 use crate::error::ControlError;
@@ -23,29 +23,16 @@ impl Manager {
     ) -> Result<JobView, ControlError> {
         let job = self.shared.jobs.begin(kind, volume);
         let (watched, manager, volume) = (job.clone(), self.clone(), volume.to_string());
-        let spawned = std::thread::Builder::new()
-            .name(format!("job-{}", job.id()))
-            .spawn(move || {
-                let result = work(&watched);
-                drop(claim);
-                let severity = if result.is_ok() {
-                    Severity::Info
-                } else {
-                    Severity::Warning
-                };
-                let outcome = result
-                    .as_ref()
-                    .map_or_else(ToString::to_string, |()| "done".into());
-                manager
-                    .events()
-                    .note(severity, &volume, format!("{}: {outcome}", kind.word()));
-                watched.finish(result);
-            });
+        let spawned = std::thread::Builder::new().name(format!("job-{}", job.id())).spawn(move || {
+            let result = work(&watched);
+            drop(claim);
+            let severity = if result.is_ok() { Severity::Info } else { Severity::Warning };
+            let outcome = result.as_ref().map_or_else(ToString::to_string, |()| "done".into());
+            manager.events().note(severity, &volume, format!("{}: {outcome}", kind.word()));
+            watched.finish(result);
+        });
         if let Err(error) = spawned {
-            let error = ControlError::DataPath(
-                format!("no thread can be started ({error})"),
-                "raise the limit of threads".into(),
-            );
+            let error = ControlError::DataPath(format!("no thread can be started ({error})"), "raise the limit of threads".into());
             let refusal = ControlError::DataPath(error.to_string(), error.remedy());
             job.finish(Err(error));
             return Err(refusal);
@@ -60,12 +47,7 @@ impl Manager {
     }
 
     /// Waits for a command that ends when nothing is dirty, and reports how far it is.
-    fn watch_dirty(
-        &self,
-        volume: &VolumeRecord,
-        mut pending: Box<dyn Pending>,
-        job: &Job,
-    ) -> Result<(), ControlError> {
+    fn watch_dirty(&self, volume: &VolumeRecord, mut pending: Box<dyn Pending>, job: &Job) -> Result<(), ControlError> {
         let begin_bytes = self.data().volume_stats(&volume.name);
         let mut total_bytes = begin_bytes.dirty_bytes;
         let mut cancelled = false;
@@ -73,9 +55,7 @@ impl Manager {
             let ended = pending.poll();
             let stats = self.data().volume_stats(&volume.name);
             // What is home since the beginning, not the fall of the dirty bytes: clients may go on writing.
-            let done_bytes = stats
-                .destaged_bytes
-                .saturating_sub(begin_bytes.destaged_bytes);
+            let done_bytes = stats.destaged_bytes.saturating_sub(begin_bytes.destaged_bytes);
             total_bytes = total_bytes.max(done_bytes + stats.dirty_bytes);
             match ended {
                 Some(Ok(())) => {
@@ -95,23 +75,15 @@ impl Manager {
     }
 
     /// Reads a range into the cache, step by step.
-    pub(super) fn warm_range(
-        &self,
-        volume: &VolumeRecord,
-        start_bytes: u64,
-        end_bytes: u64,
-        job: &Job,
-    ) -> Result<(), ControlError> {
+    pub(super) fn warm_range(&self, volume: &VolumeRecord, start_bytes: u64, end_bytes: u64, job: &Job) -> Result<(), ControlError> {
         let mut at_bytes = start_bytes;
         while at_bytes < end_bytes {
             if job.cancel_wanted() {
                 return Err(ControlError::Stopped);
             }
             // Steps end at extent boundaries, so that none is split between shards.
-            let step_end_bytes =
-                ((at_bytes / WARM_STEP_BYTES + 1) * WARM_STEP_BYTES).min(end_bytes);
-            self.data()
-                .warm(volume, at_bytes, step_end_bytes - at_bytes)?;
+            let step_end_bytes = ((at_bytes / WARM_STEP_BYTES + 1) * WARM_STEP_BYTES).min(end_bytes);
+            self.data().warm(volume, at_bytes, step_end_bytes - at_bytes)?;
             at_bytes = step_end_bytes;
             job.advance(at_bytes - start_bytes, end_bytes - start_bytes);
         }
@@ -139,17 +111,13 @@ impl Manager {
             manager.watch_dirty(&volume, pending, job)?;
             manager.note_clean(&volume.name)
         };
-        self.run_job(JobKind::ModeChange, &name, claim, work)
-            .map(Some)
+        self.run_job(JobKind::ModeChange, &name, claim, work).map(Some)
     }
 
     /// Nothing is dirty and nothing can become dirty: the mark goes.
     fn note_clean(&self, name: &str) -> Result<(), ControlError> {
         self.change(|state| {
-            if let Some(volume) = state
-                .volume_mut(name)
-                .filter(|v| v.options.mode != Mode::WriteBack)
-            {
+            if let Some(volume) = state.volume_mut(name).filter(|v| v.options.mode != Mode::WriteBack) {
                 volume.may_have_dirty = false;
             }
         })
@@ -158,10 +126,7 @@ impl Manager {
     /// Finishes, in the background, what a start found begun: a volume that left write-back with dirty data.
     pub(super) fn destage_leftovers(&self, volume: VolumeRecord) {
         let name = volume.name.clone();
-        let Ok(claim) = self.claim(
-            &[(crate::names::Named::Volume, &name)],
-            "the end of an interrupted mode change",
-        ) else {
+        let Ok(claim) = self.claim(&[(crate::names::Named::Volume, &name)], "the end of an interrupted mode change") else {
             return;
         };
         let manager = self.clone();
@@ -170,21 +135,12 @@ impl Manager {
             manager.note_clean(&volume.name)
         };
         if let Err(error) = self.run_job(JobKind::ModeChange, &name, claim, work) {
-            self.events().note(
-                Severity::Warning,
-                &name,
-                format!("its dirty data is not being destaged: {error}"),
-            );
+            self.events().note(Severity::Warning, &name, format!("its dirty data is not being destaged: {error}"));
         }
     }
 
     /// All steps of a removal.
-    pub(super) fn remove(
-        &self,
-        volume: &VolumeRecord,
-        drop_dirty: bool,
-        job: &Job,
-    ) -> Result<(), ControlError> {
+    pub(super) fn remove(&self, volume: &VolumeRecord, drop_dirty: bool, job: &Job) -> Result<(), ControlError> {
         let attached = self.volume_attached(&volume.name);
         if attached && volume.may_have_dirty && !drop_dirty {
             self.destage_all(volume, job)?;
@@ -198,25 +154,23 @@ impl Manager {
             self.offer_again(volume);
             return prepared;
         }
-        self.finish_remove(volume)
+        self.finish_remove(volume).inspect_err(|error| {
+            let trouble = Trouble {
+                problem: format!("its removal was interrupted: {error}"),
+                remedy: format!("finish it with `hearth volume remove {}`", volume.name),
+            };
+            self.set_live_volume(&volume.name, |live| {
+                (live.health, live.trouble) = (Health::Failed, Some(trouble));
+            });
+        })
     }
 
     /// The rest that clients wrote while the exports went, and step 1.
-    fn remove_prepared(
-        &self,
-        volume: &VolumeRecord,
-        drop_dirty: bool,
-        attached: bool,
-        job: &Job,
-    ) -> Result<(), ControlError> {
+    fn remove_prepared(&self, volume: &VolumeRecord, drop_dirty: bool, attached: bool, job: &Job) -> Result<(), ControlError> {
         if attached && volume.may_have_dirty && !drop_dirty {
             self.destage_all(volume, job)?;
         }
-        let phase = if drop_dirty {
-            VolumePhase::Dropping
-        } else {
-            VolumePhase::Removing
-        };
+        let phase = if drop_dirty { VolumePhase::Dropping } else { VolumePhase::Removing };
         self.change(|state| {
             if let Some(record) = state.volume_mut(&volume.name) {
                 record.phase = phase;
@@ -228,11 +182,7 @@ impl Manager {
     /// Steps 2 and 3; also what a start does with a volume it finds on its way out.
     pub(super) fn finish_remove(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         self.set_live_volume(&volume.name, |live| live.health = Health::Removing);
-        let pool_runs = self
-            .memory()
-            .pools
-            .get(&volume.pool)
-            .is_some_and(|p| p.health == Health::Running);
+        let pool_runs = self.memory().pools.get(&volume.pool).is_some_and(|p| p.health == Health::Running);
         if self.volume_attached(&volume.name) {
             self.data().detach(volume, true)?;
             self.set_live_volume(&volume.name, |live| live.attached = false);
@@ -246,11 +196,6 @@ impl Manager {
 
     /// A job that nobody watches, for tests and for the stop.
     pub(super) fn running_jobs(&self) -> Vec<Arc<Job>> {
-        self.shared
-            .jobs
-            .list()
-            .into_iter()
-            .filter(|j| j.is_running())
-            .collect()
+        self.shared.jobs.list().into_iter().filter(|j| j.is_running()).collect()
     }
 }
