@@ -19,11 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         options.reactors = reactors.parse()?;
     }
     let runtime = Runtime::start(options)?;
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(&path)?;
+    let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path)?;
     let geometry = device::Geometry {
         size_bytes: file.metadata()?.len() / 4096 * 4096,
         logical_block_bytes: 512,
@@ -31,19 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         discard: true,
         discard_zeroes: true,
     };
-    let device = runtime.open_device(DeviceOptions {
-        name: path,
-        file,
-        geometry,
-        model: None,
-    })?;
-    let volume = runtime.add_bare_volume(
-        &device,
-        BareVolumeOptions {
-            name: "bare".into(),
-            read_only: false,
-        },
-    )?;
+    let device = runtime.open_device(DeviceOptions { name: path, file, geometry, model: None })?;
+    let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "bare".into(), read_only: false })?;
     let server = serve(&runtime, &ListenSpec::unix(&socket), Limits::default())?;
     server.add_export("bare", volume, ExportOptions::default())?;
     println!("{}", server.uri("bare"));

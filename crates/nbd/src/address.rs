@@ -25,11 +25,7 @@ pub enum ListenSpec {
 impl ListenSpec {
     /// A Unix socket for owner and group.
     pub fn unix(path: impl Into<PathBuf>) -> ListenSpec {
-        ListenSpec::Unix {
-            path: path.into(),
-            mode: 0o660,
-            group: None,
-        }
+        ListenSpec::Unix { path: path.into(), mode: 0o660, group: None }
     }
 }
 
@@ -80,21 +76,9 @@ mod tests {
 
     #[test]
     fn uris_escape_what_they_must() {
-        assert_eq!(
-            unix_uri("db", Path::new("/run/hearth/n.sock")),
-            "nbd+unix:///db?socket=/run/hearth/n.sock"
-        );
-        assert_eq!(
-            unix_uri("a b/ü?", Path::new("/x&y")),
-            "nbd+unix:///a%20b%2F%C3%BC%3F?socket=/x%26y"
-        );
-        assert_eq!(
-            tcp_uri("db", "127.0.0.1:10809".parse().unwrap()),
-            "nbd://127.0.0.1:10809/db"
-        );
-        assert_eq!(
-            tcp_uri("db", "[::1]:10809".parse().unwrap()),
-            "nbd://[::1]:10809/db"
-        );
+        assert_eq!(unix_uri("db", Path::new("/run/hearth/n.sock")), "nbd+unix:///db?socket=/run/hearth/n.sock");
+        assert_eq!(unix_uri("a b/ü?", Path::new("/x&y")), "nbd+unix:///a%20b%2F%C3%BC%3F?socket=/x%26y");
+        assert_eq!(tcp_uri("db", "127.0.0.1:10809".parse().unwrap()), "nbd://127.0.0.1:10809/db");
+        assert_eq!(tcp_uri("db", "[::1]:10809".parse().unwrap()), "nbd://[::1]:10809/db");
     }
 }

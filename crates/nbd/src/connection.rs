@@ -78,9 +78,7 @@ impl Connection {
         if self.life == Life::Open && !self.receiver.in_flight() {
             let advance = match &mut self.phase {
                 Phase::Handshake(_) => self.shake_hands(cx),
-                Phase::Transmission(transmission) => {
-                    transmission.advance(cx, &mut self.receiver, &mut self.sender)
-                }
+                Phase::Transmission(transmission) => transmission.advance(cx, &mut self.receiver, &mut self.sender),
             };
             match advance {
                 Advance::NeedInput => self.receive(cx),
@@ -106,13 +104,8 @@ impl Connection {
     }
 
     fn shake_hands(&mut self, cx: &mut Context<'_>) -> Advance {
-        let Phase::Handshake(handshake) = &mut self.phase else {
-            unreachable!("called in the handshake")
-        };
-        let view = View {
-            shared: &self.shared,
-            uid: self.uid,
-        };
+        let Phase::Handshake(handshake) = &mut self.phase else { unreachable!("called in the handshake") };
+        let view = View { shared: &self.shared, uid: self.uid };
         loop {
             if self.sender.pending() >= HANDSHAKE_ANSWERS_MAX {
                 return Advance::Blocked;
@@ -121,8 +114,7 @@ impl Connection {
             let (consumed, progress) = handshake.feed(self.receiver.bytes(), &view, &mut output);
             self.receiver.consume(consumed);
             if !output.is_empty() {
-                self.sender
-                    .queue(Outgoing::bare(Head::Handshake(output.into_boxed_slice())));
+                self.sender.queue(Outgoing::bare(Head::Handshake(output.into_boxed_slice())));
             }
             match progress {
                 Progress::NeedMore => return Advance::NeedInput,
@@ -136,17 +128,12 @@ impl Connection {
                 }
                 Progress::Done(session) => {
                     // Between choosing and joining the export may have gone.
-                    let Some(export) = self
-                        .shared
-                        .export(&session.export.name)
-                        .filter(|export| export.join(&self.socket))
-                    else {
+                    let Some(export) = self.shared.export(&session.export.name).filter(|export| export.join(&self.socket)) else {
                         return Advance::Goodbye;
                     };
                     cx.cancel_timer(HANDSHAKE_TIMER);
                     cx.set_timer(cx.now_ns() + self.shared.limits.stall_ns / 2, STALL_TIMER);
-                    let mut transmission =
-                        Box::new(Transmission::new(*session, export, self.shared.limits));
+                    let mut transmission = Box::new(Transmission::new(*session, export, self.shared.limits));
                     let advance = transmission.advance(cx, &mut self.receiver, &mut self.sender);
                     self.phase = Phase::Transmission(transmission);
                     return advance;
@@ -160,9 +147,7 @@ impl Connection {
             Phase::Handshake(_) => (None, false),
             Phase::Transmission(transmission) => transmission.piece(),
         };
-        let entry = self
-            .receiver
-            .entry(Fd(self.socket.as_raw_fd()), piece, payload_follows);
+        let entry = self.receiver.entry(Fd(self.socket.as_raw_fd()), piece, payload_follows);
         self.progress_ns = cx.now_ns();
         // SAFETY: the entry names the receiver's buffer and message, and pages of the piece that `transmission` keeps while a
         // receive is in flight; all are owned by this endpoint and freed, if not after the completion, by its drop.
@@ -203,9 +188,7 @@ impl Connection {
                 self.receiver.completed(bytes, flags, piece);
                 self.advance(cx);
             }
-            Err(_)
-                if matches!(-result, libc::EINTR | libc::EAGAIN) || self.life == Life::Ending =>
-            {
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) || self.life == Life::Ending => {
                 self.receiver.interrupted();
                 self.advance(cx);
             }
@@ -243,9 +226,7 @@ impl Connection {
     fn holds_pages(&self) -> bool {
         let in_payload = match &self.phase {
             Phase::Handshake(_) => false,
-            Phase::Transmission(transmission) => {
-                transmission.is_in_payload() && self.receiver.in_flight()
-            }
+            Phase::Transmission(transmission) => transmission.is_in_payload() && self.receiver.in_flight(),
         };
         self.sender.in_flight() || in_payload
     }
@@ -253,12 +234,8 @@ impl Connection {
 
 impl Endpoint for Connection {
     fn start(&mut self, cx: &mut Context<'_>) {
-        cx.set_timer(
-            cx.now_ns() + self.shared.limits.handshake_ns,
-            HANDSHAKE_TIMER,
-        );
-        self.sender
-            .queue(Outgoing::bare(Head::Handshake(Box::new(GREETING))));
+        cx.set_timer(cx.now_ns() + self.shared.limits.handshake_ns, HANDSHAKE_TIMER);
+        self.sender.queue(Outgoing::bare(Head::Handshake(Box::new(GREETING))));
         self.advance(cx);
     }
 
@@ -304,10 +281,7 @@ impl Endpoint for Connection {
         }
         let stall_ns = self.shared.limits.stall_ns;
         if self.holds_pages() && cx.now_ns().saturating_sub(self.progress_ns) >= stall_ns {
-            tracing::info!(
-                stalled_s = stall_ns / 1_000_000_000,
-                "client disconnected: it neither reads nor writes"
-            );
+            tracing::info!(stalled_s = stall_ns / 1_000_000_000, "client disconnected: it neither reads nor writes");
             count(&self.shared.counters.stalled);
             return self.close(cx);
         }
@@ -333,9 +307,6 @@ impl Endpoint for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared
-            .counters
-            .connections
-            .fetch_sub(1, Ordering::Relaxed);
+        self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -28,6 +28,9 @@ pub enum ExportError {
     /// The name is longer than the protocol allows.
     #[error("export name of {0} bytes is too long (at most {NAME_BYTES_MAX})")]
     NameTooLong(usize),
+    /// The description is longer than the protocol allows.
+    #[error("export description of {0} bytes is too long (at most {NAME_BYTES_MAX})")]
+    DescriptionTooLong(usize),
     /// The name is empty, which means the default export on the wire.
     #[error("an export needs a name")]
     NameEmpty,
@@ -108,10 +111,7 @@ impl Export {
     }
 
     fn disconnect_clients(&self) {
-        for socket in lock(&self.clients)
-            .drain(..)
-            .filter_map(|client| client.upgrade())
-        {
+        for socket in lock(&self.clients).drain(..).filter_map(|client| client.upgrade()) {
             // The connection sees the end of its input, looks why, and winds down.
             if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Read) {
                 tracing::debug!(%error, export = self.name, "client was gone before its export");
@@ -134,44 +134,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(crate) fn new(limits: Limits) -> Shared {
-        Shared {
-            exports: Mutex::default(),
-            limits,
-            counters: CounterCells::default(),
-        }
+        Shared { exports: Mutex::default(), limits, counters: CounterCells::default() }
     }
 
-    pub(crate) fn add(
-        &self,
-        name: &str,
-        volume: VolumeRef,
-        options: ExportOptions,
-    ) -> Result<(), ExportError> {
+    pub(crate) fn add(&self, name: &str, volume: VolumeRef, options: ExportOptions) -> Result<(), ExportError> {
         if name.is_empty() {
             return Err(ExportError::NameEmpty);
         }
         if name.len() > NAME_BYTES_MAX {
             return Err(ExportError::NameTooLong(name.len()));
         }
+        if options.description.len() > NAME_BYTES_MAX {
+            return Err(ExportError::DescriptionTooLong(options.description.len()));
+        }
         let mut exports = lock(&self.exports);
         if exports.contains_key(name) {
             return Err(ExportError::Exists(name.to_owned()));
         }
-        let export = Export {
-            name: name.to_owned(),
-            volume,
-            options,
-            removed: AtomicBool::new(false),
-            clients: Mutex::default(),
-        };
+        let export = Export { name: name.to_owned(), volume, options, removed: AtomicBool::new(false), clients: Mutex::default() };
         exports.insert(name.to_owned(), Arc::new(export));
         Ok(())
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), ExportError> {
-        let export = lock(&self.exports)
-            .remove(name)
-            .ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
+        let export = lock(&self.exports).remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
         export.removed.store(true, Ordering::Release);
         export.disconnect_clients();
         Ok(())
@@ -181,11 +167,7 @@ impl Shared {
     fn find(&self, name: &[u8]) -> Option<Arc<Export>> {
         let exports = lock(&self.exports);
         if name.is_empty() {
-            return if exports.len() == 1 {
-                exports.values().next().cloned()
-            } else {
-                None
-            };
+            return if exports.len() == 1 { exports.values().next().cloned() } else { None };
         }
         exports.get(core::str::from_utf8(name).ok()?).cloned()
     }
@@ -222,19 +204,13 @@ impl View<'_> {
 }
 
 impl Catalog for View<'_> {
-    fn names(&self) -> Vec<String> {
+    fn list(&self) -> Vec<(String, String)> {
         let exports = lock(&self.shared.exports);
-        exports
-            .values()
-            .filter(|export| self.may_use(export))
-            .map(|export| export.name.clone())
-            .collect()
+        let visible = exports.values().filter(|export| self.may_use(export));
+        visible.map(|export| (export.name.clone(), export.options.description.clone())).collect()
     }
 
     fn find(&self, name: &[u8]) -> Option<ExportInfo> {
-        self.shared
-            .find(name)
-            .filter(|export| self.may_use(export))
-            .map(|export| export.info())
+        self.shared.find(name).filter(|export| self.may_use(export)).map(|export| export.info())
     }
 }

@@ -22,12 +22,6 @@ impl Default for Limits {
     /// connection cover the queue depths of the kernel's client (128) and fio; 8 MiB keep a fast reader busy over the whole
     /// socket buffer many times; the handshake takes libnbd less than a millisecond.
     fn default() -> Limits {
-        Limits {
-            connections_max: 128,
-            requests_max: 128,
-            bytes_max: 8 << 20,
-            handshake_ns: 10_000_000_000,
-            stall_ns: 30_000_000_000,
-        }
+        Limits { connections_max: 128, requests_max: 128, bytes_max: 8 << 20, handshake_ns: 10_000_000_000, stall_ns: 30_000_000_000 }
     }
 }

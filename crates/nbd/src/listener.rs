@@ -32,9 +32,7 @@ pub enum ListenError {
     #[error("'{}' exists and is not a socket; choose another path", .0.display())]
     NotASocket(PathBuf),
     /// The address can be reached from other machines.
-    #[error(
-        "{0} is not a loopback address; NBD without encryption is only served on 127.0.0.0/8, [::1] or a Unix socket"
-    )]
+    #[error("{0} is not a loopback address; NBD without encryption is only served on 127.0.0.0/8, [::1] or a Unix socket")]
     NotLoopback(SocketAddr),
     /// A system call failed.
     #[error("cannot {doing} '{place}'")]
@@ -59,8 +57,7 @@ pub(crate) struct SocketPath {
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        let ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
         if ours && let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!(%error, path = %self.path.display(), "socket not removed");
         }
@@ -76,16 +73,9 @@ pub(crate) struct Listening {
     pub(crate) address: Option<SocketAddr>,
 }
 
-fn system(
-    doing: &'static str,
-    place: &impl ToString,
-) -> impl FnOnce(rustix::io::Errno) -> ListenError {
+fn system(doing: &'static str, place: &impl ToString) -> impl FnOnce(rustix::io::Errno) -> ListenError {
     let place = place.to_string();
-    move |errno| ListenError::System {
-        doing,
-        place,
-        source: errno.into(),
-    }
+    move |errno| ListenError::System { doing, place, source: errno.into() }
 }
 
 /// Makes the socket that `spec` describes.
@@ -104,29 +94,14 @@ fn listen_unix(path: &Path, mode: u32, group: Option<u32>) -> Result<Listening, 
     let socket = stream_socket(AddressFamily::UNIX).map_err(failed("make a socket for"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     let found = std::fs::symlink_metadata(path);
-    let found = found.map_err(|source| ListenError::System {
-        doing: "look at",
-        place: place.clone(),
-        source,
-    })?;
-    let guard = SocketPath {
-        path: path.to_owned(),
-        identity: (found.dev(), found.ino()),
-    };
+    let found = found.map_err(|source| ListenError::System { doing: "look at", place: place.clone(), source })?;
+    let guard = SocketPath { path: path.to_owned(), identity: (found.dev(), found.ino()) };
     // Nobody can connect before `listen`, so mode and group are in force from the first client on.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
         .and_then(|()| std::os::unix::fs::chown(path, None, group))
-        .map_err(|source| ListenError::System {
-            doing: "set mode and group of",
-            place: place.clone(),
-            source,
-        })?;
+        .map_err(|source| ListenError::System { doing: "set mode and group of", place: place.clone(), source })?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
-    Ok(Listening {
-        socket,
-        path: Some(guard),
-        address: None,
-    })
+    Ok(Listening { socket, path: Some(guard), address: None })
 }
 
 /// Removes a socket that nobody listens on any more.
@@ -136,11 +111,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(source) => {
-            return Err(ListenError::System {
-                doing: "look at",
-                place,
-                source,
-            });
+            return Err(ListenError::System { doing: "look at", place, source });
         }
     };
     if !found.file_type().is_socket() {
@@ -149,11 +120,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError
     let probe = stream_socket(AddressFamily::UNIX).map_err(system("make a socket for", &place))?;
     match rustix::net::connect(&probe, address) {
         Err(rustix::io::Errno::CONNREFUSED) => {
-            std::fs::remove_file(path).map_err(|source| ListenError::System {
-                doing: "remove the stale socket",
-                place,
-                source,
-            })
+            std::fs::remove_file(path).map_err(|source| ListenError::System { doing: "remove the stale socket", place, source })
         }
         Err(rustix::io::Errno::NOENT) => Ok(()),
         Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(ListenError::InUse(path.to_owned())),
@@ -166,21 +133,13 @@ fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> {
         return Err(ListenError::NotLoopback(address));
     }
     let failed = |doing| system(doing, &address);
-    let family = if address.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = stream_socket(family).map_err(failed("make a socket for"))?;
     sockopt::set_socket_reuseaddr(&socket, true).map_err(failed("prepare"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
     let bound = rustix::net::getsockname(&socket).map_err(failed("find the port of"))?;
-    Ok(Listening {
-        socket,
-        path: None,
-        address: SocketAddr::try_from(bound).ok(),
-    })
+    Ok(Listening { socket, path: None, address: SocketAddr::try_from(bound).ok() })
 }
 
 /// Blocking, because the ring itself waits for readiness and treats non-blocking sockets as a wish not to wait.
@@ -200,14 +159,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(socket: OwnedFd, is_unix: bool, shared: Arc<Shared>) -> Listener {
-        Listener {
-            socket,
-            is_unix,
-            shared,
-            accepting: false,
-            stopping: false,
-            closed: false,
-        }
+        Listener { socket, is_unix, shared, accepting: false, stopping: false, closed: false }
     }
 
     fn accept(&mut self, cx: &mut Context<'_>) {
@@ -215,9 +167,7 @@ impl Listener {
             return;
         }
         self.accepting = true;
-        let entry = opcode::AcceptMulti::new(Fd(self.socket.as_raw_fd()))
-            .flags(libc::SOCK_CLOEXEC)
-            .build();
+        let entry = opcode::AcceptMulti::new(Fd(self.socket.as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
         // SAFETY: the entry names no memory; the socket is open until this endpoint is dropped.
         unsafe { cx.push(entry, ACCEPT) };
     }
@@ -236,9 +186,7 @@ impl Listener {
             return;
         }
         let uid = if self.is_unix {
-            sockopt::socket_peercred(&socket)
-                .ok()
-                .map(|peer| peer.uid.as_raw())
+            sockopt::socket_peercred(&socket).ok().map(|peer| peer.uid.as_raw())
         } else {
             if let Err(error) = sockopt::set_tcp_nodelay(&socket, true) {
                 tracing::debug!(%error, "replies may be delayed");
@@ -266,10 +214,7 @@ impl Endpoint for Listener {
         if self.stopping {
             return self.close(cx);
         }
-        let short = matches!(
-            -result,
-            libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS
-        );
+        let short = matches!(-result, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS);
         if result < 0 {
             tracing::warn!(errno = -result, "a connection could not be accepted");
         }
@@ -291,11 +236,7 @@ impl Endpoint for Listener {
     fn stop(&mut self, cx: &mut Context<'_>) {
         self.stopping = true;
         // A descriptor accepted after `close` would be lost: wait for the last completion.
-        if self.accepting {
-            cx.cancel(ACCEPT)
-        } else {
-            self.close(cx)
-        }
+        if self.accepting { cx.cancel(ACCEPT) } else { self.close(cx) }
     }
 }
 

@@ -19,10 +19,7 @@ impl Message {
     pub(crate) fn new() -> Message {
         // SAFETY: all-zero is a valid msghdr: null pointers and lengths of zero.
         let header = Box::new(unsafe { core::mem::zeroed::<msghdr>() });
-        Message {
-            header,
-            pieces: Vec::with_capacity(PIECES_MAX),
-        }
+        Message { header, pieces: Vec::with_capacity(PIECES_MAX) }
     }
 
     /// Empties the list. Not while an entry that names it is in flight.
@@ -41,20 +38,14 @@ impl Message {
         if self.pieces.len() == PIECES_MAX {
             return false;
         }
-        self.pieces.push(iovec {
-            iov_base: start.cast(),
-            iov_len: length_bytes,
-        });
+        self.pieces.push(iovec { iov_base: start.cast(), iov_len: length_bytes });
         true
     }
 
     /// The only piece, if there is just one.
     pub(crate) fn single(&self) -> Option<(*mut u8, u32)> {
         match self.pieces.as_slice() {
-            [piece] => Some((
-                piece.iov_base.cast(),
-                piece.iov_len.min(u32::MAX as usize) as u32,
-            )),
+            [piece] => Some((piece.iov_base.cast(), piece.iov_len.min(u32::MAX as usize) as u32)),
             _ => None,
         }
     }

@@ -31,19 +31,11 @@ impl Piece {
 
     /// The memory after what is filled, page by page.
     fn for_each_rest(&mut self, mut each: impl FnMut(*mut u8, usize) -> bool) {
-        let (mut at, end) = (
-            self.first_byte + self.filled_bytes,
-            self.first_byte + self.length_bytes,
-        );
+        let (mut at, end) = (self.first_byte + self.filled_bytes, self.first_byte + self.length_bytes);
         while at < end {
             let within = at % PAGE_BYTES;
             let length = (PAGE_BYTES - within).min(end - at);
-            if !each(
-                self.pages[at / PAGE_BYTES]
-                    .as_mut_ptr()
-                    .wrapping_add(within),
-                length,
-            ) {
+            if !each(self.pages[at / PAGE_BYTES].as_mut_ptr().wrapping_add(within), length) {
                 return;
             }
             at += length;
@@ -58,8 +50,7 @@ impl Piece {
             let at = self.first_byte + self.filled_bytes;
             let within = at % PAGE_BYTES;
             let length = (PAGE_BYTES - within).min(taken - copied);
-            self.pages[at / PAGE_BYTES][within..within + length]
-                .copy_from_slice(&from[copied..copied + length]);
+            self.pages[at / PAGE_BYTES][within..within + length].copy_from_slice(&from[copied..copied + length]);
             copied += length;
             self.filled_bytes += length;
         }
@@ -82,15 +73,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn new() -> Receiver {
         let buffer = vec![0; BUFFER_BYTES];
-        Receiver {
-            buffer,
-            start: 0,
-            end: 0,
-            message: Message::new(),
-            in_flight: false,
-            drained: true,
-            after_large: false,
-        }
+        Receiver { buffer, start: 0, end: 0, message: Message::new(), in_flight: false, drained: true, after_large: false }
     }
 
     pub(crate) fn in_flight(&self) -> bool {
@@ -104,12 +87,7 @@ impl Receiver {
 
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.start += bytes;
-        assert!(
-            self.start <= self.end,
-            "consumed {} bytes of {}",
-            self.start,
-            self.end
-        );
+        assert!(self.start <= self.end, "consumed {} bytes of {}", self.start, self.end);
     }
 
     /// Moves buffered bytes into the piece.
@@ -126,12 +104,7 @@ impl Receiver {
     /// An entry that receives more: into the rest of `piece`, if there is one, then into the buffer, unless more of the
     /// same payload follows the piece (`payload_follows`). What it names stays in place until [`Receiver::completed`], or
     /// until receiver and piece are dropped.
-    pub(crate) fn entry(
-        &mut self,
-        socket: types::Fd,
-        piece: Option<&mut Piece>,
-        payload_follows: bool,
-    ) -> squeue::Entry {
+    pub(crate) fn entry(&mut self, socket: types::Fd, piece: Option<&mut Piece>, payload_follows: bool) -> squeue::Entry {
         assert!(!self.in_flight, "one receive at a time");
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -147,21 +120,12 @@ impl Receiver {
         }
         if room && !payload_follows {
             let free_bytes = self.buffer.len() - self.end;
-            let length = if self.after_large {
-                free_bytes.min(AFTER_LARGE_BYTES)
-            } else {
-                free_bytes
-            };
-            self.message
-                .push(self.buffer[self.end..].as_mut_ptr(), length);
+            let length = if self.after_large { free_bytes.min(AFTER_LARGE_BYTES) } else { free_bytes };
+            self.message.push(self.buffer[self.end..].as_mut_ptr(), length);
         }
         match self.message.single() {
-            Some((start, length)) => opcode::Recv::new(socket, start, length)
-                .ioprio(ioprio)
-                .build(),
-            None => opcode::RecvMsg::new(socket, self.message.pointer())
-                .ioprio(ioprio)
-                .build(),
+            Some((start, length)) => opcode::Recv::new(socket, start, length).ioprio(ioprio).build(),
+            None => opcode::RecvMsg::new(socket, self.message.pointer()).ioprio(ioprio).build(),
         }
     }
 
@@ -176,12 +140,7 @@ impl Receiver {
             buffered -= direct;
         }
         self.end += buffered;
-        assert!(
-            self.end <= self.buffer.len(),
-            "the kernel wrote {} bytes into {}",
-            self.end,
-            self.buffer.len()
-        );
+        assert!(self.end <= self.buffer.len(), "the kernel wrote {} bytes into {}", self.end, self.buffer.len());
     }
 
     /// The receive did not happen (interrupted): it may be tried again.

@@ -38,12 +38,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn bare(head: Head) -> Outgoing {
-        Outgoing {
-            head,
-            pages: PageVec::new(),
-            first_byte: 0,
-            data_bytes: 0,
-        }
+        Outgoing { head, pages: PageVec::new(), first_byte: 0, data_bytes: 0 }
     }
 
     fn bytes(&self) -> usize {
@@ -62,10 +57,7 @@ impl Outgoing {
         } else {
             skip_bytes -= head.len();
         }
-        let (mut at, end) = (
-            self.first_byte + skip_bytes,
-            self.first_byte + self.data_bytes,
-        );
+        let (mut at, end) = (self.first_byte + skip_bytes, self.first_byte + self.data_bytes);
         while at < end {
             let within = at % PAGE_BYTES;
             let length = (PAGE_BYTES - within).min(end - at);
@@ -139,12 +131,8 @@ impl Sender {
         self.in_flight = true;
         let flags = libc::MSG_NOSIGNAL;
         Some(match self.message.single() {
-            Some((start, length)) => opcode::Send::new(socket, start, length)
-                .flags(flags)
-                .build(),
-            None => opcode::SendMsg::new(socket, self.message.pointer())
-                .flags(flags as u32)
-                .build(),
+            Some((start, length)) => opcode::Send::new(socket, start, length).flags(flags).build(),
+            None => opcode::SendMsg::new(socket, self.message.pointer()).flags(flags as u32).build(),
         })
     }
 

@@ -36,18 +36,9 @@ pub fn serve(runtime: &Runtime, spec: &ListenSpec, limits: Limits) -> Result<Ser
         (ListenSpec::Tcp(asked), bound) => Place::Tcp(bound.unwrap_or(*asked)),
     };
     let shared = Arc::new(Shared::new(limits));
-    let listener = Listener::new(
-        listening.socket,
-        matches!(place, Place::Unix(_)),
-        shared.clone(),
-    );
+    let listener = Listener::new(listening.socket, matches!(place, Place::Unix(_)), shared.clone());
     let group = runtime.add_endpoint(Box::new(listener));
-    Ok(Server {
-        shared,
-        group,
-        place,
-        _path: listening.path,
-    })
+    Ok(Server { shared, group, place, _path: listening.path })
 }
 
 impl Server {
@@ -55,12 +46,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ExportError::Exists`], [`ExportError::NameEmpty`], [`ExportError::NameTooLong`].
-    pub fn add_export(
-        &self,
-        name: &str,
-        volume: VolumeRef,
-        options: ExportOptions,
-    ) -> Result<(), ExportError> {
+    pub fn add_export(&self, name: &str, volume: VolumeRef, options: ExportOptions) -> Result<(), ExportError> {
         self.shared.add(name, volume, options)
     }
 

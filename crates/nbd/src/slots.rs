@@ -8,10 +8,7 @@ use crate::protocol::Errno;
 /// What the client wants, as far as the reply needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    Read {
-        offset_bytes: u64,
-        length_bytes: u32,
-    },
+    Read { offset_bytes: u64, length_bytes: u32 },
     Other,
 }
 
@@ -43,11 +40,7 @@ impl PartId {
     }
 
     pub(crate) fn from_u64(id: u64) -> PartId {
-        PartId {
-            slot: id as u16,
-            number: (id >> 16) as u16,
-            data_bytes: (id >> 32) as u32,
-        }
+        PartId { slot: id as u16, number: (id >> 16) as u16, data_bytes: (id >> 32) as u32 }
     }
 }
 
@@ -71,14 +64,7 @@ impl Slots {
     }
 
     pub(crate) fn insert(&mut self, cookie: u64, kind: Kind, incomplete: bool) -> u16 {
-        let slot = Some(Slot {
-            cookie,
-            kind,
-            parts: 0,
-            parts_begun: 0,
-            incomplete,
-            error: None,
-        });
+        let slot = Some(Slot { cookie, kind, parts: 0, parts_begun: 0, incomplete, error: None });
         match self.free.pop() {
             Some(index) => {
                 self.slots[usize::from(index)] = slot;
@@ -86,16 +72,13 @@ impl Slots {
             }
             None => {
                 self.slots.push(slot);
-                u16::try_from(self.slots.len() - 1)
-                    .expect("the limit of requests is far below 65536")
+                u16::try_from(self.slots.len() - 1).expect("the limit of requests is far below 65536")
             }
         }
     }
 
     pub(crate) fn get(&mut self, index: u16) -> &mut Slot {
-        self.slots[usize::from(index)]
-            .as_mut()
-            .expect("a part's slot is in use until the part is answered")
+        self.slots[usize::from(index)].as_mut().expect("a part's slot is in use until the part is answered")
     }
 
     /// Begins a part of the request.
@@ -104,11 +87,7 @@ impl Slots {
         let slot = self.get(index);
         slot.parts += 1;
         slot.parts_begun += 1;
-        PartId {
-            slot: index,
-            number: slot.parts_begun,
-            data_bytes,
-        }
+        PartId { slot: index, number: slot.parts_begun, data_bytes }
     }
 
     /// A part is answered; gives the whole request back if that was all.
@@ -139,9 +118,7 @@ mod tests {
         assert_eq!(PartId::from_u64(second.to_u64()), second);
         assert!(slots.end_part(index, Some(Errno::Io)).is_none());
         slots.get(index).incomplete = false;
-        let slot = slots
-            .end_part(index, Some(Errno::NoSpc))
-            .expect("the last part");
+        let slot = slots.end_part(index, Some(Errno::NoSpc)).expect("the last part");
         assert_eq!((slot.cookie, slot.error), (77, Some(Errno::Io)));
         assert_eq!((slots.used(), slots.parts()), (0, 0));
         assert_eq!(slots.insert(78, Kind::Other, false), index);

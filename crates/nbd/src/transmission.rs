@@ -76,15 +76,7 @@ fn errno_of(error: RequestError) -> Errno {
 impl Transmission {
     pub(crate) fn new(session: Session, export: Arc<Export>, limits: Limits) -> Transmission {
         let slots = Slots::default();
-        Transmission {
-            session,
-            export,
-            limits,
-            slots,
-            incoming: Incoming::Header,
-            refused: None,
-            held_bytes: 0,
-        }
+        Transmission { session, export, limits, slots, incoming: Incoming::Header, refused: None, held_bytes: 0 }
     }
 
     pub(crate) fn export_is_removed(&self) -> bool {
@@ -104,9 +96,7 @@ impl Transmission {
     /// The piece that the next bytes belong to, and whether more of the same payload follows it.
     pub(crate) fn piece(&mut self) -> (Option<&mut Piece>, bool) {
         match &mut self.incoming {
-            Incoming::Payload {
-                piece, left_bytes, ..
-            } => (piece.as_mut(), *left_bytes > 0),
+            Incoming::Payload { piece, left_bytes, .. } => (piece.as_mut(), *left_bytes > 0),
             _ => (None, false),
         }
     }
@@ -117,12 +107,7 @@ impl Transmission {
     }
 
     /// Uses what has been received, as far as limits allow.
-    pub(crate) fn advance(
-        &mut self,
-        cx: &mut Context<'_>,
-        receiver: &mut Receiver,
-        sender: &mut Sender,
-    ) -> Advance {
+    pub(crate) fn advance(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver, sender: &mut Sender) -> Advance {
         loop {
             if let Some(request) = self.refused.take()
                 && !self.submit(cx, request)
@@ -145,12 +130,7 @@ impl Transmission {
         self.held_bytes == 0 || self.held_bytes + bytes <= self.limits.bytes_max
     }
 
-    fn header(
-        &mut self,
-        cx: &mut Context<'_>,
-        receiver: &mut Receiver,
-        sender: &mut Sender,
-    ) -> Option<Advance> {
+    fn header(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver, sender: &mut Sender) -> Option<Advance> {
         if self.slots.used() + sender.pending() >= self.limits.requests_max {
             return Some(Advance::Blocked);
         }
@@ -165,10 +145,7 @@ impl Transmission {
             }
         };
         let verdict = self.session.judge(&header);
-        if let Verdict::Volume {
-            command: Command::Read,
-            ..
-        } = verdict
+        if let Verdict::Volume { command: Command::Read, .. } = verdict
             && !self.has_room(u64::from(header.length_bytes))
         {
             return Some(Advance::Blocked);
@@ -176,53 +153,26 @@ impl Transmission {
         receiver.consume(REQUEST_HEADER_BYTES);
         let cookie = header.cookie;
         match verdict {
-            Verdict::Volume {
-                command: Command::Write,
-                fua,
-                ..
-            } => {
+            Verdict::Volume { command: Command::Write, fua, .. } => {
                 receiver.expect_payloads_like(header.length_bytes);
                 let slot = self.slots.insert(cookie, Kind::Other, true);
                 let (next_byte, left_bytes) = (header.offset_bytes, header.length_bytes);
-                self.incoming = Incoming::Payload {
-                    slot,
-                    fua,
-                    next_byte,
-                    left_bytes,
-                    piece: None,
-                };
+                self.incoming = Incoming::Payload { slot, fua, next_byte, left_bytes, piece: None };
             }
-            Verdict::Volume {
-                command,
-                start_sector,
-                sectors,
-                fua,
-            } => {
+            Verdict::Volume { command, start_sector, sectors, fua } => {
                 self.simple_request(cx, &header, command, start_sector, sectors, fua);
             }
             Verdict::Nothing if header.kind == command::READ => {
                 let bytes = self.session.read_reply(cookie, header.offset_bytes, 0);
                 sender.queue(Outgoing::bare(Head::Reply(bytes)));
             }
-            Verdict::Nothing => {
-                sender.queue(Outgoing::bare(Head::Reply(self.session.done_reply(cookie))))
-            }
+            Verdict::Nothing => sender.queue(Outgoing::bare(Head::Reply(self.session.done_reply(cookie)))),
             Verdict::Allocated { length_bytes } => {
-                sender.queue(Outgoing::bare(Head::Reply(
-                    self.session.allocated_reply(cookie, length_bytes),
-                )));
+                sender.queue(Outgoing::bare(Head::Reply(self.session.allocated_reply(cookie, length_bytes))));
             }
             Verdict::Refuse(errno) => match header.payload_bytes() {
-                0 => sender.queue(Outgoing::bare(Head::Reply(
-                    self.session.error_reply(cookie, errno),
-                ))),
-                left_bytes => {
-                    self.incoming = Incoming::Skip {
-                        cookie,
-                        errno,
-                        left_bytes,
-                    }
-                }
+                0 => sender.queue(Outgoing::bare(Head::Reply(self.session.error_reply(cookie, errno)))),
+                left_bytes => self.incoming = Incoming::Skip { cookie, errno, left_bytes },
             },
             Verdict::Disconnect => return Some(Advance::Goodbye),
         }
@@ -241,10 +191,7 @@ impl Transmission {
     ) {
         let (op, kind, data_bytes) = match command {
             Command::Read => {
-                let kind = Kind::Read {
-                    offset_bytes: header.offset_bytes,
-                    length_bytes: header.length_bytes,
-                };
+                let kind = Kind::Read { offset_bytes: header.offset_bytes, length_bytes: header.length_bytes };
                 (Op::Read, kind, header.length_bytes)
             }
             Command::Flush => (Op::Flush, Kind::Other, 0),
@@ -257,19 +204,7 @@ impl Transmission {
         let id = self.slots.begin_part(slot, data_bytes).to_u64();
         let volume = VolumeIndex(0);
         let pages = PageVec::new();
-        self.submit(
-            cx,
-            Request {
-                id,
-                volume,
-                op,
-                fua,
-                start_sector,
-                sectors,
-                pages,
-                bypass: None,
-            },
-        );
+        self.submit(cx, Request { id, volume, op, fua, start_sector, sectors, pages, bypass: None });
     }
 
     /// Gives a request to the volume; keeps it if there is no room.
@@ -285,14 +220,7 @@ impl Transmission {
 
     fn payload(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver) -> Option<Advance> {
         let held_bytes = self.held_bytes;
-        let Incoming::Payload {
-            slot,
-            fua,
-            next_byte,
-            left_bytes,
-            piece,
-        } = &mut self.incoming
-        else {
+        let Incoming::Payload { slot, fua, next_byte, left_bytes, piece } = &mut self.incoming else {
             unreachable!("called for a payload");
         };
         if piece.is_none() {
@@ -310,23 +238,14 @@ impl Transmission {
             };
             self.held_bytes += length_bytes as u64;
             *left_bytes -= length_bytes as u32;
-            *piece = Some(Piece {
-                pages,
-                first_byte,
-                length_bytes,
-                filled_bytes: 0,
-            });
+            *piece = Some(Piece { pages, first_byte, length_bytes, filled_bytes: 0 });
         }
         let filling = piece.as_mut().expect("set above");
         receiver.fill(filling);
         if !filling.is_full() {
             return Some(Advance::NeedInput);
         }
-        let Piece {
-            pages,
-            length_bytes,
-            ..
-        } = piece.take().expect("set above");
+        let Piece { pages, length_bytes, .. } = piece.take().expect("set above");
         let (slot, start_sector, fua) = (*slot, *next_byte / SECTOR_BYTES, *fua);
         *next_byte += length_bytes as u64;
         if *left_bytes == 0 {
@@ -344,20 +263,11 @@ impl Transmission {
             pages: pages.into_iter().map(|page| page.freeze()).collect(),
             bypass: None,
         };
-        if self.submit(cx, request) {
-            None
-        } else {
-            Some(Advance::Blocked)
-        }
+        if self.submit(cx, request) { None } else { Some(Advance::Blocked) }
     }
 
     fn skip(&mut self, receiver: &mut Receiver, sender: &mut Sender) -> Option<Advance> {
-        let Incoming::Skip {
-            cookie,
-            errno,
-            left_bytes,
-        } = &mut self.incoming
-        else {
+        let Incoming::Skip { cookie, errno, left_bytes } = &mut self.incoming else {
             unreachable!("called for a payload to skip");
         };
         let skipped = receiver.bytes().len().min(*left_bytes as usize);
@@ -366,9 +276,7 @@ impl Transmission {
         if *left_bytes > 0 {
             return Some(Advance::NeedInput);
         }
-        sender.queue(Outgoing::bare(Head::Reply(
-            self.session.error_reply(*cookie, *errno),
-        )));
+        sender.queue(Outgoing::bare(Head::Reply(self.session.error_reply(*cookie, *errno))));
         self.incoming = Incoming::Header;
         None
     }
@@ -383,37 +291,15 @@ impl Transmission {
             return;
         };
         let outgoing = match (slot.kind, slot.error) {
-            (_, Some(errno)) => {
-                Outgoing::bare(Head::Reply(self.session.error_reply(slot.cookie, errno)))
-            }
-            (Kind::Other, None) => {
-                Outgoing::bare(Head::Reply(self.session.done_reply(slot.cookie)))
-            }
-            (
-                Kind::Read {
-                    offset_bytes,
-                    length_bytes,
-                },
-                None,
-            ) => {
+            (_, Some(errno)) => Outgoing::bare(Head::Reply(self.session.error_reply(slot.cookie, errno))),
+            (Kind::Other, None) => Outgoing::bare(Head::Reply(self.session.done_reply(slot.cookie))),
+            (Kind::Read { offset_bytes, length_bytes }, None) => {
                 let first_byte = (offset_bytes % PAGE_BYTES as u64) as usize;
                 let data_bytes = length_bytes as usize;
                 let covered = reply.pages.len() * PAGE_BYTES;
-                assert!(
-                    covered >= first_byte + data_bytes,
-                    "{covered} bytes came for {data_bytes} at {first_byte}"
-                );
-                let head = Head::Reply(self.session.read_reply(
-                    slot.cookie,
-                    offset_bytes,
-                    length_bytes,
-                ));
-                sender.queue(Outgoing {
-                    head,
-                    pages: reply.pages,
-                    first_byte,
-                    data_bytes,
-                });
+                assert!(covered >= first_byte + data_bytes, "{covered} bytes came for {data_bytes} at {first_byte}");
+                let head = Head::Reply(self.session.read_reply(slot.cookie, offset_bytes, length_bytes));
+                sender.queue(Outgoing { head, pages: reply.pages, first_byte, data_bytes });
                 return;
             }
         };

@@ -15,16 +15,7 @@ fn several_exports_on_one_socket_and_removal_of_one() {
     let fixture = Fixture::new();
     let server = fixture.server();
     let other = open_volume(fixture.runtime(), &fixture.dir, "other.img");
-    server
-        .add_export(
-            "other",
-            other.clone(),
-            ExportOptions {
-                read_only: true,
-                ..ExportOptions::default()
-            },
-        )
-        .unwrap();
+    server.add_export("other", other.clone(), ExportOptions { read_only: true, ..ExportOptions::default() }).unwrap();
     let again = server.add_export("other", other, ExportOptions::default());
     assert_eq!(again, Err(ExportError::Exists("other".into())));
     let mut first = Client::open(&fixture.socket, "disk");
@@ -39,15 +30,9 @@ fn several_exports_on_one_socket_and_removal_of_one() {
     assert!(nameless.is_closed());
     server.remove_export("other").unwrap();
     assert!(second.is_closed());
-    assert_eq!(
-        server.remove_export("other"),
-        Err(ExportError::Unknown("other".into()))
-    );
+    assert_eq!(server.remove_export("other"), Err(ExportError::Unknown("other".into())));
     assert_eq!(first.read_at(0, 512).unwrap(), vec![1; 512]);
-    assert_eq!(
-        Client::open(&fixture.socket, "").read_at(0, 512).unwrap(),
-        vec![1; 512]
-    );
+    assert_eq!(Client::open(&fixture.socket, "").read_at(0, 512).unwrap(), vec![1; 512]);
 }
 
 #[test]
@@ -67,10 +52,7 @@ fn removal_answers_what_is_in_flight() {
 #[test]
 fn a_socket_has_its_mode_and_goes_with_the_server() {
     let mut fixture = Fixture::new();
-    let mode = std::fs::metadata(&fixture.socket)
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(&fixture.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     let mut idle = Client::open(&fixture.socket, "disk");
     let mut greeted = Client::connect(&fixture.socket);
@@ -87,33 +69,14 @@ fn stale_sockets_are_replaced_and_live_ones_are_not() {
         serve(fixture.runtime(), &spec, Limits::default())
     };
     drop(UnixListener::bind(fixture.dir.path().join("stale")).unwrap());
-    listen("stale")
-        .unwrap()
-        .stop(fixture.runtime(), PATIENCE)
-        .unwrap();
+    listen("stale").unwrap().stop(fixture.runtime(), PATIENCE).unwrap();
     let error = listen("nbd.sock").err().expect("somebody listens there");
     assert!(matches!(error, ListenError::InUse(_)), "{error}");
-    assert_eq!(
-        listen("disk.img")
-            .err()
-            .expect("a file")
-            .to_string()
-            .matches("is not a socket")
-            .count(),
-        1
-    );
-    assert!(matches!(
-        listen(&"x".repeat(200)),
-        Err(ListenError::System { .. })
-    ));
-    assert!(matches!(
-        listen("no/such/directory"),
-        Err(ListenError::System { .. })
-    ));
+    assert_eq!(listen("disk.img").err().expect("a file").to_string().matches("is not a socket").count(), 1);
+    assert!(matches!(listen(&"x".repeat(200)), Err(ListenError::System { .. })));
+    assert!(matches!(listen("no/such/directory"), Err(ListenError::System { .. })));
     // The server that was there still serves.
-    Client::open(&fixture.socket, "disk")
-        .read_at(0, 512)
-        .unwrap();
+    Client::open(&fixture.socket, "disk").read_at(0, 512).unwrap();
 }
 
 #[test]
@@ -121,29 +84,16 @@ fn tcp_is_for_loopback_only() {
     let fixture = Fixture::new();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
         let spec = ListenSpec::Tcp(address.parse().unwrap());
-        let error = serve(fixture.runtime(), &spec, Limits::default())
-            .err()
-            .expect(address);
-        assert!(
-            error.to_string().contains("not a loopback address"),
-            "{error}"
-        );
+        let error = serve(fixture.runtime(), &spec, Limits::default()).err().expect(address);
+        assert!(error.to_string().contains("not a loopback address"), "{error}");
     }
     let spec = ListenSpec::Tcp("127.0.0.1:0".parse().unwrap());
     let server = serve(fixture.runtime(), &spec, Limits::default()).unwrap();
-    server
-        .add_export("disk", fixture.volume.clone(), ExportOptions::default())
-        .unwrap();
+    server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
     let uri = server.uri("disk");
-    let address: SocketAddr = uri
-        .trim_start_matches("nbd://")
-        .trim_end_matches("/disk")
-        .parse()
-        .unwrap();
+    let address: SocketAddr = uri.trim_start_matches("nbd://").trim_end_matches("/disk").parse().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(&[&[0, 0, 0, 3][..], &option(1, b"disk")].concat())
-        .unwrap();
+    stream.write_all(&[&[0, 0, 0, 3][..], &option(1, b"disk")].concat()).unwrap();
     let mut answer = [0; 18 + 10];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[18..26], VOLUME_BYTES.to_be_bytes());
@@ -156,24 +106,12 @@ fn users_can_be_kept_out() {
     let server = fixture.server();
     server.remove_export("disk").unwrap();
     let own = rustix::process::geteuid().as_raw();
-    let options = |uid| ExportOptions {
-        allowed_uids: vec![uid],
-        ..ExportOptions::default()
-    };
-    server
-        .add_export("mine", fixture.volume.clone(), options(own))
-        .unwrap();
-    server
-        .add_export("theirs", fixture.volume.clone(), options(own + 1))
-        .unwrap();
-    Client::open(&fixture.socket, "mine")
-        .read_at(0, 512)
-        .unwrap();
+    let options = |uid| ExportOptions { allowed_uids: vec![uid], ..ExportOptions::default() };
+    server.add_export("mine", fixture.volume.clone(), options(own)).unwrap();
+    server.add_export("theirs", fixture.volume.clone(), options(own + 1)).unwrap();
+    Client::open(&fixture.socket, "mine").read_at(0, 512).unwrap();
     let mut client = Client::connect(&fixture.socket);
-    client
-        .stream
-        .write_all(&[&[0, 0, 0, 3][..], &option(3, b"")].concat())
-        .unwrap();
+    client.stream.write_all(&[&[0, 0, 0, 3][..], &option(3, b"")].concat()).unwrap();
     let list = client.read(20 + 8 + 20);
     assert_eq!(&list[20..28], b"\0\0\0\x04mine");
     client.stream.write_all(&option(1, b"theirs")).unwrap();

@@ -6,22 +6,15 @@ use nbd::protocol::{Catalog, ClosedBy, ExportInfo, GREETING, Handshake, Progress
 struct Disks;
 
 impl Catalog for Disks {
-    fn names(&self) -> Vec<String> {
-        vec!["a".into(), "disk".into()]
+    fn list(&self) -> Vec<(String, String)> {
+        vec![("a".into(), "first".into()), ("disk".into(), String::new())]
     }
 
     fn find(&self, name: &[u8]) -> Option<ExportInfo> {
-        let info = |name| ExportInfo {
-            description: "a disk".into(),
-            ..ExportInfo::new(name, 0x12345000)
-        };
+        let info = |name| ExportInfo { description: "a disk".into(), ..ExportInfo::new(name, 0x12345000) };
         match name {
             b"a" => Some(info("a")),
-            b"disk" | b"" => Some(ExportInfo {
-                read_only: true,
-                block_bytes_min: 4096,
-                ..info("disk")
-            }),
+            b"disk" | b"" => Some(ExportInfo { read_only: true, block_bytes_min: 4096, ..info("disk") }),
             _ => None,
         }
     }
@@ -42,9 +35,7 @@ fn info_data(name: &[u8], kinds: &[u16]) -> Vec<u8> {
     let mut data = (name.len() as u32).to_be_bytes().to_vec();
     data.extend_from_slice(name);
     data.extend_from_slice(&(kinds.len() as u16).to_be_bytes());
-    kinds
-        .iter()
-        .for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
+    kinds.iter().for_each(|kind| data.extend_from_slice(&kind.to_be_bytes()));
     data
 }
 
@@ -68,11 +59,7 @@ fn talk(input: &[u8], piece_bytes: usize) -> (Vec<u8>, Progress, usize) {
     loop {
         let end = input.len().min(at + piece_bytes);
         let (consumed, progress) = handshake.feed(&input[at..end], &Disks, &mut output);
-        assert!(
-            handshake.held_bytes() <= 2 * OPTION_BYTES_MAX,
-            "{} bytes held",
-            handshake.held_bytes()
-        );
+        assert!(handshake.held_bytes() <= 2 * OPTION_BYTES_MAX, "{} bytes held", handshake.held_bytes());
         at += consumed;
         match progress {
             Progress::Answered => (),
@@ -128,30 +115,18 @@ fn the_greeting_is_newstyle_with_fixed_and_no_zeroes() {
 
 #[test]
 fn go_tells_size_flags_and_block_sizes_and_leaves_the_rest_of_the_input() {
-    let mut input = [
-        CLIENT,
-        &option_bytes(option::GO, &info_data(b"a", &[1, 2, 3])),
-    ]
-    .concat();
+    let mut input = [CLIENT, &option_bytes(option::GO, &info_data(b"a", &[1, 2, 3]))].concat();
     input.extend_from_slice(b"request bytes");
     let (output, progress, left) = talk(&input, 1 << 20);
     assert_eq!(left, b"request bytes".len());
-    let Progress::Done(session) = progress else {
-        panic!("{progress:?}")
-    };
+    let Progress::Done(session) = progress else { panic!("{progress:?}") };
     assert_eq!(session.export.name, "a");
     assert!(!session.structured && !session.allocation_context);
     let expected: Vec<Answer> = vec![
-        (
-            option_reply::INFO,
-            b"\0\0\0\0\0\0\x12\x34\x50\0\x09\xed".to_vec(),
-        ),
+        (option_reply::INFO, b"\0\0\0\0\0\0\x12\x34\x50\0\x09\xed".to_vec()),
         (option_reply::INFO, b"\0\x01a".to_vec()),
         (option_reply::INFO, b"\0\x02a disk".to_vec()),
-        (
-            option_reply::INFO,
-            b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0".to_vec(),
-        ),
+        (option_reply::INFO, b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0".to_vec()),
         (option_reply::ACK, vec![]),
     ];
     assert_eq!(answers(&output, option::GO), expected);
@@ -161,14 +136,8 @@ fn go_tells_size_flags_and_block_sizes_and_leaves_the_rest_of_the_input() {
 fn info_is_go_without_going() {
     let told = ask(option::INFO, &info_data(b"", &[]));
     let expected: Vec<Answer> = vec![
-        (
-            option_reply::INFO,
-            b"\0\0\0\0\0\0\x12\x34\x50\0\x09\xef".to_vec(),
-        ),
-        (
-            option_reply::INFO,
-            b"\0\x03\0\0\x10\0\0\0\x10\0\x02\0\0\0".to_vec(),
-        ),
+        (option_reply::INFO, b"\0\0\0\0\0\0\x12\x34\x50\0\x09\xef".to_vec()),
+        (option_reply::INFO, b"\0\x03\0\0\x10\0\0\0\x10\0\x02\0\0\0".to_vec()),
         (option_reply::ACK, vec![]),
     ];
     assert_eq!(told, expected);
@@ -176,24 +145,18 @@ fn info_is_go_without_going() {
 
 #[test]
 fn export_name_answers_in_the_old_form_with_and_without_zeroes() {
-    let (output, progress, _) =
-        talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, b"a")].concat());
+    let (output, progress, _) = talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, b"a")].concat());
     assert!(matches!(progress, Progress::Done(_)));
     assert_eq!(output, b"\0\0\0\0\x12\x34\x50\0\x09\xed");
-    let (output, _, _) =
-        talk_both(&[b"\0\0\0\x01", &option_bytes(option::EXPORT_NAME, b"")[..]].concat());
+    let (output, _, _) = talk_both(&[b"\0\0\0\x01", &option_bytes(option::EXPORT_NAME, b"")[..]].concat());
     assert_eq!(output.len(), 10 + 124);
     assert!(output[10..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn export_name_can_only_close() {
-    let (output, progress, _) =
-        talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, b"none")].concat());
-    assert_eq!(
-        (output.len(), progress),
-        (0, Progress::Close(ClosedBy::UnknownExport))
-    );
+    let (output, progress, _) = talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, b"none")].concat());
+    assert_eq!((output.len(), progress), (0, Progress::Close(ClosedBy::UnknownExport)));
     let header = b"IHAVEOPT\0\0\0\x01\xff\xff\xff\xff";
     let (_, progress, _) = talk_both(&[CLIENT, header].concat());
     assert_eq!(progress, Progress::Close(ClosedBy::NameTooLong(u32::MAX)));
@@ -202,76 +165,44 @@ fn export_name_can_only_close() {
 #[test]
 fn list_names_all() {
     let expected: Vec<Answer> = vec![
-        (option_reply::SERVER, b"\0\0\0\x01a".to_vec()),
+        (option_reply::SERVER, b"\0\0\0\x01afirst".to_vec()),
         (option_reply::SERVER, b"\0\0\0\x04disk".to_vec()),
         (option_reply::ACK, vec![]),
     ];
     assert_eq!(ask(option::LIST, b""), expected);
-    assert_eq!(
-        only_kind(&ask(option::LIST, b"x")),
-        option_reply::ERR_INVALID
-    );
+    assert_eq!(only_kind(&ask(option::LIST, b"x")), option_reply::ERR_INVALID);
 }
 
 #[test]
 fn abort_is_acknowledged_and_closes() {
     let (output, progress, _) = talk_both(&[CLIENT, &option_bytes(option::ABORT, b"")].concat());
     assert_eq!(progress, Progress::Close(ClosedBy::Abort));
-    assert_eq!(
-        answers(&output, option::ABORT),
-        vec![(option_reply::ACK, vec![])]
-    );
+    assert_eq!(answers(&output, option::ABORT), vec![(option_reply::ACK, vec![])]);
 }
 
 #[test]
 fn refusals_have_their_kinds() {
-    let check = |option, data: &[u8], kind| {
-        assert_eq!(only_kind(&ask(option, data)), kind, "option {option}")
-    };
+    let check = |option, data: &[u8], kind| assert_eq!(only_kind(&ask(option, data)), kind, "option {option}");
     check(option::STARTTLS, b"", option_reply::ERR_POLICY);
     check(option::EXTENDED_HEADERS, b"", option_reply::ERR_UNSUPPORTED);
     check(4, b"", option_reply::ERR_UNSUPPORTED);
     check(0xffff_ffff, b"data", option_reply::ERR_UNSUPPORTED);
     check(option::STRUCTURED_REPLY, b"x", option_reply::ERR_INVALID);
     check(option::GO, b"", option_reply::ERR_INVALID);
-    check(
-        option::GO,
-        &info_data(b"none", &[]),
-        option_reply::ERR_UNKNOWN,
-    );
-    check(
-        option::INFO,
-        &info_data(&[b'x'; NAME_BYTES_MAX + 1], &[]),
-        option_reply::ERR_TOO_BIG,
-    );
+    check(option::GO, &info_data(b"none", &[]), option_reply::ERR_UNKNOWN);
+    check(option::INFO, &info_data(&[b'x'; NAME_BYTES_MAX + 1], &[]), option_reply::ERR_TOO_BIG);
     // An inner length that wraps, one beyond the data, a count beyond the data, and data left over.
-    check(
-        option::GO,
-        b"\xff\xff\xff\xffa\0\0",
-        option_reply::ERR_INVALID,
-    );
+    check(option::GO, b"\xff\xff\xff\xffa\0\0", option_reply::ERR_INVALID);
     check(option::GO, b"\0\0\0\x02a\0\0", option_reply::ERR_INVALID);
-    check(
-        option::GO,
-        b"\0\0\0\x01a\xff\xff\0\0",
-        option_reply::ERR_INVALID,
-    );
+    check(option::GO, b"\0\0\0\x01a\xff\xff\0\0", option_reply::ERR_INVALID);
     check(option::GO, b"\0\0\0\x01a\0\0\0", option_reply::ERR_INVALID);
-    check(
-        option::SET_META_CONTEXT,
-        &context_data(b"a", &[b"base:allocation"]),
-        option_reply::ERR_INVALID,
-    );
+    check(option::SET_META_CONTEXT, &context_data(b"a", &[b"base:allocation"]), option_reply::ERR_INVALID);
 }
 
 #[test]
 fn data_that_is_too_long_is_skipped_and_the_conversation_goes_on() {
     let long = vec![7; OPTION_BYTES_MAX + 1];
-    let parts = [
-        CLIENT,
-        &option_bytes(option::GO, &long),
-        &option_bytes(option::GO, &info_data(b"a", &[])),
-    ];
+    let parts = [CLIENT, &option_bytes(option::GO, &long), &option_bytes(option::GO, &info_data(b"a", &[]))];
     let (output, progress, left) = talk(&parts.concat(), 1000);
     assert!(matches!(progress, Progress::Done(_)));
     assert_eq!(left, 0);
@@ -281,17 +212,12 @@ fn data_that_is_too_long_is_skipped_and_the_conversation_goes_on() {
 #[test]
 fn meta_contexts_belong_to_the_export_they_were_set_for() {
     let structured = option_bytes(option::STRUCTURED_REPLY, b"");
-    let set = option_bytes(
-        option::SET_META_CONTEXT,
-        &context_data(b"a", &[b"qemu:x", b"base:allocation"]),
-    );
+    let set = option_bytes(option::SET_META_CONTEXT, &context_data(b"a", &[b"qemu:x", b"base:allocation"]));
     let unset = option_bytes(option::SET_META_CONTEXT, &context_data(b"a", &[]));
     let go = |name: &[u8]| option_bytes(option::GO, &info_data(name, &[]));
     assert!(session_of(&[CLIENT, &structured, &set, &go(b"a")].concat()).allocation_context);
     assert!(!session_of(&[CLIENT, &structured, &set, &go(b"disk")].concat()).allocation_context);
-    assert!(
-        !session_of(&[CLIENT, &structured, &set, &unset, &go(b"a")].concat()).allocation_context
-    );
+    assert!(!session_of(&[CLIENT, &structured, &set, &unset, &go(b"a")].concat()).allocation_context);
     let plain = session_of(&[CLIENT, &structured, &go(b"a")].concat());
     assert!(plain.structured && !plain.allocation_context);
 }
@@ -299,58 +225,27 @@ fn meta_contexts_belong_to_the_export_they_were_set_for() {
 #[test]
 fn meta_contexts_are_listed() {
     let ask = |option, queries: &[&[u8]]| {
-        let parts = [
-            CLIENT,
-            &option_bytes(option::STRUCTURED_REPLY, b""),
-            &option_bytes(option, &context_data(b"a", queries)),
-        ];
+        let parts = [CLIENT, &option_bytes(option::STRUCTURED_REPLY, b""), &option_bytes(option, &context_data(b"a", queries))];
         let (output, progress, _) = talk_both(&parts.concat());
         assert_eq!(progress, Progress::NeedMore);
         answers(&output[20..], option)
     };
-    let listed = vec![
-        (
-            option_reply::META_CONTEXT,
-            b"\0\0\0\0base:allocation".to_vec(),
-        ),
-        (option_reply::ACK, vec![]),
-    ];
+    let listed = vec![(option_reply::META_CONTEXT, b"\0\0\0\0base:allocation".to_vec()), (option_reply::ACK, vec![])];
     assert_eq!(ask(option::LIST_META_CONTEXT, &[]), listed);
     assert_eq!(ask(option::LIST_META_CONTEXT, &[b"base:"]), listed);
-    assert_eq!(
-        ask(option::LIST_META_CONTEXT, &[b"other:"]),
-        vec![(option_reply::ACK, vec![])]
-    );
-    let set = vec![
-        (
-            option_reply::META_CONTEXT,
-            b"\0\0\0\x01base:allocation".to_vec(),
-        ),
-        (option_reply::ACK, vec![]),
-    ];
+    assert_eq!(ask(option::LIST_META_CONTEXT, &[b"other:"]), vec![(option_reply::ACK, vec![])]);
+    let set = vec![(option_reply::META_CONTEXT, b"\0\0\0\x01base:allocation".to_vec()), (option_reply::ACK, vec![])];
     assert_eq!(ask(option::SET_META_CONTEXT, &[b"base:allocation"]), set);
-    assert_eq!(
-        ask(option::SET_META_CONTEXT, &[b"base:"]),
-        vec![(option_reply::ACK, vec![])]
-    );
-    assert_eq!(
-        only_kind(&ask(option::SET_META_CONTEXT, &[&[b'q'; 5000]])),
-        option_reply::ERR_TOO_BIG
-    );
+    assert_eq!(ask(option::SET_META_CONTEXT, &[b"base:"]), vec![(option_reply::ACK, vec![])]);
+    assert_eq!(only_kind(&ask(option::SET_META_CONTEXT, &[&[b'q'; 5000]])), option_reply::ERR_TOO_BIG);
 }
 
 #[test]
 fn clients_that_are_not_fixed_newstyle_are_sent_away() {
     for flags in [0u32, 2, 4 + 1, 0x8000_0003] {
         let (output, progress, _) = talk_both(&flags.to_be_bytes());
-        assert_eq!(
-            (output.len(), progress),
-            (0, Progress::Close(ClosedBy::ClientFlags(flags)))
-        );
+        assert_eq!((output.len(), progress), (0, Progress::Close(ClosedBy::ClientFlags(flags))));
     }
     let (_, progress, _) = talk_both(&[CLIENT, b"GET / HTTP/1.1\r\n"].concat());
-    assert!(matches!(
-        progress,
-        Progress::Close(ClosedBy::OptionMagic(_))
-    ));
+    assert!(matches!(progress, Progress::Close(ClosedBy::OptionMagic(_))));
 }

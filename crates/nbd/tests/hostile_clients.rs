@@ -16,11 +16,7 @@ fn malformed_handshakes_harm_nobody() {
     for seed in 0..300 {
         let random = &mut Random(seed);
         let mut client = Client::connect(&fixture.socket);
-        let mut bytes = [
-            &[0, 0, 0, 3][..],
-            &option(random.below(13) as u32, b"\0\0\0\x04disk\0\0"),
-        ]
-        .concat();
+        let mut bytes = [&[0, 0, 0, 3][..], &option(random.below(13) as u32, b"\0\0\0\x04disk\0\0")].concat();
         for _ in 0..random.below(4) {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] = random.next() as u8;
@@ -43,19 +39,13 @@ fn huge_lengths_are_refused_and_cost_nothing() {
     // An option of four gigabytes: its data is skipped as it comes, and the client may leave.
     let mut client = Client::connect(&fixture.socket);
     client.stream.write_all(&[0, 0, 0, 3]).unwrap();
-    client
-        .stream
-        .write_all(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff")
-        .unwrap();
+    client.stream.write_all(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff").unwrap();
     client.stream.write_all(&vec![0; 1 << 20]).unwrap();
     drop(client);
     // An option a little too long is answered, and the handshake goes on.
     let mut client = Client::connect(&fixture.socket);
     client.stream.write_all(&[0, 0, 0, 3]).unwrap();
-    client
-        .stream
-        .write_all(&option(7, &vec![0; 100_000]))
-        .unwrap();
+    client.stream.write_all(&option(7, &vec![0; 100_000])).unwrap();
     let answer = client.read(20);
     assert_eq!(answer[12..16], ((1u32 << 31) + 9).to_be_bytes());
     let text_bytes = u32::from_be_bytes(answer[16..20].try_into().unwrap());
@@ -67,10 +57,7 @@ fn huge_lengths_are_refused_and_cost_nothing() {
     assert_eq!(client.write(0, 0, &vec![1; 40 << 20]), 75);
     assert_eq!(client.call(READ, 0, 0, 1 << 31), 75);
     assert_eq!(client.call(READ, 0, u64::MAX - 511, 1024), 22);
-    assert_eq!(
-        client.call(WRITE_ZEROES, 0, u64::MAX - 511, u32::MAX - 511),
-        28
-    );
+    assert_eq!(client.call(WRITE_ZEROES, 0, u64::MAX - 511, u32::MAX - 511), 28);
     assert_eq!(client.read_at(0, 512).unwrap(), vec![0; 512]);
     neighbour.finish();
 }
@@ -90,13 +77,7 @@ fn announced_payloads_that_never_come_hold_little() {
     // All the same, others read and write, even the largest requests.
     let mut client = Client::open(&fixture.socket, "disk");
     assert_eq!(client.write(0, 0, &vec![9; length as usize]), 0);
-    assert!(
-        client
-            .read_at(0, length)
-            .unwrap()
-            .iter()
-            .all(|byte| *byte == 9)
-    );
+    assert!(client.read_at(0, length).unwrap().iter().all(|byte| *byte == 9));
     drop(liars);
     drop(client);
     fixture.wait_connections(1);
@@ -109,17 +90,7 @@ fn resets_with_64_reads_in_flight() {
     let neighbour = Neighbour::start(&fixture);
     for round in 0..100u64 {
         let mut client = Client::open(&fixture.socket, "disk");
-        let requests: Vec<u8> = (0..64)
-            .flat_map(|cookie| {
-                header(
-                    READ,
-                    0,
-                    cookie,
-                    (cookie + round) * 4096,
-                    4096 << (cookie % 6),
-                )
-            })
-            .collect();
+        let requests: Vec<u8> = (0..64).flat_map(|cookie| header(READ, 0, cookie, (cookie + round) * 4096, 4096 << (cookie % 6))).collect();
         client.stream.write_all(&requests).unwrap();
         if round % 2 == 0 {
             // Some answers are on their way.
@@ -139,10 +110,7 @@ fn resets_in_the_middle_of_payloads() {
     for round in 0..100u64 {
         let mut client = Client::open(&fixture.socket, "disk");
         client.request(WRITE, 0, 0, 3 << 20);
-        client
-            .stream
-            .write_all(&vec![1; (round * 30_011) as usize])
-            .unwrap();
+        client.stream.write_all(&vec![1; (round * 30_011) as usize]).unwrap();
         drop(client);
     }
     fixture.wait_connections(1);
@@ -156,13 +124,7 @@ fn noise_after_the_handshake_ends_only_its_own_connection() {
     for seed in 0..100 {
         let random = &mut Random(seed);
         let mut client = Client::open(&fixture.socket, "disk");
-        let mut bytes = header(
-            random.below(10) as u16,
-            random.below(32) as u16,
-            1,
-            4096 * random.below(1000),
-            4096,
-        );
+        let mut bytes = header(random.below(10) as u16, random.below(32) as u16, 1, 4096 * random.below(1000), 4096);
         let noise = random.below(200) as usize;
         bytes.extend_from_slice(&random.bytes(noise));
         let at = random.below(bytes.len() as u64) as usize;
@@ -175,10 +137,7 @@ fn noise_after_the_handshake_ends_only_its_own_connection() {
 
 #[test]
 fn idle_handshakes_are_ended() {
-    let limits = Limits {
-        handshake_ns: 200_000_000,
-        ..Limits::default()
-    };
+    let limits = Limits { handshake_ns: 200_000_000, ..Limits::default() };
     let fixture = Fixture::with_limits(limits);
     let neighbour = Neighbour::start(&fixture);
     let mut silent = Client::connect(&fixture.socket);
@@ -191,13 +150,8 @@ fn idle_handshakes_are_ended() {
 
 #[test]
 fn one_connection_too_many_is_turned_away() {
-    let fixture = Fixture::with_limits(Limits {
-        connections_max: 4,
-        ..Limits::default()
-    });
-    let mut clients: Vec<Client> = (0..4)
-        .map(|_| Client::open(&fixture.socket, "disk"))
-        .collect();
+    let fixture = Fixture::with_limits(Limits { connections_max: 4, ..Limits::default() });
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::open(&fixture.socket, "disk")).collect();
     let mut fifth = UnixStream::connect(&fixture.socket).unwrap();
     fifth.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(fifth.read(&mut [0; 18]).unwrap(), 0);
@@ -212,10 +166,7 @@ fn one_connection_too_many_is_turned_away() {
 
 #[test]
 fn slow_readers_hold_little_and_are_ended() {
-    let limits = Limits {
-        stall_ns: 300_000_000,
-        ..Limits::default()
-    };
+    let limits = Limits { stall_ns: 300_000_000, ..Limits::default() };
     let fixture = Fixture::with_limits(limits);
     let neighbour = Neighbour::start(&fixture);
     let length = fixture.volume.request_bytes_max();
@@ -228,9 +179,7 @@ fn slow_readers_hold_little_and_are_ended() {
         .collect();
     for client in &mut slow {
         // What lies in the socket's buffer can be read, then comes the end, long before 20 answers.
-        common::wait_until("the stall is seen", || {
-            fixture.server().counters().stalled == 8
-        });
+        common::wait_until("the stall is seen", || fixture.server().counters().stalled == 8);
         assert!(client.is_closed());
     }
     neighbour.finish();

@@ -3,26 +3,23 @@
 //! Seeds are fixed, so a failure repeats; `NBD_FUZZ_CASES` asks for more cases than the usual ones.
 
 #[path = "common/random.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod random;
 
 use random::Random;
 
 use nbd::protocol::wire::{OPTION_BYTES_MAX, PAYLOAD_BYTES_MAX, REQUEST_HEADER_BYTES, option};
-use nbd::protocol::{
-    Catalog, Command, ExportInfo, Handshake, Progress, RequestHeader, Session, Verdict,
-};
+use nbd::protocol::{Catalog, Command, ExportInfo, Handshake, Progress, RequestHeader, Session, Verdict};
 
 fn cases(usual: u64) -> u64 {
-    std::env::var("NBD_FUZZ_CASES").ok().map_or(usual, |text| {
-        text.parse().expect("NBD_FUZZ_CASES is a number")
-    })
+    std::env::var("NBD_FUZZ_CASES").ok().map_or(usual, |text| text.parse().expect("NBD_FUZZ_CASES is a number"))
 }
 
 struct Disks;
 
 impl Catalog for Disks {
-    fn names(&self) -> Vec<String> {
-        vec!["disk".into(); 3]
+    fn list(&self) -> Vec<(String, String)> {
+        vec![("disk".into(), "a disk".into()); 3]
     }
 
     fn find(&self, name: &[u8]) -> Option<ExportInfo> {
@@ -30,33 +27,15 @@ impl Catalog for Disks {
     }
 }
 
-const LENGTHS: [u32; 10] = [
-    0,
-    1,
-    4,
-    511,
-    4095,
-    4096,
-    65536,
-    65537,
-    0x7fff_ffff,
-    u32::MAX,
-];
+const LENGTHS: [u32; 10] = [0, 1, 4, 511, 4095, 4096, 65536, 65537, 0x7fff_ffff, u32::MAX];
 
 /// A conversation that begins well: flags, then options whose fields are right or nearly so.
 fn conversation(random: &mut Random) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 1 + 2 * random.below(2) as u8];
     for _ in 0..random.below(6) {
-        let code = if random.below(8) == 0 {
-            random.next() as u32
-        } else {
-            random.below(13) as u32
-        };
+        let code = if random.below(8) == 0 { random.next() as u32 } else { random.below(13) as u32 };
         let mut data = Vec::new();
-        if matches!(
-            code,
-            option::GO | option::INFO | option::LIST_META_CONTEXT | option::SET_META_CONTEXT
-        ) {
+        if matches!(code, option::GO | option::INFO | option::LIST_META_CONTEXT | option::SET_META_CONTEXT) {
             data.extend_from_slice(b"\0\0\0\x04disk");
             let count = random.below(3) as usize;
             match code {
@@ -75,11 +54,7 @@ fn conversation(random: &mut Random) -> Vec<u8> {
         bytes.extend_from_slice(b"IHAVEOPT");
         bytes.extend_from_slice(&code.to_be_bytes());
         let lie = random.below(8) == 0;
-        let length = if lie {
-            *random.pick(&LENGTHS)
-        } else {
-            data.len() as u32
-        };
+        let length = if lie { *random.pick(&LENGTHS) } else { data.len() as u32 };
         bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(&data);
     }
@@ -118,11 +93,7 @@ fn feed(random: &mut Random, input: &[u8]) -> Progress {
         let (consumed, progress) = handshake.feed(&input[at..end], &Disks, &mut output);
         assert!(consumed <= end - at);
         assert!(handshake.held_bytes() <= 2 * OPTION_BYTES_MAX);
-        assert!(
-            output.len() <= 4096,
-            "{} bytes of output for one option",
-            output.len()
-        );
+        assert!(output.len() <= 4096, "{} bytes of output for one option", output.len());
         at += consumed;
         match progress {
             Progress::NeedMore => {
@@ -154,19 +125,14 @@ fn the_handshake_survives_mutated_conversations() {
         }
     }
     // The generator is worth its time only while it reaches every end.
-    assert!(
-        done > 100 && closed > 100 && waiting > 100,
-        "{done} done, {closed} closed, {waiting} waiting"
-    );
+    assert!(done > 100 && closed > 100 && waiting > 100, "{done} done, {closed} closed, {waiting} waiting");
 }
 
 #[test]
 fn the_handshake_survives_noise() {
     for seed in 0..cases(5_000) {
         let random = &mut Random(!seed);
-        let mut input: Vec<u8> = (0..random.below(400))
-            .map(|_| random.next() as u8)
-            .collect();
+        let mut input: Vec<u8> = (0..random.below(400)).map(|_| random.next() as u8).collect();
         if random.below(2) == 0 {
             input.splice(0..0, *b"\0\0\0\x03IHAVEOPT");
         }
@@ -196,21 +162,15 @@ fn judged_requests_lie_within_the_export() {
     for seed in 0..cases(50_000) {
         let random = &mut Random(seed ^ 0xabcd_ef01);
         let session = Session {
-            export: ExportInfo {
-                read_only: random.below(4) == 0,
-                ..ExportInfo::new("disk", 1 << 30)
-            },
+            export: ExportInfo { read_only: random.below(4) == 0, ..ExportInfo::new("disk", 1 << 30) },
             structured: random.below(2) == 0,
             allocation_context: random.below(2) == 0,
         };
         let mut bytes = [0u8; REQUEST_HEADER_BYTES];
-        bytes
-            .iter_mut()
-            .for_each(|byte| *byte = random.next() as u8);
+        bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
         if random.below(16) != 0 {
             bytes[..4].copy_from_slice(&0x2560_9513u32.to_be_bytes());
-            bytes[4..6]
-                .copy_from_slice(&(random.below(40) as u16 * random.below(2) as u16).to_be_bytes());
+            bytes[4..6].copy_from_slice(&(random.below(40) as u16 * random.below(2) as u16).to_be_bytes());
             bytes[6..8].copy_from_slice(&(random.below(9) as u16).to_be_bytes());
             bytes[16..24].copy_from_slice(&random.pick(&INTERESTING).to_be_bytes());
             bytes[24..28].copy_from_slice(&(*random.pick(&INTERESTING) as u32).to_be_bytes());
@@ -218,13 +178,7 @@ fn judged_requests_lie_within_the_export() {
         let Ok(header) = RequestHeader::parse(&bytes) else {
             continue;
         };
-        let Verdict::Volume {
-            command,
-            start_sector,
-            sectors,
-            ..
-        } = session.judge(&header)
-        else {
+        let Verdict::Volume { command, start_sector, sectors, .. } = session.judge(&header) else {
             continue;
         };
         accepted += 1;

@@ -32,10 +32,7 @@ fn random_sectors_match_a_model() {
                 model[range].fill(0);
             }
             4 => assert_eq!(client.call(FLUSH, 0, 0, 0), 0),
-            _ => assert!(
-                client.read_at(offset, length as u32).unwrap() == model[range],
-                "{length} bytes at {offset}"
-            ),
+            _ => assert!(client.read_at(offset, length as u32).unwrap() == model[range], "{length} bytes at {offset}"),
         }
     }
 }
@@ -48,10 +45,7 @@ fn many_requests_at_once_are_each_answered_once() {
     let blocks = 512;
     let data: Vec<Vec<u8>> = (0..blocks).map(|_| random.bytes(4096)).collect();
     for (cookie, block) in data.iter().enumerate() {
-        client
-            .stream
-            .write_all(&header(WRITE, 0, cookie as u64, cookie as u64 * 4096, 4096))
-            .unwrap();
+        client.stream.write_all(&header(WRITE, 0, cookie as u64, cookie as u64 * 4096, 4096)).unwrap();
         client.stream.write_all(block).unwrap();
     }
     let mut seen = vec![0; blocks];
@@ -67,20 +61,14 @@ fn many_requests_at_once_are_each_answered_once() {
         let count = 1 + random.below(4);
         let first = random.below(blocks as u64 - count);
         wanted.insert(cookie, (first, count));
-        client
-            .stream
-            .write_all(&header(READ, 0, cookie, first * 4096, count as u32 * 4096))
-            .unwrap();
+        client.stream.write_all(&header(READ, 0, cookie, first * 4096, count as u32 * 4096)).unwrap();
     }
     while !wanted.is_empty() {
         let (cookie, error) = client.reply();
         assert_eq!(error, 0);
         let (first, count) = wanted.remove(&cookie).expect("answered once");
         let expected = data[first as usize..(first + count) as usize].concat();
-        assert!(
-            client.read(expected.len()) == expected,
-            "blocks {first}+{count}"
-        );
+        assert!(client.read(expected.len()) == expected, "blocks {first}+{count}");
     }
 }
 
@@ -114,9 +102,7 @@ fn errors_have_their_numbers_and_the_connection_survives_them() {
 fn goodbye_waits_for_the_answers() {
     let fixture = Fixture::new();
     let mut client = Client::open(&fixture.socket, "disk");
-    let cookies: Vec<u64> = (0..50)
-        .map(|block| client.request(READ, 0, block * 4096, 4096))
-        .collect();
+    let cookies: Vec<u64> = (0..50).map(|block| client.request(READ, 0, block * 4096, 4096)).collect();
     client.request(DISCONNECT, 0, 0, 0);
     for _ in &cookies {
         assert_eq!(client.reply().1, 0);

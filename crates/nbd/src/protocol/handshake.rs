@@ -11,9 +11,8 @@
 
 use super::request::Session;
 use super::wire::{
-    NAME_BYTES_MAX, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC,
-    PAYLOAD_BYTES_MAX, PREFERRED_BLOCK_BYTES, QUERIES_MAX, SERVER_MAGIC, handshake_flag, info,
-    option, option_reply, transmission_flag, u16_at, u32_at, u64_at,
+    NAME_BYTES_MAX, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, PREFERRED_BLOCK_BYTES,
+    QUERIES_MAX, SERVER_MAGIC, handshake_flag, info, option, option_reply, transmission_flag, u16_at, u32_at, u64_at,
 };
 
 /// The one meta context known here.
@@ -73,19 +72,15 @@ impl ExportInfo {
     pub fn transmission_flags(&self) -> u16 {
         use transmission_flag as flag;
         let read_only = if self.read_only { flag::READ_ONLY } else { 0 };
-        let common = flag::HAS_FLAGS
-            | flag::SEND_FLUSH
-            | flag::SEND_FUA
-            | flag::SEND_DF
-            | flag::CAN_MULTI_CONN;
+        let common = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_DF | flag::CAN_MULTI_CONN;
         common | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO | read_only
     }
 }
 
 /// Where the handshake finds exports.
 pub trait Catalog {
-    /// All names, for LIST. A server that does not tell gives none.
-    fn names(&self) -> Vec<String>;
+    /// Names and descriptions of all exports, for LIST. A server that does not tell gives none.
+    fn list(&self) -> Vec<(String, String)>;
     /// The export of that name; the empty name means the default export, if there is one. The name has not been checked to
     /// be UTF-8.
     fn find(&self, name: &[u8]) -> Option<ExportInfo>;
@@ -158,13 +153,7 @@ impl Default for Handshake {
 impl Handshake {
     /// A handshake whose greeting is about to be sent.
     pub fn new() -> Handshake {
-        Handshake {
-            state: State::ClientFlags,
-            partial: Vec::new(),
-            no_zeroes: false,
-            structured: false,
-            allocation_for: None,
-        }
+        Handshake { state: State::ClientFlags, partial: Vec::new(), no_zeroes: false, structured: false, allocation_for: None }
     }
 
     /// Bytes held for an element that is not complete: what this connection costs in memory.
@@ -174,12 +163,7 @@ impl Handshake {
 
     /// Takes input until one option is answered or the input is used up. Gives the number of bytes consumed, and what
     /// came of it; answers are appended to `output`.
-    pub fn feed(
-        &mut self,
-        input: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) -> (usize, Progress) {
+    pub fn feed(&mut self, input: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> (usize, Progress) {
         let mut consumed = 0;
         loop {
             let rest = &input[consumed..];
@@ -192,12 +176,7 @@ impl Handshake {
                 }
                 let option = *option;
                 self.state = State::OptionHeader;
-                answer(
-                    output,
-                    option,
-                    option_reply::ERR_TOO_BIG,
-                    b"option data is too long",
-                );
+                answer(output, option, option_reply::ERR_TOO_BIG, b"option data is too long");
                 return (consumed, Progress::Answered);
             }
             let wanted = match self.state {
@@ -220,12 +199,7 @@ impl Handshake {
     }
 
     /// One complete element; `None` if the next may be read at once.
-    fn element(
-        &mut self,
-        element: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) -> Option<Progress> {
+    fn element(&mut self, element: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Option<Progress> {
         match self.state {
             State::ClientFlags => {
                 let flags = u32_at(element, 0);
@@ -246,12 +220,7 @@ impl Handshake {
         }
     }
 
-    fn option_header(
-        &mut self,
-        header: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) -> Option<Progress> {
+    fn option_header(&mut self, header: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Option<Progress> {
         let magic = u64_at(header, 0);
         if magic != OPTION_MAGIC {
             return Some(Progress::Close(ClosedBy::OptionMagic(magic)));
@@ -262,29 +231,17 @@ impl Handshake {
             return Some(Progress::Close(ClosedBy::NameTooLong(length_bytes)));
         }
         if length_bytes as usize > OPTION_BYTES_MAX {
-            self.state = State::Skip {
-                option,
-                left_bytes: length_bytes,
-            };
+            self.state = State::Skip { option, left_bytes: length_bytes };
             return None;
         }
         if length_bytes == 0 {
             return Some(self.option(option, &[], catalog, output));
         }
-        self.state = State::OptionData {
-            option,
-            length_bytes: length_bytes as usize,
-        };
+        self.state = State::OptionData { option, length_bytes: length_bytes as usize };
         None
     }
 
-    fn option(
-        &mut self,
-        option: u32,
-        data: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) -> Progress {
+    fn option(&mut self, option: u32, data: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Progress {
         match option {
             option::EXPORT_NAME => return self.export_name(data, catalog, output),
             option::ABORT => {
@@ -300,31 +257,14 @@ impl Handshake {
                 answer(output, option, option_reply::ACK, &[]);
             }
             option::STARTTLS if !data.is_empty() => refuse_data(output, option),
-            option::STARTTLS => answer(
-                output,
-                option,
-                option_reply::ERR_POLICY,
-                b"no TLS on this socket",
-            ),
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
-                self.meta_context(option, data, catalog, output)
-            }
-            _ => answer(
-                output,
-                option,
-                option_reply::ERR_UNSUPPORTED,
-                b"unknown option",
-            ),
+            option::STARTTLS => answer(output, option, option_reply::ERR_POLICY, b"no TLS on this socket"),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data, catalog, output),
+            _ => answer(output, option, option_reply::ERR_UNSUPPORTED, b"unknown option"),
         }
         Progress::Answered
     }
 
-    fn export_name(
-        &mut self,
-        name: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) -> Progress {
+    fn export_name(&mut self, name: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Progress {
         let Some(export) = catalog.find(name) else {
             return Progress::Close(ClosedBy::UnknownExport);
         };
@@ -338,21 +278,11 @@ impl Handshake {
 
     fn session(&self, name: &[u8], export: ExportInfo) -> Session {
         let allocation_context = self.structured && self.allocation_for.as_deref() == Some(name);
-        Session {
-            export,
-            structured: self.structured,
-            allocation_context,
-        }
+        Session { export, structured: self.structured, allocation_context }
     }
 
     /// INFO and GO: name length, name, count, kinds of information.
-    fn info(
-        &mut self,
-        option: u32,
-        data: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) -> Progress {
+    fn info(&mut self, option: u32, data: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Progress {
         let mut fields = Fields(data);
         let request = (|| {
             let name = fields.string()?;
@@ -361,21 +291,11 @@ impl Handshake {
             fields.0.is_empty().then_some((name, kinds))
         })();
         let Some((name, kinds)) = request else {
-            answer(
-                output,
-                option,
-                option_reply::ERR_INVALID,
-                b"malformed request for information",
-            );
+            answer(output, option, option_reply::ERR_INVALID, b"malformed request for information");
             return Progress::Answered;
         };
         if name.len() > NAME_BYTES_MAX {
-            answer(
-                output,
-                option,
-                option_reply::ERR_TOO_BIG,
-                b"export name is too long",
-            );
+            answer(output, option, option_reply::ERR_TOO_BIG, b"export name is too long");
             return Progress::Answered;
         }
         let Some(export) = catalog.find(name) else {
@@ -385,18 +305,10 @@ impl Handshake {
         let wants = |kind: u16| kinds.chunks_exact(2).any(|field| u16_at(field, 0) == kind);
         let mut fact = |kind: u16, fields: &[&[u8]]| {
             let mut body = kind.to_be_bytes().to_vec();
-            fields
-                .iter()
-                .for_each(|field| body.extend_from_slice(field));
+            fields.iter().for_each(|field| body.extend_from_slice(field));
             answer(output, option, option_reply::INFO, &body);
         };
-        fact(
-            info::EXPORT,
-            &[
-                &export.size_bytes.to_be_bytes(),
-                &export.transmission_flags().to_be_bytes(),
-            ],
-        );
+        fact(info::EXPORT, &[&export.size_bytes.to_be_bytes(), &export.transmission_flags().to_be_bytes()]);
         if wants(info::NAME) {
             fact(info::NAME, &[export.name.as_bytes()]);
         }
@@ -404,8 +316,7 @@ impl Handshake {
             fact(info::DESCRIPTION, &[export.description.as_bytes()]);
         }
         let preferred = PREFERRED_BLOCK_BYTES.max(export.block_bytes_min);
-        let sizes =
-            [export.block_bytes_min, preferred, export.payload_bytes_max].map(u32::to_be_bytes);
+        let sizes = [export.block_bytes_min, preferred, export.payload_bytes_max].map(u32::to_be_bytes);
         fact(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
         answer(output, option, option_reply::ACK, &[]);
         if option == option::INFO {
@@ -415,83 +326,43 @@ impl Handshake {
     }
 
     /// LIST_META_CONTEXT and SET_META_CONTEXT: name length, name, count, queries with their lengths.
-    fn meta_context(
-        &mut self,
-        option: u32,
-        data: &[u8],
-        catalog: &dyn Catalog,
-        output: &mut Vec<u8>,
-    ) {
+    fn meta_context(&mut self, option: u32, data: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) {
         let setting = option == option::SET_META_CONTEXT;
         if setting {
             // A failed choice leaves none behind ("NBD_OPT_SET_META_CONTEXT").
             self.allocation_for = None;
         }
         if !self.structured {
-            return answer(
-                output,
-                option,
-                option_reply::ERR_INVALID,
-                b"structured replies must come first",
-            );
+            return answer(output, option, option_reply::ERR_INVALID, b"structured replies must come first");
         }
         let mut fields = Fields(data);
         let request = (|| Some((fields.string()?, fields.u32()?)))();
         let Some((name, count)) = request else {
-            return answer(
-                output,
-                option,
-                option_reply::ERR_INVALID,
-                b"malformed request for meta contexts",
-            );
+            return answer(output, option, option_reply::ERR_INVALID, b"malformed request for meta contexts");
         };
         if name.len() > NAME_BYTES_MAX || count > QUERIES_MAX {
-            return answer(
-                output,
-                option,
-                option_reply::ERR_TOO_BIG,
-                b"name too long or too many queries",
-            );
+            return answer(output, option, option_reply::ERR_TOO_BIG, b"name too long or too many queries");
         }
         // An empty list asks for everything when listing, and for nothing when setting.
         let mut chosen = count == 0 && !setting;
         for _ in 0..count {
             let Some(query) = fields.string() else {
-                return answer(
-                    output,
-                    option,
-                    option_reply::ERR_INVALID,
-                    b"malformed query",
-                );
+                return answer(output, option, option_reply::ERR_INVALID, b"malformed query");
             };
             if query.len() > NAME_BYTES_MAX {
-                return answer(
-                    output,
-                    option,
-                    option_reply::ERR_TOO_BIG,
-                    b"query is too long",
-                );
+                return answer(output, option, option_reply::ERR_TOO_BIG, b"query is too long");
             }
             chosen |= query == ALLOCATION || (query == b"base:" && !setting);
         }
         if !fields.0.is_empty() {
-            return answer(
-                output,
-                option,
-                option_reply::ERR_INVALID,
-                b"data after the last query",
-            );
+            return answer(output, option, option_reply::ERR_INVALID, b"data after the last query");
         }
         if catalog.find(name).is_none() {
             return answer(output, option, option_reply::ERR_UNKNOWN, b"no such export");
         }
         if chosen {
             // The number of a context is only meaningful once it is set.
-            let context = if setting {
-                super::reply::ALLOCATION_CONTEXT
-            } else {
-                0
-            };
+            let context = if setting { super::reply::ALLOCATION_CONTEXT } else { 0 };
             let mut body = context.to_be_bytes().to_vec();
             body.extend_from_slice(ALLOCATION);
             answer(output, option, option_reply::META_CONTEXT, &body);
@@ -504,21 +375,17 @@ impl Handshake {
 }
 
 fn list(catalog: &dyn Catalog, output: &mut Vec<u8>) {
-    for name in catalog.names() {
+    for (name, description) in catalog.list() {
         let mut body = (name.len() as u32).to_be_bytes().to_vec();
         body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(description.as_bytes());
         answer(output, option::LIST, option_reply::SERVER, &body);
     }
     answer(output, option::LIST, option_reply::ACK, &[]);
 }
 
 fn refuse_data(output: &mut Vec<u8>, option: u32) {
-    answer(
-        output,
-        option,
-        option_reply::ERR_INVALID,
-        b"this option has no data",
-    );
+    answer(output, option, option_reply::ERR_INVALID, b"this option has no data");
 }
 
 fn answer(output: &mut Vec<u8>, option: u32, kind: u32, body: &[u8]) {

@@ -18,10 +18,7 @@ pub struct ReplyBytes {
 
 impl ReplyBytes {
     fn empty() -> ReplyBytes {
-        ReplyBytes {
-            bytes: [0; REPLY_BYTES_MAX],
-            length: 0,
-        }
+        ReplyBytes { bytes: [0; REPLY_BYTES_MAX], length: 0 }
     }
 
     fn push(&mut self, field: &[u8]) {
@@ -103,11 +100,7 @@ mod tests {
     use super::*;
 
     fn session(structured: bool) -> Session {
-        Session {
-            export: ExportInfo::new("disk", 1 << 20),
-            structured,
-            allocation_context: structured,
-        }
+        Session { export: ExportInfo::new("disk", 1 << 20), structured, allocation_context: structured }
     }
 
     #[test]
@@ -118,10 +111,7 @@ mod tests {
         assert_eq!(session(false).read_reply(cookie, 4096, 512).as_slice(), ok);
         assert_eq!(session(true).done_reply(cookie).as_slice(), ok);
         let failed = b"\x67\x44\x66\x98\0\0\0\x1c\x11\x22\x33\x44\x55\x66\x77\x88";
-        assert_eq!(
-            session(false).error_reply(cookie, Errno::NoSpc).as_slice(),
-            failed
-        );
+        assert_eq!(session(false).error_reply(cookie, Errno::NoSpc).as_slice(), failed);
     }
 
     #[test]
@@ -133,8 +123,7 @@ mod tests {
         assert_eq!(session.read_reply(5, 4096, 0).as_slice(), none);
         let error = b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x05\0\0\0\x06\0\0\0\x05\0\0";
         assert_eq!(session.error_reply(5, Errno::Io).as_slice(), error);
-        let status =
-            b"\x66\x8e\x33\xef\0\x01\0\x05\0\0\0\0\0\0\0\x05\0\0\0\x0c\0\0\0\x01\0\0\x10\0\0\0\0\0";
+        let status = b"\x66\x8e\x33\xef\0\x01\0\x05\0\0\0\0\0\0\0\x05\0\0\0\x0c\0\0\0\x01\0\0\x10\0\0\0\0\0";
         assert_eq!(session.allocated_reply(5, 4096).as_slice(), status);
     }
 }

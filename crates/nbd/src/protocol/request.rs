@@ -1,9 +1,7 @@
 //! Requests of the transmission phase: reading the header and judging it.
 
 use super::handshake::ExportInfo;
-use super::wire::{
-    Errno, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag, u16_at, u32_at, u64_at,
-};
+use super::wire::{Errno, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag, u16_at, u32_at, u64_at};
 
 /// A request header as it came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,11 +47,7 @@ impl RequestHeader {
 
     /// Bytes that follow the header on the wire, whatever the answer will be.
     pub fn payload_bytes(&self) -> u32 {
-        if self.kind == command::WRITE {
-            self.length_bytes
-        } else {
-            0
-        }
+        if self.kind == command::WRITE { self.length_bytes } else { 0 }
     }
 }
 
@@ -138,23 +132,12 @@ impl Session {
             command::TRIM => self.ranged(header, Command::Trim),
             command::WRITE_ZEROES => self.ranged(header, Command::WriteZeroes),
             command::FLUSH if header.offset_bytes == 0 && header.length_bytes == 0 => {
-                Verdict::Volume {
-                    command: Command::Flush,
-                    start_sector: 0,
-                    sectors: 0,
-                    fua: false,
-                }
+                Verdict::Volume { command: Command::Flush, start_sector: 0, sectors: 0, fua: false }
             }
-            command::BLOCK_STATUS
-                if self.structured && self.allocation_context && header.length_bytes != 0 =>
-            {
-                match self.range(header) {
-                    Some(_) => Verdict::Allocated {
-                        length_bytes: header.length_bytes,
-                    },
-                    None => Verdict::Refuse(Errno::Inval),
-                }
-            }
+            command::BLOCK_STATUS if self.structured && self.allocation_context && header.length_bytes != 0 => match self.range(header) {
+                Some(_) => Verdict::Allocated { length_bytes: header.length_bytes },
+                None => Verdict::Refuse(Errno::Inval),
+            },
             _ => Verdict::Refuse(Errno::Inval),
         }
     }
@@ -164,19 +147,13 @@ impl Session {
         if changes && self.export.read_only {
             return Verdict::Refuse(Errno::Perm);
         }
-        if matches!(command, Command::Read | Command::Write)
-            && header.length_bytes > self.export.payload_bytes_max
-        {
+        if matches!(command, Command::Read | Command::Write) && header.length_bytes > self.export.payload_bytes_max {
             return Verdict::Refuse(Errno::Overflow);
         }
         let Some((start_sector, sectors)) = self.range(header) else {
             let beyond = !self.within(header) && self.aligned(header);
             let grows = matches!(command, Command::Write | Command::WriteZeroes);
-            return Verdict::Refuse(if beyond && grows {
-                Errno::NoSpc
-            } else {
-                Errno::Inval
-            });
+            return Verdict::Refuse(if beyond && grows { Errno::NoSpc } else { Errno::Inval });
         };
         if sectors == 0 {
             return Verdict::Nothing;
@@ -184,31 +161,22 @@ impl Session {
         if header.flags & command_flag::FAST_ZERO != 0 && !self.export.fast_zeroes {
             return Verdict::Refuse(Errno::NotSup);
         }
-        Verdict::Volume {
-            command,
-            start_sector,
-            sectors,
-            fua: changes && header.flags & command_flag::FUA != 0,
-        }
+        Verdict::Volume { command, start_sector, sectors, fua: changes && header.flags & command_flag::FUA != 0 }
     }
 
     /// The range in sectors, if it is aligned and lies within the export.
     fn range(&self, header: &RequestHeader) -> Option<(u64, u32)> {
         let sectors = (u64::from(header.length_bytes) / types::SECTOR_BYTES) as u32;
-        (self.aligned(header) && self.within(header))
-            .then_some((header.offset_bytes / types::SECTOR_BYTES, sectors))
+        (self.aligned(header) && self.within(header)).then_some((header.offset_bytes / types::SECTOR_BYTES, sectors))
     }
 
     fn aligned(&self, header: &RequestHeader) -> bool {
         let unit = self.export.block_bytes_min;
-        header.offset_bytes.is_multiple_of(u64::from(unit))
-            && header.length_bytes.is_multiple_of(unit)
+        header.offset_bytes.is_multiple_of(u64::from(unit)) && header.length_bytes.is_multiple_of(unit)
     }
 
     fn within(&self, header: &RequestHeader) -> bool {
-        let end = header
-            .offset_bytes
-            .checked_add(u64::from(header.length_bytes));
+        let end = header.offset_bytes.checked_add(u64::from(header.length_bytes));
         end.is_some_and(|end| end <= self.export.size_bytes)
     }
 }
@@ -220,104 +188,38 @@ mod tests {
 
     fn session() -> Session {
         let export = ExportInfo::new("disk", 1 << 20);
-        Session {
-            export,
-            structured: true,
-            allocation_context: true,
-        }
+        Session { export, structured: true, allocation_context: true }
     }
 
     fn header(kind: u16, flags: u16, offset_bytes: u64, length_bytes: u32) -> RequestHeader {
-        RequestHeader {
-            flags,
-            kind,
-            cookie: 7,
-            offset_bytes,
-            length_bytes,
-        }
+        RequestHeader { flags, kind, cookie: 7, offset_bytes, length_bytes }
     }
 
     fn check(kind: u16, flags: u16, offset_bytes: u64, length_bytes: u32, expected: Verdict) {
-        assert_eq!(
-            session().judge(&header(kind, flags, offset_bytes, length_bytes)),
-            expected
-        );
+        assert_eq!(session().judge(&header(kind, flags, offset_bytes, length_bytes)), expected);
     }
 
     #[test]
     fn a_header_is_read_field_by_field() {
         let bytes = *b"\x25\x60\x95\x13\x00\x01\x00\x06\x01\x02\x03\x04\x05\x06\x07\x08\0\0\0\x01\0\0\x02\0\0\0\x10\0";
         let parsed = RequestHeader::parse(&bytes).unwrap();
-        let expected = RequestHeader {
-            flags: 1,
-            kind: 6,
-            cookie: 0x0102_0304_0506_0708,
-            offset_bytes: 0x1_0000_0200,
-            length_bytes: 4096,
-        };
+        let expected = RequestHeader { flags: 1, kind: 6, cookie: 0x0102_0304_0506_0708, offset_bytes: 0x1_0000_0200, length_bytes: 4096 };
         assert_eq!(parsed, expected);
-        assert_eq!(
-            RequestHeader::parse(&[0x25; 28]),
-            Err(NotNbd { found: 0x2525_2525 })
-        );
+        assert_eq!(RequestHeader::parse(&[0x25; 28]), Err(NotNbd { found: 0x2525_2525 }));
     }
 
     #[test]
     fn good_requests_become_sectors() {
-        let read = Verdict::Volume {
-            command: Command::Read,
-            start_sector: 9,
-            sectors: 3,
-            fua: false,
-        };
+        let read = Verdict::Volume { command: Command::Read, start_sector: 9, sectors: 3, fua: false };
         check(command::READ, 0, 4608, 1536, read);
-        check(
-            command::READ,
-            command_flag::DF | command_flag::FUA,
-            4608,
-            1536,
-            read,
-        );
-        let write = Verdict::Volume {
-            command: Command::Write,
-            start_sector: 2040,
-            sectors: 8,
-            fua: true,
-        };
-        check(
-            command::WRITE,
-            command_flag::FUA,
-            (1 << 20) - 4096,
-            4096,
-            write,
-        );
-        let zero = Verdict::Volume {
-            command: Command::WriteZeroes,
-            start_sector: 0,
-            sectors: 2048,
-            fua: false,
-        };
-        check(
-            command::WRITE_ZEROES,
-            command_flag::NO_HOLE,
-            0,
-            1 << 20,
-            zero,
-        );
-        let flush = Verdict::Volume {
-            command: Command::Flush,
-            start_sector: 0,
-            sectors: 0,
-            fua: false,
-        };
+        check(command::READ, command_flag::DF | command_flag::FUA, 4608, 1536, read);
+        let write = Verdict::Volume { command: Command::Write, start_sector: 2040, sectors: 8, fua: true };
+        check(command::WRITE, command_flag::FUA, (1 << 20) - 4096, 4096, write);
+        let zero = Verdict::Volume { command: Command::WriteZeroes, start_sector: 0, sectors: 2048, fua: false };
+        check(command::WRITE_ZEROES, command_flag::NO_HOLE, 0, 1 << 20, zero);
+        let flush = Verdict::Volume { command: Command::Flush, start_sector: 0, sectors: 0, fua: false };
         check(command::FLUSH, 0, 0, 0, flush);
-        check(
-            command::BLOCK_STATUS,
-            command_flag::REQ_ONE,
-            512,
-            1024,
-            Verdict::Allocated { length_bytes: 1024 },
-        );
+        check(command::BLOCK_STATUS, command_flag::REQ_ONE, 512, 1024, Verdict::Allocated { length_bytes: 1024 });
         check(command::READ, 0, 1 << 20, 0, Verdict::Nothing);
         check(command::DISCONNECT, 0, 0, 0, Verdict::Disconnect);
     }
@@ -326,45 +228,15 @@ mod tests {
     fn ends_and_edges_are_refused_with_the_right_number() {
         let inval = Verdict::Refuse(Errno::Inval);
         check(command::READ, 0, (1 << 20) - 512, 1024, inval);
-        check(
-            command::WRITE,
-            0,
-            (1 << 20) - 512,
-            1024,
-            Verdict::Refuse(Errno::NoSpc),
-        );
-        check(
-            command::WRITE_ZEROES,
-            0,
-            1 << 20,
-            512,
-            Verdict::Refuse(Errno::NoSpc),
-        );
+        check(command::WRITE, 0, (1 << 20) - 512, 1024, Verdict::Refuse(Errno::NoSpc));
+        check(command::WRITE_ZEROES, 0, 1 << 20, 512, Verdict::Refuse(Errno::NoSpc));
         check(command::TRIM, 0, 1 << 20, 512, inval);
         check(command::READ, 0, u64::MAX - 511, 512, inval);
-        check(
-            command::WRITE,
-            0,
-            u64::MAX - 511,
-            1024,
-            Verdict::Refuse(Errno::NoSpc),
-        );
+        check(command::WRITE, 0, u64::MAX - 511, 1024, Verdict::Refuse(Errno::NoSpc));
         check(command::READ, 0, 1, 512, inval);
         check(command::WRITE, 0, 512, 100, inval);
-        check(
-            command::READ,
-            0,
-            0,
-            PAYLOAD_BYTES_MAX + 512,
-            Verdict::Refuse(Errno::Overflow),
-        );
-        check(
-            command::WRITE,
-            0,
-            0,
-            u32::MAX,
-            Verdict::Refuse(Errno::Overflow),
-        );
+        check(command::READ, 0, 0, PAYLOAD_BYTES_MAX + 512, Verdict::Refuse(Errno::Overflow));
+        check(command::WRITE, 0, 0, u32::MAX, Verdict::Refuse(Errno::Overflow));
         check(command::BLOCK_STATUS, 0, 0, 0, inval);
         check(command::BLOCK_STATUS, 0, 1 << 20, 512, inval);
         check(command::FLUSH, 0, 512, 0, inval);
@@ -379,33 +251,12 @@ mod tests {
         check(command::WRITE, command_flag::DF, 0, 512, inval);
         check(command::WRITE, 1 << 5, 0, 512, inval);
         check(command::TRIM, command_flag::FAST_ZERO, 0, 512, inval);
-        check(
-            command::WRITE_ZEROES,
-            command_flag::FAST_ZERO,
-            0,
-            512,
-            Verdict::Refuse(Errno::NotSup),
-        );
-        let simple = Session {
-            structured: false,
-            ..session()
-        };
-        assert_eq!(
-            simple.judge(&header(command::READ, command_flag::DF, 0, 512)),
-            inval
-        );
-        assert_eq!(
-            simple.judge(&header(command::BLOCK_STATUS, 0, 0, 512)),
-            inval
-        );
-        let no_context = Session {
-            allocation_context: false,
-            ..session()
-        };
-        assert_eq!(
-            no_context.judge(&header(command::BLOCK_STATUS, 0, 0, 512)),
-            inval
-        );
+        check(command::WRITE_ZEROES, command_flag::FAST_ZERO, 0, 512, Verdict::Refuse(Errno::NotSup));
+        let simple = Session { structured: false, ..session() };
+        assert_eq!(simple.judge(&header(command::READ, command_flag::DF, 0, 512)), inval);
+        assert_eq!(simple.judge(&header(command::BLOCK_STATUS, 0, 0, 512)), inval);
+        let no_context = Session { allocation_context: false, ..session() };
+        assert_eq!(no_context.judge(&header(command::BLOCK_STATUS, 0, 0, 512)), inval);
     }
 
     #[test]
@@ -413,32 +264,17 @@ mod tests {
         let mut session = session();
         session.export.read_only = true;
         for kind in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
-            assert_eq!(
-                session.judge(&header(kind, 0, 0, 512)),
-                Verdict::Refuse(Errno::Perm)
-            );
+            assert_eq!(session.judge(&header(kind, 0, 0, 512)), Verdict::Refuse(Errno::Perm));
         }
-        assert!(matches!(
-            session.judge(&header(command::READ, 0, 0, 512)),
-            Verdict::Volume { .. }
-        ));
-        assert!(matches!(
-            session.judge(&header(command::FLUSH, 0, 0, 0)),
-            Verdict::Volume { .. }
-        ));
+        assert!(matches!(session.judge(&header(command::READ, 0, 0, 512)), Verdict::Volume { .. }));
+        assert!(matches!(session.judge(&header(command::FLUSH, 0, 0, 0)), Verdict::Volume { .. }));
     }
 
     #[test]
     fn larger_logical_blocks_are_enforced() {
         let mut session = session();
         session.export.block_bytes_min = 4096;
-        assert_eq!(
-            session.judge(&header(command::READ, 0, 512, 4096)),
-            Verdict::Refuse(Errno::Inval)
-        );
-        assert!(matches!(
-            session.judge(&header(command::READ, 0, 4096, 4096)),
-            Verdict::Volume { .. }
-        ));
+        assert_eq!(session.judge(&header(command::READ, 0, 512, 4096)), Verdict::Refuse(Errno::Inval));
+        assert!(matches!(session.judge(&header(command::READ, 0, 4096, 4096)), Verdict::Volume { .. }));
     }
 }

@@ -26,10 +26,7 @@ impl Client {
     pub fn connect(socket: &Path) -> Client {
         let stream = UnixStream::connect(socket).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Client {
-            stream,
-            next_cookie: 1,
-        };
+        let mut client = Client { stream, next_cookie: 1 };
         let greeting = client.read(18);
         assert_eq!(&greeting, b"NBDMAGICIHAVEOPT\0\x03");
         client
@@ -39,19 +36,14 @@ impl Client {
     pub fn open(socket: &Path, name: &str) -> Client {
         let mut client = Client::connect(socket);
         client.stream.write_all(&[0, 0, 0, 3]).unwrap();
-        client
-            .stream
-            .write_all(&option(1, name.as_bytes()))
-            .unwrap();
+        client.stream.write_all(&option(1, name.as_bytes())).unwrap();
         client.read(10);
         client
     }
 
     pub fn read(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = vec![0; bytes];
-        self.stream
-            .read_exact(&mut buffer)
-            .expect("the server answers");
+        self.stream.read_exact(&mut buffer).expect("the server answers");
         buffer
     }
 
@@ -59,9 +51,7 @@ impl Client {
     pub fn request(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> u64 {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        self.stream
-            .write_all(&header(kind, flags, cookie, offset, length))
-            .expect("the server reads");
+        self.stream.write_all(&header(kind, flags, cookie, offset, length)).expect("the server reads");
         cookie
     }
 

@@ -40,16 +40,8 @@ impl Fixture {
         let volume = open_volume(&runtime, &dir, "disk.img");
         let socket = dir.path().join("nbd.sock");
         let server = serve(&runtime, &ListenSpec::unix(&socket), limits).unwrap();
-        server
-            .add_export("disk", volume.clone(), ExportOptions::default())
-            .unwrap();
-        Fixture {
-            server: Some(server),
-            runtime: Some(runtime),
-            volume,
-            socket,
-            dir,
-        }
+        server.add_export("disk", volume.clone(), ExportOptions::default()).unwrap();
+        Fixture { server: Some(server), runtime: Some(runtime), volume, socket, dir }
     }
 
     pub fn server(&self) -> &Server {
@@ -72,19 +64,12 @@ impl Fixture {
 
     /// A path in the fixture's directory, as text.
     pub fn path(&self, name: &str) -> String {
-        self.dir
-            .path()
-            .join(name)
-            .to_str()
-            .expect("the directory's name is plain")
-            .to_owned()
+        self.dir.path().join(name).to_str().expect("the directory's name is plain").to_owned()
     }
 
     /// Waits until only `connections` are left.
     pub fn wait_connections(&self, connections: usize) {
-        wait_until("connections end", || {
-            self.server().counters().connections == connections
-        });
+        wait_until("connections end", || self.server().counters().connections == connections);
     }
 }
 
@@ -99,59 +84,27 @@ impl Drop for Fixture {
         let runtime = self.runtime.take().expect("shut down once");
         // Every page has come back, whatever the clients did.
         wait_until("pages come back", || runtime.pages().pages_out() == 0);
-        runtime
-            .shutdown(client::PATIENCE)
-            .expect("the runtime stops");
+        runtime.shutdown(client::PATIENCE).expect("the runtime stops");
     }
 }
 
 /// A new file of [`VOLUME_BYTES`] as a bare volume.
 pub fn open_volume(runtime: &Runtime, dir: &TempDir, name: &str) -> VolumeRef {
     let path = dir.path().join(name);
-    std::fs::File::create(&path)
-        .unwrap()
-        .set_len(VOLUME_BYTES)
-        .unwrap();
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(&path)
-        .unwrap();
-    let geometry = Geometry {
-        size_bytes: VOLUME_BYTES,
-        logical_block_bytes: 512,
-        memory_alignment_bytes: 512,
-        discard: true,
-        discard_zeroes: true,
-    };
-    let device = DeviceOptions {
-        name: name.to_owned(),
-        file,
-        geometry,
-        model: None,
-    };
+    std::fs::File::create(&path).unwrap().set_len(VOLUME_BYTES).unwrap();
+    let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+    let geometry =
+        Geometry { size_bytes: VOLUME_BYTES, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: true, discard_zeroes: true };
+    let device = DeviceOptions { name: name.to_owned(), file, geometry, model: None };
     let device = runtime.open_device(device).unwrap();
-    runtime
-        .add_bare_volume(
-            &device,
-            BareVolumeOptions {
-                name: name.to_owned(),
-                read_only: false,
-            },
-        )
-        .unwrap()
+    runtime.add_bare_volume(&device, BareVolumeOptions { name: name.to_owned(), read_only: false }).unwrap()
 }
 
 /// Waits for something that must happen.
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let deadline = Instant::now() + client::PATIENCE;
     while !happened() {
-        assert!(
-            Instant::now() < deadline,
-            "{what}: not within {:?}",
-            client::PATIENCE
-        );
+        assert!(Instant::now() < deadline, "{what}: not within {:?}", client::PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -178,29 +131,18 @@ impl Neighbour {
                 let offset = NEIGHBOUR_FROM + 512 * random.below(((16 << 20) - length) / 512);
                 let data = random.bytes(length as usize);
                 assert_eq!(client.write(0, offset, &data), 0);
-                assert!(
-                    client.read_at(offset, length as u32) == Ok(data),
-                    "wrong data at {offset}"
-                );
+                assert!(client.read_at(offset, length as u32) == Ok(data), "wrong data at {offset}");
                 rounds += 1;
             }
             rounds
         });
-        Neighbour {
-            stop,
-            thread: Some(thread),
-        }
+        Neighbour { stop, thread: Some(thread) }
     }
 
     /// Stops it and looks whether it saw anything wrong.
     pub fn finish(mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let rounds = self
-            .thread
-            .take()
-            .expect("once")
-            .join()
-            .expect("the neighbour saw something wrong");
+        let rounds = self.thread.take().expect("once").join().expect("the neighbour saw something wrong");
         assert!(rounds > 0);
     }
 }
@@ -217,10 +159,6 @@ pub fn run(program: &str, arguments: &[&str]) -> Option<String> {
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}\n{text}\n{errors}",
-        output.status
-    );
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}\n{errors}", output.status);
     Some(text)
 }

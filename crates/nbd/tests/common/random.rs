@@ -20,9 +20,6 @@ impl Random {
     }
 
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count.div_ceil(8))
-            .flat_map(|_| self.next().to_le_bytes())
-            .take(count)
-            .collect()
+        (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
     }
 }
