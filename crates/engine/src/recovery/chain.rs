@@ -24,6 +24,8 @@ type Run = Vec<Vec<Group>>;
 
 /// Footers by physical segment, and which of them are believed although they end above the watermark.
 struct Footers {
+    /// Groups up to this one were flushed, by the footers and the session's start, and by what was learned while walking.
+    claimed: u64,
     sealed: Vec<Option<Sealed>>,
     trusted: Vec<bool>,
 }
@@ -31,16 +33,13 @@ struct Footers {
 impl Footers {
     fn get(&self, reader: &Reader, seq: u64) -> Option<&Sealed> {
         let sealed = self.sealed[reader.layout.physical(seq) as usize].as_ref()?;
-        (sealed.head.segment_seq == seq && reader.session_fits(seq, sealed.head.session))
-            .then_some(sealed)
+        (sealed.head.segment_seq == seq && reader.session_fits(seq, sealed.head.session)).then_some(sealed)
     }
 
     /// All that the current session wrote.
     fn current<'a>(&'a self, reader: &'a Reader) -> impl Iterator<Item = &'a Sealed> {
         let (session, first_seq) = (reader.session, reader.start.first_seq);
-        self.sealed.iter().flatten().filter(move |sealed| {
-            sealed.head.session == session && sealed.head.segment_seq >= first_seq
-        })
+        self.sealed.iter().flatten().filter(move |sealed| sealed.head.session == session && sealed.head.segment_seq >= first_seq)
     }
 
     /// Whether a segment is taken from this footer without a look at its groups.
@@ -54,19 +53,17 @@ impl Footers {
 /// Finds the log. Reads only.
 pub(super) fn find(reader: &mut Reader, report: &mut RecoveryReport) -> Result<Found, OpenError> {
     let count = reader.layout.segments_per_shard;
-    let mut footers = Footers {
-        sealed: (0..count).map(|physical| reader.footer(physical)).collect(),
-        trusted: vec![false; count as usize],
-    };
-    // Each round that does not return believes one more footer.
+    let sealed = (0..count).map(|physical| reader.footer(physical)).collect();
+    let claimed = reader.start.first_group - 1;
+    let mut footers = Footers { claimed, sealed, trusted: vec![false; count as usize] };
+    let claims = footers.current(reader).map(|sealed| sealed.head.durable_group);
+    footers.claimed = claims.fold(claimed, u64::max);
+    // Each round that does not return believes one more footer or raises the claim.
     loop {
         if let Some(found) = find_with(reader, &mut footers, report)? {
             report.unreadable_pages = reader.unreadable_pages;
             if reader.session_seen > reader.session && !reader.force {
-                return Err(OpenError::SuperblockOutdated {
-                    found: reader.session_seen,
-                    known: reader.session,
-                });
+                return Err(OpenError::SuperblockOutdated { found: reader.session_seen, known: reader.session });
             }
             return Ok(found);
         }
@@ -83,18 +80,9 @@ struct Head {
 }
 
 /// One attempt; `None` if another footer is believed now and all must be seen anew.
-fn find_with(
-    reader: &mut Reader,
-    footers: &mut Footers,
-    report: &mut RecoveryReport,
-) -> Result<Option<Found>, OpenError> {
+fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryReport) -> Result<Option<Found>, OpenError> {
     let start = reader.start;
-    let claimed = footers
-        .current(reader)
-        .map(|sealed| sealed.head.durable_group)
-        .max()
-        .unwrap_or(0);
-    let settled = claimed.max(start.first_group - 1);
+    let settled = footers.claimed;
     let anchor = footers
         .current(reader)
         .filter(|sealed| footers.suffices(reader, sealed, settled))
@@ -105,16 +93,15 @@ fn find_with(
         None => first_place(reader, footers, settled)?,
     };
     let runs = collect_runs(reader, place, settled)?;
-    let claims = runs
-        .iter()
-        .flatten()
-        .flatten()
-        .map(|group| group.head.durable_group);
+    let claims = runs.iter().flatten().flatten().map(|group| group.head.durable_group);
     let watermark = claims.fold(settled, u64::max);
-    let broken_at = runs[0]
-        .last()
-        .and_then(|groups| groups.last())
-        .map_or(place.1, |last| last.head.group + 1);
+    let broken_at = runs[0].last().and_then(|groups| groups.last()).map_or(place.1, |last| last.head.group + 1);
+    if let Some(claim) = overwritten(reader, place.0 + runs[0].len() as u64)?
+        && claim > settled
+    {
+        footers.claimed = claim;
+        return Ok(None);
+    }
     if broken_at <= watermark && believe_a_footer(reader, footers, place.0, broken_at)? {
         return Ok(None);
     }
@@ -122,70 +109,48 @@ fn find_with(
     for segment in &mut head.segments {
         segment.has_footer = footers.get(reader, segment.seq).is_some_and(|sealed| {
             let footer = &sealed.head;
-            (footer.first_group, footer.last_group, footer.resume_seq)
-                == (segment.first_group, segment.last_group, 0)
+            (footer.first_group, footer.last_group, footer.resume_seq) == (segment.first_group, segment.last_group, 0)
         });
     }
 
     let last = head.segments.last().or(anchor.as_ref());
-    let tail_seq = last
-        .map_or(0, |segment| segment.tail_seq)
-        .max(start.tail_seq);
-    let (next_seq, mut next_group) =
-        last.map_or((start.first_seq, start.first_group), Segment::next);
+    let tail_seq = last.map_or(0, |segment| segment.tail_seq).max(start.tail_seq);
+    let (next_seq, mut next_group) = last.map_or((start.first_seq, start.first_group), Segment::next);
     if head.lost_end {
         next_group = next_group.max(watermark + 1);
     }
-    let mut end = LogEnd {
-        next_seq,
-        next_group,
-        tail_seq,
-    };
+    let mut end = LogEnd { next_seq, next_group, tail_seq };
     report.walked_segments = 0;
     let mut segments = settled_segments(reader, footers, tail_seq..place.0, place.1, report)?;
     report.sealed_segments = segments.len() as u64 - report.walked_segments;
-    segments.extend(
-        head.segments
-            .into_iter()
-            .filter(|segment| segment.seq >= tail_seq),
-    );
+    segments.extend(head.segments.into_iter().filter(|segment| segment.seq >= tail_seq));
     report.damaged_places = mark_holes(reader, &mut segments, &mut end);
     report.durable_group = watermark;
     report.discarded_groups = head.discarded_groups;
     Ok(Some(Found { end, segments }))
 }
 
+/// If a later lap stands where segment `seq` would be: up to which group it calls the log flushed. That covers all that made it
+/// right to overwrite the segment.
+fn overwritten(reader: &mut Reader, seq: u64) -> Result<Option<u64>, OpenError> {
+    let head = reader.first_head_of_any_lap(seq)?;
+    Ok(head.filter(|head| head.segment_seq > seq && head.session == reader.session).map(|head| head.durable_group))
+}
+
 /// Where to begin to walk if no footer of this session settles anything: at the start of the session, unless that was
 /// overwritten since.
-fn first_place(
-    reader: &mut Reader,
-    footers: &Footers,
-    settled: u64,
-) -> Result<(u64, u64), OpenError> {
+fn first_place(reader: &mut Reader, footers: &Footers, settled: u64) -> Result<(u64, u64), OpenError> {
     let start = (reader.start.first_seq, reader.start.first_group);
-    if settled < start.1
-        || reader
-            .first_head(start.0)?
-            .is_some_and(|head| head.session == reader.session)
-    {
+    if settled < start.1 || reader.first_head(start.0)?.is_some_and(|head| head.session == reader.session) {
         return Ok(start);
     }
     // The first group is known to be flushed, but another lap's segment stands in its place.
-    let lowest = footers
-        .current(reader)
-        .map(|sealed| &sealed.head)
-        .min_by_key(|head| head.segment_seq);
-    Ok(lowest
-        .filter(|head| head.first_group <= settled + 1)
-        .map_or(start, |head| (head.segment_seq, head.first_group)))
+    let lowest = footers.current(reader).map(|sealed| &sealed.head).min_by_key(|head| head.segment_seq);
+    Ok(lowest.filter(|head| head.first_group <= settled + 1).map_or(start, |head| (head.segment_seq, head.first_group)))
 }
 
 /// Walks from `place`, and from each later segment where something of this session stands behind a break.
-fn collect_runs(
-    reader: &mut Reader,
-    place: (u64, u64),
-    settled: u64,
-) -> Result<Vec<Run>, OpenError> {
+fn collect_runs(reader: &mut Reader, place: (u64, u64), settled: u64) -> Result<Vec<Run>, OpenError> {
     let first = walk_run(reader, place.0, Some(place.1), settled)?;
     let mut seq = place.0 + first.len() as u64;
     let mut runs = vec![first];
@@ -203,19 +168,13 @@ fn collect_runs(
     Ok(runs)
 }
 
-fn walk_run(
-    reader: &mut Reader,
-    mut seq: u64,
-    mut expected: Option<u64>,
-    settled: u64,
-) -> Result<Run, OpenError> {
+fn walk_run(reader: &mut Reader, mut seq: u64, mut expected: Option<u64>, settled: u64) -> Result<Run, OpenError> {
     let mut run = Run::new();
     // Ends by itself: each step finds its own sequence number in a physical segment that no other step looked at.
     loop {
-        let here = reader.first_head(seq)?.is_some_and(|head| {
-            reader.session_fits(seq, head.session)
-                && expected.is_none_or(|expected| head.group == expected)
-        });
+        let here = reader
+            .first_head(seq)?
+            .is_some_and(|head| reader.session_fits(seq, head.session) && expected.is_none_or(|expected| head.group == expected));
         if !here {
             return Ok(run);
         }
@@ -232,16 +191,10 @@ fn walk_run(
 
 /// A group that was flushed has no header any more. If the footer of its segment is whole and all dirty payloads it tells of are
 /// there, it is believed; says whether there was one.
-fn believe_a_footer(
-    reader: &mut Reader,
-    footers: &mut Footers,
-    from_seq: u64,
-    missing_group: u64,
-) -> Result<bool, OpenError> {
+fn believe_a_footer(reader: &mut Reader, footers: &mut Footers, from_seq: u64, missing_group: u64) -> Result<bool, OpenError> {
     let candidate = footers.current(reader).find(|sealed| {
         let head = &sealed.head;
-        head.segment_seq >= from_seq
-            && (head.first_group..=head.last_group).contains(&missing_group)
+        head.segment_seq >= from_seq && (head.first_group..=head.last_group).contains(&missing_group)
     });
     let Some(sealed) = candidate.cloned() else {
         return Ok(false);
@@ -256,11 +209,7 @@ fn believe_a_footer(
 
 /// Decides how much of what was walked belongs to the log.
 fn accept(runs: Vec<Run>, first_group: u64, watermark: u64) -> Head {
-    let mut head = Head {
-        segments: Vec::new(),
-        discarded_groups: 0,
-        lost_end: false,
-    };
+    let mut head = Head { segments: Vec::new(), discarded_groups: 0, lost_end: false };
     let (mut expected, mut ended) = (first_group, false);
     for (nth, run) in runs.into_iter().enumerate() {
         // A later run stands behind a break. It counts only if what is missing in the break had been flushed.
@@ -269,11 +218,7 @@ fn accept(runs: Vec<Run>, first_group: u64, watermark: u64) -> Head {
             let whole = groups.len();
             let torn = |group: &Group| group.head.group > watermark && !group.dirty_intact;
             groups.truncate(groups.iter().position(torn).unwrap_or(whole));
-            if ended
-                || groups
-                    .first()
-                    .is_none_or(|first| first.head.group < expected)
-            {
+            if ended || groups.first().is_none_or(|first| first.head.group < expected) {
                 groups.clear();
             }
             ended |= groups.len() < whole;
@@ -298,11 +243,7 @@ fn settled_segments(
 ) -> Result<Vec<Segment>, OpenError> {
     let mut segments: Vec<Segment> = Vec::new();
     // More than a ring cannot be live; an absurd tail must not cost an absurd time.
-    let first_seq = range.start.max(
-        range
-            .end
-            .saturating_sub(u64::from(reader.layout.segments_per_shard)),
-    );
+    let first_seq = range.start.max(range.end.saturating_sub(u64::from(reader.layout.segments_per_shard)));
     for seq in first_seq..range.end {
         let expected = match segments.last().map(Segment::next) {
             Some((next_seq, _)) if next_seq > seq => continue,
@@ -322,21 +263,12 @@ fn settled_segments(
         } else if let Some(next) = footers.get(reader, seq + 1) {
             Some(next.head.first_group)
         } else {
-            reader
-                .first_head(seq + 1)?
-                .filter(|head| reader.session_fits(seq + 1, head.session))
-                .map(|head| head.group)
+            reader.first_head(seq + 1)?.filter(|head| reader.session_fits(seq + 1, head.session)).map(|head| head.group)
         };
         let image = reader.image(seq)?;
-        let (last, verify_above) =
-            next_group.map_or((u64::MAX, 0), |next| (next.saturating_sub(1), u64::MAX));
+        let (last, verify_above) = next_group.map_or((u64::MAX, 0), |next| (next.saturating_sub(1), u64::MAX));
         let mut groups = reader.walk(seq, &image, expected, last, verify_above);
-        groups.truncate(
-            groups
-                .iter()
-                .position(|group| !group.dirty_intact)
-                .unwrap_or(groups.len()),
-        );
+        groups.truncate(groups.iter().position(|group| !group.dirty_intact).unwrap_or(groups.len()));
         if let Some(segment) = Segment::from_groups(&groups) {
             segments.push(segment);
             report.walked_segments += 1;
@@ -357,11 +289,7 @@ fn mark_holes(reader: &Reader, segments: &mut [Segment], end: &mut LogEnd) -> u6
         end.tail_seq = first_seq;
     }
     for index in 0..segments.len() {
-        let behind = segments
-            .get(index + 1)
-            .map_or((end.next_seq, end.next_group), |next| {
-                (next.seq, next.first_group)
-            });
+        let behind = segments.get(index + 1).map_or((end.next_seq, end.next_group), |next| (next.seq, next.first_group));
         let segment = &mut segments[index];
         let recorded = segment.next() == behind && segment.seq < reader.start.first_seq;
         let hole = segment.resume.is_some() || segment.next() != behind;

@@ -5,10 +5,7 @@ use crate::medium::{Medium, MediumError};
 use alloc::vec;
 use alloc::vec::Vec;
 use format::footer::footer_pages_for;
-use format::{
-    Footer, FooterHead, GroupHead, Layout, LogStart, PAGE_BYTES, Record, RecordKind, Superblock,
-    payload_checksum,
-};
+use format::{Footer, FooterHead, GroupHead, Layout, LogStart, PAGE_BYTES, Record, RecordKind, Superblock, payload_checksum};
 use types::ShardIndex;
 
 /// The log of one shard on its medium.
@@ -27,12 +24,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(
-        medium: &'a mut dyn Medium,
-        superblock: &Superblock,
-        shard: ShardIndex,
-        force: bool,
-    ) -> Reader<'a> {
+    pub fn new(medium: &'a mut dyn Medium, superblock: &Superblock, shard: ShardIndex, force: bool) -> Reader<'a> {
         Reader {
             medium,
             uuid: superblock.uuid,
@@ -48,11 +40,7 @@ impl<'a> Reader<'a> {
 
     /// Whether groups of that session may stand in that segment.
     pub fn session_fits(&self, seq: u64, session: u64) -> bool {
-        if seq >= self.start.first_seq {
-            session == self.session
-        } else {
-            session < self.session
-        }
+        if seq >= self.start.first_seq { session == self.session } else { session < self.session }
     }
 
     /// The footer at the end of a physical segment, if there is a whole one that belongs there. One that cannot be read counts as
@@ -83,38 +71,36 @@ impl<'a> Reader<'a> {
             && head.shard == self.shard
             && self.layout.physical(head.segment_seq) == physical
             && head.used_pages <= self.layout.group_pages()
-            && footer
-                .records
-                .iter()
-                .all(|record| !record.kind.has_payload() || record.slot_page < head.used_pages);
+            && footer.records.iter().all(|record| !record.kind.has_payload() || record.slot_page < head.used_pages);
         if !belongs {
             return None;
         }
         self.session_seen = self.session_seen.max(head.session);
-        let entries = footer
-            .records
-            .iter()
-            .map(|record| Entry::new(record, head.segment_seq))
-            .collect();
+        let entries = footer.records.iter().map(|record| Entry::new(record, head.segment_seq)).collect();
         Some(Sealed { head, entries })
     }
 
     /// The header at the beginning of segment `seq`, if it is one of that segment.
     pub fn first_head(&mut self, seq: u64) -> Result<Option<GroupHead>, MediumError> {
+        Ok(self.first_head_of_any_lap(seq)?.filter(|head| head.segment_seq == seq))
+    }
+
+    /// The header at the beginning of where segment `seq` lies, of that segment or of one that lay there earlier or later.
+    pub fn first_head_of_any_lap(&mut self, seq: u64) -> Result<Option<GroupHead>, MediumError> {
         let mut page = [0; PAGE_BYTES];
-        let offset_bytes = self
-            .layout
-            .segment_offset(self.shard, self.layout.physical(seq));
-        self.read(offset_bytes, &mut page)?;
-        Ok(self.group(seq, 0, &page).map(|(head, _)| head))
+        let physical = self.layout.physical(seq);
+        self.read(self.layout.segment_offset(self.shard, physical), &mut page)?;
+        let Ok((head, _)) = GroupHead::decode(&page) else { return Ok(None) };
+        if self.layout.physical(head.segment_seq) != physical {
+            return Ok(None);
+        }
+        Ok(self.group(head.segment_seq, 0, &page).map(|(head, _)| head))
     }
 
     /// All pages of segment `seq` that groups may take.
     pub fn image(&mut self, seq: u64) -> Result<Vec<u8>, MediumError> {
         let mut image = vec![0; self.layout.group_pages() as usize * PAGE_BYTES];
-        let offset_bytes = self
-            .layout
-            .segment_offset(self.shard, self.layout.physical(seq));
+        let offset_bytes = self.layout.segment_offset(self.shard, self.layout.physical(seq));
         self.read(offset_bytes, &mut image)?;
         Ok(image)
     }
@@ -128,11 +114,7 @@ impl<'a> Reader<'a> {
             return Err(error);
         }
         for (page, nth) in into.chunks_exact_mut(PAGE_BYTES).zip(0u64..) {
-            if self
-                .medium
-                .read(offset_bytes + nth * PAGE_BYTES as u64, page)
-                .is_err()
-            {
+            if self.medium.read(offset_bytes + nth * PAGE_BYTES as u64, page).is_err() {
                 page.fill(0);
                 self.unreadable_pages += 1;
             }
@@ -141,12 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The group whose header is this page, if it belongs to this place. Session and number are the caller's to compare.
-    fn group(
-        &mut self,
-        seq: u64,
-        page: u32,
-        bytes: &[u8; PAGE_BYTES],
-    ) -> Option<(GroupHead, Vec<Record>)> {
+    fn group(&mut self, seq: u64, page: u32, bytes: &[u8; PAGE_BYTES]) -> Option<(GroupHead, Vec<Record>)> {
         let (head, records) = GroupHead::decode(bytes).ok()?;
         let belongs = head.uuid == self.uuid
             && head.shard == self.shard
@@ -162,42 +139,22 @@ impl<'a> Reader<'a> {
     /// Walks segment `seq` from its first group as long as headers are there, of one fitting session and with consecutive numbers,
     /// up to number `last`. The first number must be `first` unless that is `None`. Dirty payloads of groups above `verify_above` are
     /// compared with their checksums.
-    pub fn walk(
-        &mut self,
-        seq: u64,
-        image: &[u8],
-        first: Option<u64>,
-        last: u64,
-        verify_above: u64,
-    ) -> Vec<Group> {
+    pub fn walk(&mut self, seq: u64, image: &[u8], first: Option<u64>, last: u64, verify_above: u64) -> Vec<Group> {
         let (pages, _) = image.as_chunks::<PAGE_BYTES>();
         let mut groups: Vec<Group> = Vec::new();
         let (mut page, mut records_count) = (0, 0);
-        while let Some((head, records)) = pages
-            .get(page as usize)
-            .and_then(|bytes| self.group(seq, page, bytes))
-        {
+        while let Some((head, records)) = pages.get(page as usize).and_then(|bytes| self.group(seq, page, bytes)) {
             let follows = match groups.last() {
-                Some(before) => {
-                    head.session == before.head.session && head.group == before.head.group + 1
-                }
-                None => {
-                    self.session_fits(seq, head.session)
-                        && first.is_none_or(|first| head.group == first)
-                }
+                Some(before) => head.session == before.head.session && head.group == before.head.group + 1,
+                None => self.session_fits(seq, head.session) && first.is_none_or(|first| head.group == first),
             };
             records_count += records.len();
             if !follows || head.group > last || records_count > self.layout.records_max() as usize {
                 break;
             }
             page += GroupHead::pages(&records);
-            let dirty_intact = head.group <= verify_above
-                || records.iter().all(|record| dirty_matches(record, pages));
-            groups.push(Group {
-                head,
-                records,
-                dirty_intact,
-            });
+            let dirty_intact = head.group <= verify_above || records.iter().all(|record| dirty_matches(record, pages));
+            groups.push(Group { head, records, dirty_intact });
         }
         groups
     }
@@ -207,17 +164,14 @@ impl<'a> Reader<'a> {
         let seq = sealed.head.segment_seq;
         let image = self.image(seq)?;
         let (pages, _) = image.as_chunks::<PAGE_BYTES>();
-        Ok(sealed
-            .entries
-            .iter()
-            .all(|entry| dirty_matches(&entry.record(seq), pages)))
+        Ok(sealed.entries.iter().all(|entry| dirty_matches(&entry.record(seq), pages)))
     }
 }
 
 /// Whether the payload is as the record says, if it must be: a clean payload that is not there is a miss later, no loss.
 fn dirty_matches(record: &Record, pages: &[[u8; PAGE_BYTES]]) -> bool {
     record.kind != RecordKind::DataDirty
-        || pages.get(record.slot_page as usize).is_some_and(|payload| {
-            payload_checksum(record.volume, record.block, payload) == record.checksum
-        })
+        || pages
+            .get(record.slot_page as usize)
+            .is_some_and(|payload| payload_checksum(record.volume, record.block, payload) == record.checksum)
 }

@@ -19,25 +19,11 @@ struct Replay {
 }
 
 /// Gives the newest records that have payloads, and completes the report.
-pub(super) fn replay(
-    superblock: &Superblock,
-    found: Found,
-    report: &mut RecoveryReport,
-    sink: &mut dyn FnMut(RecoveredRecord),
-) {
-    let mut known_volumes: Vec<u32> = superblock
-        .volumes
-        .iter()
-        .map(|volume| volume.id.0)
-        .collect();
+pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) {
+    let mut known_volumes: Vec<u32> = superblock.volumes.iter().map(|volume| volume.id.0).collect();
     known_volumes.sort_unstable();
     let seed = u64::from_le_bytes(superblock.uuid.first_chunk().copied().unwrap_or_default());
-    let mut replay = Replay {
-        entries: Vec::new(),
-        newest: HashTable::new(),
-        seed,
-        known_volumes,
-    };
+    let mut replay = Replay { entries: Vec::new(), newest: HashTable::new(), seed, known_volumes };
     let mut seqs = Vec::new();
     for segment in found.segments {
         report.segments += 1;
@@ -50,23 +36,13 @@ pub(super) fn replay(
         replay.segment(segment, &seqs);
     }
     if report.damaged_places > 0 {
-        let at_risk = superblock
-            .volumes
-            .iter()
-            .filter(|volume| volume.may_have_dirty || volume.mode == Mode::WriteBack);
+        let at_risk = superblock.volumes.iter().filter(|volume| volume.may_have_dirty || volume.mode == Mode::WriteBack);
         report.damaged_volumes = at_risk.map(|volume| volume.id).collect();
     }
     for (seq, entries) in seqs.iter().zip(&replay.entries) {
-        for entry in entries
-            .iter()
-            .filter(|entry| matches!(entry.kind, EntryKind::Clean | EntryKind::Dirty))
-        {
+        for entry in entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Clean | EntryKind::Dirty)) {
             let dirty = entry.kind == EntryKind::Dirty;
-            *if dirty {
-                &mut report.dirty_blocks
-            } else {
-                &mut report.clean_blocks
-            } += 1;
+            *if dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks } += 1;
             sink(RecoveredRecord {
                 volume: VolumeId(entry.volume),
                 block: entry.block,
@@ -113,11 +89,8 @@ impl Replay {
     fn newest_is(&mut self, entry: &Entry, place: Place) {
         let (entries, seed) = (&self.entries, self.seed);
         let hash = |place: &Place| hash(seed, &entries[place.0 as usize][place.1 as usize]);
-        let found = self.newest.entry(
-            self::hash(seed, entry),
-            |other| same_block(entry, &entries[other.0 as usize][other.1 as usize]),
-            hash,
-        );
+        let found =
+            self.newest.entry(self::hash(seed, entry), |other| same_block(entry, &entries[other.0 as usize][other.1 as usize]), hash);
         match found {
             hashbrown::hash_table::Entry::Occupied(mut occupied) => {
                 let older = core::mem::replace(occupied.get_mut(), place);
@@ -146,10 +119,7 @@ impl Replay {
         };
         let page = note.page;
         let entry = self.at(newest);
-        if entry.kind == EntryKind::Dirty
-            && entry.page == page
-            && seqs[newest.0 as usize] == noted_seq
-        {
+        if entry.kind == EntryKind::Dirty && entry.page == page && seqs[newest.0 as usize] == noted_seq {
             entry.kind = EntryKind::Clean;
         }
     }

@@ -21,11 +21,7 @@ pub(super) fn seal(
     pool.flush(medium)?;
     let (uuid, layout) = (pool.superblock.uuid, pool.superblock.layout);
     for segment in found.segments.iter().filter(|segment| !segment.has_footer) {
-        let records: Vec<Record> = segment
-            .entries
-            .iter()
-            .map(|entry| entry.record(segment.seq))
-            .collect();
+        let records: Vec<Record> = segment.entries.iter().map(|entry| entry.record(segment.seq)).collect();
         let (resume_seq, resume_group) = segment.resume.unwrap_or((0, 0));
         let head = FooterHead {
             uuid,
@@ -40,10 +36,7 @@ pub(super) fn seal(
             resume_group,
             used_pages: segment.used_pages,
         };
-        medium.write(
-            layout.footer_offset(shard, layout.physical(segment.seq)),
-            &head.encode(&records),
-        )?;
+        medium.write(layout.footer_offset(shard, layout.physical(segment.seq)), &head.encode(&records))?;
         report.footers_written += 1;
     }
     if report.footers_written > 0 {

@@ -36,20 +36,11 @@ impl Entry {
             RecordKind::Invalidate => (EntryKind::Invalidate, 0, 0),
             // A note from outside the ring's length, before or behind, can name nothing that is still there.
             RecordKind::CleanNote { of_seq, of_page } => {
-                let distance = segment_seq
-                    .checked_sub(of_seq)
-                    .and_then(|distance| u32::try_from(distance).ok());
+                let distance = segment_seq.checked_sub(of_seq).and_then(|distance| u32::try_from(distance).ok());
                 (EntryKind::Note, distance.unwrap_or(u32::MAX), of_page)
             }
         };
-        Entry {
-            block: record.block,
-            volume: record.volume.0,
-            checksum,
-            page,
-            mask: record.mask,
-            kind,
-        }
+        Entry { block: record.block, volume: record.volume.0, checksum, page, mask: record.mask, kind }
     }
 
     /// The segment that a note in segment `segment_seq` is about.
@@ -63,13 +54,7 @@ impl Entry {
             EntryKind::Clean => (RecordKind::DataClean, true),
             EntryKind::Dirty => (RecordKind::DataDirty, true),
             EntryKind::Invalidate => (RecordKind::Invalidate, false),
-            EntryKind::Note => (
-                RecordKind::CleanNote {
-                    of_seq: self.noted_seq(segment_seq),
-                    of_page: self.page,
-                },
-                false,
-            ),
+            EntryKind::Note => (RecordKind::CleanNote { of_seq: self.noted_seq(segment_seq), of_page: self.page }, false),
             EntryKind::Dead => unreachable!("footers are written before replay"),
         };
         Record {
@@ -146,11 +131,7 @@ impl Segment {
             last_group: last.head.group,
             tail_seq: last.head.tail_seq,
             used_pages: last.head.page + GroupHead::pages(&last.records),
-            entries: groups
-                .iter()
-                .flat_map(|group| &group.records)
-                .map(|record| Entry::new(record, seq))
-                .collect(),
+            entries: groups.iter().flat_map(|group| &group.records).map(|record| Entry::new(record, seq)).collect(),
             has_footer: false,
             hole_before: false,
             resume: None,

@@ -1,0 +1,202 @@
+//! Promise: whatever was written, wherever the crash came, recovery gives exactly the log up to some group, never before the last
+//! flushed one, and gives the same ever after.
+
+mod support;
+
+use engine::recovery::{Recovered, RecoveredRecord, recover};
+use engine::superblock::{self, PoolState};
+use format::checkpoint::LogEnd;
+use format::{Layout, VolumeRecord, payload_checksum};
+use support::Random;
+use support::disk::Disk;
+use support::model::Model;
+use support::writer::{FooterHabit, Writer};
+use types::{Mode, ShardIndex, VolumeId};
+
+const SHARD: ShardIndex = ShardIndex(0);
+
+fn new_pool(seed: u64) -> (Disk, PoolState) {
+    let layout = small_layout();
+    let mut disk = Disk::new(layout.ssd_bytes);
+    let mut uuid = [7; 16];
+    uuid[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut pool = superblock::create(&mut disk, layout, uuid).expect("creates");
+    for id in 1..=3 {
+        pool.superblock.volumes.push(VolumeRecord {
+            id: VolumeId(id),
+            uuid: [id as u8; 16],
+            name: format!("volume-{id}"),
+            size_bytes: 1 << 20,
+            mode: Mode::WriteBack,
+            may_have_dirty: true,
+            damaged: false,
+            backing_identity: vec![id as u8; 20],
+        });
+    }
+    pool.superblock.next_volume_id = VolumeId(4);
+    pool.store(&mut disk).expect("stores");
+    (disk, pool)
+}
+
+fn small_layout() -> Layout {
+    let smallest = Layout::plan(0, 1, 64 << 10).expect_err("too small");
+    let format::LayoutError::TooSmall { needed_bytes, .. } = smallest else { panic!("{smallest}") };
+    Layout::plan(needed_bytes, 1, 64 << 10).expect("the smallest pool")
+}
+
+fn run_recovery(disk: &mut Disk) -> (PoolState, Recovered, Vec<RecoveredRecord>) {
+    let mut pool = superblock::load(disk).expect("loads");
+    let mut records = Vec::new();
+    let recovered = recover(disk, &mut pool, SHARD, false, &mut |record| records.push(record)).expect("recovers");
+    (pool, recovered, records)
+}
+
+/// What must hold of a recovery; `at_least` is the group that must not be lost.
+fn check(disk: &Disk, model: &Model, recovered: &Recovered, records: &[RecoveredRecord], at_least: u64, story: &str) {
+    let last = recovered.end.next_group - 1;
+    assert!(last >= at_least, "{story}: the log ends at {last}, but {at_least} was promised; {recovered:?}");
+    let issued = model.groups.last().map_or(0, |group| group.number);
+    assert!(last <= issued.max(at_least), "{story}: the log ends at {last}, but only {issued} was written");
+    if let Some(group) = model.group(last) {
+        assert_eq!(recovered.end.tail_seq, group.tail_seq, "{story}: tail");
+        assert_eq!(recovered.end.next_seq, group.seq + 1, "{story}: next segment");
+    }
+    assert_eq!(recovered.report.damaged_places, 0, "{story}: damage where there is none: {recovered:?}");
+    let expected = model.newest(last, recovered.end.tail_seq, &[VolumeId(1), VolumeId(2), VolumeId(3)]);
+    let order: Vec<(u64, u32)> = records.iter().map(|record| (record.segment_seq, record.page)).collect();
+    assert!(order.is_sorted(), "{story}: not in log order");
+    assert_eq!(records.len(), expected.len(), "{story}: count of blocks with the log ending at {last}");
+    for record in records {
+        assert_eq!(Some(record), expected.get(&(record.volume.0, record.block)), "{story}: end {last}");
+        if record.dirty {
+            let layout = small_layout();
+            let offset = layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page);
+            let payload = disk.page(offset / 4096);
+            assert_eq!(payload_checksum(record.volume, record.block, &payload), record.checksum, "{story}: {record:?}");
+        }
+    }
+}
+
+/// Recovery, begun anew after each crash in the middle of it, then once more to see that nothing flaps.
+fn recover_with_crashes(disk: &mut Disk, model: &mut Model, at_least: u64, random: &mut Random, story: &str) -> (PoolState, LogEnd) {
+    let mut at_least = at_least;
+    for calls in 0..random.below(6) {
+        let mut pool = superblock::load(disk).expect("loads");
+        disk.calls_left = Some(calls);
+        let ended =
+            recover(disk, &mut pool, SHARD, false, &mut |_| {}).and_then(|recovered| pool.begin_session(disk, &[recovered.end], &[]));
+        if ended.is_ok() {
+            // Lived through: from here on it is a recovery like any other, and its result is served.
+            disk.calls_left = None;
+            break;
+        }
+        if random.chance(1, 2) {
+            disk.kill_process(random);
+        } else {
+            disk.cut_power(random);
+            at_least = at_least.min(model.groups.last().map_or(0, |group| group.number));
+        }
+    }
+    let (mut pool, recovered, records) = run_recovery(disk);
+    check(disk, model, &recovered, &records, at_least, story);
+    model.truncate(recovered.end.next_group - 1, recovered.end.tail_seq);
+    // It is served from here on: no crash may change it.
+    let mut later = disk.clone();
+    later.cut_power(random);
+    let (_, again, records_again) = run_recovery(&mut later);
+    assert_eq!((again.end, &records_again), (recovered.end, &records), "{story}: flapped after a power cut");
+    pool.begin_session(disk, &[recovered.end], &[]).expect("begins");
+    let mut later = disk.clone();
+    later.cut_power(random);
+    let (_, again, records_again) = run_recovery(&mut later);
+    assert_eq!((again.end, &records_again), (recovered.end, &records), "{story}: flapped after the session began");
+    (pool, recovered.end)
+}
+
+fn one_life(seed: u64, habit: FooterHabit) {
+    let mut random = Random(seed);
+    let (mut disk, mut pool) = new_pool(seed);
+    let (mut model, mut end) = (Model::default(), LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
+    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+    for round in 0..6 {
+        let mut writer = Writer::new(&pool, SHARD, end, model, habit);
+        // Short and long lives: crashes right after a start, and several laps of the ring.
+        let steps = if random.chance(1, 3) { random.below(6) } else { random.below(160) };
+        for _ in 0..steps {
+            writer.step(&mut disk, &mut random);
+        }
+        let (killed, acked, durable) = (random.chance(1, 2), writer.acked, writer.durable);
+        model = writer.model;
+        let story = format!("seed {seed}, {habit:?}, round {round}, {}", if killed { "killed" } else { "power cut" });
+        let at_least = if killed {
+            disk.kill_process(&mut random);
+            acked
+        } else {
+            disk.cut_power(&mut random);
+            durable
+        };
+        if killed {
+            // Only now may the power fail too, so that recovery works on what is in the cache.
+            let mut alone = disk.clone();
+            let (_, recovered, records) = run_recovery(&mut alone);
+            check(&alone, &model, &recovered, &records, acked, &story);
+        }
+        let at_least = if killed { at_least.min(durable) } else { at_least };
+        (pool, end) = recover_with_crashes(&mut disk, &mut model, at_least, &mut random, &story);
+    }
+}
+
+#[test]
+fn random_lives_with_footers_after_a_flush() {
+    (0..150).for_each(|seed| one_life(seed, FooterHabit::Flushed));
+}
+
+#[test]
+fn random_lives_with_footers_at_once() {
+    (1000..1150).for_each(|seed| one_life(seed, FooterHabit::AtOnce));
+}
+
+#[test]
+fn random_lives_with_late_footers() {
+    (2000..2150).for_each(|seed| one_life(seed, FooterHabit::Late));
+}
+
+#[test]
+fn random_lives_with_all_habits() {
+    (3000..3300).for_each(|seed| one_life(seed, FooterHabit::Mixed));
+}
+
+/// Every prefix of one life's writes; of the unflushed ones all, none, each one missing, each one alone, and the last one torn at
+/// each page.
+#[test]
+fn every_prefix_and_torn_last_writes() {
+    for (seed, habit) in [(1, FooterHabit::Flushed), (2, FooterHabit::AtOnce), (3, FooterHabit::Late)] {
+        let mut random = Random(seed);
+        let (mut disk, mut pool) = new_pool(seed);
+        let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+        pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+        let mut writer = Writer::new(&pool, SHARD, end, Model::default(), habit);
+        let mut states = 0;
+        for step in 0..130 {
+            writer.step(&mut disk, &mut random);
+            let unflushed = disk.unflushed();
+            let mut try_state = |kept: &dyn Fn(usize) -> bool, last_sectors: usize| {
+                let mut crashed = disk.clone();
+                crashed.cut_power_keeping(kept, last_sectors);
+                let (_, recovered, records) = run_recovery(&mut crashed);
+                let story = format!("seed {seed}, {habit:?}, step {step}, {last_sectors} sectors of the last");
+                check(&crashed, &writer.model, &recovered, &records, writer.durable, &story);
+                states += 1;
+            };
+            try_state(&|_| false, 0);
+            for sectors in [1, 7, 8, 9, 16, 24, usize::MAX] {
+                try_state(&|_| true, sectors);
+            }
+            for one in 0..unflushed {
+                try_state(&|nth| nth != one, usize::MAX);
+                try_state(&|nth| nth == one, usize::MAX);
+            }
+        }
+        assert!(states > 1000, "only {states} states");
+    }
+}

@@ -1,0 +1,287 @@
+//! The shards behind a front, on devices in memory that answer in any order: what is read is what was written, in every mode, while blocks
+//! are evicted, destaged, moved and dropped. Crashes and faults are the simulator's.
+
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Reply, Request, Target, VolumeOptions};
+use engine::front::{Front, FrontAction};
+use engine::key::mix;
+use engine::log::LogPlace;
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use format::Layout;
+use format::checkpoint::LogEnd;
+use page::{PagePool, PageVec};
+use std::collections::BTreeMap;
+use types::{Admission, Mode, ShardIndex, VolumeId, VolumeIndex};
+
+const VOLUME_BYTES: u64 = 6 << 20;
+const SSD_BYTES: u64 = 6 << 20;
+
+struct Rig {
+    front: Front,
+    shards: Vec<Shard>,
+    ssd: Vec<u8>,
+    backing: Vec<Vec<u8>>,
+    waiting: Vec<(usize, Io)>,
+    replies: BTreeMap<u64, Reply>,
+    done: BTreeMap<u64, Result<(), String>>,
+    now_ns: u64,
+    random: u64,
+    pool: PagePool,
+}
+
+impl Rig {
+    fn new(seed: u64, ram_blocks: u64, options: &[VolumeOptions]) -> Rig {
+        let layout = Layout::plan(SSD_BYTES, 2, 64 << 10).expect("a small pool");
+        let pool = PagePool::new(2 * (PAGES_MIN + ram_blocks as usize) + 4096);
+        let mut front = Front::new(2);
+        let mut shards: Vec<Shard> = (0..2)
+            .map(|shard| {
+                let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
+                let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
+                Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
+            })
+            .collect();
+        for (at, options) in options.iter().enumerate() {
+            let (volume, id) = (VolumeIndex(at as u16), VolumeId(at as u32 + 1));
+            front.set_volume(volume, id, options.clone());
+            for shard in &mut shards {
+                shard.command(0, Command::Attach { volume, id, size_bytes: VOLUME_BYTES, options: options.clone() });
+            }
+        }
+        Rig {
+            front,
+            shards,
+            ssd: vec![0; SSD_BYTES as usize],
+            backing: vec![vec![0; VOLUME_BYTES as usize]; options.len()],
+            waiting: Vec::new(),
+            replies: BTreeMap::new(),
+            done: BTreeMap::new(),
+            now_ns: 0,
+            random: seed,
+            pool,
+        }
+    }
+
+    fn chance(&mut self, below: u64) -> u64 {
+        self.random = mix(self.random);
+        self.random % below
+    }
+
+    fn drain(&mut self) {
+        loop {
+            let mut quiet = true;
+            while let Some(action) = self.front.poll() {
+                quiet = false;
+                match action {
+                    FrontAction::ToShard(shard, part) => self.shards[usize::from(shard.0)].submit(self.now_ns, part),
+                    FrontAction::Reply(reply) => drop(self.replies.insert(reply.id, reply)),
+                }
+            }
+            for at in 0..self.shards.len() {
+                while let Some(action) = self.shards[at].poll_action() {
+                    quiet = false;
+                    match action {
+                        Action::Io(io) => self.waiting.push((at, io)),
+                        Action::Reply(reply) => self.front.shard_reply(ShardIndex(at as u16), reply),
+                        Action::Event(Event::CommandDone(token, result)) => drop(self.done.insert(token * 2 + at as u64, result)),
+                        Action::Event(event) => panic!("{event:?}"),
+                    }
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn perform(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let at = self.chance(self.waiting.len() as u64) as usize;
+        let (shard, io) = self.waiting.swap_remove(at);
+        let image = match io.target {
+            Target::Ssd => &mut self.ssd,
+            Target::Backing(volume) => &mut self.backing[usize::from(volume.0)],
+        };
+        let (start, length) = (io.offset_bytes as usize, io.length_bytes as usize);
+        let mut pages = page::PageMutVec::new();
+        match io.kind {
+            IoKind::Read(mut into) => {
+                let skip = start % 4096;
+                for (at, page) in into.iter_mut().enumerate() {
+                    for byte in 0..4096_usize {
+                        let place = (at * 4096 + byte).checked_sub(skip);
+                        if let Some(place) = place.filter(|place| *place < length) {
+                            page[byte] = image[start + place];
+                        }
+                    }
+                }
+                pages = into;
+            }
+            IoKind::Write { pages, .. } => {
+                let skip = start % 4096;
+                for place in 0..length {
+                    image[start + place] = pages[(skip + place) / 4096][(skip + place) % 4096];
+                }
+            }
+            IoKind::WriteZeroes { .. } | IoKind::Discard => image[start..start + length].fill(0),
+            IoKind::Flush => {}
+        }
+        self.now_ns += 1000 + self.random % 50_000;
+        self.shards[shard].complete(self.now_ns, Completion { id: io.id, result: Ok(()), pages });
+        self.drain();
+        true
+    }
+
+    fn settle(&mut self) {
+        self.drain();
+        for _ in 0..1_000_000 {
+            if self.perform() {
+                continue;
+            }
+            if self.front.in_flight() == 0 {
+                return;
+            }
+            self.tick();
+        }
+        panic!("requests never end: {} {}", self.shards[0].describe(), self.shards[1].describe());
+    }
+
+    fn tick(&mut self) {
+        let deadline = self.shards.iter().filter_map(Shard::next_deadline).min();
+        self.now_ns = deadline.unwrap_or(self.now_ns + 1_000_000).max(self.now_ns + 1);
+        for shard in &mut self.shards {
+            shard.tick(self.now_ns);
+        }
+        self.drain();
+    }
+
+    fn command(&mut self, make: impl Fn(u64) -> Command, token: u64) {
+        for shard in &mut self.shards {
+            shard.command(self.now_ns, make(token));
+        }
+        self.drain();
+        for _ in 0..2_000_000 {
+            if self.done.contains_key(&(token * 2)) && self.done.contains_key(&(token * 2 + 1)) {
+                assert_eq!((&self.done[&(token * 2)], &self.done[&(token * 2 + 1)]), (&Ok(()), &Ok(())));
+                return;
+            }
+            if !self.perform() {
+                self.tick();
+            }
+        }
+        panic!("the command never ends: {} {}", self.shards[0].describe(), self.shards[1].describe());
+    }
+}
+
+fn options(mode: Mode, admission: Admission) -> VolumeOptions {
+    VolumeOptions { mode, admission, write_cache_depth_ns: 50_000_000, ..VolumeOptions::default() }
+}
+
+fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
+    let mut rig = Rig::new(seed, ram_blocks, &modes);
+    let mut model = vec![vec![0_u8; VOLUME_BYTES as usize]; modes.len()];
+    let mut next_id = 0;
+    for step in 0..steps {
+        let mut reads = Vec::new();
+        let mut taken: Vec<(usize, u64, u64)> = Vec::new();
+        for _ in 0..rig.chance(12) + 1 {
+            let volume = rig.chance(modes.len() as u64) as usize;
+            let sectors = match rig.chance(10) {
+                0..6 => 8,
+                6..8 => 1 + rig.chance(24),
+                8 => 64 + rig.chance(200),
+                _ => 1000 + rig.chance(3000),
+            };
+            let span = if rig.chance(3) == 0 { VOLUME_BYTES / 512 } else { 1200 };
+            let start = rig.chance(span.max(sectors + 1) - sectors);
+            let start = if sectors == 8 { start / 8 * 8 } else { start };
+            if taken.iter().any(|(v, s, e)| *v == volume && start < *e && *s < start + sectors) {
+                continue;
+            }
+            taken.push((volume, start, start + sectors));
+            let (from, to) = (start as usize * 512, (start + sectors) as usize * 512);
+            let op = [Op::Read, Op::Read, Op::Write, Op::Write, Op::Write, Op::Flush, Op::WriteZeroes, Op::Discard][rig.chance(8) as usize];
+            let mut pages = PageVec::new();
+            if op == Op::Write {
+                let blocks = (start + sectors).div_ceil(8) - start / 8;
+                for _ in 0..blocks {
+                    let mut page = rig.pool.allocate_zeroed().expect("client pages");
+                    let stamp = mix(seed ^ next_id << 20 ^ rig.random);
+                    rig.random = stamp;
+                    page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
+                    pages.push(page.freeze());
+                }
+                for (at, byte) in model[volume][from..to].iter_mut().enumerate() {
+                    let place = from % 4096 + at;
+                    *byte = pages[place / 4096][place % 4096];
+                }
+            } else if matches!(op, Op::WriteZeroes | Op::Discard) {
+                model[volume][from..to].fill(0);
+            }
+            let id = next_id;
+            next_id += 1;
+            let fua = rig.chance(4) == 0 && op != Op::Read && op != Op::Flush;
+            let volume_index = VolumeIndex(volume as u16);
+            let request = Request { id, volume: volume_index, op, fua, start_sector: start, sectors: sectors as u32, pages, bypass: None };
+            rig.front.submit(request);
+            if op == Op::Read {
+                reads.push((id, volume, from, to));
+            }
+            if rig.chance(3) == 0 {
+                rig.drain();
+                rig.perform();
+            }
+        }
+        rig.settle();
+        for reply in rig.replies.values() {
+            assert_eq!(reply.result, Ok(()), "seed {seed} step {step} request {}", reply.id);
+        }
+        for (id, volume, from, to) in reads {
+            let reply = &rig.replies[&id];
+            let bytes: Vec<u8> = reply.pages.iter().flat_map(|page| page.iter().copied()).collect();
+            let skip = from % 4096;
+            let same = bytes[skip..skip + to - from] == model[volume][from..to];
+            assert!(same, "seed {seed} step {step}: volume {volume} bytes {from}..{to} read wrong");
+        }
+        rig.replies.clear();
+        if rig.chance(20) == 0 {
+            rig.tick();
+        }
+        if rig.chance(60) == 0 {
+            let volume = rig.chance(modes.len() as u64) as usize;
+            let mode = [Mode::WriteThrough, Mode::WriteBack, Mode::WriteAround, Mode::PassThrough][rig.chance(4) as usize];
+            let admission = if rig.chance(2) == 0 { Admission::Always } else { Admission::SecondTouch };
+            modes[volume] = options(mode, admission);
+            let (index, set) = (VolumeIndex(volume as u16), modes[volume].clone());
+            rig.front.set_volume(index, VolumeId(volume as u32 + 1), set.clone());
+            rig.command(|token| Command::SetOptions { token, volume: index, options: set.clone() }, 1000 + step);
+            if mode != Mode::WriteBack {
+                assert!(rig.backing[volume] == model[volume], "seed {seed}: out of write-back everything is at home");
+            }
+        }
+        if step % 50 == 0 {
+            rig.shards.iter().for_each(Shard::check_invariants);
+        }
+    }
+    for volume in 0..modes.len() {
+        let index = VolumeIndex(volume as u16);
+        rig.command(|token| Command::Destage { token, volume: index }, 10_000_000 + volume as u64);
+        assert!(rig.backing[volume] == model[volume], "seed {seed}: after destage the backing device is complete");
+    }
+    rig.command(|token| Command::Quiesce { token }, 20_000_000);
+    for shard in &rig.shards {
+        shard.check_invariants();
+        assert!(shard.is_quiesced());
+    }
+}
+
+#[test]
+fn reads_return_what_was_written_in_every_mode() {
+    for (at, mode) in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough].into_iter().enumerate() {
+        for seed in 0..6 {
+            let ram_blocks = [0, 8, 200][seed as usize % 3];
+            life(seed * 10 + at as u64, ram_blocks, vec![options(mode, Admission::Always), options(Mode::WriteBack, Admission::SecondTouch)], 400);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Writes logs as the engine does: several groups under way, flushes, footers early, late or never, tail and reuse.
+
+use super::Random;
+use super::disk::Disk;
+use super::model::{Model, ModelGroup};
+use engine::superblock::PoolState;
+use format::checkpoint::LogEnd;
+use format::{FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, payload_checksum};
+use types::{ShardIndex, VolumeId};
+
+/// When a full segment gets its footer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FooterHabit {
+    /// After a flush.
+    Flushed,
+    /// At once, while its last groups are still under way.
+    AtOnce,
+    /// Some groups later.
+    Late,
+    /// Each time one of the above.
+    Mixed,
+}
+
+pub struct Writer {
+    pub shard: ShardIndex,
+    pub model: Model,
+    pub habit: FooterHabit,
+    layout: Layout,
+    uuid: [u8; 16],
+    session: u64,
+    seq: u64,
+    page: u32,
+    pub group: u64,
+    tail_seq: u64,
+    start_tail_seq: u64,
+    open: Vec<(GroupHead, Vec<Record>)>,
+    in_flight: Vec<(u64, u64)>,
+    late_footers: Vec<(u64, Vec<u8>, u64)>,
+    /// All groups up to this one are complete.
+    pub acked: u64,
+    /// All groups up to this one are flushed.
+    pub durable: u64,
+    /// The highest group that something flushed calls flushed.
+    published_group: u64,
+    volumes: Vec<VolumeId>,
+    blocks: u64,
+}
+
+impl Writer {
+    /// Goes on at `end`, in the session that was just begun.
+    pub fn new(pool: &PoolState, shard: ShardIndex, end: LogEnd, model: Model, habit: FooterHabit) -> Writer {
+        let superblock = &pool.superblock;
+        let mut volumes: Vec<VolumeId> = superblock.volumes.iter().map(|volume| volume.id).collect();
+        // Records of a volume that is gone may still be in the log.
+        volumes.push(VolumeId(superblock.next_volume_id.0 + 7));
+        Writer {
+            shard,
+            model,
+            habit,
+            layout: superblock.layout,
+            uuid: superblock.uuid,
+            session: superblock.session,
+            seq: end.next_seq,
+            page: 0,
+            group: end.next_group,
+            tail_seq: end.tail_seq,
+            start_tail_seq: end.tail_seq,
+            open: Vec::new(),
+            in_flight: Vec::new(),
+            late_footers: Vec::new(),
+            acked: end.next_group - 1,
+            durable: end.next_group - 1,
+            published_group: end.next_group - 1,
+            volumes,
+            blocks: 24,
+        }
+    }
+
+    /// One random step.
+    pub fn step(&mut self, disk: &mut Disk, random: &mut Random) {
+        match random.below(10) {
+            0 => self.flush(disk),
+            1..=3 => self.complete_one(disk, random),
+            _ => self.write_group(disk, random),
+        }
+    }
+
+    pub fn write_group(&mut self, disk: &mut Disk, random: &mut Random) {
+        let wanted = if random.chance(1, 6) { 1 + random.below(12) } else { 1 + random.below(3) };
+        let room = self.layout.group_pages() - self.page;
+        let open_records: usize = self.open.iter().map(|(_, records)| records.len()).sum();
+        if room < 2 || open_records + wanted as usize > self.layout.records_max() as usize || random.chance(1, 30) && self.page > 0 {
+            self.next_segment(disk, random);
+        }
+        let room = u64::from(self.layout.group_pages() - self.page);
+        // Segments leave in order, and early enough that the ring never fills.
+        let segments = u64::from(self.layout.segments_per_shard);
+        self.tail_seq = self.tail_seq.max((self.seq + 3).saturating_sub(segments)).max(1);
+        let (mut records, mut payloads) = (Vec::new(), Vec::new());
+        while (records.len() as u64) < wanted && (payloads.len() as u64) < room - 1 {
+            let (record, payload) = self.random_record(payloads.len() as u32, random);
+            records.push(record);
+            payloads.extend(payload);
+        }
+        let head = GroupHead {
+            uuid: self.uuid,
+            session: self.session,
+            shard: self.shard,
+            segment_seq: self.seq,
+            group: self.group,
+            tail_seq: self.tail_seq,
+            durable_group: self.durable,
+            page: self.page,
+        };
+        let mut bytes = vec![0; PAGE_BYTES];
+        head.encode(&records, bytes.as_mut_slice().try_into().expect("a page"));
+        payloads.iter().for_each(|payload| bytes.extend_from_slice(payload));
+        let physical = self.layout.physical(self.seq);
+        let id = disk.submit(self.layout.page_offset(self.shard, physical, self.page), bytes);
+        self.in_flight.push((self.group, id));
+        let (number, seq, tail_seq, durable_group) = (self.group, self.seq, self.tail_seq, self.durable);
+        self.model.groups.push(ModelGroup { number, seq, tail_seq, durable_group, records: records.clone() });
+        self.page += GroupHead::pages(&records);
+        self.open.push((head, records));
+        self.group += 1;
+        if random.chance(1, 3) {
+            self.write_late_footers(disk);
+        }
+    }
+
+    fn random_record(&mut self, payloads_before: u32, random: &mut Random) -> (Record, Option<[u8; PAGE_BYTES]>) {
+        let volume = self.volumes[random.below(self.volumes.len() as u64) as usize];
+        let block = random.below(self.blocks);
+        let without = Record { kind: RecordKind::Invalidate, volume, block, mask: 0, checksum: 0, slot_page: 0 };
+        match random.below(10) {
+            0..=1 => (without, None),
+            2..=3 => {
+                // Usually of the newest record of the block, sometimes of an older one, or of none.
+                let places: Vec<(u64, u32)> = self
+                    .model
+                    .groups
+                    .iter()
+                    .flat_map(|group| {
+                        let same = move |record: &&Record| record.kind.has_payload() && (record.volume, record.block) == (volume, block);
+                        group.records.iter().filter(same).map(|record| (group.seq, record.slot_page))
+                    })
+                    .collect();
+                let newest = places.last().copied().unwrap_or((self.seq, 1));
+                let any = places.get(random.below(places.len().max(1) as u64) as usize).copied().unwrap_or(newest);
+                let (of_seq, of_page) = if random.chance(1, 3) { any } else { newest };
+                (Record { kind: RecordKind::CleanNote { of_seq, of_page }, ..without }, None)
+            }
+            kind => {
+                let mut payload = [0; PAGE_BYTES];
+                let word = random.next().to_le_bytes();
+                payload.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
+                let record = Record {
+                    kind: if kind < 7 { RecordKind::DataDirty } else { RecordKind::DataClean },
+                    mask: if random.chance(1, 4) { 1 + random.below(255) as u8 } else { 0xff },
+                    checksum: payload_checksum(volume, block, &payload),
+                    slot_page: self.page + 1 + payloads_before,
+                    ..without
+                };
+                (record, Some(payload))
+            }
+        }
+    }
+
+    pub fn complete_one(&mut self, disk: &mut Disk, random: &mut Random) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let (_, id) = self.in_flight.swap_remove(random.below(self.in_flight.len() as u64) as usize);
+        disk.complete(id);
+        self.acked = self.in_flight.iter().map(|(group, _)| *group).min().unwrap_or(self.group) - 1;
+    }
+
+    /// Flushes what is complete.
+    pub fn flush(&mut self, disk: &mut Disk) {
+        disk.flush_complete();
+        self.durable = self.acked;
+        let claim = self.model.group(self.durable).map_or(0, |group| group.durable_group);
+        self.published_group = self.published_group.max(claim);
+    }
+
+    pub fn complete_all(&mut self, disk: &mut Disk) {
+        for (_, id) in self.in_flight.drain(..) {
+            disk.complete(id);
+        }
+        self.acked = self.group - 1;
+    }
+
+    /// Closes the open segment and opens the next one, whose previous life must be durably over.
+    pub fn next_segment(&mut self, disk: &mut Disk, random: &mut Random) {
+        let segments = u64::from(self.layout.segments_per_shard);
+        let must_publish = self.published_tail() + segments <= self.seq + 1;
+        let habit = match self.habit {
+            _ if must_publish => FooterHabit::Flushed,
+            FooterHabit::Mixed => [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late][random.below(3) as usize],
+            habit => habit,
+        };
+        if habit == FooterHabit::Flushed {
+            self.complete_all(disk);
+            self.flush(disk);
+        }
+        if let (Some((first, _)), Some((last, last_records))) = (self.open.first(), self.open.last()) {
+            let head = FooterHead {
+                uuid: self.uuid,
+                session: self.session,
+                shard: self.shard,
+                segment_seq: self.seq,
+                first_group: first.group,
+                last_group: last.group,
+                tail_seq: last.tail_seq,
+                durable_group: self.durable,
+                resume_seq: 0,
+                resume_group: 0,
+                used_pages: last.page + GroupHead::pages(last_records),
+            };
+            let records: Vec<Record> = self.open.iter().flat_map(|(_, records)| records).copied().collect();
+            let offset_bytes = self.layout.footer_offset(self.shard, self.layout.physical(self.seq));
+            self.late_footers.push((offset_bytes, head.encode(&records), self.seq));
+            if must_publish {
+                self.write_late_footers(disk);
+                self.flush(disk);
+                self.published_group = head.durable_group;
+            }
+            if habit != FooterHabit::Late {
+                self.write_late_footers(disk);
+            }
+        }
+        self.open.clear();
+        self.seq += 1;
+        self.page = 0;
+        assert!(self.published_tail() + segments > self.seq, "the writer let its ring fill");
+        // A footer must not be written over its successor's.
+        self.late_footers.retain(|(_, _, seq)| seq + segments > self.seq);
+    }
+
+    /// The tail that the medium durably tells to be durable: the tail of a group that a flushed header calls flushed. Only
+    /// segments before it may be overwritten.
+    fn published_tail(&self) -> u64 {
+        self.model.group(self.published_group).map_or(0, |group| group.tail_seq).max(self.start_tail_seq)
+    }
+
+    fn write_late_footers(&mut self, disk: &mut Disk) {
+        for (offset_bytes, bytes, _) in self.late_footers.drain(..) {
+            let id = disk.submit(offset_bytes, bytes);
+            disk.complete(id);
+        }
+    }
+
+    /// Everything written is complete and flushed, and said to be: two more groups claim it.
+    pub fn settle(&mut self, disk: &mut Disk, random: &mut Random) {
+        for _ in 0..3 {
+            self.complete_all(disk);
+            self.write_late_footers(disk);
+            self.flush(disk);
+            self.write_group(disk, random);
+        }
+        self.complete_all(disk);
+        self.flush(disk);
+    }
+}
