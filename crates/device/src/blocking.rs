@@ -23,8 +23,8 @@ pub struct Geometry {
     pub memory_alignment_bytes: u32,
     /// Whether ranges can be given up. What a discarded range reads as afterwards is undefined but stable.
     pub discard: bool,
-    /// Whether a discarded range (or one zeroed without a transfer) is known to read as zeroes: true for files, whose
-    /// discard is a hole.
+    /// Whether a discarded range is known to read as zeroes: files, whose discard is a hole, and block devices that can
+    /// zero a range without a transfer. The system call is then fallocate(2) with PUNCH_HOLE and KEEP_SIZE for both.
     pub discard_zeroes: bool,
 }
 
@@ -267,12 +267,13 @@ impl<R: RawDevice> BlockingDevice for BlockingFile<R> {
 pub struct OsDevice {
     file: File,
     is_block_device: bool,
+    punches_zeroes: bool,
 }
 
 impl OsDevice {
-    /// Calls on `file`.
-    pub fn new(file: File, is_block_device: bool) -> OsDevice {
-        OsDevice { file, is_block_device }
+    /// Calls on `file`. `punches_zeroes`: [`Geometry::discard_zeroes`].
+    pub fn new(file: File, is_block_device: bool, punches_zeroes: bool) -> OsDevice {
+        OsDevice { file, is_block_device, punches_zeroes }
     }
 
     /// The open file, for those who submit I/O in their own way.
@@ -296,7 +297,7 @@ impl RawDevice for OsDevice {
 
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
         use rustix::fs::FallocateFlags;
-        if self.is_block_device {
+        if self.is_block_device && !self.punches_zeroes {
             return crate::sys::block_discard(&self.file, offset_bytes, length_bytes);
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -312,5 +313,160 @@ impl RawDevice for OsDevice {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::workload::Random;
+    use std::sync::Mutex;
+
+    const GEOMETRY: Geometry = Geometry {
+        size_bytes: 64 << 10,
+        logical_block_bytes: 512,
+        memory_alignment_bytes: 512,
+        discard: true,
+        discard_zeroes: false,
+    };
+
+    /// Bytes in memory behind calls that are short, interrupted, and checked for alignment.
+    struct Flaky {
+        bytes: Mutex<Vec<u8>>,
+        random: Mutex<Random>,
+        sync_errors: Mutex<Vec<i32>>,
+    }
+
+    impl Flaky {
+        fn handle(seed: u64) -> BlockingFile<Flaky> {
+            let bytes = Mutex::new((0..GEOMETRY.size_bytes).map(|at| (at / 7) as u8).collect());
+            let raw = Flaky { bytes, random: Mutex::new(Random::new(seed)), sync_errors: Mutex::new(Vec::new()) };
+            BlockingFile::new(raw, PathBuf::from("flaky"), GEOMETRY)
+        }
+
+        /// How much of a transfer happens: an error, a few bytes, a few blocks, or everything.
+        fn draw(&self, address: *const u8, offset_bytes: u64, length_bytes: usize) -> io::Result<usize> {
+            assert!((address as usize).is_multiple_of(512) && (offset_bytes | length_bytes as u64).is_multiple_of(512));
+            let mut random = self.random.lock().unwrap();
+            match random.below(4) {
+                0 => Err(io::ErrorKind::Interrupted.into()),
+                1 => Ok((512 + random.below(length_bytes as u64) as usize).min(length_bytes)),
+                2 => Ok(512),
+                _ => Ok(length_bytes),
+            }
+        }
+    }
+
+    impl RawDevice for Flaky {
+        fn pread(&self, into: &mut [u8], offset_bytes: u64) -> io::Result<usize> {
+            let count = self.draw(into.as_ptr(), offset_bytes, into.len())?;
+            into[..count].copy_from_slice(&self.bytes.lock().unwrap()[offset_bytes as usize..][..count]);
+            Ok(count)
+        }
+
+        fn pwrite(&self, from: &[u8], offset_bytes: u64) -> io::Result<usize> {
+            let count = self.draw(from.as_ptr(), offset_bytes, from.len())?;
+            self.bytes.lock().unwrap()[offset_bytes as usize..][..count].copy_from_slice(&from[..count]);
+            Ok(count)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.sync_errors.lock().unwrap().pop().map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+        }
+
+        fn discard(&self, _offset_bytes: u64, _length_bytes: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn zero(&self, _offset_bytes: u64, _length_bytes: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    #[test]
+    fn short_and_interrupted_transfers_are_completed() {
+        for seed in 0..200 {
+            let device = Flaky::handle(seed);
+            let mut random = Random::new(seed + 1000);
+            let mut expected: Vec<u8> = device.raw.bytes.lock().unwrap().clone();
+            for _ in 0..20 {
+                let start = random.below(GEOMETRY.size_bytes / 512);
+                let blocks = 1 + random.below(GEOMETRY.size_bytes / 512 - start);
+                let range = (start * 512) as usize..((start + blocks) * 512) as usize;
+                match random.below(3) {
+                    0 => {
+                        let data: Vec<u8> = range.clone().map(|_| random.bits() as u8).collect();
+                        device.write_at(range.start as u64, &data).expect("written");
+                        expected[range].copy_from_slice(&data);
+                    }
+                    1 => {
+                        device.write_zeroes(range.start as u64, range.len() as u64).expect("zeroed");
+                        expected[range].fill(0);
+                    }
+                    _ => {
+                        let cut = random.below(range.len() as u64) as usize;
+                        let range = range.start + cut..range.end;
+                        let mut data = vec![0; range.len()];
+                        device.read_at(range.start as u64, &mut data).expect("read");
+                        assert!(data == expected[range], "seed {seed}");
+                    }
+                }
+            }
+            assert!(*device.raw.bytes.lock().unwrap() == expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn ranges_outside_and_half_blocks_are_refused() {
+        let device = Flaky::handle(1);
+        let end = GEOMETRY.size_bytes;
+        assert!(matches!(device.read_at(end - 1, &mut [0; 2]), Err(DeviceError::OutOfRange { .. })));
+        assert!(matches!(device.read_at(u64::MAX, &mut [0; 2]), Err(DeviceError::OutOfRange { .. })));
+        assert!(matches!(device.write_at(end, &[0; 512]), Err(DeviceError::OutOfRange { .. })));
+        assert!(matches!(device.write_at(0, &[0; 100]), Err(DeviceError::Misaligned { .. })));
+        assert!(matches!(device.discard(256, 512), Err(DeviceError::Misaligned { .. })));
+        assert!(device.read_at(end, &mut []).is_ok());
+    }
+
+    #[test]
+    fn a_failed_flush_is_final() {
+        for errno in [libc::EIO, libc::ENOSPC, libc::EINTR] {
+            let device = Flaky::handle(1);
+            device.write_at(0, &[1; 512]).expect("written");
+            device.raw.sync_errors.lock().unwrap().push(errno);
+            assert_eq!(device.flush().expect_err("injected").errno(), errno);
+            // The device would say yes now; the handle does not ask.
+            assert!(matches!(device.flush(), Err(DeviceError::FlushFailedBefore { .. })));
+            assert!(matches!(device.write_at(0, &[1; 512]), Err(DeviceError::FlushFailedBefore { .. })));
+            assert!(matches!(device.write_zeroes(0, 512), Err(DeviceError::FlushFailedBefore { .. })));
+            assert!(matches!(device.discard(0, 512), Err(DeviceError::FlushFailedBefore { .. })));
+            assert!(device.read_at(0, &mut [0; 512]).is_ok(), "what is there can be saved");
+        }
+    }
+
+    #[test]
+    fn a_device_that_shrank_is_noticed() {
+        struct Shrunk;
+        impl RawDevice for Shrunk {
+            fn pread(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+                Ok(0)
+            }
+            fn pwrite(&self, _: &[u8], _: u64) -> io::Result<usize> {
+                Err(io::Error::from_raw_os_error(libc::ENOSPC))
+            }
+            fn sync(&self) -> io::Result<()> {
+                Ok(())
+            }
+            fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+                Ok(())
+            }
+            fn zero(&self, _: u64, _: u64) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let device = BlockingFile::new(Shrunk, PathBuf::from("shrunk"), GEOMETRY);
+        let error = device.read_at(4096, &mut [0; 4096]).expect_err("it ended");
+        assert!(error.to_string().contains("smaller than when it was opened"), "{error}");
+        assert_eq!(device.write_at(0, &[0; 512]).expect_err("no room").errno(), libc::ENOSPC);
     }
 }

@@ -14,8 +14,13 @@ pub mod blocking;
 mod error;
 pub mod memory;
 pub mod model;
+pub mod open;
+pub mod size;
+pub mod spec;
 mod sys;
 
 pub use aligned::AlignedBuffer;
 pub use blocking::{BlockingDevice, BlockingFile, Geometry};
 pub use error::{DeviceError, Operation};
+pub use open::{Access, OpenDevice, OpenError};
+pub use spec::{DeviceKind, DeviceSpec, SpecError};

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 /// BLKDISCARD: gives up a range of a block device.
 pub fn block_discard(file: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
@@ -12,4 +13,45 @@ pub fn block_discard(file: &File, offset_bytes: u64, length_bytes: u64) -> io::R
     // SAFETY: BLKDISCARD reads two u64 from the pointer, which lives across the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What O_DIRECT asks for on a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectAlignment {
+    /// Buffers' addresses are multiples of this.
+    pub memory_bytes: u32,
+    /// Offsets and lengths are.
+    pub offset_bytes: u32,
+}
+
+/// STATX_DIOALIGN: `None` where the kernel or the file system does not tell (before 6.1), zeroes where O_DIRECT is not
+/// supported.
+pub fn direct_alignment(file: &File) -> io::Result<Option<DirectAlignment>> {
+    // SAFETY: `statx` is a plain structure of integers, of which all zeroes is a value.
+    let mut answer: libc::statx = unsafe { std::mem::zeroed() };
+    let (fd, flags, mask) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
+    // SAFETY: the path is an empty C string, which AT_EMPTY_PATH allows, and `answer` is writable and of the right type.
+    if unsafe { libc::statx(fd, c"".as_ptr(), flags, mask, &raw mut answer) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if answer.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return Ok(None);
+    }
+    Ok(Some(DirectAlignment { memory_bytes: answer.stx_dio_mem_align, offset_bytes: answer.stx_dio_offset_align }))
+}
+
+/// BLKGETSIZE64: size of a block device.
+pub fn block_size_bytes(file: &File) -> io::Result<u64> {
+    /// `_IOR(0x12, 114, size_t)` of linux/fs.h on a 64-bit machine.
+    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+    let mut size_bytes = 0u64;
+    // SAFETY: BLKGETSIZE64 writes one u64 to the pointer, which lives across the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
+    if result == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the kernel says about a block device, by its number.
+pub fn sysfs_block_directory(device_number: u64) -> PathBuf {
+    let (major, minor) = (libc::major(device_number), libc::minor(device_number));
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }

@@ -1,0 +1,330 @@
+//! Opening a device for good: O_DIRECT or not at all, alone, with its geometry found out.
+//!
+//! Invariants: no handle made here goes through the page cache; a block device is opened exclusively (O_EXCL: no mount, no
+//! second user), and every device carries a lock that a second daemon runs into; a file that could not be made completely is
+//! removed again.
+
+use crate::blocking::{BlockingFile, Geometry, OsDevice};
+use crate::spec::{DeviceKind, SpecError, kind_of};
+use crate::{AlignedBuffer, sys};
+use rustix::fs::{FallocateFlags, FlockOperation};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the opener will do with the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read only; several readers may have the device at a time.
+    ReadOnly,
+    /// Read and write, alone.
+    ReadWrite,
+}
+
+/// Why a device could not be opened or made.
+#[derive(thiserror::Error, Debug)]
+pub enum OpenError {
+    /// The path leads nowhere, or to something else.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Another program has the block device (EBUSY on an exclusive open).
+    #[error("{} is in use by the system (mounted, swap, part of an array, or opened by another program): release it first", path.display())]
+    Busy {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// Another process holds the lock.
+    #[error("{} is locked by another process: another hearth daemon or a program that uses it must stop first", path.display())]
+    Locked {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// No direct I/O there.
+    #[error("{} does not support direct I/O (O_DIRECT), which hearth needs so that data is where it says: put it on another file system", path.display())]
+    NoDirectIo {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// No permission.
+    #[error("{} may not be opened: run as root, or as a user with access to it", path.display())]
+    Permission {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// Write-protected.
+    #[error("{} is read-only: make it writable, or add the volume with --read-only", path.display())]
+    ReadOnlyDevice {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// Nothing in it.
+    #[error("{} is empty: give it a size first (a file: truncate -s SIZE {})", path.display(), path.display())]
+    Empty {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// Its end is inside a block.
+    #[error("{} has {size_bytes} bytes, which is not a multiple of its {block_bytes}-byte blocks: extend it to a multiple", path.display())]
+    OddSize {
+        /// Which device.
+        path: PathBuf,
+        /// Its size.
+        size_bytes: u64,
+        /// Its logical block.
+        block_bytes: u32,
+    },
+    /// A new file was asked for where one is.
+    #[error("{} exists already: choose another path, or leave out --size to use it as it is", path.display())]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A new file did not fit.
+    #[error("there is no room for {} at {}: free some space or choose a smaller --size", crate::size::format_exact(*size_bytes), path.display())]
+    NoSpace {
+        /// Which file.
+        path: PathBuf,
+        /// How large it was to be.
+        size_bytes: u64,
+    },
+    /// The operating system refused.
+    #[error("{} cannot be {what}: {source}", path.display())]
+    System {
+        /// Which device.
+        path: PathBuf,
+        /// "opened", "locked", "created" and so on.
+        what: &'static str,
+        /// The operating system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// An open device: what the runtime's rings and [`BlockingFile`] work on. Dropping it gives up the lock.
+#[derive(Debug)]
+pub struct OpenDevice {
+    file: File,
+    path: PathBuf,
+    kind: DeviceKind,
+    geometry: Geometry,
+    access: Access,
+}
+
+impl OpenDevice {
+    /// Opens the block device or file at `path`.
+    pub fn open(path: &Path, access: Access) -> Result<OpenDevice, OpenError> {
+        let kind = kind_of(path)?;
+        let exclusive = if kind == DeviceKind::BlockDevice && access == Access::ReadWrite { libc::O_EXCL } else { 0 };
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::ReadWrite).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | exclusive);
+        let mut tries = PATIENCE_TRIES;
+        let file = loop {
+            tries -= 1;
+            match options.open(path) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries > 0 => std::thread::sleep(PATIENCE_PAUSE),
+                other => break other.map_err(|error| open_error(path, error))?,
+            }
+        };
+        OpenDevice::over(file, path, kind, access)
+    }
+
+    /// Makes a new file of `size_bytes`, all of it allocated, and opens it. If anything fails, no file is left behind.
+    pub fn create(path: &Path, size_bytes: u64) -> Result<OpenDevice, OpenError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC);
+        let file = options.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => OpenError::Exists { path: path.to_path_buf() },
+            io::ErrorKind::NotFound => system(path, "created (is its directory there?)", error),
+            _ => open_error(path, error),
+        });
+        let file = match file {
+            // Some file systems make the file before they refuse O_DIRECT.
+            Err(error @ OpenError::NoDirectIo { .. }) => {
+                remove_if_empty(path);
+                return Err(error);
+            }
+            other => other?,
+        };
+        let device = allocate(&file, path, size_bytes)
+            .and_then(|()| OpenDevice::over(file, path, DeviceKind::RegularFile, Access::ReadWrite))
+            .and_then(|device| sync_directory(path).map(|()| device));
+        device.inspect_err(|_| {
+            // It is ours: `create_new` made it. What made us fail matters more than a failure to remove it.
+            drop(std::fs::remove_file(path));
+        })
+    }
+
+    fn over(file: File, path: &Path, kind: DeviceKind, access: Access) -> Result<OpenDevice, OpenError> {
+        lock(&file, path, access)?;
+        let geometry = geometry(&file, path, kind, access)?;
+        let device = OpenDevice { file, path: path.to_path_buf(), kind, geometry, access };
+        device.try_direct_read()?;
+        Ok(device)
+    }
+
+    /// One real direct read: some file systems accept the flag and refuse the transfer.
+    fn try_direct_read(&self) -> Result<(), OpenError> {
+        let length_bytes = self.geometry.logical_block_bytes as usize;
+        let mut buffer = AlignedBuffer::zeroed(length_bytes, (self.geometry.memory_alignment_bytes as usize).max(4096));
+        match self.file.read_at(&mut buffer, 0) {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                Err(OpenError::NoDirectIo { path: self.path.clone() })
+            }
+            Err(error) => Err(system(&self.path, "read", error)),
+        }
+    }
+
+    /// The open file, with O_DIRECT set.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> DeviceKind {
+        self.kind
+    }
+
+    /// Its size and rules, as found when it was opened.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// What it was opened for.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// A blocking handle on the same open file (and lock).
+    pub fn blocking(&self) -> Result<BlockingFile, OpenError> {
+        let file = self.file.try_clone().map_err(|error| system(&self.path, "opened a second time", error))?;
+        let is_block_device = self.kind == DeviceKind::BlockDevice;
+        let raw = OsDevice::new(file, is_block_device, self.geometry.discard_zeroes);
+        Ok(BlockingFile::new(raw, self.path.clone(), self.geometry))
+    }
+}
+
+fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {
+    OpenError::System { path: path.to_path_buf(), what, source }
+}
+
+fn open_error(path: &Path, error: io::Error) -> OpenError {
+    let path_buf = path.to_path_buf();
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::Busy { path: path_buf },
+        Some(libc::EINVAL) => OpenError::NoDirectIo { path: path_buf },
+        Some(libc::EACCES | libc::EPERM) => OpenError::Permission { path: path_buf },
+        Some(libc::EROFS) => OpenError::ReadOnlyDevice { path: path_buf },
+        _ => system(path, "opened", error),
+    }
+}
+
+/// Some holders go away by themselves within moments: udev looking at a block device, the kernel tidying up the rings of a
+/// killed daemon, a process between fork and exec. So "busy" and "locked" are believed after this many tries.
+const PATIENCE_TRIES: u32 = 20;
+const PATIENCE_PAUSE: Duration = Duration::from_millis(50);
+
+fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
+    let operation = match access {
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+    };
+    let mut tries = PATIENCE_TRIES;
+    loop {
+        tries -= 1;
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => tries += 1,
+            Err(rustix::io::Errno::WOULDBLOCK) if tries == 0 => return Err(OpenError::Locked { path: path.to_path_buf() }),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(PATIENCE_PAUSE),
+            Err(errno) => return Err(system(path, "locked", errno.into())),
+        }
+    }
+}
+
+fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Result<Geometry, OpenError> {
+    let metadata = file.metadata().map_err(|error| system(path, "looked at", error))?;
+    let alignment = sys::direct_alignment(file).map_err(|error| system(path, "looked at", error))?;
+    if alignment.is_some_and(|alignment| alignment.offset_bytes == 0) {
+        return Err(OpenError::NoDirectIo { path: path.to_path_buf() });
+    }
+    let (size_bytes, logical_block_bytes) = match kind {
+        DeviceKind::RegularFile => {
+            // Before 6.1 the kernel does not tell: 4096 suits every device below.
+            (metadata.len(), alignment.map_or(4096, |alignment| alignment.offset_bytes.max(512)))
+        }
+        DeviceKind::BlockDevice => {
+            let size_bytes = sys::block_size_bytes(file).map_err(|error| system(path, "measured", error))?;
+            let block = rustix::fs::ioctl_blksszget(file).map_err(|errno| system(path, "measured", errno.into()))?;
+            (size_bytes, block)
+        }
+    };
+    if size_bytes == 0 {
+        return Err(OpenError::Empty { path: path.to_path_buf() });
+    }
+    if !size_bytes.is_multiple_of(u64::from(logical_block_bytes)) {
+        return Err(OpenError::OddSize { path: path.to_path_buf(), size_bytes, block_bytes: logical_block_bytes });
+    }
+    let memory_alignment_bytes = alignment.map_or(logical_block_bytes, |alignment| alignment.memory_bytes.max(1));
+    let (discard, discard_zeroes) = match kind {
+        _ if access == Access::ReadOnly => (false, false),
+        DeviceKind::RegularFile => {
+            let holes = punches_holes(file, size_bytes);
+            (holes, holes)
+        }
+        DeviceKind::BlockDevice => block_discard_limits(metadata.rdev()),
+    };
+    Ok(Geometry { size_bytes, logical_block_bytes, memory_alignment_bytes, discard, discard_zeroes })
+}
+
+/// Tried behind the end of the file, where nothing is.
+fn punches_holes(file: &File, size_bytes: u64) -> bool {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(file, flags, size_bytes.next_multiple_of(1 << 20), 1 << 20).is_ok()
+}
+
+/// Whether a block device can discard, and whether it can zero a range without a transfer.
+fn block_discard_limits(device_number: u64) -> (bool, bool) {
+    let queue = sys::sysfs_block_directory(device_number).join("queue");
+    // A partition has no queue of its own; its disk's is one up.
+    let parent = sys::sysfs_block_directory(device_number).join("../queue");
+    let limit = |name: &str| {
+        let text = std::fs::read_to_string(queue.join(name)).or_else(|_| std::fs::read_to_string(parent.join(name)));
+        text.ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    (limit("discard_max_bytes") > 0, limit("discard_max_bytes") > 0 && limit("write_zeroes_max_bytes") > 0)
+}
+
+fn allocate(file: &File, path: &Path, size_bytes: u64) -> Result<(), OpenError> {
+    let result = loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other,
+        }
+    };
+    result.map_err(|errno| match errno {
+        rustix::io::Errno::NOSPC | rustix::io::Errno::FBIG | rustix::io::Errno::DQUOT => {
+            OpenError::NoSpace { path: path.to_path_buf(), size_bytes }
+        }
+        errno => system(path, "given its size", errno.into()),
+    })
+}
+
+/// Makes the new name durable.
+fn sync_directory(path: &Path) -> Result<(), OpenError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| system(path, "made durable", error))
+}
+
+fn remove_if_empty(path: &Path) {
+    if std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
+        drop(std::fs::remove_file(path));
+    }
+}

@@ -1,0 +1,52 @@
+//! What several test files share: loop devices that go away again.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A loop device on a file, detached when dropped.
+pub struct LoopDevice {
+    pub path: PathBuf,
+}
+
+impl LoopDevice {
+    /// A loop device over `file`, or `None` (with a message) where this machine or user cannot make one.
+    pub fn attach(file: &Path, options: &[&str]) -> Option<LoopDevice> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("skipped: loop devices need root and /dev/loop-control");
+            return None;
+        }
+        let output = match Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output() {
+            Ok(output) => output,
+            Err(error) => {
+                eprintln!("skipped: losetup cannot be run: {error}");
+                return None;
+            }
+        };
+        if !output.status.success() {
+            eprintln!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Some(LoopDevice { path: PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()) })
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let status = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("{} could not be detached", self.path.display());
+        }
+    }
+}
+
+/// A directory for this test on a file system with direct I/O, or `None` with a message.
+pub fn direct_directory() -> Option<tempfile::TempDir> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    match device::OpenDevice::create(&directory.path().join("probe"), 4096) {
+        Err(device::OpenError::NoDirectIo { .. }) => {
+            eprintln!("skipped: no direct I/O in {}", directory.path().display());
+            None
+        }
+        _ => Some(directory),
+    }
+}

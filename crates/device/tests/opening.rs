@@ -1,0 +1,137 @@
+//! Opening real files and loop devices: direct, locked, measured, and refused with a sentence.
+
+mod common;
+
+use common::{LoopDevice, direct_directory};
+use device::{Access, BlockingDevice, DeviceKind, OpenDevice, OpenError};
+use std::fs::File;
+use std::path::Path;
+
+fn refused(path: &Path) -> String {
+    OpenDevice::open(path, Access::ReadWrite).expect_err("refused").to_string()
+}
+
+#[test]
+fn a_created_file_has_its_size_and_keeps_what_is_written() {
+    let Some(directory) = direct_directory() else { return };
+    let path = directory.path().join("ssd");
+    let device = OpenDevice::create(&path, 1 << 20).expect("room for 1 MiB");
+    let geometry = device.geometry();
+    assert_eq!((geometry.size_bytes, device.kind()), (1 << 20, DeviceKind::RegularFile));
+    let blocking = device.blocking().expect("a second handle");
+    let block = vec![0xa5; geometry.logical_block_bytes as usize];
+    blocking.write_at(8192, &block).expect("written");
+    blocking.flush().expect("flushed");
+    // An odd address and an odd length go through the bounce buffer.
+    let mut read = vec![0; block.len() + 3];
+    blocking.read_at(8191, &mut read).expect("read");
+    assert_eq!((read[0], &read[1..=block.len()], &read[block.len() + 1..]), (0, &block[..], &[0, 0][..]));
+    blocking.discard(8192, 4096).expect("discarded");
+    if geometry.discard_zeroes {
+        blocking.read_at(8191, &mut read).expect("read");
+        assert!(read.iter().all(|byte| *byte == 0));
+    }
+    blocking.write_at(0, &vec![1; 16384]).expect("written");
+    blocking.write_zeroes(4096, 8192).expect("zeroed");
+    let mut read = vec![9; 16384];
+    blocking.read_at(0, &mut read).expect("read");
+    assert!(read.iter().enumerate().all(|(at, byte)| *byte == u8::from(!(4096..12288).contains(&at))));
+    drop(device);
+    assert!(refused(&path).contains("locked"), "the blocking handle still holds the lock");
+    drop(blocking);
+    assert!(OpenDevice::open(&path, Access::ReadWrite).is_ok());
+}
+
+#[test]
+fn a_second_opener_is_told() {
+    let Some(directory) = direct_directory() else { return };
+    let path = directory.path().join("disk");
+    let first = OpenDevice::create(&path, 65536).expect("a file");
+    assert!(refused(&path).contains("locked by another process"));
+    assert!(OpenDevice::open(&path, Access::ReadOnly).is_err(), "a writer has it");
+    drop(first);
+    let reader = OpenDevice::open(&path, Access::ReadOnly).expect("nobody has it");
+    assert!(OpenDevice::open(&path, Access::ReadOnly).is_ok(), "readers share");
+    assert!(refused(&path).contains("locked"));
+    let written = reader.blocking().expect("a handle").write_at(0, &[0; 4096]);
+    assert_eq!(written.expect_err("opened for reading").errno(), libc::EBADF);
+}
+
+#[test]
+fn creation_leaves_nothing_behind_when_it_fails() {
+    let Some(directory) = direct_directory() else { return };
+    let path = directory.path().join("ssd");
+    let error = OpenDevice::create(&path, 1 << 62).expect_err("4 EiB never fit");
+    assert!(matches!(error, OpenError::NoSpace { .. }), "{error}");
+    assert!(error.to_string().contains("no room for 4EiB"), "{error}");
+    assert!(!path.exists(), "the partial file is gone");
+    std::fs::write(&path, b"precious").expect("a file");
+    assert!(matches!(OpenDevice::create(&path, 4096), Err(OpenError::Exists { .. })));
+    assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
+    let nowhere = OpenDevice::create(&directory.path().join("no/ssd"), 4096).expect_err("no directory");
+    assert!(nowhere.to_string().contains("is its directory there?"), "{nowhere}");
+    assert!(OpenDevice::create(&path.with_extension("0"), 0).is_err());
+    assert!(!path.with_extension("0").exists());
+}
+
+#[test]
+fn a_full_file_system_is_told_and_the_partial_file_removed() {
+    let Some(directory) = direct_directory() else { return };
+    let image = directory.path().join("small.img");
+    File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+        std::process::Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    let mount = directory.path().join("mount");
+    std::fs::create_dir(&mount).expect("a mount point");
+    if !run("mkfs.ext4", &["-q".as_ref(), device.path.as_ref()]) || !run("mount", &[device.path.as_ref(), mount.as_ref()]) {
+        eprintln!("skipped: ext4 cannot be made or mounted here");
+        return;
+    }
+    let result = OpenDevice::create(&mount.join("ssd"), 64 << 20);
+    let left = mount.join("ssd").exists();
+    let unmounted = run("umount", &[mount.as_ref()]);
+    assert!(matches!(result, Err(OpenError::NoSpace { size_bytes, .. }) if size_bytes == 64 << 20), "{result:?}");
+    assert!(!left && unmounted);
+}
+
+#[test]
+fn odd_things_are_refused_with_a_sentence() {
+    let Some(directory) = direct_directory() else { return };
+    let at = |name: &str| directory.path().join(name);
+    File::create(at("empty")).expect("a file");
+    assert!(refused(&at("empty")).contains("is empty"));
+    std::fs::write(at("odd"), vec![0; 5000]).expect("a file");
+    assert!(refused(&at("odd")).contains("5000 bytes, which is not a multiple"));
+    assert!(refused(&at("none")).contains("does not exist"));
+    assert!(refused(directory.path()).contains("a directory"));
+    assert!(refused(Path::new("/proc/self/status")).contains("O_DIRECT"));
+}
+
+#[test]
+fn a_loop_device_is_opened_exclusively_and_measured() {
+    let Some(directory) = direct_directory() else { return };
+    let image = directory.path().join("disk.img");
+    File::create(&image).and_then(|file| file.set_len(8 << 20)).expect("an image");
+    let Some(attached) = LoopDevice::attach(&image, &["--sector-size", "4096"]) else { return };
+    let device = OpenDevice::open(&attached.path, Access::ReadWrite).expect("a free loop device");
+    let geometry = device.geometry();
+    assert_eq!(
+        (device.kind(), geometry.size_bytes, geometry.logical_block_bytes),
+        (DeviceKind::BlockDevice, 8 << 20, 4096)
+    );
+    assert!(refused(&attached.path).contains("in use"), "exclusive");
+    let blocking = device.blocking().expect("a handle");
+    assert_eq!(blocking.write_at(512, &[0; 512]).expect_err("half a block").errno(), libc::EINVAL);
+    blocking.write_at(1 << 20, &vec![7; 1 << 20]).expect("written");
+    blocking.flush().expect("flushed");
+    blocking.discard(1 << 20, 4096).expect("discarded");
+    blocking.write_zeroes((1 << 20) + 4096, 4096).expect("zeroed");
+    let mut read = vec![1; 12288];
+    blocking.read_at(1 << 20, &mut read).expect("read");
+    assert!(read[4096..8192].iter().all(|byte| *byte == 0) && read[8192..].iter().all(|byte| *byte == 7));
+    if geometry.discard_zeroes {
+        assert!(read[..4096].iter().all(|byte| *byte == 0), "a discard that promises zeroes keeps its word");
+    }
+}
