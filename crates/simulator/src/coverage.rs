@@ -82,6 +82,8 @@ pub enum Phase {
     Detach,
     /// Clean stop, with its checkpoint.
     Stop,
+    /// A superblock is being stored while the pool runs.
+    Superblock,
     /// Recovery.
     Recovery,
     /// Recovery of what a crash in recovery left.
@@ -89,7 +91,7 @@ pub enum Phase {
 }
 
 /// Names of the phases, in order.
-pub const PHASES: [&str; 17] = [
+pub const PHASES: [&str; 18] = [
     "format",
     "idle",
     "read miss",
@@ -105,6 +107,7 @@ pub const PHASES: [&str; 17] = [
     "destage command",
     "detach, attach",
     "stop, checkpoint",
+    "superblock",
     "recovery",
     "recovery again",
 ];
@@ -115,7 +118,7 @@ fn reachable(fault: usize, phase: usize) -> bool {
     let stop = Phase::Stop as usize;
     let recovery = Phase::Recovery as usize;
     let again = Phase::RecoveryAgain as usize;
-    let blocking = phase == format || phase == stop || phase == recovery || phase == again;
+    let blocking = phase == format || phase == stop || phase == Phase::Superblock as usize || phase == recovery || phase == again;
     match fault {
         // Blocking work touches the SSD only, one call at a time: backing devices, latency and the operator have no part.
         f if f == Fault::BackingError as usize || f == Fault::BackingFlushError as usize => !blocking,

@@ -3,6 +3,7 @@
 
 pub mod content;
 pub mod coverage;
+pub mod daemon;
 pub mod disk;
 pub mod oracle;
 pub mod plan;

@@ -212,7 +212,7 @@ impl Plan {
             .collect();
         let segment_bytes = prng.pick(&[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
         let shards = prng.pick(&[1, 1, 2, 3]);
-        let segments = prng.between(6, 14);
+        let segments = prng.between(8, 18);
         let mix = Mix {
             ops: [
                 prng.pick(&[10, 40, 80]),
@@ -233,7 +233,7 @@ impl Plan {
             volumes,
             shards,
             fronts: prng.pick(&[1, 1, 2]),
-            ssd_bytes: (1 << 20) + u64::from(shards) * segments * segment_bytes,
+            ssd_bytes: (1 << 20) + 2 * segment_bytes + u64::from(shards) * segments * segment_bytes,
             segment_bytes,
             ram_bytes: prng.pick(&[64 << 10, 256 << 10, 1 << 20]),
             ssd_volatile: prng.percent(85),

@@ -1,7 +1,8 @@
 //! Many seeds: runs them on all cores, sums up, and on a failure says how to see it again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::cell::RefCell;
+use std::sync::{Mutex, Once};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::coverage::Coverage;
@@ -87,20 +88,27 @@ impl Totals {
     }
 }
 
-/// What stopped a run that panicked, in words.
-fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_string()
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics of simulated systems are findings, not noise: their words and place are kept for the report.
+fn keep_panics_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            LAST_PANIC.with(|last| *last.borrow_mut() = info.to_string().replace('\n', " "));
+        }));
+    });
 }
 
 /// Runs a plan; a panic of the system (a failed assertion) is a failure like any other.
 pub fn run_caught(plan: &Plan, builder: &dyn Builder) -> Result<Outcome, Failure> {
-    match catch_unwind(AssertUnwindSafe(|| run(plan, builder, None))) {
-        Ok(result) => result,
-        Err(payload) => {
-            Err(Failure { what: format!("panic: {}", panic_text(payload.as_ref())), place: None, history: Vec::new() })
-        }
-    }
+    keep_panics_quiet();
+    catch_unwind(AssertUnwindSafe(|| run(plan, builder, None))).unwrap_or_else(|_| {
+        let what = LAST_PANIC.with(|last| last.borrow().clone());
+        Err(Failure { what, place: None, history: Vec::new() })
+    })
 }
 
 /// Runs the plan again and watches what failed: gives the story.

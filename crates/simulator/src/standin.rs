@@ -8,7 +8,8 @@ use page::{PageMutVec, PagePool, PageVec};
 
 use crate::disk::blocking::Blocking;
 use crate::plan::Plan;
-use crate::system::{Builder, Cargo, Facts, HostRecord, Output, Refusal, System};
+use crate::system::{Builder, Cargo, Change, Facts, HostRecord, Output, Refusal, Started, System};
+use types::VolumeId;
 
 /// What is wrong with the stand-in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,8 +65,8 @@ impl Builder for StandIn {
         Ok(())
     }
 
-    fn start(&self, _: &Plan, _: &HostRecord, _: u64, _: &mut Blocking, pages: &PagePool) -> Result<Box<dyn System>, Refusal> {
-        Ok(Box::new(Plain {
+    fn start(&self, _: &Plan, _: &HostRecord, _: u64, _: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal> {
+        let system = Box::new(Plain {
             bug: self.0,
             pages: pages.clone(),
             waiting: VecDeque::new(),
@@ -75,7 +76,8 @@ impl Builder for StandIn {
             count: 0,
             cached: BTreeMap::new(),
             broken: Vec::new(),
-        }))
+        });
+        Ok(Started { system, damaged: Vec::new() })
     }
 
     fn uses_ssd(&self) -> bool {
@@ -254,6 +256,14 @@ impl System for Plain {
 
     fn facts(&self) -> Facts {
         Facts::default()
+    }
+
+    fn volume_id(&self, volume: u16) -> VolumeId {
+        VolumeId(u32::from(volume) + 1)
+    }
+
+    fn record(&mut self, _: Change, _: &mut Blocking) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn stop(self: Box<Self>, _: &mut Blocking) -> Result<(), Refusal> {

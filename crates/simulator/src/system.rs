@@ -2,6 +2,7 @@
 
 use engine::api::{Command, Completion, Event, Io, Reply, Request};
 use page::PagePool;
+use types::{Mode, VolumeId};
 
 use crate::disk::blocking::Blocking;
 use crate::plan::Plan;
@@ -20,8 +21,8 @@ pub struct Parcel {
 pub enum Cargo {
     /// A part of a client's request.
     ToShard(u16, Request),
-    /// Its answer, to the front of that number.
-    ToFront(u16, Reply),
+    /// Its answer, to the front of that number, from this shard.
+    ToFront(u16, u16, Reply),
 }
 
 /// What a system wants of the world.
@@ -66,8 +67,31 @@ pub trait System {
     fn check_invariants(&self);
     /// Numbers.
     fn facts(&self) -> Facts;
+    /// The volume's number in the log, as the superblock has it.
+    fn volume_id(&self, volume: u16) -> VolumeId;
+    /// Stores a change in the superblock, while requests may be running.
+    fn record(&mut self, change: Change, ssd: &mut Blocking) -> Result<(), Refusal>;
     /// Ends a quiesced life: writes what a clean stop writes.
     fn stop(self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal>;
+}
+
+/// What the superblock must know before something else happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Before the first dirty block of this volume. An administrator who forces a damaged volume also ends up here.
+    MayHaveDirty(u16),
+    /// No dirty block is left and the mode makes none.
+    Settled(u16, Mode),
+    /// The volume's number is never used again; it gets another.
+    Retire(u16),
+}
+
+/// A life that began.
+pub struct Started {
+    /// The system.
+    pub system: Box<dyn System>,
+    /// Volumes that may have lost dirty blocks, as recovery reports.
+    pub damaged: Vec<u16>,
 }
 
 /// Why a life could not begin or end.
@@ -84,10 +108,6 @@ pub struct Refusal {
 pub struct HostRecord {
     /// The SSD failed: its content is not to be trusted.
     pub degraded: bool,
-    /// Each volume's number in the log.
-    pub volume_ids: Vec<u32>,
-    /// The next number never used so far.
-    pub next_volume_id: u32,
     /// Identity of the pool, drawn when it was formatted.
     pub pool_uuid: [u8; 16],
 }
@@ -104,7 +124,7 @@ pub trait Builder {
         now_ns: u64,
         ssd: &mut Blocking,
         pages: &PagePool,
-    ) -> Result<Box<dyn System>, Refusal>;
+    ) -> Result<Started, Refusal>;
     /// Whether there is an SSD at all in what this builds.
     fn uses_ssd(&self) -> bool;
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use simulator::daemon::Engine;
 use simulator::plan::Plan;
 use simulator::soak::{Soak, story};
 use simulator::standin::{Bug, StandIn};
@@ -61,8 +62,7 @@ fn arguments() -> Result<Arguments, String> {
 }
 
 fn builder(arguments: &Arguments) -> Box<dyn Builder + Sync> {
-    let _ = arguments.stand_in;
-    Box::new(StandIn(Bug::None))
+    if arguments.stand_in { Box::new(StandIn(Bug::None)) } else { Box::new(Engine) }
 }
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {

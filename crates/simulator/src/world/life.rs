@@ -1,13 +1,13 @@
 //! How a life of the system ends and the next begins: crashes, power cuts, recovery, and what may go wrong in it.
 
 use engine::api::Command;
-use types::{Mode, VolumeId, VolumeIndex};
+use types::{Mode, VolumeIndex};
 
 use super::{Happening, Judged, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::disk::media::Keep;
-use crate::system::{Refusal, System};
+use crate::system::{Change, Refusal, Started};
 
 /// Starts that may fail by injected I/O errors in a row before the device is made good.
 const TRIES: u32 = 4;
@@ -139,8 +139,10 @@ impl World<'_> {
         self.restore_devices();
         let mut tries = 0;
         loop {
-            if let Some(system) = self.try_start(&mut tries)? {
-                self.system = Some(system);
+            let Some(started) = self.try_start(&mut tries)? else { continue };
+            self.system = Some(started.system);
+            self.accept_damage(&started.damaged)?;
+            if self.record_modes()? {
                 break;
             }
         }
@@ -168,7 +170,7 @@ impl World<'_> {
         }
     }
 
-    fn try_start(&mut self, tries: &mut u32) -> Result<Option<Box<dyn System>>, super::Failure> {
+    fn try_start(&mut self, tries: &mut u32) -> Result<Option<Started>, super::Failure> {
         *tries += 1;
         let dies_after = self.death();
         let on = std::mem::replace(&mut self.devices[0].faults.on, self.safety && *tries <= TRIES);
@@ -191,20 +193,76 @@ impl World<'_> {
             return Ok(None);
         }
         match result {
-            Ok(system) => Ok(Some(system)),
+            Ok(started) => Ok(Some(started)),
             Err(refusal) => self.refused(&refusal, !struck.is_empty(), *tries).map(|()| None),
         }
     }
 
-    fn refused(&mut self, refusal: &Refusal, struck: bool, tries: u32) -> Step {
-        self.tell(format!("start refused: {}", refusal.reason));
-        let faults = &mut self.devices[0].faults;
-        faults.flush_broken = false;
-        let damaged = self.plan.ssd_faults.corrupt_write_per_10k > 0
+    /// Volumes that recovery reports as damaged: only if the SSD did wrong; their administrator goes on by force.
+    fn accept_damage(&mut self, damaged: &[u16]) -> Step {
+        for volume in damaged {
+            self.tell(format!("volume {volume} is reported as damaged"));
+            if !self.ssd_may_be_damaged() {
+                return Err(failed(format!("volume {volume} is reported as damaged although the SSD did no wrong")));
+            }
+            self.stats.refusals += 1;
+            self.volumes[usize::from(*volume)].judged = Judged::NotAtAll;
+        }
+        Ok(())
+    }
+
+    fn ssd_may_be_damaged(&self) -> bool {
+        let faults = &self.plan.ssd_faults;
+        faults.corrupt_write_per_10k > 0
             || self.plan.rot_ns > 0
             || faults.lies
             || self.ssd_failed
-            || self.plan.ssd_faults.flush_error_per_10k > 0;
+            || faults.flush_error_per_10k > 0
+            || faults.write_error_per_10k > 0
+    }
+
+    /// Tells the superblock which volumes may get dirty blocks. `false` if the process died in it and must start again.
+    fn record_modes(&mut self) -> Result<bool, super::Failure> {
+        for volume in 0..self.volumes.len() as u16 {
+            let state = &self.volumes[usize::from(volume)];
+            let mode = state.options.mode;
+            let change = if state.settled { Change::Settled(volume, mode) } else { Change::MayHaveDirty(volume) };
+            if !self.record(change)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stores a change in the superblock. `false`: the process died in it, or the SSD refused, and another life must begin.
+    pub fn record(&mut self, change: Change) -> Result<bool, super::Failure> {
+        let dies_after = self.death();
+        let mut system = self.system.take().expect("a life is running");
+        let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
+        let result = system.record(change, &mut ssd);
+        let dead = ssd.dead;
+        self.count_strikes(0);
+        self.tell(format!("superblock: {change:?}: {result:?}, died in it: {dead}"));
+        if result.is_ok() && !dead {
+            self.system = Some(system);
+            return Ok(true);
+        }
+        drop(system);
+        self.end_life();
+        if dead {
+            self.crashes_left = self.crashes_left.saturating_sub(1);
+            self.died_in(Phase::Superblock);
+        } else {
+            self.devices_crash(false);
+        }
+        self.check_settled_images()?;
+        Ok(false)
+    }
+
+    fn refused(&mut self, refusal: &Refusal, struck: bool, tries: u32) -> Step {
+        self.tell(format!("start refused: {}", refusal.reason));
+        self.devices[0].faults.flush_broken = false;
+        let damaged = self.ssd_may_be_damaged();
         if struck && tries <= TRIES {
             return Ok(());
         }
@@ -234,10 +292,6 @@ impl World<'_> {
         if self.prng.percent(50) {
             let blank = vec![0; self.devices[0].media.size_bytes() as usize];
             self.devices[0].media.replace(blank);
-        }
-        for id in &mut self.host.volume_ids {
-            *id = self.host.next_volume_id;
-            self.host.next_volume_id += 1;
         }
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
@@ -282,7 +336,7 @@ impl World<'_> {
         let state = &self.volumes[usize::from(volume)];
         let command = Command::Attach {
             volume: VolumeIndex(volume),
-            id: VolumeId(self.host.volume_ids[usize::from(volume)]),
+            id: self.system.as_ref().expect("a life is running").volume_id(volume),
             size_bytes: self.plan.volumes[usize::from(volume)].sectors * 512,
             options: state.options.clone(),
         };

@@ -233,8 +233,6 @@ impl<'a> World<'a> {
             volumes,
             host: HostRecord {
                 degraded: false,
-                volume_ids: (1..=plan.volumes.len() as u32).collect(),
-                next_volume_id: plan.volumes.len() as u32 + 1,
                 pool_uuid,
             },
             operator: Operator::default(),

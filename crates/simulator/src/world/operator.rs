@@ -9,6 +9,7 @@ use super::{Happening, Judged, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::plan::other_options;
+use crate::system::Change;
 
 /// What a command was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +115,9 @@ impl World<'_> {
                 let mut options = other_options(&mut self.prng);
                 if self.prng.percent(30) {
                     options.mode = self.volumes[usize::from(volume)].options.mode;
+                }
+                if options.mode == Mode::WriteBack && !self.record(Change::MayHaveDirty(volume))? {
+                    return self.start();
                 }
                 self.set_options(volume, options);
             }
@@ -230,9 +234,9 @@ impl World<'_> {
     /// Everything is at home: the volume's number is retired, then the shards forget it.
     fn detach(&mut self, volume: u16) -> Step {
         self.check_all_at_home(volume)?;
-        let id = &mut self.host.volume_ids[usize::from(volume)];
-        *id = self.host.next_volume_id;
-        self.host.next_volume_id += 1;
+        if !self.record(Change::Retire(volume))? {
+            return self.start();
+        }
         self.command(Purpose::Detach, volume, |token| Command::Detach { token, volume: VolumeIndex(volume) });
         Ok(())
     }

@@ -1,0 +1,402 @@
+//! The engine as a daemon runs it, without the daemon: fronts, shards, superblock, recovery and checkpoint, put together in the
+//! order the runtime does it. Everything that decides anything is the engine's own code.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::api::{Action, Command, Completion, Event, Request};
+use engine::checkpoint;
+use engine::front::{Front, FrontAction};
+use engine::index::Slot;
+use engine::log::LogPlace;
+use engine::recovery;
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Shard, ShardConfig};
+use engine::superblock::{self, OpenError, PoolState};
+use format::checkpoint::{CheckpointEntry, LogEnd};
+use format::{Layout, VolumeRecord};
+use page::PagePool;
+use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
+
+use crate::disk::blocking::Blocking;
+use crate::plan::Plan;
+use crate::system::{Builder, Cargo, Change, Facts, HostRecord, Output, Parcel, Refusal, Started, System};
+
+/// Builds lives of the engine.
+pub struct Engine;
+
+fn refusal(error: OpenError) -> Refusal {
+    let io = matches!(error, OpenError::Medium(_) | OpenError::FlushFailed);
+    Refusal { reason: error.to_string(), io }
+}
+
+/// The layout of a plan's pool.
+pub fn layout(plan: &Plan) -> Layout {
+    let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
+    Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD")
+}
+
+fn name_of(volume: usize) -> String {
+    format!("volume{volume}")
+}
+
+impl Builder for Engine {
+    fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal> {
+        let mut pool = superblock::create(ssd, layout(plan), host.pool_uuid).map_err(refusal)?;
+        for (index, volume) in plan.volumes.iter().enumerate() {
+            let id = pool.superblock.next_volume_id;
+            pool.superblock.next_volume_id = VolumeId(id.0 + 1);
+            pool.superblock.volumes.push(VolumeRecord {
+                id,
+                uuid: [index as u8 + 1; 16],
+                name: name_of(index),
+                size_bytes: volume.sectors * 512,
+                mode: volume.options.mode,
+                may_have_dirty: false,
+                damaged: false,
+                backing_identity: Vec::new(),
+            });
+        }
+        pool.store(ssd).map_err(refusal)
+    }
+
+    fn start(&self, plan: &Plan, host: &HostRecord, now_ns: u64, ssd: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal> {
+        let mut pool = superblock::load(ssd).map_err(refusal)?;
+        if pool.superblock.uuid != host.pool_uuid {
+            return Err(Refusal { reason: "the SSD belongs to another pool".to_string(), io: false });
+        }
+        let found = gather(ssd, &mut pool)?;
+        let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
+        let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();
+        pool.begin_session(ssd, &ends, &damaged).map_err(refusal)?;
+        let mut shards = Vec::new();
+        for (index, shard) in found.into_iter().enumerate() {
+            let config = ShardConfig {
+                place: LogPlace {
+                    uuid: pool.superblock.uuid,
+                    session: pool.superblock.session,
+                    shard: ShardIndex(index as u16),
+                    layout: pool.superblock.layout,
+                },
+                ram_blocks: plan.ram_bytes / 4096 / u64::from(plan.shards),
+                pool: pages.clone(),
+                dirty_max_permille: DIRTY_MAX_PERMILLE,
+            };
+            let mut made = Shard::new(config, shard.end);
+            for block in shard.blocks {
+                made.restore(block);
+            }
+            shards.push(made);
+        }
+        let damaged = plan_volumes(&pool, &damaged);
+        let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();
+        let daemon = Daemon {
+            pool,
+            shards,
+            fronts,
+            outputs: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            now_ns,
+            threads: plan.message_ns > 0,
+        };
+        Ok(Started { system: Box::new(daemon), damaged })
+    }
+
+    fn uses_ssd(&self) -> bool {
+        true
+    }
+}
+
+fn volume_index(pool: &PoolState, id: VolumeId) -> Option<u16> {
+    let record = pool.superblock.volumes.iter().find(|volume| volume.id == id)?;
+    record.name.strip_prefix("volume")?.parse().ok()
+}
+
+fn plan_volumes(pool: &PoolState, ids: &[VolumeId]) -> Vec<u16> {
+    ids.iter().filter_map(|id| volume_index(pool, *id)).collect()
+}
+
+struct FoundShard {
+    end: LogEnd,
+    blocks: Vec<RecoveredBlock>,
+    damaged: Vec<VolumeId>,
+}
+
+/// What each shard's part of the SSD holds: from the checkpoint if there is a valid one, else from the log.
+fn gather(ssd: &mut Blocking, pool: &mut PoolState) -> Result<Vec<FoundShard>, Refusal> {
+    let saved = checkpoint::open(ssd, pool).map_err(refusal)?;
+    let mut found = Vec::new();
+    for shard in (0..pool.superblock.layout.shards).map(ShardIndex) {
+        if let Some(saved) = &saved {
+            let mut blocks = Vec::new();
+            let mut sink = |slot: u32, entry: CheckpointEntry| {
+                let id = saved.volumes()[usize::from(entry.volume)];
+                blocks.extend(volume_index(pool, id).map(|volume| RecoveredBlock {
+                    volume: VolumeIndex(volume),
+                    block: entry.block,
+                    slot: Slot(slot),
+                    dirty: entry.dirty,
+                    mask: entry.mask,
+                    checksum: entry.checksum,
+                }));
+            };
+            let whole = saved.load_shard(ssd, pool, shard, &mut sink).map_err(refusal)?;
+            if whole {
+                found.push(FoundShard { end: saved.log_ends()[usize::from(shard.0)], blocks, damaged: Vec::new() });
+                continue;
+            }
+        }
+        let mut records = Vec::new();
+        let recovered = recovery::recover(ssd, pool, shard, false, &mut |record| records.push(record)).map_err(refusal)?;
+        let layout = pool.superblock.layout;
+        let blocks = records.iter().filter_map(|record| {
+            Some(RecoveredBlock {
+                volume: VolumeIndex(volume_index(pool, record.volume)?),
+                block: record.block,
+                slot: Slot(layout.slot(layout.physical(record.segment_seq), record.page)),
+                dirty: record.dirty,
+                mask: record.mask,
+                checksum: record.checksum,
+            })
+        });
+        let blocks = blocks.collect();
+        found.push(FoundShard { end: recovered.end, blocks, damaged: recovered.report.damaged_volumes });
+    }
+    Ok(found)
+}
+
+/// Commands that every shard answers, being waited for.
+struct Waiting {
+    shards_left: usize,
+    result: Result<(), String>,
+}
+
+struct Daemon {
+    pool: PoolState,
+    shards: Vec<Shard>,
+    fronts: Vec<Front>,
+    outputs: VecDeque<Output>,
+    waiting: BTreeMap<u64, Waiting>,
+    now_ns: u64,
+    /// Shards live on other threads than fronts: what they tell each other takes time.
+    threads: bool,
+}
+
+/// The front's number travels in the top bits of a part's id.
+const FRONT_SHIFT: u32 = 60;
+
+impl Daemon {
+    fn pump(&mut self) {
+        loop {
+            let mut idle = true;
+            for front in 0..self.fronts.len() {
+                while let Some(action) = self.fronts[front].poll() {
+                    idle = false;
+                    self.from_front(front as u16, action);
+                }
+            }
+            for shard in 0..self.shards.len() {
+                while let Some(action) = self.shards[shard].poll_action() {
+                    idle = false;
+                    self.from_shard(shard as u16, action);
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn from_front(&mut self, front: u16, action: FrontAction) {
+        match action {
+            FrontAction::Reply(reply) => self.outputs.push_back(Output::Reply(reply)),
+            FrontAction::ToShard(shard, mut request) => {
+                request.id |= u64::from(front) << FRONT_SHIFT;
+                let cargo = Cargo::ToShard(shard.0, request);
+                self.send(u32::from(front) << 16 | u32::from(shard.0), cargo);
+            }
+        }
+    }
+
+    fn from_shard(&mut self, shard: u16, action: Action) {
+        match action {
+            Action::Io(io) => self.outputs.push_back(Output::Io(shard, io)),
+            Action::Reply(mut reply) => {
+                let front = (reply.id >> FRONT_SHIFT) as u16;
+                reply.id &= (1 << FRONT_SHIFT) - 1;
+                self.send(1 << 31 | u32::from(front) << 16 | u32::from(shard), Cargo::ToFront(front, shard, reply));
+            }
+            Action::Event(Event::CommandDone(token, result)) => self.shard_done(token, result),
+            Action::Event(event) => self.outputs.push_back(Output::Event(shard, event)),
+        }
+    }
+
+    fn send(&mut self, channel: u32, cargo: Cargo) {
+        if self.threads {
+            self.outputs.push_back(Output::Parcel(Parcel { channel, cargo }));
+        } else {
+            self.unpack(cargo);
+        }
+    }
+
+    fn unpack(&mut self, cargo: Cargo) {
+        match cargo {
+            Cargo::ToShard(shard, request) => self.shards[usize::from(shard)].submit(self.now_ns, request),
+            Cargo::ToFront(front, shard, reply) => self.fronts[usize::from(front)].shard_reply(ShardIndex(shard), reply),
+        }
+    }
+
+    fn shard_done(&mut self, token: u64, result: Result<(), String>) {
+        let waiting = self.waiting.get_mut(&token).expect("a command that was given");
+        waiting.shards_left -= 1;
+        if waiting.result.is_ok() {
+            waiting.result = result;
+        }
+        if waiting.shards_left == 0 {
+            let waiting = self.waiting.remove(&token).expect("looked above");
+            self.outputs.push_back(Output::Done(token, waiting.result));
+        }
+    }
+
+    fn record_mut(&mut self, volume: u16) -> &mut VolumeRecord {
+        let name = name_of(usize::from(volume));
+        self.pool.superblock.volumes.iter_mut().find(|record| record.name == name).expect("every volume has a record")
+    }
+}
+
+impl System for Daemon {
+    fn submit(&mut self, now_ns: u64, connection: u16, request: Request) {
+        self.now_ns = now_ns;
+        let front = usize::from(connection) % self.fronts.len();
+        self.fronts[front].submit(request);
+        self.pump();
+    }
+
+    fn complete(&mut self, now_ns: u64, lane: u16, completion: Completion) {
+        self.now_ns = now_ns;
+        self.shards[usize::from(lane)].complete(now_ns, completion);
+        self.pump();
+    }
+
+    fn deliver(&mut self, now_ns: u64, cargo: Cargo) {
+        self.now_ns = now_ns;
+        self.unpack(cargo);
+        self.pump();
+    }
+
+    fn command(&mut self, now_ns: u64, command: Command) {
+        self.now_ns = now_ns;
+        let token = match &command {
+            Command::SetOptions { token, .. }
+            | Command::Destage { token, .. }
+            | Command::Detach { token, .. }
+            | Command::DropClean { token, .. }
+            | Command::Quiesce { token } => Some(*token),
+            Command::Attach { .. } | Command::Hold { .. } | Command::Cancel { .. } | Command::DegradedRecorded => None,
+        };
+        if let Some(token) = token {
+            self.waiting.insert(token, Waiting { shards_left: self.shards.len(), result: Ok(()) });
+        }
+        for front in &mut self.fronts {
+            match &command {
+                Command::Attach { volume, id, options, .. } => front.set_volume(*volume, *id, options.clone()),
+                Command::Detach { volume, .. } => front.remove_volume(*volume),
+                Command::SetOptions { volume, options, .. } => {
+                    let name = name_of(usize::from(volume.0));
+                    let record = self.pool.superblock.volumes.iter().find(|record| record.name == name);
+                    front.set_volume(*volume, record.expect("every volume has a record").id, options.clone());
+                }
+                _ => {}
+            }
+        }
+        for shard in &mut self.shards {
+            shard.command(now_ns, command.clone());
+        }
+        self.pump();
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        for shard in &mut self.shards {
+            shard.tick(now_ns);
+        }
+        self.pump();
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.shards.iter().filter_map(Shard::next_deadline).min()
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn check_invariants(&self) {
+        for shard in &self.shards {
+            shard.check_invariants();
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { dirty_bytes: self.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).sum() }
+    }
+
+    fn volume_id(&self, volume: u16) -> VolumeId {
+        let name = name_of(usize::from(volume));
+        self.pool.superblock.volumes.iter().find(|record| record.name == name).expect("every volume has a record").id
+    }
+
+    fn record(&mut self, change: Change, ssd: &mut Blocking) -> Result<(), Refusal> {
+        match change {
+            Change::MayHaveDirty(volume) => {
+                let record = self.record_mut(volume);
+                if record.may_have_dirty && !record.damaged {
+                    return Ok(());
+                }
+                (record.may_have_dirty, record.damaged) = (true, false);
+                record.mode = Mode::WriteBack;
+            }
+            Change::Settled(volume, mode) => {
+                let record = self.record_mut(volume);
+                (record.may_have_dirty, record.mode) = (false, mode);
+            }
+            Change::Retire(volume) => {
+                let id = self.pool.superblock.next_volume_id;
+                self.pool.superblock.next_volume_id = VolumeId(id.0 + 1);
+                self.record_mut(volume).id = id;
+            }
+        }
+        self.pool.store(ssd).map_err(refusal)
+    }
+
+    fn stop(mut self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal> {
+        let ends: Vec<LogEnd> = self.shards.iter().map(Shard::log_end).collect();
+        let volumes: Vec<VolumeId> = self.pool.superblock.volumes.iter().map(|record| record.id).collect();
+        let places: BTreeMap<u16, u16> = volumes
+            .iter()
+            .enumerate()
+            .filter_map(|(place, id)| Some((volume_index(&self.pool, *id)?, place as u16)))
+            .collect();
+        let mut blocks: Vec<BTreeMap<u32, CheckpointEntry>> = Vec::new();
+        for shard in &self.shards {
+            assert!(shard.is_quiesced() && shard.io_in_flight() == 0, "stopped only when quiet");
+            let entries = shard.cached_blocks().map(|block| {
+                let entry = CheckpointEntry {
+                    volume: places[&block.volume.0],
+                    block: block.block,
+                    mask: block.mask,
+                    dirty: block.dirty,
+                    heat: 0,
+                    checksum: block.checksum,
+                };
+                (block.slot.0, entry)
+            });
+            blocks.push(entries.collect());
+        }
+        let mut entry = |shard: ShardIndex, slot: u32| blocks[usize::from(shard.0)].get(&slot).copied();
+        checkpoint::write(ssd, &mut self.pool, &ends, &volumes, &mut entry).map_err(refusal)
+    }
+}
+
+/// Pages the engine needs for this plan, clients' own not counted.
+pub fn pages_needed(plan: &Plan) -> usize {
+    usize::from(plan.shards) * PAGES_MIN + (plan.ram_bytes / 4096) as usize
+}
