@@ -6,43 +6,15 @@ mod support;
 use engine::recovery::{Recovered, RecoveredRecord, recover};
 use engine::superblock::{self, PoolState};
 use format::checkpoint::LogEnd;
-use format::{Layout, VolumeRecord, payload_checksum};
+use format::payload_checksum;
 use support::Random;
 use support::disk::Disk;
 use support::model::Model;
+use support::pool::{new_pool, small_layout};
 use support::writer::{FooterHabit, Writer};
-use types::{Mode, ShardIndex, VolumeId};
+use types::{ShardIndex, VolumeId};
 
 const SHARD: ShardIndex = ShardIndex(0);
-
-fn new_pool(seed: u64) -> (Disk, PoolState) {
-    let layout = small_layout();
-    let mut disk = Disk::new(layout.ssd_bytes);
-    let mut uuid = [7; 16];
-    uuid[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut pool = superblock::create(&mut disk, layout, uuid).expect("creates");
-    for id in 1..=3 {
-        pool.superblock.volumes.push(VolumeRecord {
-            id: VolumeId(id),
-            uuid: [id as u8; 16],
-            name: format!("volume-{id}"),
-            size_bytes: 1 << 20,
-            mode: Mode::WriteBack,
-            may_have_dirty: true,
-            damaged: false,
-            backing_identity: vec![id as u8; 20],
-        });
-    }
-    pool.superblock.next_volume_id = VolumeId(4);
-    pool.store(&mut disk).expect("stores");
-    (disk, pool)
-}
-
-fn small_layout() -> Layout {
-    let smallest = Layout::plan(0, 1, 64 << 10).expect_err("too small");
-    let format::LayoutError::TooSmall { needed_bytes, .. } = smallest else { panic!("{smallest}") };
-    Layout::plan(needed_bytes, 1, 64 << 10).expect("the smallest pool")
-}
 
 fn run_recovery(disk: &mut Disk) -> (PoolState, Recovered, Vec<RecoveredRecord>) {
     let mut pool = superblock::load(disk).expect("loads");
@@ -69,7 +41,7 @@ fn check(disk: &Disk, model: &Model, recovered: &Recovered, records: &[Recovered
     for record in records {
         assert_eq!(Some(record), expected.get(&(record.volume.0, record.block)), "{story}: end {last}");
         if record.dirty {
-            let layout = small_layout();
+            let layout = small_layout(1);
             let offset = layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page);
             let payload = disk.page(offset / 4096);
             assert_eq!(payload_checksum(record.volume, record.block, &payload), record.checksum, "{story}: {record:?}");
@@ -115,7 +87,7 @@ fn recover_with_crashes(disk: &mut Disk, model: &mut Model, at_least: u64, rando
 
 fn one_life(seed: u64, habit: FooterHabit) {
     let mut random = Random(seed);
-    let (mut disk, mut pool) = new_pool(seed);
+    let (mut disk, mut pool) = new_pool(seed, 1);
     let (mut model, mut end) = (Model::default(), LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
     pool.begin_session(&mut disk, &[end], &[]).expect("begins");
     for round in 0..6 {
@@ -172,7 +144,7 @@ fn random_lives_with_all_habits() {
 fn every_prefix_and_torn_last_writes() {
     for (seed, habit) in [(1, FooterHabit::Flushed), (2, FooterHabit::AtOnce), (3, FooterHabit::Late)] {
         let mut random = Random(seed);
-        let (mut disk, mut pool) = new_pool(seed);
+        let (mut disk, mut pool) = new_pool(seed, 1);
         let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
         pool.begin_session(&mut disk, &[end], &[]).expect("begins");
         let mut writer = Writer::new(&pool, SHARD, end, Model::default(), habit);

@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod model;
+pub mod pool;
 pub mod writer;
 
 /// Random numbers from a seed (SplitMix64).
