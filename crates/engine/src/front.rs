@@ -190,7 +190,8 @@ fn split(request: &Request) -> impl Iterator<Item = Request> + '_ {
         let part_end = end.min((start / EXTENT_SECTORS + 1) * EXTENT_SECTORS);
         let first_page = (start / BLOCK_SECTORS - request.start_sector / BLOCK_SECTORS) as usize;
         let end_page = (part_end.div_ceil(BLOCK_SECTORS) - request.start_sector / BLOCK_SECTORS) as usize;
-        let pages = if request.pages.is_empty() { PageVec::new() } else { request.pages[first_page..end_page.min(request.pages.len())].into() };
+        let pages =
+            if request.pages.is_empty() { PageVec::new() } else { request.pages[first_page..end_page.min(request.pages.len())].into() };
         let part = Request { start_sector: start, sectors: (part_end - start) as u32, pages, ..*request };
         start = part_end;
         Some(part)

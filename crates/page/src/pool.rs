@@ -1,7 +1,7 @@
 //! The bounded pool and the two kinds of handles.
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use alloc::sync::Arc;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
@@ -53,16 +53,16 @@ unsafe impl Sync for PagePool {}
 impl PagePool {
     /// A pool of at most `pages_max` pages, none of them allocated yet.
     pub fn new(pages_max: usize) -> PagePool {
-        let shared = Arc::new(Shared {
+        let shared = Box::new(Shared {
             locked: AtomicBool::new(false),
             inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new() }),
             owners: AtomicUsize::new(1),
             pages_max,
             pages_out: AtomicUsize::new(0),
         });
-        // The Arc is only a way to a stable address; `owners` counts.
-        let pointer = Arc::into_raw(shared).cast_mut();
-        // SAFETY: `Arc::into_raw` never gives null.
+        // The box is a stable address; `owners` counts who uses it.
+        let pointer = Box::into_raw(shared);
+        // SAFETY: `Box::into_raw` never gives null.
         PagePool(unsafe { NonNull::new_unchecked(pointer) })
     }
 
@@ -173,8 +173,8 @@ fn release_owner(shared: NonNull<Shared>) {
         return;
     }
     fence(Ordering::Acquire);
-    // SAFETY: we were the last owner: no handle and no page is left. The pointer came from `Arc::into_raw`.
-    let shared = unsafe { Arc::from_raw(shared.as_ptr().cast_const()) };
+    // SAFETY: we were the last owner: no handle and no page is left. The pointer came from `Box::into_raw`.
+    let shared = unsafe { Box::from_raw(shared.as_ptr()) };
     shared.with_inner(|inner| {
         for slab in inner.slabs.drain(..) {
             let (bytes_layout, slots_layout) = slab_layouts(slab.pages);

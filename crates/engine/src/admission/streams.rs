@@ -47,9 +47,8 @@ impl Streams {
                 start_sector.abs_diff(stream.next_sector) <= SLACK_SECTORS && end > stream.next_sector.saturating_sub(SLACK_SECTORS / 2)
             }
         };
-        let closest = (0..STREAMS)
-            .filter(|at| belongs(&self.streams[*at]))
-            .min_by_key(|at| start_sector.abs_diff(self.streams[*at].next_sector));
+        let closest =
+            (0..STREAMS).filter(|at| belongs(&self.streams[*at])).min_by_key(|at| start_sector.abs_diff(self.streams[*at].next_sector));
         match closest {
             Some(at) => {
                 let stream = &mut self.streams[at];

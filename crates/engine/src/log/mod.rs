@@ -372,9 +372,10 @@ impl Log {
         if self.failed {
             return;
         }
-        let due = self.building.as_ref().is_some_and(|building| {
-            building.commit || building.deadline_ns <= now_ns || building.durable && self.flush.is_none()
-        });
+        let due = self
+            .building
+            .as_ref()
+            .is_some_and(|building| building.commit || building.deadline_ns <= now_ns || building.durable && self.flush.is_none());
         if due && self.closed.len() + self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {
             self.close_building();
         }

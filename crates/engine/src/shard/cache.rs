@@ -47,7 +47,11 @@ impl Shard {
         if meta.partial {
             self.partial.insert(key, mask);
         }
-        if dirty { self.dirty.insert(key, self.now_ns) } else { self.dirty.remove(key) }
+        if dirty {
+            self.dirty.insert(key, self.now_ns)
+        } else {
+            self.dirty.remove(key)
+        }
         appended.group
     }
 

@@ -3,6 +3,9 @@
 use super::Shard;
 use crate::index::Slot;
 use crate::key::{Key, Map};
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write;
 
 impl Shard {
     /// Checks the invariants written at the head of this module and of the rooms it uses.
@@ -37,5 +40,55 @@ impl Shard {
         for op in self.ops.iter().filter(|op| op.blocks > 0) {
             assert!(op.blocks as usize <= 256 && op.key(op.blocks as usize - 1) >= Key(op.first.0));
         }
+    }
+
+    /// Where one block is, in words.
+    pub fn describe_block(&self, volume: types::VolumeIndex, block: u64) -> String {
+        let key = Key::new(volume, block);
+        let ram = if self.ram.get(key).is_some() { "in RAM" } else { "not in RAM" };
+        let Some(slot) = self.index.get(key) else { return format!("{ram}, not on the SSD") };
+        let (meta, seq) = (self.index.meta(slot), self.log.seq_of(slot));
+        let state = if meta.dirty { "dirty" } else { "clean" };
+        let flight = if self.log.page_in_flight(slot).is_some() { ", still in flight" } else { "" };
+        format!("{ram}, {state} in segment {seq} slot {}, valid sectors {:08b}{flight}", slot.0, self.mask_of(key, slot))
+    }
+
+    /// What is going on inside, in words for a person who wonders why something waits.
+    pub fn describe(&self) -> String {
+        let space = self.log.space();
+        let mut text = format!(
+            "log: tail {} (durable {}), head {} page {}, {} of {} segments free, groups complete {} durable {} last {}{}\n",
+            space.tail_seq(),
+            space.tail_durable(),
+            space.head_seq(),
+            space.head_page(),
+            space.free_segments(),
+            space.segments(),
+            self.log.complete(),
+            self.log.durable(),
+            self.log.last_group(),
+            if self.log.is_failed() { ", FAILED" } else { "" },
+        );
+        let cleaner = if self.cleaner.is_idle() { "idle" } else { "at work" };
+        let _ = writeln!(
+            text,
+            "blocks: {} cached, {} dirty of at most {}, {} in RAM; cleaner {cleaner}; {} I/Os in flight, {} throttled, {} starved",
+            self.index.live_blocks(),
+            self.dirty.blocks(),
+            self.dirty_max_blocks(),
+            self.ram.len(),
+            self.out.in_flight(),
+            self.throttled.len(),
+            self.starved.len(),
+        );
+        for op in self.ops.iter() {
+            let (request, phase) = (&op.request, op.phase);
+            let _ = writeln!(
+                text,
+                "request: {:?} volume {} sectors {}+{}, {phase:?}, {} I/Os pending, group {}",
+                request.op, request.volume.0, request.start_sector, request.sectors, op.pending, op.group
+            );
+        }
+        text
     }
 }

@@ -60,7 +60,10 @@ impl Cleaner {
 impl Shard {
     /// Free segments below which cleaning begins.
     fn clean_below(&self) -> u64 {
-        RESERVE_SEGMENTS + 1 + self.log.space().segments() / 64
+        let margin = RESERVE_SEGMENTS + 1 + self.log.space().segments() / 64;
+        // Whoever waits for room must get it, however much it wants.
+        let wanted = self.throttled.front().map_or(0, |id| self.segments_needed(self.ops.get(*id).blocks));
+        margin.max(wanted)
     }
 
     /// Goes on with cleaning as far as it can now.

@@ -147,8 +147,12 @@ impl Shard {
             Job::Detach { token, volume, slot } => self.check_detach(token, volume, slot),
             Job::DropClean { token, volume, slot, group } => self.check_drop_clean(token, volume, slot, group),
             Job::Quiesce { token } => {
-                let idle = self.out.in_flight() == 0 && self.ops.len() == 0 && self.log.is_idle() && self.cleaner.is_idle();
-                if idle { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }
+                // What was appended since, such as notes of blocks that came home, goes out too.
+                let last = self.log.last_group();
+                self.log.want_durable(last);
+                let durable = self.log.is_failed() || self.log.durable() == last;
+                let still = self.out.in_flight() == 0 && self.ops.len() == 0 && self.log.is_idle() && self.cleaner.is_idle();
+                if still && durable { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }
             }
         }
     }

@@ -208,14 +208,12 @@ impl Shard {
         sweep.pace.adjust(now_ns, latency_ns, goal_ns, idle || urgent);
         loop {
             let sweep = self.destager.sweeps.entry(index.0).or_default();
-            if sweep.runs >= sweep.pace.runs_max() || !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
+            if sweep.runs >= sweep.pace.runs_max() || !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX
+            {
                 return;
             }
-            let picked = if all {
-                self.next_run_of_sweep(index)
-            } else {
-                aged_before_ns.and_then(|before| self.next_aged_run(index, before))
-            };
+            let picked =
+                if all { self.next_run_of_sweep(index) } else { aged_before_ns.and_then(|before| self.next_aged_run(index, before)) };
             let Some((first, count)) = picked else { return };
             if !self.start_run(first, count) {
                 return;
@@ -306,7 +304,8 @@ impl Shard {
                 at += 1;
                 continue;
             }
-            let follows = |ahead: &usize| at + ahead < count && pages[at + ahead].is_none() && slots[at + ahead].0 == slots[at].0 + *ahead as u32;
+            let follows =
+                |ahead: &usize| at + ahead < count && pages[at + ahead].is_none() && slots[at + ahead].0 == slots[at].0 + *ahead as u32;
             let length = (1..).find(|ahead| !follows(ahead)).expect("a run ends");
             let seq = self.log.seq_of(slots[at]);
             self.log.space_mut().pin(seq);
@@ -463,7 +462,10 @@ impl Shard {
             for ahead in 0..run.slots.len() as u64 {
                 let key = Key(run.first.0 + ahead);
                 let slot = self.destager.written.remove(&key).expect("a written block");
-                if !failed && self.index.get(key) == Some(slot) && self.index.meta(slot).dirty {
+                // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
+                // version as a clean block over the new one. It stays dirty until that write makes it void.
+                let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.shielded.contains(&key);
+                if !failed && current {
                     self.is_home(key, slot);
                 }
                 self.destager.demanded.remove(&key);

@@ -92,7 +92,8 @@ impl Shard {
         let op = self.ops.get_mut(id);
         op.phase = super::Phase::Reading;
         op.read = copies.into_iter().map(|copy| ReadBlock { copy, ..ReadBlock::default() }).collect();
-        op.missed = sources.iter().any(|source| matches!(source, Source::Backing | Source::Overlay(..) | Source::Ssd { overlay: true, .. }));
+        op.missed =
+            sources.iter().any(|source| matches!(source, Source::Backing | Source::Overlay(..) | Source::Ssd { overlay: true, .. }));
         op.ssd_hit = sources.iter().any(|source| matches!(source, Source::Ssd { .. }));
         self.start_read_ios(id, sources, buffers);
         if self.ops.get(id).pending == 0 {
@@ -389,4 +390,3 @@ impl Shard {
         }
     }
 }
-

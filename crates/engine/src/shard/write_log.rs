@@ -82,10 +82,13 @@ impl Shard {
     }
 
     fn log_has_room_for(&self, blocks: u32) -> bool {
-        let space = self.log.space();
+        self.log.has_room() && self.log.space().free_segments() >= self.segments_needed(blocks)
+    }
+
+    /// Free segments there must be for a write of that many blocks, the cleaner's reserve included.
+    pub(super) fn segments_needed(&self, blocks: u32) -> u64 {
         // Headers: at worst one for each block, when each goes alone.
-        let segments = u64::from(blocks * 2).div_ceil(u64::from(space.data_pages()));
-        self.log.has_room() && space.free_segments() > RESERVE_SEGMENTS - 1 + segments
+        RESERVE_SEGMENTS + u64::from(blocks * 2).div_ceil(u64::from(self.log.space().data_pages()))
     }
 
     /// Whether a request of that many blocks could ever find room: it may take a quarter of what the ring has beside its reserve.
@@ -140,7 +143,11 @@ impl Shard {
             let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
             let checksum = self.index.meta(slot).checksum;
             self.edge_loading(id, edge);
-            self.out.io(span, IoKind::Read(smallvec::smallvec![page]), Context::MergeSsd { op: id, edge, found: MergeBase { seq, checksum, mask } });
+            self.out.io(
+                span,
+                IoKind::Read(smallvec::smallvec![page]),
+                Context::MergeSsd { op: id, edge, found: MergeBase { seq, checksum, mask } },
+            );
         } else if self.partial.len() >= self.index.slots() as usize / PARTIAL_ONE_IN {
             self.load_edge_from_backing(id, edge);
         }
@@ -171,14 +178,7 @@ impl Shard {
     }
 
     /// What an edge block held has been read from the SSD.
-    pub(super) fn merge_ssd_read(
-        &mut self,
-        id: OpId,
-        edge: usize,
-        found: MergeBase,
-        result: Result<(), IoError>,
-        mut pages: PageMutVec,
-    ) {
+    pub(super) fn merge_ssd_read(&mut self, id: OpId, edge: usize, found: MergeBase, result: Result<(), IoError>, mut pages: PageMutVec) {
         let MergeBase { seq, checksum, mask } = found;
         self.log.space_mut().unpin(seq);
         let op = self.ops.get_mut(id);
