@@ -4,7 +4,7 @@
 //! 1. No destage of them is on its way to the backing device any more; dirty blocks that are covered only in part are brought home first.
 //! 2. Clean cached versions are made void: RAM at once, the log by `Invalidate` records that are *durable* before step 3. A crash
 //!    from here on finds them uncached and reads the backing device.
-//! 3. The backing device is written, with the client's FUA.
+//! 3. The backing device is written, with the client's FUA; over dirty blocks always with FUA, since step 4 relies on it.
 //! 4. Dirty versions that the request covers whole are made void *after* step 3: until the backing device has the new data, the
 //!    log holds the only copy of the acknowledged old data. A crash between 3 and 4 finds the old version dirty: the write, not
 //!    acknowledged yet, is lost as a whole. The records are complete (durable for FUA) before the acknowledgement.
@@ -122,8 +122,11 @@ impl Shard {
             self.ready.push_back(id);
             return;
         }
-        let request = &self.ops.get(id).request;
-        let fua = request.fua;
+        let op = self.ops.get(id);
+        let request = &op.request;
+        // Over a dirty block the new data must be durable before step 4 voids the only durable version there is.
+        let over_dirty = !op.over_dirty.is_empty();
+        let fua = request.fua || over_dirty;
         let span = Span {
             target: Target::Backing(request.volume),
             offset_bytes: request.start_sector * SECTOR_BYTES,
@@ -133,6 +136,8 @@ impl Shard {
         let kind = match request.op {
             OpKind::Write => IoKind::Write { pages: request.pages.clone(), fua },
             OpKind::WriteZeroes => IoKind::WriteZeroes { fua },
+            // A discard has no FUA: zeroes, which it allows, do.
+            OpKind::Discard if over_dirty => IoKind::WriteZeroes { fua },
             OpKind::Discard => IoKind::Discard,
             OpKind::Read | OpKind::Flush => unreachable!("only writes come here"),
         };
@@ -149,7 +154,7 @@ impl Shard {
         let now_ns = self.now_ns;
         let op = self.ops.get(id);
         let key = op.first;
-        let fua = op.request.fua && op.request.op != OpKind::Discard;
+        let fua = !op.over_dirty.is_empty() || op.request.fua && op.request.op != OpKind::Discard;
         let backing = &mut self.volume_of(key).backing;
         backing.client_in_flight -= 1;
         backing.client_last_ns = now_ns;
