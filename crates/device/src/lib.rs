@@ -12,9 +12,11 @@
 mod aligned;
 pub mod blocking;
 mod error;
+pub mod failing;
 pub mod memory;
 pub mod model;
 pub mod open;
+pub mod signature;
 pub mod size;
 pub mod spec;
 mod sys;
