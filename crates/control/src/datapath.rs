@@ -47,6 +47,17 @@ pub struct Sample {
     pub different: u64,
 }
 
+/// Where a volume is offered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Offer {
+    /// `/dev/loopN`, a URI.
+    pub place: String,
+    /// A name that stays the same over restarts (`/dev/hearth/NAME`), if it could be made.
+    pub stable_path: Option<String>,
+    /// What an administrator should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
 /// A command to the engine that takes its time.
 pub trait Pending: Send {
     /// Whether it has ended, and how. Not asked again after it has said so.
@@ -151,14 +162,15 @@ pub trait DataPath: Send + Sync {
     /// Reads a part into the cache, whatever admission says; returns when it is cached.
     fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError>;
 
-    /// Offers an attached volume; returns where (`/dev/loopN`, a URI).
-    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<String, ControlError>;
+    /// Offers an attached volume.
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError>;
 
-    /// Takes the offer back, if nobody uses it; what is in flight is answered first.
+    /// Takes the offer back, if nobody uses it; what is in flight is answered first. With `force` (the end of the daemon) it goes
+    /// even if it is used: what the page cache holds is written, later requests fail.
     ///
     /// # Errors
-    /// [`ControlError::Export`] while it is in use (mounted, held by another device).
-    fn unexport(&self, volume: &VolumeRecord, export: &Export) -> Result<(), ControlError>;
+    /// [`ControlError::Export`] while it is in use (mounted, held by another device), unless forced.
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError>;
 
     /// Who uses an export so that it must not be taken away now ("mounted at /srv").
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String>;

@@ -4,7 +4,7 @@
 //! Only what is durable survives: formatted SSDs, what the log holds of each volume, what the backing devices hold. One block a
 //! volume stands for its data: clients write version numbers.
 
-use crate::datapath::{DataPath, DeviceFacts, Pending, PoolStarted, Sample};
+use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
@@ -329,15 +329,15 @@ impl DataPath for World {
         self.inside().device(&volume.backing).map(|_| ())
     }
 
-    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<String, ControlError> {
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         assert!(inside.attached.contains_key(&volume.name), "only attached volumes are exported");
         inside.exports.insert((volume.name.clone(), export.to_string()));
-        Ok(format!("/{export}/{}", volume.name))
+        Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
     }
 
-    fn unexport(&self, volume: &VolumeRecord, export: &Export) -> Result<(), ControlError> {
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, _force: bool) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         inside.exports.remove(&(volume.name.clone(), export.to_string()));

@@ -49,8 +49,6 @@ struct Shared {
     jobs: Jobs,
     events: Events,
     state_directory: String,
-    /// Where symbolic links `NAME -> /dev/loopN` are made, if anywhere.
-    stable_directory: Option<std::path::PathBuf>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -128,12 +126,7 @@ impl Manager {
     ///
     /// # Errors
     /// If the state cannot be read.
-    pub fn open(
-        data: Arc<dyn DataPath>,
-        mut store: Box<dyn Store>,
-        state_directory: &std::path::Path,
-        stable_directory: Option<std::path::PathBuf>,
-    ) -> Result<Manager, ControlError> {
+    pub fn open(data: Arc<dyn DataPath>, mut store: Box<dyn Store>, state_directory: &std::path::Path) -> Result<Manager, ControlError> {
         let loaded = store.load()?;
         let events = Events::default();
         if let Some(warning) = loaded.warning {
@@ -143,7 +136,7 @@ impl Manager {
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
         let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
-        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory, stable_directory };
+        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory };
         Ok(Manager { shared: Arc::new(shared) })
     }
 

@@ -1,8 +1,9 @@
 //! Bringing everything back after a start, clean or not.
 //!
 //! 1. Look at every backing device, change nothing, and judge (C6).
-//! 2. One save before the first I/O: volumes that will be served lose `stopped_clean` (their stamps mean nothing any more),
-//!    gain `may_have_dirty` if they are write-back, and `cache_stale` if their cache must not be believed.
+//! 2. One save before the first I/O: volumes that will be served lose `stopped_clean` (their stamps mean nothing any more) and
+//!    gain `may_have_dirty` if they are write-back. Those whose cache must not be believed and that had nothing dirty get a new
+//!    number in the log: what it holds under the old one is void from then on, whatever a crash left there.
 //! 3. Pools, each on a thread of its own: finish or undo what was half done, recover, attach volumes, export them.
 //!
 //! What cannot start is shown as failed with reason and remedy; the others work. A volume without dirty data whose pool
@@ -13,7 +14,7 @@ use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
-use crate::state::{BackingIdentity, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use crate::state::{BackingIdentity, PoolPhase, PoolRecord, State, VolumePhase, VolumeRecord};
 use std::collections::BTreeMap;
 use types::Mode;
 
@@ -73,15 +74,18 @@ impl Manager {
 
     fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
         self.change(|state| {
-            for volume in state.volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready) {
-                let Some((verdict, now)) = judged.get(&volume.name) else {
-                    continue;
-                };
+            let State { pools, volumes, .. } = state;
+            for volume in volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready) {
+                let Some((verdict, now)) = judged.get(&volume.name) else { continue };
                 match verdict {
                     Verdict::Refuse(..) => continue,
                     Verdict::Same => {}
                     Verdict::Grown => volume.size_bytes = now.size_bytes,
                     Verdict::DropClean(_) => volume.cache_stale = true,
+                }
+                let pool = pools.iter_mut().find(|p| p.name == volume.pool).expect("a state that was checked");
+                if volume.cache_stale && !volume.may_have_dirty {
+                    renumber(volume, pool);
                 }
                 volume.identity = now.clone();
                 volume.stopped_clean = false;
@@ -177,43 +181,70 @@ impl Manager {
             );
             return Err(refused(volume, "the pool's log is damaged where it may hold dirty data of this volume", &remedy));
         }
-        self.data().attach(volume)?;
-        self.set_live_volume(&volume.name, |live| live.attached = true);
-        let proven = self.prove_cache(volume).and_then(|()| self.export_all(volume));
+        self.attach(volume)?;
+        let proven = self.prove_cache(volume).and_then(|volume| self.export_all(&volume).map(|()| volume));
         if let Err(error) = proven {
-            match self.data().detach(volume, false) {
-                Ok(()) => self.set_live_volume(&volume.name, |live| live.attached = false),
-                Err(also) => self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {also}")),
-            }
+            self.detach_quietly(volume);
             return Err(error);
         }
         self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None));
         Ok(())
     }
 
-    /// Drops the clean cache if it may be stale; after an unclean stop, compares a sample of it with the backing device.
-    fn prove_cache(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        if !volume.cache_stale {
-            let sample = self.data().sample(volume)?;
-            if sample.different == 0 {
-                return Ok(());
-            }
-            let (different, compared) = (sample.different, sample.compared);
-            let problem = format!(
-                "its backing device {} was written by others: {different} of {compared} blocks compared differ from what is cached",
-                volume.backing
-            );
-            if volume.may_have_dirty {
-                return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
-            }
-            self.events().note(Severity::Warning, &volume.name, format!("{problem}: what was cached of it is dropped"));
+    fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.data().attach(volume)?;
+        self.set_live_volume(&volume.name, |live| live.attached = true);
+        Ok(())
+    }
+
+    fn detach_quietly(&self, volume: &VolumeRecord) {
+        if !self.volume_attached(&volume.name) {
+            return;
         }
-        self.data().drop_clean(volume)?;
-        self.change(|state| {
-            if let Some(volume) = state.volume_mut(&volume.name) {
+        match self.data().detach(volume, false) {
+            Ok(()) => self.set_live_volume(&volume.name, |live| live.attached = false),
+            Err(also) => self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {also}")),
+        }
+    }
+
+    /// Compares a sample of the clean cache with the backing device, and forgets the cache if it is, or may be, stale. Gives the
+    /// volume as it is then: perhaps under a new number.
+    fn prove_cache(&self, volume: &VolumeRecord) -> Result<VolumeRecord, ControlError> {
+        let dirty = self.data().volume_stats(&volume.name).dirty_bytes > 0;
+        if volume.cache_stale {
+            // The person has accepted the backing device as it is; dirty data is kept.
+            self.data().drop_clean(volume)?;
+            let updated = self.change(|state| {
+                let volume = state.volume_mut(&volume.name)?;
                 volume.cache_stale = false;
-            }
-        })
+                Some(volume.clone())
+            })?;
+            return Ok(updated.unwrap_or_else(|| volume.clone()));
+        }
+        let sample = self.data().sample(volume)?;
+        if sample.different == 0 {
+            return Ok(volume.clone());
+        }
+        let (different, compared) = (sample.different, sample.compared);
+        let problem = format!(
+            "its backing device {} was written by others: {different} of {compared} blocks compared differ from what is cached",
+            volume.backing
+        );
+        if dirty {
+            return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
+        }
+        self.events().note(Severity::Warning, &volume.name, format!("{problem}: what was cached of it is dropped"));
+        self.data().detach(volume, true)?;
+        self.set_live_volume(&volume.name, |live| live.attached = false);
+        let fresh = self.change(|state| {
+            let State { pools, volumes, .. } = state;
+            let volume = volumes.iter_mut().find(|v| v.name == volume.name)?;
+            renumber(volume, pools.iter_mut().find(|p| p.name == volume.pool)?);
+            Some(volume.clone())
+        })?;
+        let fresh = fresh.ok_or(ControlError::Unknown { named: "volume", name: volume.name.clone() })?;
+        self.attach(&fresh)?;
+        Ok(fresh)
     }
 
     /// The pool is not there: serve the backing device alone if that is safe.
@@ -256,8 +287,7 @@ impl Manager {
 
     /// A removal was interrupted after its last destage: make sure that nothing is dirty, then finish.
     fn resume_remove(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.data().attach(volume)?;
-        self.set_live_volume(&volume.name, |live| live.attached = true);
+        self.attach(volume)?;
         let mut pending = self.data().destage(volume)?;
         let result = loop {
             match pending.poll() {
@@ -313,6 +343,13 @@ impl Manager {
         let volume = volume.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         self.bring_up_volume(&volume)
     }
+}
+
+/// Gives the volume a number nothing was ever logged under: its cache is empty from the next save on.
+fn renumber(volume: &mut VolumeRecord, pool: &mut PoolRecord) {
+    volume.id = pool.next_volume_id;
+    pool.next_volume_id += 1;
+    volume.cache_stale = false;
 }
 
 fn refused(volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {

@@ -21,7 +21,7 @@ impl Manager {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes.clone();
         let attached: Vec<&VolumeRecord> = volumes.iter().filter(|v| self.volume_attached(&v.name)).collect();
         for volume in &attached {
-            self.take_exports(volume);
+            self.abandon_exports(volume);
         }
         let dirty_bytes: BTreeMap<&str, u64> =
             attached.iter().map(|v| (v.name.as_str(), self.data().volume_stats(&v.name).dirty_bytes)).collect();
@@ -50,22 +50,6 @@ impl Manager {
         jobs.iter().for_each(|j| j.cancel());
         while jobs.iter().any(|j| j.is_running()) {
             std::thread::sleep(LOOK);
-        }
-    }
-
-    fn take_exports(&self, volume: &VolumeRecord) {
-        let exports: Vec<_> = self.memory().volumes.get(&volume.name).map(|v| v.exports.keys().copied().collect()).unwrap_or_default();
-        for export in exports {
-            if let Some(user) = self.data().export_in_use(volume, &export) {
-                self.events().note(
-                    Severity::Warning,
-                    &volume.name,
-                    format!("the export {export} goes away although it is in use ({user})"),
-                );
-            }
-            if let Err(error) = self.data().unexport(volume, &export) {
-                self.events().note(Severity::Warning, &volume.name, format!("the export {export} did not stop: {error}"));
-            }
         }
     }
 

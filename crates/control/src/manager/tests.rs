@@ -22,7 +22,7 @@ fn world() -> World {
 }
 
 fn manager(world: &World) -> Manager {
-    Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state"), None).expect("the state can be read")
+    Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read")
 }
 
 /// A manager that has started; on a machine that was rebooted.

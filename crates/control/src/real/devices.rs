@@ -1,0 +1,1 @@
+//! Devices, looked at for safety and identity (C6, C7).

@@ -1,0 +1,175 @@
+//! The data path on a real machine: the runtime, its devices, pools and exports, behind [`DataPath`].
+
+mod devices;
+mod exports;
+mod figures;
+mod pools;
+mod volumes;
+
+use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
+use crate::error::ControlError;
+use crate::state::{PoolRecord, VolumeRecord};
+use crate::stats::{PoolStats, VolumeStats};
+use crate::words::Export;
+use runtime::{Runtime, RuntimeOptions};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How the machine is set up.
+pub struct MachineOptions {
+    /// Threads that do I/O; `None`: half of the cores.
+    pub reactors: Option<usize>,
+    /// Where the sockets and mounts of exports lie.
+    pub export_directory: PathBuf,
+    /// Where it reports to.
+    pub notices: Sender<Notice>,
+}
+
+/// The real data path.
+pub struct Machine {
+    runtime: Runtime,
+    export_directory: PathBuf,
+    notices: Sender<Notice>,
+    pools: Mutex<BTreeMap<String, Arc<pools::LivePool>>>,
+    volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
+    servers: Mutex<exports::Servers>,
+}
+
+impl Machine {
+    /// Starts the threads. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// If the kernel offers no io_uring.
+    pub fn start(options: MachineOptions) -> Result<Machine, ControlError> {
+        let mut runtime = RuntimeOptions::default();
+        if let Some(reactors) = options.reactors {
+            runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
+        }
+        let runtime = Runtime::start(runtime).map_err(|e| failed(&e, ""))?;
+        Ok(Machine {
+            runtime,
+            export_directory: options.export_directory,
+            notices: options.notices,
+            pools: Mutex::default(),
+            volumes: Mutex::default(),
+            servers: Mutex::default(),
+        })
+    }
+
+    fn pool(&self, name: &str) -> Result<Arc<pools::LivePool>, ControlError> {
+        locked(&self.pools).get(name).cloned().ok_or(ControlError::Unknown { named: "pool", name: name.into() })
+    }
+
+    fn volume(&self, name: &str) -> Result<Arc<volumes::LiveVolume>, ControlError> {
+        locked(&self.volumes).get(name).cloned().ok_or(ControlError::Unknown { named: "volume", name: name.into() })
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no holder of this lock panics")
+}
+
+/// An error from below, with what to do.
+fn failed(error: &dyn std::fmt::Display, remedy: &str) -> ControlError {
+    ControlError::DataPath(error.to_string(), remedy.into())
+}
+
+impl DataPath for Machine {
+    fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
+        devices::examine(path)
+    }
+
+    fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
+        devices::examine(spec)
+    }
+
+    fn overlap(&self, one: &str, other: &str) -> Result<bool, ControlError> {
+        devices::overlap(one, other)
+    }
+
+    fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
+        devices::make_file(path, size_bytes)
+    }
+
+    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
+        devices::remove_file(path)
+    }
+
+    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.format_pool(pool)
+    }
+
+    fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.wipe_pool(pool)
+    }
+
+    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+        self.run_pool(pool, known)
+    }
+
+    fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {
+        self.end_pool(pool, clean)
+    }
+
+    fn degraded_recorded(&self, pool: &str) {
+        self.tell_degraded(pool);
+    }
+
+    fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.attach_cached(volume)
+    }
+
+    fn attach_bare(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.attach_alone(volume)
+    }
+
+    fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        self.detach_volume(volume, forget)
+    }
+
+    fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.forget_volume(volume)
+    }
+
+    fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
+        self.sample_volume(volume)
+    }
+
+    fn drop_clean(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.drop_clean_blocks(volume)
+    }
+
+    fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        self.change_options(volume)
+    }
+
+    fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        self.begin_destage(volume)
+    }
+
+    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        self.warm_part(volume, offset_bytes, length_bytes)
+    }
+
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
+        self.offer(volume, export)
+    }
+
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError> {
+        self.withdraw(volume, export, force)
+    }
+
+    fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
+        self.user_of(volume, export)
+    }
+
+    fn volume_stats(&self, volume: &str) -> VolumeStats {
+        self.figures_of_volume(volume)
+    }
+
+    fn pool_stats(&self, pool: &str) -> PoolStats {
+        self.figures_of_pool(pool)
+    }
+}
