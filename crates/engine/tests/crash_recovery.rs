@@ -92,6 +92,7 @@ fn one_life(seed: u64, habit: FooterHabit) {
     pool.begin_session(&mut disk, &[end], &[]).expect("begins");
     for round in 0..6 {
         let mut writer = Writer::new(&pool, SHARD, end, model, habit);
+        writer.steps_per_flush = [4, 10, 40, 100_000][random.below(4) as usize];
         // Short and long lives: crashes right after a start, and several laps of the ring.
         let steps = if random.chance(1, 3) { random.below(6) } else { random.below(160) };
         for _ in 0..steps {
@@ -118,24 +119,31 @@ fn one_life(seed: u64, habit: FooterHabit) {
     }
 }
 
+/// Seeds from `first`; `HEARTH_LIVES` multiplies their count.
+fn lives(first: u64, count: u64) -> std::ops::Range<u64> {
+    let times = std::env::var("HEARTH_LIVES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    let first = if times > 1 { first << 32 } else { first };
+    first..first + count * times
+}
+
 #[test]
 fn random_lives_with_footers_after_a_flush() {
-    (0..150).for_each(|seed| one_life(seed, FooterHabit::Flushed));
+    lives(0, 150).for_each(|seed| one_life(seed, FooterHabit::Flushed));
 }
 
 #[test]
 fn random_lives_with_footers_at_once() {
-    (1000..1150).for_each(|seed| one_life(seed, FooterHabit::AtOnce));
+    lives(1000, 150).for_each(|seed| one_life(seed, FooterHabit::AtOnce));
 }
 
 #[test]
 fn random_lives_with_late_footers() {
-    (2000..2150).for_each(|seed| one_life(seed, FooterHabit::Late));
+    lives(2000, 150).for_each(|seed| one_life(seed, FooterHabit::Late));
 }
 
 #[test]
 fn random_lives_with_all_habits() {
-    (3000..3300).for_each(|seed| one_life(seed, FooterHabit::Mixed));
+    lives(3000, 300).for_each(|seed| one_life(seed, FooterHabit::Mixed));
 }
 
 /// Every prefix of one life's writes; of the unflushed ones all, none, each one missing, each one alone, and the last one torn at
@@ -149,6 +157,7 @@ fn every_prefix_and_torn_last_writes() {
         pool.begin_session(&mut disk, &[end], &[]).expect("begins");
         let mut writer = Writer::new(&pool, SHARD, end, Model::default(), habit);
         let mut states = 0;
+        writer.steps_per_flush = 15;
         for step in 0..130 {
             writer.step(&mut disk, &mut random);
             let unflushed = disk.unflushed();

@@ -8,9 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 
-/// How many segments behind a break are looked at for a continuation. A writer has fewer segments open at a time; sealed
-/// ones are found by their footers.
-const SEGMENTS_AHEAD: u64 = 4;
+/// How many segments behind a break are looked at for a continuation. A writer has fewer segments in the making at a time;
+/// sealed ones are found by their footers.
+const SEGMENTS_AHEAD: u64 = 8;
 
 /// The log of a shard: live segments in ascending order.
 #[derive(Clone, Debug)]
@@ -208,28 +208,38 @@ fn believe_a_footer(reader: &mut Reader, footers: &mut Footers, from_seq: u64, m
 }
 
 /// Decides how much of what was walked belongs to the log.
+///
+/// The log may end with a group if everything live then is there: all groups from the segment that its `tail_seq` names up to
+/// itself. What is torn or missing before that segment does no harm: it was evicted, and its place perhaps used again, while the
+/// newest claim on the medium was still older than it. The last such group is the end.
 fn accept(runs: Vec<Run>, first_group: u64, watermark: u64) -> Head {
-    let mut head = Head { segments: Vec::new(), discarded_groups: 0, lost_end: false };
-    let (mut expected, mut ended) = (first_group, false);
-    for (nth, run) in runs.into_iter().enumerate() {
-        // A later run stands behind a break. It counts only if what is missing in the break had been flushed.
-        ended |= nth > 0 && expected > watermark;
-        for mut groups in run {
-            let whole = groups.len();
-            let torn = |group: &Group| group.head.group > watermark && !group.dirty_intact;
-            groups.truncate(groups.iter().position(torn).unwrap_or(whole));
-            if ended || groups.first().is_none_or(|first| first.head.group < expected) {
-                groups.clear();
+    let (mut last_group, mut expected) = (first_group - 1, first_group);
+    // The newest segment with something torn or missing above the watermark.
+    let mut broken_seq = 0;
+    for run in &runs {
+        if let Some(first) = run.first().and_then(|groups| groups.first())
+            && first.head.group != expected
+            && expected > watermark
+        {
+            broken_seq = first.head.segment_seq - 1;
+        }
+        for group in run.iter().flatten() {
+            if group.head.group > watermark && !group.dirty_intact {
+                broken_seq = group.head.segment_seq;
             }
-            ended |= groups.len() < whole;
-            head.discarded_groups += (whole - groups.len()) as u64;
-            if let Some(segment) = Segment::from_groups(&groups) {
-                expected = segment.last_group + 1;
-                head.segments.push(segment);
+            if group.head.tail_seq > broken_seq {
+                last_group = group.head.group;
             }
+            expected = group.head.group + 1;
         }
     }
-    head.lost_end = expected <= watermark;
+    let mut head = Head { segments: Vec::new(), discarded_groups: 0, lost_end: last_group < watermark };
+    for mut groups in runs.into_iter().flatten() {
+        let whole = groups.len();
+        groups.retain(|group| group.head.group <= last_group);
+        head.discarded_groups += (whole - groups.len()) as u64;
+        head.segments.extend(Segment::from_groups(&groups));
+    }
     head
 }
 

@@ -11,7 +11,6 @@ pub struct ModelGroup {
     pub number: u64,
     pub seq: u64,
     pub tail_seq: u64,
-    pub durable_group: u64,
     pub records: Vec<Record>,
 }
 

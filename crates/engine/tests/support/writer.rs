@@ -25,6 +25,8 @@ pub struct Writer {
     pub shard: ShardIndex,
     pub model: Model,
     pub habit: FooterHabit,
+    /// How rare flushes are. The rarer, the more hangs on groups that nothing on the medium calls flushed.
+    pub steps_per_flush: u64,
     layout: Layout,
     uuid: [u8; 16],
     session: u64,
@@ -40,8 +42,6 @@ pub struct Writer {
     pub acked: u64,
     /// All groups up to this one are flushed.
     pub durable: u64,
-    /// The highest group that something flushed calls flushed.
-    published_group: u64,
     volumes: Vec<VolumeId>,
     blocks: u64,
 }
@@ -57,6 +57,7 @@ impl Writer {
             shard,
             model,
             habit,
+            steps_per_flush: 10,
             layout: superblock.layout,
             uuid: superblock.uuid,
             session: superblock.session,
@@ -70,7 +71,6 @@ impl Writer {
             late_footers: Vec::new(),
             acked: end.next_group - 1,
             durable: end.next_group - 1,
-            published_group: end.next_group - 1,
             volumes,
             blocks: 24,
         }
@@ -78,9 +78,9 @@ impl Writer {
 
     /// One random step.
     pub fn step(&mut self, disk: &mut Disk, random: &mut Random) {
-        match random.below(10) {
+        match random.below(self.steps_per_flush) {
             0 => self.flush(disk),
-            1..=3 => self.complete_one(disk, random),
+            _ if random.chance(1, 3) => self.complete_one(disk, random),
             _ => self.write_group(disk, random),
         }
     }
@@ -118,8 +118,8 @@ impl Writer {
         let physical = self.layout.physical(self.seq);
         let id = disk.submit(self.layout.page_offset(self.shard, physical, self.page), bytes);
         self.in_flight.push((self.group, id));
-        let (number, seq, tail_seq, durable_group) = (self.group, self.seq, self.tail_seq, self.durable);
-        self.model.groups.push(ModelGroup { number, seq, tail_seq, durable_group, records: records.clone() });
+        let (number, seq, tail_seq) = (self.group, self.seq, self.tail_seq);
+        self.model.groups.push(ModelGroup { number, seq, tail_seq, records: records.clone() });
         self.page += GroupHead::pages(&records);
         self.open.push((head, records));
         self.group += 1;
@@ -179,8 +179,6 @@ impl Writer {
     pub fn flush(&mut self, disk: &mut Disk) {
         disk.flush_complete();
         self.durable = self.acked;
-        let claim = self.model.group(self.durable).map_or(0, |group| group.durable_group);
-        self.published_group = self.published_group.max(claim);
     }
 
     pub fn complete_all(&mut self, disk: &mut Disk) {
@@ -193,9 +191,9 @@ impl Writer {
     /// Closes the open segment and opens the next one, whose previous life must be durably over.
     pub fn next_segment(&mut self, disk: &mut Disk, random: &mut Random) {
         let segments = u64::from(self.layout.segments_per_shard);
-        let must_publish = self.published_tail() + segments <= self.seq + 1;
+        let must_flush = self.durable_tail() + segments <= self.seq + 1;
         let habit = match self.habit {
-            _ if must_publish => FooterHabit::Flushed,
+            _ if must_flush => FooterHabit::Flushed,
             FooterHabit::Mixed => [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late][random.below(3) as usize],
             habit => habit,
         };
@@ -220,11 +218,6 @@ impl Writer {
             let records: Vec<Record> = self.open.iter().flat_map(|(_, records)| records).copied().collect();
             let offset_bytes = self.layout.footer_offset(self.shard, self.layout.physical(self.seq));
             self.late_footers.push((offset_bytes, head.encode(&records), self.seq));
-            if must_publish {
-                self.write_late_footers(disk);
-                self.flush(disk);
-                self.published_group = head.durable_group;
-            }
             if habit != FooterHabit::Late {
                 self.write_late_footers(disk);
             }
@@ -232,15 +225,16 @@ impl Writer {
         self.open.clear();
         self.seq += 1;
         self.page = 0;
-        assert!(self.published_tail() + segments > self.seq, "the writer let its ring fill");
+        assert!(self.durable_tail() + segments > self.seq, "the writer let its ring fill");
         // A footer must not be written over its successor's.
         self.late_footers.retain(|(_, _, seq)| seq + segments > self.seq);
     }
 
     /// The tail that the medium durably tells to be durable: the tail of a group that a flushed header calls flushed. Only
     /// segments before it may be overwritten.
-    fn published_tail(&self) -> u64 {
-        self.model.group(self.published_group).map_or(0, |group| group.tail_seq).max(self.start_tail_seq)
+    /// Only segments before this one may be overwritten.
+    fn durable_tail(&self) -> u64 {
+        self.model.group(self.durable).map_or(0, |group| group.tail_seq).max(self.start_tail_seq)
     }
 
     fn write_late_footers(&mut self, disk: &mut Disk) {
