@@ -1,1 +1,32 @@
-//! fuse
+//! The `loop` export: a volume as a real block device, by way of FUSE and the loop driver.
+//!
+//! ```text
+//!   /dev/hearth/NAME ─▶ /dev/loopN ─▶ loop driver, direct I/O ─▶ the file RUN_DIR/NAME ─▶ FUSE ─▶ an endpoint on a reactor ─▶ volume
+//! ```
+//! Our own server of a single mounted *file* (its mount point is a file, so there are no names and directories), on any kernel with FUSE and
+//! the loop driver, without a module of ours.
+//!
+//! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`, `receiver` and `connection` the classic
+//! transport over `/dev/fuse`; `mount` and `mounts`, `loopdev`, `loopsys` and `loopusers` the
+//! kernel's objects, and `link` the stable name; `export` all of it together.
+//!
+//! Invariants: nothing here caches or reorders data; a request is answered once, when the volume has answered; I/O on our own devices
+//! is never done on a reactor's thread, which would wait for itself.
+
+mod connection;
+mod error;
+mod export;
+mod file;
+mod handshake;
+mod link;
+mod loopdev;
+mod loopsys;
+mod loopusers;
+mod mount;
+mod mounts;
+mod patience;
+pub mod protocol;
+mod receiver;
+
+pub use error::FuseError;
+pub use export::{FileExport, LoopExport, LoopOptions, Transport};

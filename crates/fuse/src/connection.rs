@@ -1,0 +1,320 @@
+//! The classic transport: messages read from `/dev/fuse`, replies written to it.
+//!
+//! A multishot poll on the ring says when there are messages; they are read without blocking until there are none. Replies with data
+//! are ring entries that point at the header and at the very pages the volume answered with.
+//!
+//! Invariants: a slot is free, at the volume, or replying, and its memory is the kernel's while it is replying; a message stays in the
+//! receiver until all of it is handed on, and nothing is read meanwhile (so a full volume or page pool holds the client back).
+
+use crate::file::{Decision, VolumeFile, Work, errno};
+use crate::protocol::answer::out_header;
+use crate::protocol::{Answer, OUT_HEADER_BYTES};
+use crate::receiver::{Receiver, data_pieces};
+use engine::api::{Op, Reply, Request};
+use io_uring::{cqueue, opcode, types as ring};
+use page::PageVec;
+use runtime::{Context, Endpoint, Refused, VolumeRef};
+use smallvec::SmallVec;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use types::VolumeIndex;
+
+/// Requests of one connection in flight. The loop driver has 128 requests, each of which may be cut in pieces; the kernel's
+/// background limit is set to as many.
+pub(crate) const SLOTS: usize = 512;
+/// Messages read in one callback before others get their turn.
+const MESSAGES_PER_TURN: usize = 64;
+const TOKEN_POLL: u32 = u32::MAX;
+const TOKEN_TURN: u32 = u32::MAX - 1;
+
+/// Room for one request in flight.
+struct Slot {
+    unique: u64,
+    work: Work,
+    reply: [u8; OUT_HEADER_BYTES + 8],
+    pieces: SmallVec<[libc::iovec; 4]>,
+    /// What `pieces` points into.
+    pages: PageVec,
+}
+
+/// One end of a classic connection.
+pub(crate) struct Connection {
+    device: OwnedFd,
+    volume: VolumeRef,
+    file: VolumeFile,
+    receiver: Receiver,
+    /// Bytes of the message in the receiver that is not handed on yet; 0 if there is none.
+    received_bytes: usize,
+    refused: Option<Request>,
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    stopping: bool,
+    polling: bool,
+    turn_pending: bool,
+}
+
+// SAFETY: the pointers in the slots' `pieces` are into memory that this value owns.
+unsafe impl Send for Connection {}
+
+/// Why no more messages are taken now.
+enum Pause {
+    /// None there: the poll will tell.
+    Empty,
+    /// Something is short that a later callback brings.
+    Short,
+    /// The connection is broken or unmounted.
+    Gone,
+}
+
+impl Connection {
+    /// A connection whose handshake is done.
+    pub(crate) fn new(device: OwnedFd, volume: VolumeRef, file: VolumeFile, request_bytes_max: u32) -> Connection {
+        let slot = || Slot {
+            unique: 0,
+            work: Work { op: Op::Flush, start_sector: 0, sectors: 0, skip_bytes: 0, data_bytes: 0 },
+            reply: [0; OUT_HEADER_BYTES + 8],
+            pieces: SmallVec::new(),
+            pages: PageVec::new(),
+        };
+        Connection {
+            device,
+            volume,
+            file,
+            receiver: Receiver::new(request_bytes_max as usize),
+            received_bytes: 0,
+            refused: None,
+            slots: (0..SLOTS).map(|_| slot()).collect(),
+            free: (0..SLOTS as u32).rev().collect(),
+            stopping: false,
+            polling: false,
+            turn_pending: false,
+        }
+    }
+
+    /// Takes messages until there are none, something is short, or others should have a turn.
+    fn pump(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..MESSAGES_PER_TURN {
+            match self.step(cx) {
+                Ok(()) => {}
+                Err(Pause::Short) => return,
+                Err(Pause::Empty) => return self.poll(cx),
+                Err(Pause::Gone) => return cx.close(),
+            }
+        }
+        if !self.turn_pending {
+            self.turn_pending = true;
+            // SAFETY: the entry names no memory.
+            unsafe { cx.push(opcode::Nop::new().build(), TOKEN_TURN) };
+        }
+    }
+
+    /// Hands on what is waiting, or else receives one message.
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<(), Pause> {
+        if let Some(request) = self.refused.take() {
+            return self.submit(cx, request);
+        }
+        if self.received_bytes == 0 {
+            if self.stopping {
+                self.close_when_idle(cx);
+                return Err(Pause::Short);
+            }
+            if self.free.is_empty() {
+                return Err(Pause::Short);
+            }
+            let missing = self.receiver.pages_missing();
+            if missing > 0 {
+                let pages = cx.allocate_pages(&self.volume, missing).ok_or(Pause::Short)?;
+                self.receiver.add_pages(pages);
+            }
+            self.received_bytes = match self.receiver.receive(self.device.as_fd()) {
+                Ok(bytes) => bytes,
+                Err(error) => return self.receive_failed(&error),
+            };
+        }
+        self.hand_on(cx)
+    }
+
+    fn receive_failed(&self, error: &io::Error) -> Result<(), Pause> {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Err(Pause::Empty),
+            // The request was taken back while it was being read.
+            Some(libc::EINTR | libc::ENOENT) => Ok(()),
+            // Unmounted, or aborted.
+            Some(libc::ENODEV | libc::ECONNABORTED | libc::ENOTCONN) => Err(Pause::Gone),
+            _ => {
+                tracing::error!(volume = self.volume.name(), %error, "reading from /dev/fuse failed: the export is given up");
+                Err(Pause::Gone)
+            }
+        }
+    }
+
+    /// Does what the message in the receiver asks.
+    fn hand_on(&mut self, cx: &mut Context<'_>) -> Result<(), Pause> {
+        let (header, operation) = self.receiver.decode(self.received_bytes);
+        let Some(header) = header else {
+            self.received_bytes = 0;
+            return Ok(());
+        };
+        let decision = match operation {
+            Ok(operation) => self.file.decide(operation, self.volume.read_only()),
+            Err(malformed) => {
+                tracing::error!(volume = self.volume.name(), %malformed, "a request was refused");
+                Decision::Answer(Answer::error(libc::EIO))
+            }
+        };
+        match decision {
+            Decision::Silent => {}
+            Decision::Answer(answer) => self.answer(header.unique, &answer),
+            Decision::Volume(work) => {
+                let pages = if work.op == Op::Write { self.take_data(cx, &work)? } else { PageVec::new() };
+                let slot = self.free.pop().expect("a message is received only while a slot is free");
+                self.received_bytes = 0;
+                self.slots[slot as usize].unique = header.unique;
+                self.slots[slot as usize].work = work;
+                return self.submit(cx, request(&work, u64::from(slot), pages));
+            }
+        }
+        self.received_bytes = 0;
+        Ok(())
+    }
+
+    fn take_data(&mut self, cx: &mut Context<'_>, work: &Work) -> Result<PageVec, Pause> {
+        let needed = self.receiver.pages_needed(work);
+        let extra = match needed {
+            0 => page::PageMutVec::new(),
+            _ => cx.allocate_pages(&self.volume, needed).ok_or(Pause::Short)?,
+        };
+        Ok(self.receiver.take_data(work, extra))
+    }
+
+    fn submit(&mut self, cx: &mut Context<'_>, request: Request) -> Result<(), Pause> {
+        cx.submit(&self.volume, request).map_err(|Refused(request)| {
+            self.refused = Some(request);
+            Pause::Short
+        })
+    }
+
+    /// Answers without data are rare: written at once.
+    fn answer(&self, unique: u64, answer: &Answer) {
+        let mut bytes = [0u8; OUT_HEADER_BYTES + Answer::BYTES_MAX];
+        let body = answer.body();
+        bytes[..OUT_HEADER_BYTES].copy_from_slice(&out_header(unique, answer.error_field(), body.len()));
+        bytes[OUT_HEADER_BYTES..OUT_HEADER_BYTES + body.len()].copy_from_slice(body);
+        let length = OUT_HEADER_BYTES + body.len();
+        // SAFETY: `length` bytes of `bytes` are there.
+        let written = unsafe { libc::write(self.device.as_raw_fd(), bytes.as_ptr().cast(), length) };
+        if written < 0 {
+            self.reply_failed(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        }
+    }
+
+    /// A reply that the kernel did not take: normal if the asker was killed meanwhile or the connection is gone.
+    fn reply_failed(&self, errno: i32) {
+        if !matches!(errno, libc::ENOENT | libc::ENODEV | libc::ECONNABORTED | libc::ENOTCONN | libc::EPERM) {
+            let error = io::Error::from_raw_os_error(errno);
+            tracing::error!(volume = self.volume.name(), %error, "a reply to /dev/fuse was refused");
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if !self.polling {
+            self.polling = true;
+            let entry = opcode::PollAdd::new(ring::Fd(self.device.as_raw_fd()), libc::POLLIN as u32).multi(true).build();
+            // SAFETY: the entry names no memory, and the descriptor is open as long as this endpoint lives.
+            unsafe { cx.push(entry, TOKEN_POLL) };
+        }
+    }
+
+    fn release(&mut self, slot: u32) {
+        self.slots[slot as usize].pages.clear();
+        self.free.push(slot);
+    }
+
+    fn close_when_idle(&mut self, cx: &mut Context<'_>) {
+        if self.stopping && self.received_bytes == 0 && self.free.len() == SLOTS {
+            cx.close();
+        }
+    }
+}
+
+impl Endpoint for Connection {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.pump(cx);
+    }
+
+    fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, flags: u32) {
+        match token {
+            TOKEN_POLL => {
+                self.polling = cqueue::more(flags);
+                self.pump(cx);
+            }
+            TOKEN_TURN => {
+                self.turn_pending = false;
+                self.pump(cx);
+            }
+            slot => {
+                if result < 0 {
+                    self.reply_failed(-result);
+                }
+                let was_full = self.free.is_empty();
+                self.release(slot);
+                if was_full || self.stopping {
+                    self.pump(cx);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
+        let index = reply.id as usize;
+        let slot = &mut self.slots[index];
+        let body_bytes = match (reply.result, slot.work.op) {
+            (Ok(()), Op::Read) => slot.work.data_bytes as usize,
+            (Ok(()), Op::Write) => 8,
+            _ => 0,
+        };
+        let error = reply.result.map_or_else(|error| -errno(error), |()| 0);
+        slot.reply[..OUT_HEADER_BYTES].copy_from_slice(&out_header(slot.unique, error, body_bytes));
+        let entry = if slot.work.op == Op::Read && error == 0 {
+            slot.pages = reply.pages;
+            slot.pieces.clear();
+            slot.pieces.push(libc::iovec { iov_base: slot.reply.as_mut_ptr().cast(), iov_len: OUT_HEADER_BYTES });
+            data_pieces(&slot.pages, slot.work.skip_bytes, slot.work.data_bytes, &mut slot.pieces);
+            opcode::Writev::new(ring::Fd(self.device.as_raw_fd()), slot.pieces.as_ptr(), slot.pieces.len() as u32).build()
+        } else {
+            slot.reply[OUT_HEADER_BYTES..OUT_HEADER_BYTES + 4].copy_from_slice(&slot.work.data_bytes.to_ne_bytes());
+            let length = (OUT_HEADER_BYTES + body_bytes) as u32;
+            opcode::Write::new(ring::Fd(self.device.as_raw_fd()), slot.reply.as_ptr(), length).build()
+        };
+        // SAFETY: the slot (boxed, never moved), its pieces and its pages stay as they are until this entry's completion
+        // gives the slot free, or until the endpoint is dropped.
+        unsafe { cx.push(entry, index as u32) };
+    }
+
+    fn pages_available(&mut self, cx: &mut Context<'_>) {
+        self.pump(cx);
+    }
+
+    fn volume_available(&mut self, cx: &mut Context<'_>) {
+        self.pump(cx);
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.stopping = true;
+        self.close_when_idle(cx);
+    }
+}
+
+/// The volume's request for `work`.
+pub(crate) fn request(work: &Work, id: u64, pages: PageVec) -> Request {
+    Request {
+        id,
+        volume: VolumeIndex(0),
+        op: work.op,
+        fua: false,
+        start_sector: work.start_sector,
+        sectors: work.sectors,
+        pages,
+        bypass: None,
+    }
+}

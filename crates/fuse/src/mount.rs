@@ -1,0 +1,131 @@
+//! Mounting a FUSE file system over a regular file, and clearing away what a killed daemon left behind.
+
+use crate::error::FuseError;
+use crate::mounts;
+use crate::patience::within;
+use std::ffi::CString;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a mount found in our way may take to say whether its server lives.
+const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A mounted file. Dropping it breaks the connection and detaches the mount.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    path: PathBuf,
+    mounted: bool,
+}
+
+impl Mount {
+    /// Mounts over the file `path` (made if missing) and gives the connection's end: `/dev/fuse`, non-blocking.
+    ///
+    /// # Errors
+    /// [`FuseError::NotRoot`], [`FuseError::NoFuse`], [`FuseError::PathTaken`], or the system's.
+    pub(crate) fn new(path: &Path, source: &str) -> Result<(Mount, OwnedFd), FuseError> {
+        // SAFETY: `geteuid` has no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return Err(FuseError::NotRoot);
+        }
+        make_file(path)?;
+        let connection = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/fuse")
+            .map_err(|source| FuseError::NoFuse { source })?;
+        // The kernel's own permission check (default_permissions) suffices: the file is root's, and the loop driver acts as root.
+        let options = format!("fd={},rootmode=100000,user_id=0,group_id=0,default_permissions", connection.as_raw_fd());
+        let (source, target) = (c_string(source.as_bytes()), c_string(path.as_os_str().as_bytes()));
+        let (kind, options) = (c_string(mounts::OUR_KIND.as_bytes()), c_string(options.as_bytes()));
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_NOATIME;
+        // SAFETY: four NUL-terminated strings that live until the call returns.
+        let result = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast()) };
+        if result != 0 {
+            return Err(FuseError::system("mount a FUSE file over", path)(io::Error::last_os_error()));
+        }
+        Ok((Mount { path: path.to_owned(), mounted: true }, connection.into()))
+    }
+
+    /// Breaks the connection (whatever waits for an answer gets an error), detaches the mount, and removes the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn unmount(&mut self) -> Result<(), FuseError> {
+        if !self.mounted {
+            return Ok(());
+        }
+        self.mounted = false;
+        detach(&self.path)?;
+        std::fs::remove_file(&self.path).map_err(FuseError::system("remove", &self.path))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount() {
+            tracing::warn!(%error, "a FUSE mount stays behind");
+        }
+    }
+}
+
+/// Detaches dead FUSE mounts at `path`, left by a daemon that was killed.
+///
+/// # Errors
+/// [`FuseError::ServedElsewhere`] if someone answers there, or does not answer at all within a few seconds.
+pub(crate) fn clear_stale(path: &Path) -> Result<(), FuseError> {
+    while mounts::read()?.iter().any(|mount| mount.point == path) {
+        let probed = path.to_owned();
+        // STATFS is never answered from a cache, so a dead connection cannot hide.
+        match within(PROBE_PATIENCE, "fuse-probe", move || statfs(&probed)) {
+            Some(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => detach(path)?,
+            _ => return Err(FuseError::ServedElsewhere { path: path.to_owned() }),
+        }
+    }
+    Ok(())
+}
+
+fn statfs(path: &Path) -> io::Result<()> {
+    let path = c_string(path.as_os_str().as_bytes());
+    let mut facts = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: a NUL-terminated path and room for the answer.
+    if unsafe { libc::statfs(path.as_ptr(), facts.as_mut_ptr()) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// MNT_FORCE aborts the connection, so nothing can hang on it; MNT_DETACH takes the mount from the tree even while something holds it.
+fn detach(path: &Path) -> Result<(), FuseError> {
+    let target = c_string(path.as_os_str().as_bytes());
+    let mut result = Err(io::Error::from_raw_os_error(libc::EINVAL));
+    for flags in [libc::MNT_FORCE | libc::UMOUNT_NOFOLLOW, libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW] {
+        // SAFETY: a NUL-terminated path.
+        let code = unsafe { libc::umount2(target.as_ptr(), flags) };
+        result = if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+        if result.is_ok() {
+            break;
+        }
+    }
+    result.map_err(FuseError::system("unmount", path))
+}
+
+/// Makes the empty file that is mounted over.
+fn make_file(path: &Path) -> Result<(), FuseError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let facts = std::fs::symlink_metadata(path).map_err(FuseError::system("look at", path))?;
+            if facts.is_file() && facts.len() == 0 { Ok(()) } else { Err(FuseError::PathTaken { path: path.to_owned() }) }
+        }
+        Err(error) => Err(FuseError::system("make", path)(error)),
+    }
+}
+
+/// Paths and names come from places that have refused NUL already; one that slips through is cut there.
+fn c_string(bytes: &[u8]) -> CString {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    CString::new(&bytes[..end]).expect("cut before the first NUL")
+}

@@ -1,0 +1,159 @@
+//! A runtime with a bare volume over a file, and guards that leave nothing behind, whatever a test does.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use device::Geometry;
+use fuse::LoopOptions;
+use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// What a test needs of the machine. Without it the test says so and passes: a build machine may be without root.
+pub fn machine_can(test: &str) -> bool {
+    // SAFETY: `geteuid` has no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    let can = root && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
+    if !can {
+        eprintln!("SKIPPED {test}: needs root, /dev/fuse and /dev/loop-control");
+    }
+    can
+}
+
+/// A bare volume over a sparse file in a directory of its own.
+pub struct Stage {
+    pub runtime: Option<Runtime>,
+    pub volume: VolumeRef,
+    pub directory: tempfile::TempDir,
+}
+
+pub struct StageOptions {
+    pub size_bytes: u64,
+    pub block_bytes: u32,
+    pub read_only: bool,
+    pub discard: bool,
+    pub io_pages: usize,
+    pub in_flight_max: u32,
+}
+
+impl Default for StageOptions {
+    fn default() -> StageOptions {
+        StageOptions { size_bytes: 64 << 20, block_bytes: 512, read_only: false, discard: true, io_pages: 16 << 10, in_flight_max: 1024 }
+    }
+}
+
+impl Stage {
+    pub fn new(options: &StageOptions) -> Stage {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(directory.path().join("backing"))
+            .expect("a file on a file system with direct I/O");
+        file.set_len(options.size_bytes).expect("room for a sparse file");
+        let runtime = Runtime::start(RuntimeOptions {
+            reactors: 1,
+            io_pages: options.io_pages,
+            in_flight_max: options.in_flight_max,
+            ..RuntimeOptions::default()
+        })
+        .expect("a runtime");
+        let geometry = Geometry {
+            size_bytes: options.size_bytes,
+            logical_block_bytes: options.block_bytes,
+            memory_alignment_bytes: 512,
+            discard: options.discard,
+            discard_zeroes: options.discard,
+        };
+        let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
+        let volume = runtime
+            .add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only: options.read_only })
+            .expect("a volume");
+        std::fs::create_dir(directory.path().join("run")).expect("a directory");
+        Stage { runtime: Some(runtime), volume, directory }
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("not ended")
+    }
+
+    pub fn run_directory(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
+    pub fn backing(&self) -> PathBuf {
+        self.directory.path().join("backing")
+    }
+
+    pub fn options(&self) -> LoopOptions {
+        LoopOptions {
+            link_directory: Some(self.directory.path().join("links")),
+            patience: Duration::from_secs(60),
+            ..LoopOptions::default()
+        }
+    }
+}
+
+/// A file system mounted on a device; unmounted when dropped, so that the device can go.
+pub struct Mounted(pub PathBuf);
+
+impl Mounted {
+    pub fn new(device: &Path, point: PathBuf) -> Mounted {
+        std::fs::create_dir_all(&point).expect("a directory");
+        run("mount", &[device.as_os_str().to_str().unwrap(), point.to_str().unwrap()]);
+        Mounted(point)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status().is_ok_and(|status| status.success());
+        if !unmounted {
+            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        }
+    }
+}
+
+/// Runs a program with a time limit; panics with what it said if it fails.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = attempt(program, arguments);
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?} failed ({}): {said}", output.status);
+    said
+}
+
+/// Runs a program with a time limit.
+pub fn attempt(program: &str, arguments: &[&str]) -> Output {
+    Command::new("timeout").args(["--kill-after=5", "120", program]).args(arguments).output().expect("timeout(1) runs")
+}
+
+/// Numbers of loop devices that lead to a file below `directory`.
+pub fn loop_devices_over(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block").expect("sysfs").flatten() {
+        if let Ok(file) = std::fs::read_to_string(entry.path().join("loop/backing_file"))
+            && file.starts_with(directory.to_str().expect("a plain path"))
+        {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
+
+/// Whether anything is mounted below `directory`.
+pub fn mounted_below(directory: &Path) -> bool {
+    std::fs::read_to_string("/proc/self/mountinfo").expect("proc").contains(directory.to_str().expect("a plain path"))
+}
+
+/// Bytes that differ for every place and round.
+pub fn pattern(offset_bytes: u64, length: usize, round: u64) -> Vec<u8> {
+    (0..length as u64)
+        .map(|at| {
+            let word = (offset_bytes + at) / 8;
+            (word.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(round * 77) >> (8 * ((offset_bytes + at) % 8))) as u8
+        })
+        .collect()
+}
