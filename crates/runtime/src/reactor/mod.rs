@@ -113,7 +113,7 @@ impl Reactor {
             self.fire_timers();
             let more = self.work();
             self.offer_pages();
-            if more || !self.callbacks.is_empty() {
+            if more || !self.callbacks.is_empty() || (self.exiting && self.is_idle()) {
                 self.ring.submit()?;
             } else {
                 self.sleep()?;
