@@ -76,8 +76,12 @@ pub struct Appended {
     pub group: u64,
 }
 
+/// A place in the log: segment and page in it, in the order of writing.
+type Position = (u64, u32);
+
 struct InFlight {
     group: u64,
+    end: Position,
     tail_seq: u64,
     done: bool,
     slots: core::ops::Range<u32>,
@@ -108,8 +112,11 @@ pub struct Log {
     complete_tail: u64,
     durable: u64,
     unflushed_pages: u64,
-    /// The running flush: which group and which tail it makes durable.
-    flush: Option<(u64, u64)>,
+    /// Where the newest complete group ends, and where the newest durable one does.
+    complete_end: Position,
+    durable_end: Position,
+    /// The running flush: which group and which tail it makes durable, and where that group ends.
+    flush: Option<(u64, u64, Position)>,
     flush_wanted: u64,
     head_first_group: u64,
     head_records: Vec<Record>,
@@ -149,6 +156,8 @@ impl Log {
             complete_tail: start.tail_seq,
             durable: start.next_group - 1,
             unflushed_pages: 0,
+            complete_end: (start.next_seq, 0),
+            durable_end: (start.next_seq, 0),
             flush: None,
             flush_wanted: 0,
             head_first_group: start.next_group,
@@ -217,6 +226,12 @@ impl Log {
     /// The content of a slot whose group is not complete yet.
     pub fn page_in_flight(&self, slot: Slot) -> Option<&Page> {
         if self.pages.is_empty() { None } else { self.pages.get(&slot) }
+    }
+
+    /// Whether the record in this slot survives a power cut.
+    pub fn is_durable(&self, slot: Slot) -> bool {
+        let seq = self.seq_of(slot);
+        (seq, slot.0 - self.slots_of(seq).start) < self.durable_end
     }
 
     /// Where a slot lies on the SSD, in bytes.
@@ -394,7 +409,7 @@ impl Log {
         let wanted = [self.waiters.first_durable(), Some(self.flush_wanted)].into_iter().flatten().filter(|g| *g > self.durable).min();
         let wanted = wanted.is_some_and(|group| group <= self.complete) || unflushed && self.durable < self.complete;
         if wanted && self.flush.is_none() {
-            self.flush = Some((self.complete, self.complete_tail));
+            self.flush = Some((self.complete, self.complete_tail, self.complete_end));
             self.unflushed_pages = 0;
             let span = Span { target: Target::Ssd, offset_bytes: 0, length_bytes: 0, background: false };
             out.io(span, IoKind::Flush, context(LogIo::Flush));
@@ -423,6 +438,7 @@ impl Log {
         let count = pages.len() as u32;
         self.in_flight.push_back(InFlight {
             group: group.group,
+            end: (group.seq, group.first_page + count),
             tail_seq: head.tail_seq,
             done: false,
             slots: first.0 + 1..first.0 + count,
@@ -504,6 +520,7 @@ impl Log {
             let group = self.in_flight.pop_front().expect("looked above");
             self.complete = group.group;
             self.complete_tail = group.tail_seq;
+            self.complete_end = group.end;
             for slot in group.slots {
                 self.pages.remove(&Slot(slot));
             }
@@ -512,8 +529,9 @@ impl Log {
     }
 
     fn flushed(&mut self, progress: &mut Progress) {
-        let (group, tail_seq) = self.flush.take().expect("a flush was running");
+        let (group, tail_seq, end) = self.flush.take().expect("a flush was running");
         self.durable = self.durable.max(group);
+        self.durable_end = self.durable_end.max(end);
         self.waiters.take_durable(self.durable, &mut progress.ready);
         let before = self.space.tail_durable();
         if tail_seq > before {

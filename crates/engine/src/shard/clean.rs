@@ -68,7 +68,7 @@ impl Shard {
 
     /// Goes on with cleaning as far as it can now.
     pub(super) fn clean(&mut self) {
-        while !self.cleaner.stopped {
+        while !self.cleaner.stopped && self.restored.is_empty() {
             if self.cleaner.seq.is_none() {
                 let space = self.log.space();
                 // Count what is only waiting for its tail to become durable as free: no need to take back more.

@@ -16,14 +16,26 @@ const SLOTS_A_TURN: u32 = 4096;
 enum Job {
     /// Until no block of the volume is dirty; `before` comes back if it is cancelled.
     LeaveWriteBack { token: u64, volume: VolumeIndex, before: VolumeOptions },
-    /// Until the sweep has passed over everything twice (the first pass may have begun in the middle) and its runs are home.
-    Destage { token: u64, volume: VolumeIndex, passes: u64, errors: u64, runs_before: Option<u32> },
+    /// Until runs begun before have ended (they may carry older versions), the sweep has passed over everything twice since (the first pass
+    /// may have begun in the middle), and the runs of these passes are home.
+    Destage { token: u64, volume: VolumeIndex, errors: u64, stage: DestageStage },
     /// Until nothing of the volume is in flight; then everything of it is forgotten.
     Detach { token: u64, volume: VolumeIndex, slot: u32 },
     /// Makes clean blocks void, some each turn.
     DropClean { token: Option<u64>, volume: VolumeIndex, slot: u32, group: u64 },
     /// Until nothing is in flight.
     Quiesce { token: u64 },
+}
+
+/// See [`Job::Destage`].
+#[derive(Clone, Copy)]
+enum DestageStage {
+    /// Runs with lower numbers are to end first.
+    Before(u32),
+    /// The sweep is to have passed that often.
+    Passes(u64),
+    /// Runs with lower numbers are to end.
+    Runs(u32),
 }
 
 /// Jobs under way.
@@ -47,9 +59,9 @@ impl Shard {
             Command::Destage { token, volume } => match self.volume(volume) {
                 Some(known) => {
                     let errors = known.stats.destage_errors;
-                    let (passes, _) = self.destage_passes(volume);
+                    let (_, next_run) = self.destage_passes(volume);
                     self.destage_all(volume, true);
-                    self.commands.jobs.push(Job::Destage { token, volume, passes, errors, runs_before: None });
+                    self.commands.jobs.push(Job::Destage { token, volume, errors, stage: DestageStage::Before(next_run) });
                 }
                 None => self.command_done(token, Err("no such volume".to_string())),
             },
@@ -143,7 +155,7 @@ impl Shard {
     fn check_job(&mut self, job: Job) -> Standing {
         match job {
             Job::LeaveWriteBack { token, volume, before } => self.check_leaving(token, volume, before),
-            Job::Destage { token, volume, passes, errors, runs_before } => self.check_destage(token, volume, passes, errors, runs_before),
+            Job::Destage { token, volume, errors, stage } => self.check_destage(token, volume, errors, stage),
             Job::Detach { token, volume, slot } => self.check_detach(token, volume, slot),
             Job::DropClean { token, volume, slot, group } => self.check_drop_clean(token, volume, slot, group),
             Job::Quiesce { token } => {
@@ -174,12 +186,16 @@ impl Shard {
         }
     }
 
-    fn check_destage(&mut self, token: u64, index: VolumeIndex, passes: u64, errors: u64, runs_before: Option<u32>) -> Standing {
+    fn check_destage(&mut self, token: u64, index: VolumeIndex, errors: u64, mut stage: DestageStage) -> Standing {
         let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err("the volume went away".to_string())) };
         let clean = self.dirty.blocks_of(index) == 0 && !self.destage_is_busy(index);
-        let (now_passes, next_run) = self.destage_passes(index);
-        let runs_before = runs_before.or((now_passes >= passes + 2).then_some(next_run));
-        let swept = runs_before.is_some_and(|run| self.destage_ended_before(index, run));
+        let (passes, next_run) = self.destage_passes(index);
+        match stage {
+            DestageStage::Before(run) if self.destage_ended_before(index, run) => stage = DestageStage::Passes(passes + 2),
+            DestageStage::Passes(wanted) if passes >= wanted => stage = DestageStage::Runs(next_run),
+            _ => {}
+        }
+        let swept = matches!(stage, DestageStage::Runs(run) if self.destage_ended_before(index, run));
         let result = match () {
             () if clean || swept => Ok(()),
             () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
@@ -188,7 +204,7 @@ impl Shard {
                 Err("the backing device refused a write; what could not be written stays dirty".to_string())
             }
             () if self.quiescing => Err("the pool is being stopped; what is not home yet stays dirty".to_string()),
-            () => return Standing::Goes(Job::Destage { token, volume: index, passes, errors, runs_before }),
+            () => return Standing::Goes(Job::Destage { token, volume: index, errors, stage }),
         };
         self.destage_all(index, false);
         Standing::Ended(Some(token), result)

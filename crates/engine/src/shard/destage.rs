@@ -4,6 +4,7 @@
 //! old, because dirty data nears its limit, or because the backing device is idle. A sweep goes through the addresses and begins again at the
 //! start. Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
 //!
+//! A run is written when the records it carries are durable in the log, never before: the log must not fall behind the backing device.
 //! A block stays dirty until (1) its run is written, (2) the backing device has flushed after that, and (3) its index entry is still the one
 //! that was read. An overwrite meanwhile fails (3), so the newer version stays dirty. A block is in at most one run, and never in one while
 //! a client's backing write covers it.
@@ -42,6 +43,9 @@ struct Run {
     checksums: Vec<u32>,
     reading: u32,
     failed: bool,
+    /// The group that must be durable before the backing device is written: otherwise a power cut could leave there what the log has
+    /// forgotten again, behind the back of an older clean record of the block.
+    group: u64,
     /// When it was written, as the count of writes of its backing device; before: `None`.
     written: Option<u64>,
 }
@@ -76,6 +80,8 @@ pub struct Destager {
     sweeps: Map<u16, Sweep>,
     demanded: Set<Key>,
     waiters: Map<Key, Vec<OpId>>,
+    /// Runs in memory that wait for their records to be durable.
+    waiting_durable: Vec<u32>,
     pages: usize,
 }
 
@@ -154,6 +160,10 @@ impl Shard {
     /// Picks and starts runs as far as pace and memory allow.
     pub(super) fn destage(&mut self) {
         if self.dirty.blocks() == 0 && self.destager.demanded.is_empty() {
+            return;
+        }
+        if !self.restored.is_empty() {
+            // Volumes that recovery knows are still being attached.
             return;
         }
         self.serve_demands();
@@ -321,7 +331,9 @@ impl Shard {
             at += length;
         }
         pages.truncate(count);
-        self.destager.runs.insert(id, Run { first, slots, mask, pages, checksums, reading, failed: false, written: None });
+        let group = if slots.iter().all(|slot| self.log.is_durable(*slot)) { 0 } else { self.log.last_group() };
+        self.log.want_durable(group);
+        self.destager.runs.insert(id, Run { first, slots, mask, pages, checksums, reading, failed: false, group, written: None });
         if reading == 0 {
             self.write_run(id);
         }
@@ -357,6 +369,13 @@ impl Shard {
         }
     }
 
+    /// The log has become durable further, or failed: runs that waited may be written.
+    pub(super) fn destage_log_moved(&mut self) {
+        for id in core::mem::take(&mut self.destager.waiting_durable) {
+            self.write_run(id);
+        }
+    }
+
     /// Everything of the run is in memory: to the backing device with it.
     fn write_run(&mut self, id: u32) {
         let run = &self.destager.runs[&id];
@@ -364,6 +383,16 @@ impl Shard {
         if failed || self.volume_of(first).backing.failed {
             self.end_failed_run(id);
             return;
+        }
+        let run = &self.destager.runs[&id];
+        if run.group > self.log.durable() {
+            if self.log.is_failed() {
+                // It never will be durable; the volume takes no writes any more until this is home, so nothing can fall behind.
+                self.destager.waiting_durable.retain(|other| *other != id);
+            } else {
+                self.destager.waiting_durable.push(id);
+                return;
+            }
         }
         let run = &self.destager.runs[&id];
         let pages: PageVec = run.pages.iter().map(|page| page.clone().expect("all parts were read")).collect();

@@ -398,6 +398,9 @@ impl Shard {
         if progress.failed {
             self.ssd_failed();
         }
+        if io == LogIo::Flush || progress.failed {
+            self.destage_log_moved();
+        }
         if let Some((from, to)) = progress.tail_moved {
             self.forget_segments(from, to);
         }
