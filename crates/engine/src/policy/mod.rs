@@ -37,6 +37,18 @@
 //! Everything is deterministic: same calls, same answers. No call allocates except [`Policy::new`] and
 //! [`Policy::set_capacity`], and `ram_insert` while RAM grows to its bound.
 //!
+//! # How it decides
+//!
+//! RAM is an LRU queue that absorbs bursts: touches there say nothing about long-term worth and are not counted. What is counted is
+//! how often a block was *fetched*: missed, or hit on the SSD ([`Heat`]). The count lives with the block, moves
+//! to the ghost when the block is forgotten, fades there with time, and comes back with the block.
+//!
+//! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten at the tail lately were on average: it must be
+//!   worth more than what it pushes out. As long as the log has room nothing is forgotten and everything enters. A block
+//!   the ghost still remembers is admitted too, whatever its count.
+//! * A tail block used since it was last judged is appended again. Of the unused ones some are kept while most of what the tail
+//!   gives back is stale records, which cost nothing to let go.
+//!
 //! # Invariants
 //!
 //! * Each slot handed out is in exactly one RAM queue.
@@ -44,16 +56,18 @@
 //!   per SSD block plus [`FIXED_BYTES_MAX`].
 
 pub mod ghost;
-pub mod ram;
+mod heat;
+mod pace;
+mod ram;
+
+pub use heat::{HEAT_BITS, HEAT_MAX, Heat};
 
 use ghost::Ghost;
-use ram::RamQueues;
+use heat::{Chance, FREQUENCY_MAX};
+use pace::Pace;
+use ram::RamQueue;
 use types::Admission;
 
-/// Bits of an index entry that hold a block's [`Heat`].
-pub const HEAT_BITS: u32 = 2;
-/// Largest heat.
-pub const HEAT_MAX: u8 = (1 << HEAT_BITS) - 1;
 /// Most bytes the policy spends per block that RAM can hold.
 pub const RAM_BLOCK_BYTES_MAX: u64 = 64;
 /// Most thousandths of a byte the policy spends per block that the SSD can hold. The index needs about 14.7 bytes of the
@@ -61,22 +75,6 @@ pub const RAM_BLOCK_BYTES_MAX: u64 = 64;
 pub const SSD_BLOCK_MILLIBYTES_MAX: u64 = 1200;
 /// Most bytes the policy spends whatever the capacity.
 pub const FIXED_BYTES_MAX: u64 = 64 << 10;
-
-/// How often a block on the SSD was used since it was last judged, 0 to [`HEAT_MAX`]. Kept in the index entry.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Heat(u8);
-
-impl Heat {
-    /// The heat of these bits; bits above [`HEAT_BITS`] are ignored.
-    pub const fn from_bits(bits: u8) -> Heat {
-        Heat(bits & HEAT_MAX)
-    }
-
-    /// As stored in the index.
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-}
 
 /// Names a block's place in the RAM order while it is in RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -112,12 +110,16 @@ pub struct Access {
 /// What a block brings with it when it enters RAM; from [`Advice`] to [`Policy::ram_insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Has proven re-use: leaves RAM towards the SSD.
+    /// How often it was fetched, at most [`FREQUENCY_MAX`].
+    pub(crate) frequency: u8,
+    /// Leaves RAM towards the SSD, whatever its frequency.
     pub(crate) proven: bool,
+    /// The ghost remembered it.
+    pub(crate) returned: bool,
     /// A valid record of the same version stays on the SSD.
     pub(crate) copy: bool,
-    /// Touches known from before.
-    pub(crate) touches: u8,
+    /// It was in RAM a moment ago and is only overwritten.
+    pub(crate) restored: bool,
 }
 
 impl Arrival {
@@ -126,9 +128,10 @@ impl Arrival {
         Arrival { copy: true, ..self }
     }
 
-    /// The same arrival for a block that had a place on the SSD until this moment: it has proven itself.
+    /// The same arrival for a block that had a place on the SSD until this moment: it has proven itself. (One that was
+    /// only in RAM is known to the policy from its removal there, and is what it was.)
     pub const fn as_proven(self) -> Arrival {
-        Arrival { proven: true, ..self }
+        Arrival { proven: self.proven || !self.restored, ..self }
     }
 }
 
@@ -175,24 +178,38 @@ pub enum TailVerdict {
 /// The cache policy of one shard. See the [module](self) for the calls and their order.
 #[derive(Debug)]
 pub struct Policy {
-    ram: RamQueues,
+    ram: RamQueue,
     ghost: Ghost,
+    pace: Pace,
+    chance: Chance,
+    /// Whether a block the ghost remembers is admitted whatever its frequency.
+    ghost_admits: bool,
 }
 
 impl Policy {
     /// A policy for a RAM tier of `ram_blocks` and a log of `ssd_blocks` payload blocks.
     pub fn new(ram_blocks: u64, ssd_blocks: u64) -> Policy {
-        Policy { ram: RamQueues::new(ram_blocks), ghost: Ghost::new(ssd_blocks) }
+        Policy {
+            ram: RamQueue::new(ram_blocks),
+            ghost: Ghost::new(ssd_blocks, ram_blocks + ssd_blocks),
+            pace: Pace::new(ram_blocks, ssd_blocks),
+            chance: Chance::default(),
+            ghost_admits: true,
+        }
     }
 
     /// The capacities change (another `--ram`, a pool that grew). What is remembered may be lost, slots stay valid.
     pub fn set_capacity(&mut self, ram_blocks: u64, ssd_blocks: u64) {
         self.ram.set_capacity(ram_blocks);
-        self.ghost = Ghost::new(ssd_blocks);
+        self.ghost = Ghost::new(ssd_blocks, ram_blocks + ssd_blocks);
+        self.pace = Pace::new(ram_blocks, ssd_blocks);
     }
 
     /// A request touches the block of `key`, which is at `place` now.
+    #[inline]
     pub fn on_access(&mut self, key: u64, place: Place, access: Access) -> Advice {
+        self.pace.on_access();
+        self.ghost.on_access();
         let always = access.admission == Admission::Always;
         match place {
             Place::Ram(slot) => {
@@ -200,16 +217,35 @@ impl Policy {
                 Advice { heat: Heat::default(), enter: None, ghost_hit: false }
             }
             Place::Ssd { heat, .. } => {
-                let heat = Heat((heat.0 + 1).min(HEAT_MAX));
-                let enter = access.write.then_some(Arrival { proven: true, copy: false, touches: heat.0 });
+                let heat = heat.touched(&mut self.chance);
+                let enter = access.write.then_some(Arrival {
+                    frequency: heat.frequency(),
+                    proven: true,
+                    returned: false,
+                    copy: false,
+                    restored: false,
+                });
                 Advice { heat, enter, ghost_hit: false }
             }
-            Place::Absent => {
-                let ghost_hit = self.ghost.take(key);
-                let enter = Some(Arrival { proven: ghost_hit || always, copy: false, touches: 0 });
-                Advice { heat: Heat::default(), enter, ghost_hit }
-            }
+            Place::Absent => self.on_absent(key, always),
         }
+    }
+
+    fn on_absent(&mut self, key: u64, always: bool) -> Advice {
+        if let Some(entry) = self.ram.take_removed(key) {
+            let arrival = Arrival {
+                frequency: entry.frequency,
+                proven: entry.proven || always,
+                returned: entry.returned,
+                copy: false,
+                restored: true,
+            };
+            return Advice { heat: Heat::default(), enter: Some(arrival), ghost_hit: false };
+        }
+        let remembered = self.ghost.take(key);
+        let frequency = (remembered.unwrap_or(0) + 1).min(FREQUENCY_MAX);
+        let arrival = Arrival { frequency, proven: always, returned: remembered.is_some(), copy: false, restored: false };
+        Advice { heat: Heat::default(), enter: Some(arrival), ghost_hit: remembered.is_some() }
     }
 
     /// The block of `key`, not in RAM so far, is put there.
@@ -217,9 +253,10 @@ impl Policy {
         self.ram.insert(key, arrival)
     }
 
-    /// Takes a block out of RAM for a reason of the shard's own; nothing is remembered of it.
+    /// Takes a block out of RAM for a reason of the shard's own. If it is about to be overwritten and comes back by the next few
+    /// accesses, it is what it was.
     pub fn ram_remove(&mut self, slot: RamSlot) {
-        self.ram.remove(slot);
+        self.ram.remove_for_overwrite(slot);
     }
 
     /// The block that should leave RAM next; `None` if RAM is empty. Its slot is free afterwards.
@@ -227,10 +264,11 @@ impl Policy {
         let victim = self.ram.pop()?;
         let verdict = if victim.copy {
             Verdict::DropCopy
-        } else if victim.proven || victim.touches > 0 {
-            Verdict::Admit(Heat::default())
+        } else if victim.proven || (victim.returned && self.ghost_admits) || self.pace.is_worth_admitting(victim.frequency) {
+            self.pace.on_append();
+            Verdict::Admit(Heat::admitted(victim.frequency, &mut self.chance))
         } else {
-            self.ghost.remember(victim.key);
+            self.ghost.remember(victim.key, victim.frequency);
             Verdict::Forget
         };
         Some(RamVictim { key: victim.key, verdict })
@@ -239,9 +277,12 @@ impl Policy {
     /// Gives back a victim whose page cannot leave now; it will be offered again after the others. Of an admitted victim
     /// that was appended meanwhile, pass `copy` true.
     pub fn ram_return(&mut self, victim: RamVictim, copy: bool) -> RamSlot {
-        let proven = matches!(victim.verdict, Verdict::Admit(_));
+        let (proven, frequency) = match victim.verdict {
+            Verdict::Admit(heat) => (true, heat.frequency()),
+            Verdict::Forget | Verdict::DropCopy => (false, 1),
+        };
         let copy = copy || victim.verdict == Verdict::DropCopy;
-        self.ram.insert(victim.key, Arrival { proven, copy, touches: 0 })
+        self.ram.insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false })
     }
 
     /// A page in RAM that is being appended to the log, or was invalidated there: from now on its newest version is
@@ -251,15 +292,21 @@ impl Policy {
     }
 
     /// A live clean block of the tail segment: appended again, or forgotten?
-    pub fn on_tail_block(&mut self, _key: u64, heat: Heat) -> TailVerdict {
-        match heat.0.checked_sub(1) {
-            Some(left) => TailVerdict::Reinsert(Heat(left)),
-            None => TailVerdict::Forget,
+    pub fn on_tail_block(&mut self, key: u64, heat: Heat) -> TailVerdict {
+        let faded = self.pace.faded(heat.frequency());
+        if self.pace.keeps_tail_block(heat.is_used()) {
+            self.pace.on_append();
+            return TailVerdict::Reinsert(Heat::unused(faded, &mut self.chance));
         }
+        self.pace.on_forget(faded);
+        self.ghost.remember(key, self.chance.round(faded));
+        TailVerdict::Forget
     }
 
     /// The log opened a new segment.
-    pub fn on_segment_opened(&mut self) {}
+    pub fn on_segment_opened(&mut self) {
+        self.pace.on_segment_opened();
+    }
 
     /// Blocks in RAM, as the policy counts them.
     pub fn ram_len(&self) -> u64 {

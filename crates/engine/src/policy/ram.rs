@@ -1,13 +1,18 @@
-//! The order in which blocks leave RAM: a FIFO of slots.
+//! The order in which blocks leave RAM: least recently used first.
+//!
+//! Beside the queue, a handful of blocks taken out to be overwritten are remembered until they come back.
 //!
 //! Invariant: every slot is either linked in the queue or in the list of free slots; `len` counts the former.
 
 use alloc::vec::Vec;
 
-use super::{Arrival, HEAT_MAX, RamSlot};
+use super::{Arrival, RamSlot};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
+
+/// Removed blocks remembered: more than a 1 MiB request, the largest part of one, has blocks.
+const REMOVED: usize = 512;
 
 /// One block in RAM.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +22,12 @@ pub(crate) struct RamEntry {
     newer: u32,
     /// Towards the older neighbour.
     older: u32,
-    /// Touches since it entered, at most [`HEAT_MAX`].
-    pub(crate) touches: u8,
+    /// See [`Arrival`].
+    pub(crate) frequency: u8,
     /// See [`Arrival`].
     pub(crate) proven: bool,
+    /// See [`Arrival`].
+    pub(crate) returned: bool,
     /// See [`Arrival`].
     pub(crate) copy: bool,
     /// Whether the slot is linked; guards against a caller's stale slot.
@@ -29,20 +36,22 @@ pub(crate) struct RamEntry {
 
 /// The queue.
 #[derive(Debug)]
-pub(crate) struct RamQueues {
+pub(crate) struct RamQueue {
     slots: Vec<RamEntry>,
     free: u32,
     newest: u32,
     oldest: u32,
     len: u64,
+    /// By the low bits of their key.
+    removed: Vec<Option<RamEntry>>,
 }
 
-impl RamQueues {
+impl RamQueue {
     /// An empty queue that will hold about `ram_blocks`.
-    pub(crate) fn new(ram_blocks: u64) -> RamQueues {
-        let mut queues = RamQueues { slots: Vec::new(), free: NONE, newest: NONE, oldest: NONE, len: 0 };
-        queues.set_capacity(ram_blocks);
-        queues
+    pub(crate) fn new(ram_blocks: u64) -> RamQueue {
+        let mut queue = RamQueue { slots: Vec::new(), free: NONE, newest: NONE, oldest: NONE, len: 0, removed: alloc::vec![None; REMOVED] };
+        queue.set_capacity(ram_blocks);
+        queue
     }
 
     /// Makes room for `ram_blocks` in one piece, so that inserting does not allocate.
@@ -51,14 +60,15 @@ impl RamQueues {
         self.slots.reserve_exact(more);
     }
 
-    /// Links a block as the newest.
+    /// Puts a block in as the newest.
     pub(crate) fn insert(&mut self, key: u64, arrival: Arrival) -> RamSlot {
         let entry = RamEntry {
             key,
             newer: NONE,
-            older: self.newest,
-            touches: arrival.touches,
+            older: NONE,
+            frequency: arrival.frequency,
             proven: arrival.proven,
+            returned: arrival.returned,
             copy: arrival.copy,
             used: true,
         };
@@ -71,20 +81,19 @@ impl RamQueues {
             self.slots[index as usize] = entry;
             index
         };
-        match self.newest {
-            NONE => self.oldest = index,
-            newest => self.slots[newest as usize].newer = index,
-        }
-        self.newest = index;
+        self.link_newest(index);
         self.len += 1;
         RamSlot(index)
     }
 
     /// The block was used again.
+    #[inline]
     pub(crate) fn touch(&mut self, slot: RamSlot, proven: bool) {
-        let entry = self.entry(slot);
-        entry.touches = (entry.touches + 1).min(HEAT_MAX);
-        entry.proven |= proven;
+        self.entry(slot).proven |= proven;
+        if self.newest != slot.0 {
+            self.unlink(slot.0);
+            self.link_newest(slot.0);
+        }
     }
 
     /// Whether the newest version is on the SSD as well.
@@ -92,28 +101,32 @@ impl RamQueues {
         self.entry(slot).copy = copy;
     }
 
-    /// Unlinks the oldest block.
+    /// Takes the least recently used block out.
     pub(crate) fn pop(&mut self) -> Option<RamEntry> {
         (self.oldest != NONE).then(|| self.remove(RamSlot(self.oldest)))
     }
 
-    /// Unlinks a block.
+    /// Takes a block out.
     pub(crate) fn remove(&mut self, slot: RamSlot) -> RamEntry {
         let entry = *self.entry(slot);
-        match entry.newer {
-            NONE => self.newest = entry.older,
-            newer => self.slots[newer as usize].older = entry.older,
-        }
-        match entry.older {
-            NONE => self.oldest = entry.newer,
-            older => self.slots[older as usize].newer = entry.newer,
-        }
+        self.unlink(slot.0);
         let place = &mut self.slots[slot.0 as usize];
         place.used = false;
         place.newer = self.free;
         self.free = slot.0;
         self.len -= 1;
         entry
+    }
+
+    /// Takes a block out that may soon be back with new content.
+    pub(crate) fn remove_for_overwrite(&mut self, slot: RamSlot) {
+        let entry = self.remove(slot);
+        self.removed[entry.key as usize % REMOVED] = Some(entry);
+    }
+
+    /// What a block was when it was taken out to be overwritten, if it is remembered.
+    pub(crate) fn take_removed(&mut self, key: u64) -> Option<RamEntry> {
+        self.removed[key as usize % REMOVED].take_if(|entry| entry.key == key)
     }
 
     /// Blocks linked.
@@ -123,7 +136,30 @@ impl RamQueues {
 
     /// Bytes on the heap.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        (self.slots.capacity() * size_of::<RamEntry>()) as u64
+        (self.slots.capacity() * size_of::<RamEntry>() + REMOVED * size_of::<Option<RamEntry>>()) as u64
+    }
+
+    fn link_newest(&mut self, index: u32) {
+        let older = self.newest;
+        let entry = &mut self.slots[index as usize];
+        (entry.newer, entry.older) = (NONE, older);
+        match older {
+            NONE => self.oldest = index,
+            older => self.slots[older as usize].newer = index,
+        }
+        self.newest = index;
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let RamEntry { newer, older, .. } = self.slots[index as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
     }
 
     fn entry(&mut self, slot: RamSlot) -> &mut RamEntry {

@@ -1,6 +1,7 @@
 //! The seam's promises.
 
 use super::*;
+use alloc::vec::Vec;
 
 const READ: Access = Access { write: false, request_blocks: 1, admission: Admission::SecondTouch };
 const WRITE: Access = Access { write: true, ..READ };
@@ -10,9 +11,26 @@ fn read_in(policy: &mut Policy, key: u64, access: Access) -> RamSlot {
     policy.ram_insert(key, arrival)
 }
 
+/// A policy whose log forgets blocks that were fetched twice: the bar for admission is at 2.
+fn full(ram_blocks: u64, ssd_blocks: u64) -> Policy {
+    let mut policy = Policy::new(ram_blocks, ssd_blocks);
+    for key in 0..ssd_blocks {
+        policy.on_tail_block(1 << 40 | key, Heat::unused(2.0, &mut Chance::default()));
+        policy.on_tail_block(1 << 41 | key, Heat::from_bits(0));
+    }
+    policy
+}
+
+#[test]
+fn while_the_log_has_room_everything_is_admitted() {
+    let mut policy = Policy::new(8, 1024);
+    read_in(&mut policy, 5, READ);
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+}
+
 #[test]
 fn one_touch_is_forgotten_and_its_return_is_admitted() {
-    let mut policy = Policy::new(8, 1024);
+    let mut policy = full(8, 1024);
     read_in(&mut policy, 5, READ);
     assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget }));
     let advice = policy.on_access(5, Place::Absent, READ);
@@ -23,8 +41,35 @@ fn one_touch_is_forgotten_and_its_return_is_admitted() {
 }
 
 #[test]
-fn admission_always_needs_no_proof() {
+fn ram_gives_up_the_least_recently_used_block() {
     let mut policy = Policy::new(8, 1024);
+    let slots: Vec<RamSlot> = (0..3).map(|key| read_in(&mut policy, key, READ)).collect();
+    policy.on_access(0, Place::Ram(slots[0]), READ);
+    let order: Vec<u64> = core::iter::from_fn(|| policy.ram_evict()).map(|victim| victim.key).collect();
+    assert_eq!(order, [1, 2, 0]);
+}
+
+#[test]
+fn a_block_overwritten_in_ram_is_what_it_was() {
+    let mut policy = full(8, 1024);
+    let slot = read_in(&mut policy, 5, READ);
+    policy.ram_remove(slot);
+    let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
+    policy.ram_insert(5, arrival);
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget }));
+}
+
+#[test]
+fn a_block_overwritten_on_the_ssd_goes_back_there() {
+    let mut policy = full(8, 1024);
+    let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
+    policy.ram_insert(5, arrival);
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+}
+
+#[test]
+fn admission_always_needs_no_proof() {
+    let mut policy = full(8, 1024);
     read_in(&mut policy, 5, Access { admission: Admission::Always, ..READ });
     assert!(matches!(policy.ram_evict(), Some(RamVictim { verdict: Verdict::Admit(_), .. })));
 }
