@@ -11,49 +11,13 @@ use crate::message::{Directory, Message};
 use crate::ring::Ring;
 use crate::slab::Slab;
 use engine::api::{Action, Command, Completion, Event, Reply, Request, Target};
-use std::any::Any;
+use engine::front::{Front, FrontAction};
+use engine::shard::Shard;
 use std::sync::Arc;
-use types::{ShardIndex, VolumeIndex};
-
-/// A shard as the runtime drives it; `engine::shard::Shard` is the real one. See there for the rules of feeding and draining.
-pub trait ShardMachine: Any + Send {
-    /// A request arrives.
-    fn submit(&mut self, now_ns: u64, request: Request);
-    /// An I/O it asked for has ended.
-    fn complete(&mut self, now_ns: u64, completion: Completion);
-    /// An administrator asks for something.
-    fn command(&mut self, now_ns: u64, command: Command);
-    /// Time has passed.
-    fn tick(&mut self, now_ns: u64);
-    /// When it wants its next tick.
-    fn next_deadline(&self) -> Option<u64>;
-    /// What it wants done; to be asked until it gives `None`.
-    fn poll_action(&mut self) -> Option<Action>;
-}
-
-/// What a front wants done.
-#[derive(Debug)]
-pub enum FrontStep {
-    /// Give the request to this shard.
-    ToShard(ShardIndex, Request),
-    /// Give the reply to whoever submitted.
-    Reply(Reply),
-}
-
-/// A front as the runtime drives it; `engine::front::Front` is the real one.
-pub trait FrontMachine: Send {
-    /// A client's request arrives.
-    fn submit(&mut self, now_ns: u64, request: Request);
-    /// A shard has answered a part.
-    fn shard_reply(&mut self, shard: ShardIndex, reply: Reply);
-    /// The shards are told this command; what concerns the front (volumes, options) it keeps.
-    fn command(&mut self, command: &Command);
-    /// What it wants done; to be asked until it gives `None`.
-    fn poll(&mut self) -> Option<FrontStep>;
-}
+use types::{ShardIndex, VolumeId, VolumeIndex};
 
 /// Looks at a shard on its reactor's thread.
-pub(crate) type InspectShard = Arc<dyn Fn(ShardIndex, &dyn ShardMachine) + Send + Sync>;
+pub(crate) type InspectShard = Arc<dyn Fn(ShardIndex, &Shard) + Send + Sync>;
 
 /// Receives what shards report, on their reactors' threads; must not block. Command completions do not come here.
 pub type EventSink = Arc<dyn Fn(ShardIndex, Event) + Send + Sync>;
@@ -72,13 +36,13 @@ pub(crate) enum ShardPlace {
 }
 
 pub(crate) struct LocalShard {
-    machine: Box<dyn ShardMachine>,
+    machine: Shard,
     requests: Slab<ShardOrigin>,
     touched: bool,
 }
 
 impl LocalShard {
-    pub(crate) fn new(machine: Box<dyn ShardMachine>) -> LocalShard {
+    pub(crate) fn new(machine: Shard) -> LocalShard {
         // Touched: it may have something to say from the start.
         LocalShard { machine, requests: Slab::new(), touched: true }
     }
@@ -88,11 +52,13 @@ impl LocalShard {
 pub(crate) struct PoolPart {
     pub(crate) number: u32,
     pub(crate) reactor: u16,
-    pub(crate) front: Box<dyn FrontMachine>,
+    pub(crate) front: Front,
     pub(crate) shards: Vec<ShardPlace>,
     pub(crate) ssd: u32,
     /// Device numbers by volume.
     pub(crate) backing: Vec<Option<u32>>,
+    /// Numbers in the log by volume, as the commands told.
+    pub(crate) ids: Vec<Option<VolumeId>>,
     pub(crate) events: EventSink,
     pub(crate) commands: Arc<crate::command::Commands>,
 }
@@ -107,8 +73,8 @@ pub(crate) struct Surroundings<'a> {
 
 impl PoolPart {
     /// A request of an endpoint of this reactor.
-    pub(crate) fn submit(&mut self, now_ns: u64, request: Request) {
-        self.front.submit(now_ns, request);
+    pub(crate) fn submit(&mut self, request: Request) {
+        self.front.submit(request);
     }
 
     /// A request for a shard that lives here, from any reactor's front.
@@ -134,12 +100,32 @@ impl PoolPart {
 
     /// A command for all shards: this reactor's share of it.
     pub(crate) fn command(&mut self, now_ns: u64, command: &Command) {
-        self.front.command(command);
+        self.tell_front(command);
         for place in &mut self.shards {
             if let ShardPlace::Here(local) = place {
                 local.touched = true;
                 local.machine.command(now_ns, command.clone());
             }
+        }
+    }
+
+    /// The front keeps volumes and options, of which it learns from the commands to the shards.
+    fn tell_front(&mut self, command: &Command) {
+        match command {
+            Command::Attach { volume, id, options, .. } => {
+                set_at(&mut self.ids, *volume, Some(*id));
+                self.front.set_volume(*volume, *id, options.clone());
+            }
+            Command::SetOptions { volume, options, .. } => {
+                if let Some(id) = self.ids.get(usize::from(volume.0)).copied().flatten() {
+                    self.front.set_volume(*volume, id, options.clone());
+                }
+            }
+            Command::Detach { volume, .. } | Command::Hold { volume, .. } => {
+                set_at(&mut self.ids, *volume, None);
+                self.front.remove_volume(*volume);
+            }
+            _ => {}
         }
     }
 
@@ -165,11 +151,7 @@ impl PoolPart {
     }
 
     pub(crate) fn set_backing(&mut self, volume: VolumeIndex, device: Option<u32>) {
-        let index = usize::from(volume.0);
-        if self.backing.len() <= index {
-            self.backing.resize(index + 1, None);
-        }
-        self.backing[index] = device;
+        set_at(&mut self.backing, volume, device);
     }
 
     /// Takes everything the front and the local shards have to say; replies for endpoints of this reactor go to `replies`.
@@ -190,8 +172,8 @@ impl PoolPart {
         while let Some(step) = self.front.poll() {
             moved = true;
             match step {
-                FrontStep::Reply(reply) => replies.push(reply),
-                FrontStep::ToShard(shard, request) => {
+                FrontAction::Reply(reply) => replies.push(reply),
+                FrontAction::ToShard(shard, request) => {
                     let origin = ShardOrigin { reactor: self.reactor, id: request.id };
                     match self.shards[usize::from(shard.0)] {
                         ShardPlace::Here(_) => self.shard_request(around.now_ns, shard, origin, request),
@@ -249,20 +231,26 @@ impl PoolPart {
     pub(crate) fn inspect(&self, inspect: &InspectShard) {
         for (index, place) in self.shards.iter().enumerate() {
             if let ShardPlace::Here(local) = place {
-                inspect(ShardIndex(index as u16), &*local.machine);
+                inspect(ShardIndex(index as u16), &local.machine);
             }
         }
     }
 
     /// Gives up the shards that live here.
-    pub(crate) fn into_shards(self) -> Vec<(ShardIndex, Box<dyn ShardMachine>)> {
+    pub(crate) fn into_shards(self) -> Vec<(ShardIndex, Shard)> {
         let shards = self.shards.into_iter().enumerate().filter_map(|(index, place)| match place {
-            ShardPlace::Here(local) => {
-                assert!(local.requests.is_empty(), "a shard leaves when it is quiet");
-                Some((ShardIndex(index as u16), local.machine))
-            }
+            ShardPlace::Here(local) => Some((ShardIndex(index as u16), local.machine)),
             ShardPlace::There(_) => None,
         });
         shards.collect()
     }
+}
+
+/// Sets a volume's entry in a table that grows as needed.
+fn set_at<T: Copy>(table: &mut Vec<Option<T>>, volume: VolumeIndex, value: Option<T>) {
+    let index = usize::from(volume.0);
+    if table.len() <= index {
+        table.resize(index + 1, None);
+    }
+    table[index] = value;
 }

@@ -1,8 +1,9 @@
 //! Commands to all shards of a pool, joined into one answer.
 
+use crate::message::{Directory, Message};
 use engine::api::Command;
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// Commands whose answers are awaited.
@@ -61,6 +62,8 @@ impl Commands {
 /// A command under way. Dropping the ticket leaves the command running.
 pub struct CommandTicket {
     pub(crate) commands: Arc<Commands>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) pool: u32,
     pub(crate) token: u64,
 }
 
@@ -71,9 +74,13 @@ impl CommandTicket {
         self.commands.wait(self.token, patience)
     }
 
-    /// The number that `Command::Cancel` takes.
-    pub fn token(&self) -> u64 {
-        self.token
+    /// Asks the shards to stop the command. What is done stays done; the end still comes through [`CommandTicket::wait`].
+    pub fn cancel(&self) {
+        let (done, _) = mpsc::channel();
+        for reactor in 0..self.directory.peers.len() as u16 {
+            let command = Command::Cancel { token: self.token };
+            self.directory.send(reactor, Message::Command { pool: self.pool, command, done: done.clone() });
+        }
     }
 }
 
@@ -103,7 +110,8 @@ mod tests {
     fn answers_are_joined_and_the_first_error_is_kept() {
         let commands = Arc::new(Commands::default());
         commands.expect(7, 3);
-        let ticket = CommandTicket { commands: commands.clone(), token: 7 };
+        let directory = Arc::new(Directory::new(1).unwrap());
+        let ticket = CommandTicket { commands: commands.clone(), directory, pool: 0, token: 7 };
         commands.done(7, Ok(()));
         commands.done(7, Err("disk is gone".into()));
         assert_eq!(ticket.wait(Duration::ZERO), None);

@@ -8,7 +8,7 @@
 //!
 //! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` and `flush_gate` what happens to an I/O;
-//! `reactor::bare` and [`cached`] who serves a volume; [`latency`] and [`stats`] what is counted.
+//! `reactor::bare` and `cached` who serves a volume; [`latency`] and [`stats`] what is counted.
 
 pub mod cached;
 mod command;
@@ -21,6 +21,7 @@ mod group;
 mod inbox;
 pub mod latency;
 mod message;
+mod pool;
 mod reactor;
 mod ring;
 pub mod runtime;
@@ -34,7 +35,9 @@ pub use devices::{DeviceOptions, DeviceRef};
 pub use endpoint::{ANY_VOLUME, Context, Endpoint, Refused};
 pub use error::RuntimeError;
 pub use group::EndpointGroup;
+pub use cached::EventSink;
 pub use latency::{Histogram, LatencySummary};
+pub use pool::{AttachOptions, PoolOptions, PoolRef};
 pub use runtime::{BareVolumeOptions, Runtime, RuntimeOptions};
 pub use stats::{RequestClass, VolumeStats};
 pub use volume::VolumeRef;

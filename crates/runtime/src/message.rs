@@ -1,14 +1,15 @@
 //! What reactors and the control thread say to each other.
 
-use crate::cached::{InspectShard, PoolPart, ShardMachine, ShardOrigin};
+use crate::cached::{InspectShard, PoolPart, ShardOrigin};
 use crate::devices::DeviceShared;
 use crate::endpoint::Endpoint;
 use crate::group::Membership;
 use crate::inbox::Inbox;
 use crate::stats::VolumeStats;
-use crate::volume::{Route, VolumeRef};
+use crate::volume::VolumeRef;
 use device::model::DiskModel;
 use engine::api::{Command, Io, IoError, Reply, Request};
+use engine::shard::Shard;
 use page::PageMutVec;
 use std::io;
 use std::sync::Arc;
@@ -39,7 +40,6 @@ pub(crate) enum Message {
     },
     AddVolume {
         volume: VolumeRef,
-        route: Route,
         in_flight_max: u32,
         done: Sender<()>,
     },
@@ -73,10 +73,10 @@ pub(crate) enum Message {
         device: Option<u32>,
         done: Sender<()>,
     },
-    /// Gives the shards that lived here; they must be quiet.
+    /// Gives the shards that lived here. Requests still in flight are answered with `Shutdown`, I/Os still in flight are let end.
     RemovePool {
         pool: u32,
-        done: Sender<Vec<(ShardIndex, Box<dyn ShardMachine>)>>,
+        done: Sender<Vec<(ShardIndex, Shard)>>,
     },
     ShardRequest {
         pool: u32,
@@ -100,7 +100,8 @@ pub(crate) enum Message {
         inspect: InspectShard,
         done: Sender<()>,
     },
-    Exit,
+    /// End the thread when nothing is in flight, or at this time (monotonic) even so.
+    Exit { deadline_ns: u64 },
 }
 
 /// Where the reactors are reached.

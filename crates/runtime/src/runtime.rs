@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::error::RuntimeError;
 use crate::group::EndpointGroup;
 use crate::message::{Directory, Message};
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, monotonic_ns};
 use crate::stats::VolumeStats;
 use crate::volume::{Route, VolumeRef, VolumeShared};
 use page::PagePool;
@@ -20,7 +20,10 @@ use std::time::{Duration, Instant};
 
 /// How long a reactor may take to answer something that needs no I/O. Its callbacks take microseconds; a machine in deep
 /// memory pressure may take seconds.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the threads may take to let I/O in flight end when the runtime stops. The kernel's own timeout of a block device is 30 s.
+const EXIT_PATIENCE: Duration = Duration::from_secs(40);
 
 /// How the runtime is made.
 #[derive(Clone, Debug)]
@@ -168,20 +171,20 @@ impl Runtime {
             pages: self.pages.clone(),
             pool_number: 0,
             reserved_pages: 0,
+            route: Route::Bare { device: device.0.number },
         };
-        self.add_volume(shared, Route::Bare { device: device.0.number })
+        self.add_volume(shared)
     }
 
     pub(crate) fn next_volume_number(&self) -> u32 {
         self.numbers.volume.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn add_volume(&self, shared: VolumeShared, route: Route) -> Result<VolumeRef, RuntimeError> {
+    pub(crate) fn add_volume(&self, shared: VolumeShared) -> Result<VolumeRef, RuntimeError> {
         let volume = VolumeRef(Arc::new(shared));
         let in_flight_max = self.options.in_flight_max;
         self.ask_all("add volume", ANSWER_PATIENCE, |_, done| Message::AddVolume {
             volume: volume.clone(),
-            route,
             in_flight_max,
             done,
         })?;
@@ -269,7 +272,8 @@ impl Runtime {
     }
 
     fn end_threads(&self) -> Vec<Result<(), RuntimeError>> {
-        self.tell_all(|| Message::Exit);
+        let deadline_ns = monotonic_ns() + EXIT_PATIENCE.as_nanos() as u64;
+        self.tell_all(|| Message::Exit { deadline_ns });
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder of this lock panics"));
         let results = threads.into_iter().enumerate().map(|(index, thread)| {
             let result = thread.join().expect("a reactor that panics ends the process");
@@ -278,7 +282,7 @@ impl Runtime {
         results.collect()
     }
 
-    fn tell_all(&self, mut message: impl FnMut() -> Message) {
+    pub(crate) fn tell_all(&self, mut message: impl FnMut() -> Message) {
         for reactor in 0..self.reactors() {
             self.directory.send(reactor, message());
         }
@@ -341,8 +345,11 @@ fn reactor_thread(index: u16, directory: Arc<Directory>, ring_entries: u32, star
     };
     let _ = started.send(Ok(()));
     let result = reactor.run();
-    reactor.abandon_endpoints();
-    result
+    if !matches!(result, Ok(true)) {
+        // The kernel may still write to memory that the reactor owns.
+        std::mem::forget(reactor);
+    }
+    result.map(drop)
 }
 
 /// Signals are the control thread's affair.

@@ -25,6 +25,7 @@ pub(crate) struct VolumeShared {
     pub(crate) pool_number: u32,
     /// Pages of the pool that writes of clients must leave for those who serve them.
     pub(crate) reserved_pages: usize,
+    pub(crate) route: Route,
 }
 
 /// Who serves a volume.
@@ -95,6 +96,7 @@ impl VolumeShared {
             pages,
             pool_number: 0,
             reserved_pages,
+            route: Route::Bare { device: 0 },
         }
     }
 }

@@ -124,12 +124,4 @@ impl Reactor {
     pub(crate) fn membership(&mut self, key: EndpointKey) -> Membership {
         self.endpoint(key).expect("a context's endpoint is there").membership.0.join()
     }
-
-    /// The thread ends though entries are still with the kernel: the memory they name must stay for ever.
-    pub(crate) fn abandon_endpoints(&mut self) {
-        let slots: Vec<u32> = self.endpoints.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            std::mem::forget(self.endpoints.remove(slot).endpoint);
-        }
-    }
 }

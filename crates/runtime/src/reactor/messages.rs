@@ -3,6 +3,10 @@
 use super::Reactor;
 use crate::endpoint::EndpointKey;
 use crate::message::Message;
+use engine::api::{Outcome, RequestError};
+use engine::shard::Shard;
+use page::PageVec;
+use types::ShardIndex;
 
 impl Reactor {
     pub(crate) fn take_messages(&mut self) {
@@ -27,8 +31,8 @@ impl Reactor {
                 self.devices.remove(number);
                 let _ = done.send(());
             }
-            Message::AddVolume { volume, route, in_flight_max, done } => {
-                self.add_volume_here(volume, route, in_flight_max);
+            Message::AddVolume { volume, in_flight_max, done } => {
+                self.add_volume_here(volume, in_flight_max);
                 let _ = done.send(());
             }
             Message::RemoveVolume { number, done } => self.remove_volume_here(number, done),
@@ -49,29 +53,49 @@ impl Reactor {
                 let _ = done.send(());
             }
             Message::SetBacking { pool, volume, device, done } => {
-                self.pool(pool).set_backing(volume, device);
+                if let Some(part) = self.pool(pool) {
+                    part.set_backing(volume, device);
+                }
                 let _ = done.send(());
             }
             Message::RemovePool { pool, done } => {
-                let part = self.pools[pool as usize].take().expect("a pool is removed once");
-                let _ = done.send(part.into_shards());
+                let _ = done.send(self.remove_pool_here(pool));
             }
+            // A pool that was removed before its time leaves such messages behind.
             Message::ShardRequest { pool, shard, origin, request } => {
                 let now_ns = self.now_ns;
-                self.pool(pool).shard_request(now_ns, shard, origin, request);
+                if let Some(part) = self.pool(pool) {
+                    part.shard_request(now_ns, shard, origin, request);
+                }
             }
-            Message::ShardReply { pool, shard, reply } => self.pool(pool).shard_reply(shard, reply),
+            Message::ShardReply { pool, shard, reply } => {
+                if let Some(part) = self.pool(pool) {
+                    part.shard_reply(shard, reply);
+                }
+            }
             Message::Command { pool, command, done } => {
                 let now_ns = self.now_ns;
-                self.pool(pool).command(now_ns, &command);
+                if let Some(part) = self.pool(pool) {
+                    part.command(now_ns, &command);
+                }
                 let _ = done.send(());
             }
             Message::InspectShards { pool, inspect, done } => {
-                self.pool(pool).inspect(&inspect);
+                if let Some(part) = self.pool(pool) {
+                    part.inspect(&inspect);
+                }
                 let _ = done.send(());
             }
-            Message::Exit => self.exiting = true,
+            Message::Exit { deadline_ns } => self.exit_by_ns = Some(deadline_ns),
         }
+    }
+
+    fn remove_pool_here(&mut self, number: u32) -> Vec<(ShardIndex, Shard)> {
+        let Some(part) = self.pools.get_mut(number as usize).and_then(Option::take) else { return Vec::new() };
+        for request in self.requests_of_pool(number) {
+            self.finish_request(request, Err(RequestError::Shutdown), PageVec::new(), Outcome::Other);
+        }
+        part.into_shards()
     }
 
     pub(super) fn call_volume_available(&mut self, key: EndpointKey) {

@@ -74,7 +74,8 @@ pub(crate) struct Reactor {
     pools: Vec<Option<PoolPart>>,
     pool_replies: Vec<Reply>,
     last_reaped: usize,
-    exiting: bool,
+    /// Told to exit, at the latest at this time.
+    exit_by_ns: Option<u64>,
 }
 
 impl Reactor {
@@ -101,19 +102,20 @@ impl Reactor {
             pools: Vec::new(),
             pool_replies: Vec::new(),
             last_reaped: 0,
-            exiting: false,
+            exit_by_ns: None,
         })
     }
 
-    /// Runs until told to exit. An error is the ring's, and nothing can go on after it.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
-        while !(self.exiting && self.is_idle()) {
+    /// Runs until told to exit. An error is the ring's, and nothing can go on after it. `false`: something is still in flight, and the
+    /// memory of this reactor must stay for ever.
+    pub(crate) fn run(&mut self) -> io::Result<bool> {
+        while !self.may_exit() {
             self.take_messages();
             self.handle_completions();
             self.fire_timers();
             let more = self.work();
             self.offer_pages();
-            if more || !self.callbacks.is_empty() || (self.exiting && self.is_idle()) {
+            if more || !self.callbacks.is_empty() || self.may_exit() {
                 self.ring.submit()?;
             } else {
                 self.sleep()?;
@@ -123,7 +125,12 @@ impl Reactor {
             self.last_reaped = self.completed.len() - before;
             self.now_ns = monotonic_ns();
         }
-        self.silence_bell()
+        self.silence_bell()?;
+        Ok(self.is_idle() && self.endpoints.is_empty())
+    }
+
+    fn may_exit(&self) -> bool {
+        self.exit_by_ns.is_some_and(|deadline_ns| self.is_idle() || self.now_ns >= deadline_ns)
     }
 
     /// Nothing in flight that must end before the thread may.
@@ -149,7 +156,7 @@ impl Reactor {
     fn next_deadline_ns(&self) -> Option<u64> {
         let pages_ns = (!self.page_waiters.is_empty()).then_some(self.now_ns + PAGE_POLL_NS);
         let pools_ns = self.pools.iter().flatten().filter_map(PoolPart::next_deadline_ns).min();
-        [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns, pages_ns].into_iter().flatten().min()
+        [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns, pages_ns, self.exit_by_ns].into_iter().flatten().min()
     }
 
     fn arm_bell(&mut self) {
@@ -215,7 +222,9 @@ impl Reactor {
                     Owner::Bare(request) => self.bare_io_done(request, finished),
                     Owner::Shard { pool, .. } => {
                         let now_ns = self.now_ns;
-                        self.pool(pool).io_done(now_ns, finished);
+                        if let Some(part) = self.pool(pool) {
+                            part.io_done(now_ns, finished);
+                        }
                     }
                     Owner::Remote { .. } | Owner::Gate => unreachable!("answered where it ended"),
                 }
@@ -257,8 +266,9 @@ impl Reactor {
         }
     }
 
-    fn pool(&mut self, number: u32) -> &mut PoolPart {
-        self.pools[number as usize].as_mut().expect("a pool outlives its messages and I/Os")
+    /// A pool, unless it was removed.
+    fn pool(&mut self, number: u32) -> Option<&mut PoolPart> {
+        self.pools.get_mut(number as usize)?.as_mut()
     }
 }
 

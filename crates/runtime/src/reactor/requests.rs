@@ -67,14 +67,14 @@ fn check(volume: &VolumeShared, volume_ref: &VolumeRef, request: &Request) -> Re
 }
 
 impl Reactor {
-    pub(crate) fn add_volume_here(&mut self, shared: VolumeRef, route: Route, in_flight_max: u32) {
+    pub(crate) fn add_volume_here(&mut self, shared: VolumeRef, in_flight_max: u32) {
         let number = shared.0.number as usize;
         if self.volumes.len() <= number {
             self.volumes.resize_with(number + 1, || None);
         }
         self.volumes[number] = Some(LocalVolume {
+            route: shared.0.route,
             shared,
-            route,
             in_flight: 0,
             in_flight_max,
             line: Vec::new(),
@@ -159,8 +159,10 @@ impl Reactor {
             Route::Bare { .. } => self.start_bare(number, request.pages),
             Route::Cached { pool, index } => {
                 let request = Request { id: u64::from(number), volume: index, bypass: None, ..request };
-                let now_ns = self.now_ns;
-                self.pool(pool).submit(now_ns, request);
+                match self.pool(pool) {
+                    Some(part) => part.submit(request),
+                    None => self.finish_request(number, Err(RequestError::Shutdown), PageVec::new(), Outcome::Other),
+                }
             }
         }
         Ok(())
@@ -188,6 +190,12 @@ impl Reactor {
         if removing {
             self.end_removal_if_quiet(request.volume);
         }
+    }
+
+    /// Requests in flight to volumes of a pool.
+    pub(crate) fn requests_of_pool(&self, number: u32) -> Vec<u32> {
+        let of_pool = |request: &ClientRequest| matches!(self.volume_of(request).route, Route::Cached { pool, .. } if pool == number);
+        self.requests.iter().filter(|(_, request)| of_pool(request)).map(|(number, _)| number).collect()
     }
 
     pub(crate) fn volume_of(&self, request: &ClientRequest) -> &LocalVolume {

@@ -1,0 +1,265 @@
+//! Pools and cached volumes as the control thread sees them.
+
+use crate::cached::{EventSink, LocalShard, PoolPart, ShardPlace};
+use crate::command::{CommandTicket, Commands, with_token};
+use crate::devices::DeviceRef;
+use crate::error::RuntimeError;
+use crate::message::Message;
+use crate::runtime::{ANSWER_PATIENCE, Runtime};
+use crate::volume::{Route, VolumeRef, VolumeShared};
+use engine::api::{Command, VolumeOptions};
+use engine::front::Front;
+use engine::shard::{PAGES_MIN, Shard};
+use engine::stats::{ShardStats, VolumeStats};
+use page::PagePool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use types::{ShardIndex, VolumeId, VolumeIndex};
+
+/// How often a blocked caller looks whether it was cancelled.
+const CANCEL_LOOK: Duration = Duration::from_millis(50);
+/// How long shards may take to stop a cancelled command: they finish the I/Os in flight.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(40);
+
+/// A pool to be taken into the runtime.
+pub struct PoolOptions {
+    /// The SSD the shards' logs are on.
+    pub ssd: DeviceRef,
+    /// All shards, in order of their index, ready to serve (new or recovered).
+    pub shards: Vec<Shard>,
+    /// The page pool that the shards were made with. Clients' writes to volumes of this pool draw on it too, since their pages
+    /// may end in the RAM tier; they leave [`PAGES_MIN`] pages for each shard.
+    pub pages: PagePool,
+    /// Receives what shards report. Called on reactor threads; must not block.
+    pub events: EventSink,
+}
+
+/// A handle to a pool, cheap to clone.
+#[derive(Clone)]
+pub struct PoolRef(Arc<PoolShared>);
+
+struct PoolShared {
+    number: u32,
+    shards: usize,
+    pages: PagePool,
+    commands: Arc<Commands>,
+}
+
+/// A volume to be attached to a pool.
+#[derive(Clone, Debug)]
+pub struct AttachOptions {
+    /// Its name.
+    pub name: String,
+    /// Its place in the pool's table.
+    pub index: VolumeIndex,
+    /// Its number in the log.
+    pub id: VolumeId,
+    /// The slow device behind it; its size and logical block are the volume's.
+    pub backing: DeviceRef,
+    /// How to treat it.
+    pub options: VolumeOptions,
+}
+
+impl Runtime {
+    /// Starts a pool: its shards are dealt over the reactors and begin their background work.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn add_pool(&self, options: PoolOptions) -> Result<PoolRef, RuntimeError> {
+        let PoolOptions { ssd, shards, pages, events } = options;
+        let count = shards.len();
+        let pool = PoolShared { number: self.numbers.pool.fetch_add(1, Ordering::Relaxed), shards: count, pages, commands: Arc::default() };
+        let mut shards: Vec<Option<Shard>> = shards.into_iter().map(Some).collect();
+        let reactors = self.reactors();
+        self.ask_all("add pool", ANSWER_PATIENCE, |reactor, done| {
+            let place = |(index, shard): (usize, &mut Option<Shard>)| {
+                let home = (index % usize::from(reactors)) as u16;
+                if home == reactor {
+                    let shard = shard.take().expect("each shard has one home");
+                    ShardPlace::Here(Box::new(LocalShard::new(shard)))
+                } else {
+                    ShardPlace::There(home)
+                }
+            };
+            let part = Box::new(PoolPart {
+                number: pool.number,
+                reactor,
+                front: Front::new(count as u16),
+                shards: shards.iter_mut().enumerate().map(place).collect(),
+                ssd: ssd.0.number,
+                backing: Vec::new(),
+                ids: Vec::new(),
+                events: events.clone(),
+                commands: pool.commands.clone(),
+            });
+            Message::AddPool { part, done }
+        })?;
+        Ok(PoolRef(Arc::new(pool)))
+    }
+
+    /// Makes a volume available: the shards learn of it, and endpoints may submit to the handle.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn attach_volume(&self, pool: &PoolRef, attach: AttachOptions) -> Result<VolumeRef, RuntimeError> {
+        let AttachOptions { name, index, id, backing, options } = attach;
+        let geometry = backing.geometry();
+        self.set_backing(pool, index, Some(backing.0.number))?;
+        let read_only = AtomicBool::new(options.read_only);
+        self.tell_shards(pool, Command::Attach { volume: index, id, size_bytes: geometry.size_bytes, options })?;
+        let shared = VolumeShared {
+            number: self.next_volume_number(),
+            name,
+            size_bytes: geometry.size_bytes,
+            logical_block_bytes: geometry.logical_block_bytes,
+            read_only,
+            can_discard: geometry.discard,
+            pages: pool.0.pages.clone(),
+            // Number 0 is the runtime's own pool.
+            pool_number: pool.0.number + 1,
+            // A pool too small for this leaves clients half of it.
+            reserved_pages: (PAGES_MIN * pool.0.shards).min(pool.0.pages.pages_max() / 2),
+            route: Route::Cached { pool: pool.0.number, index },
+        };
+        self.add_volume(shared)
+    }
+
+    /// Detaches the backing device of a volume whose handle was removed ([`Runtime::remove_volume`]). What the shards were told
+    /// before (`Command::Detach` or `Command::Hold`) decides what becomes of the cached blocks.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn clear_backing(&self, pool: &PoolRef, index: VolumeIndex) -> Result<(), RuntimeError> {
+        self.set_backing(pool, index, None)
+    }
+
+    fn set_backing(&self, pool: &PoolRef, volume: VolumeIndex, device: Option<u32>) -> Result<(), RuntimeError> {
+        let pool = pool.0.number;
+        self.ask_all("set backing device", ANSWER_PATIENCE, |_, done| Message::SetBacking { pool, volume, device, done }).map(drop)
+    }
+
+    /// Changes the options of an attached volume. The ticket ends when they are wholly in force (leaving write-back: when nothing is
+    /// dirty any more).
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn set_options(&self, pool: &PoolRef, volume: &VolumeRef, options: VolumeOptions) -> Result<CommandTicket, RuntimeError> {
+        let Route::Cached { index, .. } = volume.0.route else { panic!("a bare volume has no options") };
+        volume.0.read_only.store(options.read_only, Ordering::Relaxed);
+        self.command(pool, Command::SetOptions { token: 0, volume: index, options })
+    }
+
+    /// Gives a command to all shards of a pool; the token in it is replaced by one of the runtime's. Commands that no shard
+    /// answers (`Attach`, `Hold`, `DegradedRecorded`) end when every shard has them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`] if a reactor did not take it.
+    pub fn command(&self, pool: &PoolRef, command: Command) -> Result<CommandTicket, RuntimeError> {
+        let token = self.numbers.token.fetch_add(1, Ordering::Relaxed) + 1;
+        let ticket =
+            CommandTicket { commands: pool.0.commands.clone(), directory: self.directory.clone(), pool: pool.0.number, token };
+        let command = match with_token(command, token) {
+            Ok(command) => {
+                pool.0.commands.expect(token, pool.0.shards);
+                command
+            }
+            Err(unanswered) => unanswered,
+        };
+        self.tell_shards(pool, command)?;
+        Ok(ticket)
+    }
+
+    /// [`Runtime::command`], and waits for its end. With `cancelled` set by another thread, or when `patience` is over, the
+    /// command is cancelled in the shards too.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Command`] with the shard's reason, [`RuntimeError::Cancelled`], [`RuntimeError::Timeout`].
+    pub fn run_command(
+        &self,
+        pool: &PoolRef,
+        what: &'static str,
+        command: Command,
+        patience: Duration,
+        cancelled: &AtomicBool,
+    ) -> Result<(), RuntimeError> {
+        let ticket = self.command(pool, command)?;
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(result) = ticket.wait(CANCEL_LOOK.min(patience)) {
+                return result.map_err(|reason| RuntimeError::Command { what, reason });
+            }
+            let is_cancelled = cancelled.load(Ordering::Relaxed);
+            if is_cancelled || Instant::now() >= deadline {
+                ticket.cancel();
+                // If it ended well in the meantime, it ended well.
+                if let Some(Ok(())) = ticket.wait(CANCEL_PATIENCE) {
+                    return Ok(());
+                }
+                let waited_ms = patience.as_millis() as u64;
+                return Err(if is_cancelled { RuntimeError::Cancelled { what } } else { RuntimeError::Timeout { what, waited_ms } });
+            }
+        }
+    }
+
+    fn tell_shards(&self, pool: &PoolRef, command: Command) -> Result<(), RuntimeError> {
+        let pool = pool.0.number;
+        self.ask_all("command", ANSWER_PATIENCE, |_, done| Message::Command { pool, command: command.clone(), done }).map(drop)
+    }
+
+    /// Runs `inspect` for every shard of the pool, on the thread of its reactor: must be quick.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn inspect_shards(&self, pool: &PoolRef, inspect: impl Fn(ShardIndex, &Shard) + Send + Sync + 'static) -> Result<(), RuntimeError> {
+        let (pool, inspect) = (pool.0.number, Arc::new(inspect));
+        self.ask_all("inspect shards", ANSWER_PATIENCE, |_, done| Message::InspectShards { pool, inspect: inspect.clone(), done }).map(drop)
+    }
+
+    /// The engine's counters of a volume, over all shards. Zeroes if the pool does not know it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn engine_stats(&self, pool: &PoolRef, index: VolumeIndex) -> Result<VolumeStats, RuntimeError> {
+        let total = Arc::new(Mutex::new(VolumeStats::default()));
+        let adding = total.clone();
+        self.inspect_shards(pool, move |_, shard| {
+            if let Some(stats) = shard.volume_stats(index) {
+                adding.lock().expect("no holder of this lock panics").add(&stats);
+            }
+        })?;
+        let total = *total.lock().expect("no holder of this lock panics");
+        Ok(total)
+    }
+
+    /// Counters and gauges of each shard, in order.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn shard_stats(&self, pool: &PoolRef) -> Result<Vec<ShardStats>, RuntimeError> {
+        let collected = Arc::new(Mutex::new(Vec::new()));
+        let adding = collected.clone();
+        self.inspect_shards(pool, move |index, shard| {
+            adding.lock().expect("no holder of this lock panics").push((index, shard.stats()));
+        })?;
+        let mut collected = std::mem::take(&mut *collected.lock().expect("no holder of this lock panics"));
+        collected.sort_unstable_by_key(|(index, _)| *index);
+        Ok(collected.into_iter().map(|(_, stats)| stats).collect())
+    }
+
+    /// Stops a pool: what is in flight ends, nothing new begins, and the shards come back for their checkpoint. Remove the volumes
+    /// first; requests of those that are left are answered with `Shutdown`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Command`] or [`RuntimeError::Timeout`] if the shards could not come to rest. The pool is gone all the same, without a
+    /// checkpoint: what is on the SSD is as after a crash.
+    pub fn remove_pool(&self, pool: &PoolRef, patience: Duration) -> Result<Vec<Shard>, RuntimeError> {
+        let quiet = self.run_command(pool, "stop pool", Command::Quiesce { token: 0 }, patience, &AtomicBool::new(false));
+        let number = pool.0.number;
+        let parts = self.ask_all("remove pool", ANSWER_PATIENCE, |_, done| Message::RemovePool { pool: number, done })?;
+        quiet?;
+        let mut shards: Vec<(ShardIndex, Shard)> = parts.into_iter().flatten().collect();
+        shards.sort_unstable_by_key(|(index, _)| *index);
+        Ok(shards.into_iter().map(|(_, shard)| shard).collect())
+    }
+}
