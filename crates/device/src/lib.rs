@@ -2,7 +2,8 @@
 //!
 //! * [`spec`], [`size`]: what a user writes for a device and a size.
 //! * [`open`]: opening with O_DIRECT, locked against a second daemon, with the geometry found out.
-//! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it.
+//! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
+//!   ask [`system`].
 //! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
 //! * [`model`]: a hard disk or array as a pure state machine over time.
 //!
@@ -11,8 +12,10 @@
 
 mod aligned;
 pub mod blocking;
+pub mod busy;
 mod error;
 pub mod failing;
+pub mod identity;
 pub mod memory;
 pub mod model;
 pub mod open;
@@ -20,6 +23,7 @@ pub mod signature;
 pub mod size;
 pub mod spec;
 mod sys;
+pub mod system;
 
 pub use aligned::AlignedBuffer;
 pub use blocking::{BlockingDevice, BlockingFile, Geometry};

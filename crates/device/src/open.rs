@@ -6,6 +6,7 @@
 
 use crate::blocking::{BlockingFile, Geometry, OsDevice};
 use crate::spec::{DeviceKind, SpecError, kind_of};
+use crate::system::{DeviceNumber, SystemView, read_line};
 use crate::{AlignedBuffer, sys};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use std::fs::{File, OpenOptions};
@@ -292,12 +293,14 @@ fn punches_holes(file: &File, size_bytes: u64) -> bool {
 
 /// Whether a block device can discard, and whether it can zero a range without a transfer.
 fn block_discard_limits(device_number: u64) -> (bool, bool) {
-    let queue = sys::sysfs_block_directory(device_number).join("queue");
-    // A partition has no queue of its own; its disk's is one up.
-    let parent = sys::sysfs_block_directory(device_number).join("../queue");
+    let Some(directory) = SystemView::default().block_directory(DeviceNumber::from_raw(device_number)) else {
+        return (false, false);
+    };
     let limit = |name: &str| {
-        let text = std::fs::read_to_string(queue.join(name)).or_else(|_| std::fs::read_to_string(parent.join(name)));
-        text.ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
+        // A partition has no queue of its own; its disk's is one up.
+        let own = read_line(&directory.join("queue").join(name));
+        let text = own.or_else(|| read_line(&directory.parent()?.join("queue").join(name)));
+        text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
     };
     (limit("discard_max_bytes") > 0, limit("discard_max_bytes") > 0 && limit("write_zeroes_max_bytes") > 0)
 }

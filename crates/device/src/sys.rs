@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 
 /// BLKDISCARD: gives up a range of a block device.
 pub fn block_discard(file: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
@@ -48,10 +47,4 @@ pub fn block_size_bytes(file: &File) -> io::Result<u64> {
     // SAFETY: BLKGETSIZE64 writes one u64 to the pointer, which lives across the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
     if result == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
-}
-
-/// What the kernel says about a block device, by its number.
-pub fn sysfs_block_directory(device_number: u64) -> PathBuf {
-    let (major, minor) = (libc::major(device_number), libc::minor(device_number));
-    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }

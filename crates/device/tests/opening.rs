@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LoopDevice, direct_directory};
+use common::{LoopDevice, Mounted, direct_directory};
 use device::{Access, BlockingDevice, DeviceKind, OpenDevice, OpenError};
 use std::fs::File;
 use std::path::Path;
@@ -80,20 +80,11 @@ fn a_full_file_system_is_told_and_the_partial_file_removed() {
     let image = directory.path().join("small.img");
     File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
     let Some(device) = LoopDevice::attach(&image, &[]) else { return };
-    let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
-        std::process::Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
-    };
-    let mount = directory.path().join("mount");
-    std::fs::create_dir(&mount).expect("a mount point");
-    if !run("mkfs.ext4", &["-q".as_ref(), device.path.as_ref()]) || !run("mount", &[device.path.as_ref(), mount.as_ref()]) {
-        eprintln!("skipped: ext4 cannot be made or mounted here");
-        return;
-    }
-    let result = OpenDevice::create(&mount.join("ssd"), 64 << 20);
-    let left = mount.join("ssd").exists();
-    let unmounted = run("umount", &[mount.as_ref()]);
+    let Some(mounted) = Mounted::ext4(&device.path, &directory.path().join("mount")) else { return };
+    let path = mounted.point.join("ssd");
+    let result = OpenDevice::create(&path, 64 << 20);
     assert!(matches!(result, Err(OpenError::NoSpace { size_bytes, .. }) if size_bytes == 64 << 20), "{result:?}");
-    assert!(!left && unmounted);
+    assert!(!path.exists());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What several test files share: loop devices that go away again.
+//! What several test files share: loop devices and mounts that go away again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +35,35 @@ impl Drop for LoopDevice {
         let status = Command::new("losetup").arg("--detach").arg(&self.path).status();
         if !status.is_ok_and(|status| status.success()) {
             eprintln!("{} could not be detached", self.path.display());
+        }
+    }
+}
+
+/// A mounted file system, unmounted when dropped. Declare it after the device it lies on.
+pub struct Mounted {
+    pub point: PathBuf,
+}
+
+impl Mounted {
+    /// Makes an ext4 on `device` and mounts it at `point`, a new directory; `None` (with a message) where that cannot be done.
+    pub fn ext4(device: &Path, point: &Path) -> Option<Mounted> {
+        std::fs::create_dir(point).expect("a mount point");
+        let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+        };
+        if !run("mkfs.ext4", &["-q".as_ref(), device.as_ref()]) || !run("mount", &[device.as_ref(), point.as_ref()]) {
+            eprintln!("skipped: ext4 cannot be made or mounted here");
+            return None;
+        }
+        Some(Mounted { point: point.to_path_buf() })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.point).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("{} could not be unmounted", self.point.display());
         }
     }
 }

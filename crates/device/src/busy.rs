@@ -1,0 +1,314 @@
+//! Is somebody using a device, and are two paths secretly the same place?
+//!
+//! Looking changes nothing. What is found is told as it is; whether it forbids something is the caller's decision (it does,
+//! for an SSD and for a backing device).
+
+use crate::spec::{DeviceKind, SpecError, kind_of};
+use crate::system::{DeviceNumber, SystemView, read_line};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// One use of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Usage {
+    /// It, or (with its name) a partition of it, is mounted.
+    Mounted {
+        /// The partition, if it is one of the device's.
+        partition: Option<String>,
+        /// Where.
+        mount_point: PathBuf,
+    },
+    /// It, or a partition of it, is swap space.
+    Swap {
+        /// The partition, if it is one of the device's.
+        partition: Option<String>,
+    },
+    /// Another block device is built on it: device mapper, md, bcache.
+    Holder {
+        /// The partition, if it is one of the device's.
+        partition: Option<String>,
+        /// The kernel's name of that device: `dm-0`.
+        holder: String,
+    },
+    /// A loop device shows its content.
+    LoopDevice {
+        /// The loop device's name: `loop3`.
+        name: String,
+    },
+    /// Somebody has it open exclusively; nothing else shows who.
+    Exclusive,
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |partition: &Option<String>| match partition {
+            Some(name) => format!("its partition {name} is "),
+            None => "it is ".to_string(),
+        };
+        match self {
+            Usage::Mounted { partition, mount_point } => {
+                write!(f, "{}mounted at {}", part(partition), mount_point.display())
+            }
+            Usage::Swap { partition } => write!(f, "{}used as swap space", part(partition)),
+            Usage::Holder { partition, holder } => write!(f, "{}part of /dev/{holder}", part(partition)),
+            Usage::LoopDevice { name } => write!(f, "it is attached to /dev/{name}"),
+            Usage::Exclusive => f.write_str("another program has it open exclusively"),
+        }
+    }
+}
+
+/// Why it could not be found out.
+#[derive(thiserror::Error, Debug)]
+pub enum BusyError {
+    /// The path leads nowhere.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The kernel does not tell.
+    #[error("{} cannot be read, so it is unknown what uses the device: {source}", path.display())]
+    System {
+        /// What could not be read.
+        path: PathBuf,
+        /// The operating system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The uses as one sentence: "it is mounted at /mnt and attached to ..."; `None` if there are none.
+pub fn describe(usages: &[Usage]) -> Option<String> {
+    if usages.is_empty() {
+        return None;
+    }
+    Some(usages.iter().map(Usage::to_string).collect::<Vec<String>>().join("; "))
+}
+
+/// All uses of the device at `path` by others. The caller must not have it open itself.
+pub fn usages(path: &Path, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
+    let kind = kind_of(path)?;
+    let metadata = metadata(path)?;
+    let mut usages = Vec::new();
+    match kind {
+        DeviceKind::RegularFile => {
+            if swaps(view)?.iter().any(|swap| is_same_file(swap, &metadata)) {
+                usages.push(Usage::Swap { partition: None });
+            }
+        }
+        DeviceKind::BlockDevice => {
+            let number = DeviceNumber::from_raw(metadata.rdev());
+            let partitions = view.partitions(number);
+            let whole = (number, None);
+            let parts = partitions.into_iter().map(|number| (number, view.block_name(number)));
+            for (number, partition) in std::iter::once(whole).chain(parts) {
+                block_usages(number, partition, view, &mut usages)?;
+            }
+        }
+    }
+    for (name, file) in view.loop_devices() {
+        if same_place(&file, &metadata, kind) {
+            usages.push(Usage::LoopDevice { name });
+        }
+    }
+    if usages.is_empty() && kind == DeviceKind::BlockDevice && is_held_exclusively(path) {
+        usages.push(Usage::Exclusive);
+    }
+    Ok(usages)
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata, BusyError> {
+    fs::metadata(path).map_err(|source| BusyError::System { path: path.to_path_buf(), source })
+}
+
+fn block_usages(
+    number: DeviceNumber,
+    partition: Option<String>,
+    view: &SystemView,
+    usages: &mut Vec<Usage>,
+) -> Result<(), BusyError> {
+    for mount in mounts(view)? {
+        // btrfs and others mount under a number of their own: then the source's path tells.
+        let by_source = || mount.source.is_absolute() && is_block_device(&mount.source, number);
+        if mount.number == number || by_source() {
+            usages.push(Usage::Mounted { partition: partition.clone(), mount_point: mount.point });
+        }
+    }
+    if swaps(view)?.iter().any(|swap| is_block_device(swap, number)) {
+        usages.push(Usage::Swap { partition: partition.clone() });
+    }
+    for (holder, _) in view.related(number, "holders") {
+        usages.push(Usage::Holder { partition: partition.clone(), holder });
+    }
+    Ok(())
+}
+
+fn is_block_device(path: &Path, number: DeviceNumber) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::metadata(path)
+        .is_ok_and(|metadata| metadata.file_type().is_block_device() && DeviceNumber::from_raw(metadata.rdev()) == number)
+}
+
+fn is_same_file(path: &Path, metadata: &fs::Metadata) -> bool {
+    fs::metadata(path).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))
+}
+
+fn same_place(path: &Path, metadata: &fs::Metadata, kind: DeviceKind) -> bool {
+    match kind {
+        DeviceKind::RegularFile => is_same_file(path, metadata),
+        DeviceKind::BlockDevice => is_block_device(path, DeviceNumber::from_raw(metadata.rdev())),
+    }
+}
+
+fn is_held_exclusively(path: &Path) -> bool {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC | libc::O_NONBLOCK).open(path);
+    opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+}
+
+struct Mount {
+    number: DeviceNumber,
+    point: PathBuf,
+    source: PathBuf,
+}
+
+/// proc(5), mountinfo: id, parent, number, root, mount point, options, optional fields, "-", type, source, options.
+fn mounts(view: &SystemView) -> Result<Vec<Mount>, BusyError> {
+    let path = view.proc.join("self/mountinfo");
+    let text = fs::read_to_string(&path).map_err(|source| BusyError::System { path, source })?;
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let before: Vec<&str> = before.split(' ').collect();
+        let number = DeviceNumber::parse(before.get(2)?)?;
+        let source = after.split(' ').nth(1)?;
+        Some(Mount { number, point: unescape(before.get(4)?), source: unescape(source) })
+    };
+    Ok(text.lines().filter_map(mount).collect())
+}
+
+/// proc(5), swaps: a line of headings, then the path first on each line. No file means a kernel without swap.
+fn swaps(view: &SystemView) -> Result<Vec<PathBuf>, BusyError> {
+    let path = view.proc.join("swaps");
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(|source| BusyError::System { path, source })?,
+    };
+    Ok(text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(unescape).collect())
+}
+
+/// The kernel writes blanks, tabs, newlines and backslashes in paths as `\040` and so on.
+fn unescape(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match octal {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+/// Something that bytes can lie on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Place {
+    Block(DeviceNumber),
+    File { device: u64, inode: u64 },
+}
+
+/// How two paths overlap; `None` if they do not. The text is one sentence that names both.
+///
+/// Found are: the same device or file by another name, hard link, symbolic link or bind mount; a partition and its disk; a
+/// loop device and its file; a file and the block device its file system is on; devices built on one another (LVM, md).
+pub fn overlap(one: &Path, other: &Path, view: &SystemView) -> Result<Option<String>, BusyError> {
+    let (one_places, other_places) = (places(one, view)?, places(other, view)?);
+    let (Some(one_place), Some(other_place)) = (one_places.first(), other_places.first()) else { return Ok(None) };
+    let (one, other) = (one.display(), other.display());
+    Ok(if one_place == other_place {
+        Some(format!("{one} and {other} are the same {}", name(one_place)))
+    } else if other_places.contains(one_place) {
+        Some(format!("{other} lies on {one}"))
+    } else if one_places.contains(other_place) {
+        Some(format!("{one} lies on {other}"))
+    } else {
+        None
+    })
+}
+
+fn name(place: &Place) -> &'static str {
+    match place {
+        Place::Block(_) => "block device",
+        Place::File { .. } => "file",
+    }
+}
+
+/// The path's own place first, then all it lies on.
+fn places(path: &Path, view: &SystemView) -> Result<Vec<Place>, BusyError> {
+    let kind = kind_of(path)?;
+    let metadata = metadata(path)?;
+    let own = match kind {
+        DeviceKind::RegularFile => Place::File { device: metadata.dev(), inode: metadata.ino() },
+        DeviceKind::BlockDevice => Place::Block(DeviceNumber::from_raw(metadata.rdev())),
+    };
+    let (mut places, mut seen, mut waiting) = (Vec::new(), BTreeSet::new(), vec![own]);
+    while let Some(place) = waiting.pop() {
+        if !seen.insert(place.clone()) {
+            continue;
+        }
+        match &place {
+            Place::File { device, .. } => {
+                // Only file systems that lie on one block device have its number.
+                let number = DeviceNumber::from_raw(*device);
+                waiting.extend(view.block_directory(number).map(|_| Place::Block(number)));
+            }
+            Place::Block(number) => waiting.extend(below(*number, view)),
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// What a block device directly lies on.
+fn below(number: DeviceNumber, view: &SystemView) -> Vec<Place> {
+    let mut places: Vec<Place> = view.disk_of_partition(number).map(Place::Block).into_iter().collect();
+    places.extend(view.related(number, "slaves").into_iter().filter_map(|(_, number)| number.map(Place::Block)));
+    let file = view.block_directory(number).and_then(|directory| read_line(&directory.join("loop/backing_file")));
+    if let Some(metadata) = file.and_then(|file| fs::metadata(file).ok()) {
+        use std::os::unix::fs::FileTypeExt;
+        places.push(if metadata.file_type().is_block_device() {
+            Place::Block(DeviceNumber::from_raw(metadata.rdev()))
+        } else {
+            Place::File { device: metadata.dev(), inode: metadata.ino() }
+        });
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_the_kernel_are_undone() {
+        assert_eq!(unescape("/mnt/a\\040b\\134c"), PathBuf::from("/mnt/a b\\c"));
+        assert_eq!(unescape("/mnt/\\04"), PathBuf::from("/mnt/\\04"));
+    }
+
+    #[test]
+    fn uses_make_a_sentence() {
+        let mounted = Usage::Mounted { partition: Some("sda1".to_string()), mount_point: PathBuf::from("/mnt") };
+        let held = Usage::Holder { partition: None, holder: "dm-0".to_string() };
+        assert_eq!(
+            describe(&[mounted, held]).as_deref(),
+            Some("its partition sda1 is mounted at /mnt; it is part of /dev/dm-0")
+        );
+        assert_eq!(describe(&[]), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! What others do with a device is noticed: uses, overlaps, and changes while it was detached.
+
+mod common;
+
+use common::{LoopDevice, Mounted, direct_directory};
+use device::busy::{self, Usage};
+use device::identity::{DeviceIdentity, Stamps, Verdict, compare, identify};
+use device::system::SystemView;
+use device::{Access, OpenDevice};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn image(directory: &Path, name: &str, size_bytes: u64) -> PathBuf {
+    let path = directory.join(name);
+    File::create(&path).and_then(|file| file.set_len(size_bytes)).expect("an image");
+    path
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) -> bool {
+    let done = Command::new(program).args(arguments).arg(path).output().is_ok_and(|output| output.status.success());
+    if !done {
+        eprintln!("skipped: {program} is not here");
+    }
+    done
+}
+
+fn identity(path: &Path) -> DeviceIdentity {
+    let device = OpenDevice::open(path, Access::ReadOnly).expect("it can be opened");
+    identify(&device, &SystemView::default()).expect("it can be identified")
+}
+
+#[test]
+fn a_file_is_recognised_and_changes_are_seen() {
+    let Some(directory) = direct_directory() else { return };
+    let path = image(directory.path(), "disk.img", 64 << 20);
+    let was = identity(&path);
+    assert_eq!(compare(&was, &identity(&path), Stamps::Current), Verdict::Same);
+    let moved = directory.path().join("moved.img");
+    fs::rename(&path, &moved).expect("renamed");
+    assert_eq!(compare(&was, &identity(&moved), Stamps::Current), Verdict::Same, "another name is no other file");
+
+    File::options().write(true).open(&moved).and_then(|file| file.set_len(32 << 20)).expect("shortened");
+    assert!(matches!(compare(&was, &identity(&moved), Stamps::Current), Verdict::Shrank { .. }));
+    File::options().write(true).open(&moved).and_then(|file| file.set_len(64 << 20)).expect("lengthened");
+    let verdict = compare(&was, &identity(&moved), Stamps::Current);
+    assert!(matches!(verdict, Verdict::WrittenBehind { .. }), "{verdict:?}");
+    assert_eq!(compare(&was, &identity(&moved), Stamps::Stale), Verdict::Same);
+
+    fs::copy(&moved, &path).expect("copied");
+    assert!(matches!(compare(&was, &identity(&path), Stamps::Stale), Verdict::Swapped { .. }), "a copy is another file");
+}
+
+#[test]
+fn a_real_ext4_superblock_shows_that_it_was_written() {
+    let Some(directory) = direct_directory() else { return };
+    let path = image(directory.path(), "disk.img", 16 << 20);
+    if !run("mkfs.ext4", &["-q", "-F"], &path) {
+        return;
+    }
+    let mut was = identity(&path);
+    if !run("tune2fs", &["-C", "5"], &path) {
+        return;
+    }
+    let mut is = identity(&path);
+    assert_eq!(is.file_system.as_ref().map(|file_system| file_system.kind.as_str()), Some("ext4"));
+    // The file's own time tells too; look at the superblock alone.
+    for identity in [&mut was, &mut is] {
+        identity.stamps.remove("file modification time");
+        identity.stamps.remove("ext4 write time");
+    }
+    let verdict = compare(&was, &is, Stamps::Current);
+    let expected = "was written to while it was detached: its ext4 mount count was 0 and is 5";
+    assert_eq!(verdict.reason().as_deref(), Some(expected));
+}
+
+#[test]
+fn the_same_place_by_another_name_is_found() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let view = SystemView::default();
+    let (one, two) = (image(directory.path(), "one", 4096), image(directory.path(), "two", 4096));
+    let (hard, soft) = (directory.path().join("hard"), directory.path().join("soft"));
+    fs::hard_link(&one, &hard).expect("a hard link");
+    std::os::unix::fs::symlink(&one, &soft).expect("a symbolic link");
+    let overlap = |a: &Path, b: &Path| busy::overlap(a, b, &view).expect("both are there");
+    assert_eq!(overlap(&one, &two), None);
+    for same in [&one, &hard, &soft, &directory.path().join("../").join(directory.path().file_name().unwrap()).join("one")]
+    {
+        assert!(overlap(&one, same).expect("the same").ends_with("are the same file"));
+    }
+    assert!(busy::overlap(&one, &directory.path().join("none"), &view).is_err());
+}
+
+#[test]
+fn a_loop_device_and_its_file_are_one_place() {
+    let Some(directory) = direct_directory() else { return };
+    let path = image(directory.path(), "disk.img", 4 << 20);
+    let Some(attached) = LoopDevice::attach(&path, &[]) else { return };
+    let view = SystemView::default();
+    let overlap = |a: &Path, b: &Path| busy::overlap(a, b, &view).expect("both are there").unwrap_or_default();
+    assert!(overlap(&path, &attached.path).contains("lies on"), "{}", overlap(&path, &attached.path));
+    assert!(overlap(&attached.path, &path).contains("lies on"));
+    assert!(overlap(&attached.path, &attached.path).ends_with("are the same block device"));
+    let usages = busy::usages(&path, &view).expect("it is there");
+    assert!(matches!(usages.as_slice(), [Usage::LoopDevice { .. }]), "{usages:?}");
+    assert_eq!(busy::usages(&attached.path, &view).expect("it is there"), []);
+    let opened = OpenDevice::open(&attached.path, Access::ReadWrite).expect("free");
+    assert_eq!(busy::usages(&attached.path, &view).expect("it is there"), [Usage::Exclusive]);
+    drop(opened);
+}
+
+#[test]
+fn a_mounted_loop_device_is_busy() {
+    let Some(directory) = direct_directory() else { return };
+    let path = image(directory.path(), "disk.img", 16 << 20);
+    let Some(attached) = LoopDevice::attach(&path, &[]) else { return };
+    let Some(mounted) = Mounted::ext4(&attached.path, &directory.path().join("a mount")) else { return };
+    let inside = image(&mounted.point, "inside", 4096);
+    let view = SystemView::default();
+    let usages = busy::usages(&attached.path, &view).expect("it is there");
+    assert_eq!(busy::describe(&usages), Some(format!("it is mounted at {}", mounted.point.display())));
+    let overlap = busy::overlap(&inside, &attached.path, &view).expect("both are there");
+    assert!(overlap.expect("a file on the device").contains("lies on"));
+    let opened = OpenDevice::open(&attached.path, Access::ReadWrite);
+    assert!(opened.expect_err("mounted").to_string().contains("in use"));
+}
+
+/// A made-up machine: sda with sda1 (mounted) and sda2 (swap, and under dm-0), and dm-1 beside dm-0 on it.
+struct Machine {
+    root: tempfile::TempDir,
+    view: SystemView,
+}
+
+impl Machine {
+    /// `None` (with a message) where device nodes cannot be made.
+    fn new() -> Option<Machine> {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let at = |name: &str| root.path().join(name);
+        let view = SystemView { sys: at("sys"), proc: at("proc"), run: at("run") };
+        let write = |path: &str, text: &str| {
+            fs::create_dir_all(at(path).parent().expect("it has one")).expect("directories");
+            fs::write(at(path), text).expect("a file");
+        };
+        // Numbers of drivers that no machine has loaded (local use).
+        let nodes = [("sda", 240, 0), ("sda1", 240, 1), ("sda2", 240, 2), ("dm-0", 241, 0), ("dm-1", 241, 1)];
+        for (name, major, minor) in nodes {
+            let directory =
+                if name.len() > 3 && name.starts_with("sda") { format!("sda/{name}") } else { name.to_string() };
+            write(&format!("sys/devices/{directory}/dev"), &format!("{major}:{minor}\n"));
+            fs::create_dir_all(at("sys/dev/block")).expect("directories");
+            let target = format!("../../devices/{directory}");
+            std::os::unix::fs::symlink(target, at(&format!("sys/dev/block/{major}:{minor}"))).expect("a link");
+            let device = rustix::fs::makedev(major, minor);
+            let (kind, mode) = (rustix::fs::FileType::BlockDevice, rustix::fs::Mode::RUSR);
+            if let Err(error) = rustix::fs::mknodat(rustix::fs::CWD, at(name), kind, mode, device) {
+                eprintln!("skipped: device nodes cannot be made: {error}");
+                return None;
+            }
+        }
+        for (name, number) in [("sda1", 1), ("sda2", 2)] {
+            write(&format!("sys/devices/sda/{name}/partition"), &format!("{number}\n"));
+        }
+        for (mapper, number) in [("dm-0", "241:0"), ("dm-1", "241:1")] {
+            write(&format!("sys/devices/sda/sda2/holders/{mapper}/dev"), number);
+            write(&format!("sys/devices/{mapper}/slaves/sda2/dev"), "240:2");
+        }
+        write("proc/self/mountinfo", "30 1 240:1 / /srv/a\\040b rw shared:1 - ext4 /dev/sda1 rw\n");
+        write("proc/swaps", &format!("Filename Type Size Used Priority\n{} partition 1 0 -2\n", at("sda2").display()));
+        Some(Machine { root, view })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn usages(&self, name: &str) -> String {
+        let usages = busy::usages(&self.path(name), &self.view).expect("it is there");
+        busy::describe(&usages).unwrap_or_default()
+    }
+
+    fn overlap(&self, one: &str, other: &str) -> bool {
+        busy::overlap(&self.path(one), &self.path(other), &self.view).expect("both are there").is_some()
+    }
+}
+
+#[test]
+fn uses_of_partitions_count_for_the_disk() {
+    let Some(machine) = Machine::new() else { return };
+    assert_eq!(machine.usages("sda1"), "it is mounted at /srv/a b");
+    assert_eq!(machine.usages("sda2"), "it is used as swap space; it is part of /dev/dm-0; it is part of /dev/dm-1");
+    let disk = machine.usages("sda");
+    assert!(disk.starts_with("its partition sda1 is mounted at /srv/a b; its partition sda2 is used as swap"), "{disk}");
+    assert_eq!(machine.usages("dm-0"), "");
+}
+
+#[test]
+fn partitions_and_mapped_devices_overlap_what_they_lie_on_only() {
+    let Some(machine) = Machine::new() else { return };
+    for (one, other) in [("sda", "sda1"), ("sda1", "sda"), ("dm-0", "sda2"), ("sda", "dm-0"), ("dm-0", "dm-0")] {
+        assert!(machine.overlap(one, other), "{one} {other}");
+    }
+    for (one, other) in [("sda1", "sda2"), ("dm-0", "dm-1"), ("dm-0", "sda1")] {
+        assert!(!machine.overlap(one, other), "{one} {other}");
+    }
+}
+
+#[test]
+fn what_cannot_be_found_out_is_an_error_not_a_no() {
+    let Some(machine) = Machine::new() else { return };
+    fs::remove_file(machine.path("proc/self/mountinfo")).expect("removed");
+    let error = busy::usages(&machine.path("sda1"), &machine.view).expect_err("mounts are unknown");
+    assert!(error.to_string().contains("unknown what uses the device"), "{error}");
+}
