@@ -1,0 +1,33 @@
+//! Speed of the engine by itself, without runtime or exports: CPU per hit, memory per block, destage order, start-up.
+//!
+//! Prints one JSON object a line: name, value, unit, target. `scripts/bench` puts them beside the peers.
+#![forbid(unsafe_code)]
+
+mod hits;
+mod memory;
+mod rig;
+mod start;
+
+use anyhow::{Result, bail};
+
+fn main() -> Result<()> {
+    let which = std::env::args().nth(1).unwrap_or_else(|| "all".into());
+    match which.as_str() {
+        "hits" => hits::run(),
+        "memory" => memory::run(),
+        "start" => start::run(),
+        "callgrind" => hits::one_of_each(),
+        "all" => {
+            hits::run()?;
+            memory::run()?;
+            start::run()
+        }
+        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, callgrind, all"),
+    }
+}
+
+/// One measured figure.
+fn report(name: &str, value: f64, unit: &str, at_most: Option<f64>) {
+    let line = serde_json::json!({ "name": name, "value": (value * 100.0).round() / 100.0, "unit": unit, "at_most": at_most });
+    println!("{line}");
+}
