@@ -63,6 +63,9 @@ impl Builder for Engine {
         if pool.superblock.uuid != host.pool_uuid {
             return Err(Refusal { reason: "the SSD belongs to another pool".to_string(), io: false });
         }
+        if pool.superblock.volumes.len() != plan.volumes.len() {
+            return Err(Refusal { reason: "the pool does not know all volumes".to_string(), io: false });
+        }
         let found = gather(ssd, &mut pool)?;
         let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
         let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();

@@ -102,7 +102,10 @@ impl Shard {
                 let made = self.log_invalidate(*key, Urgency::Durable);
                 self.unsettled.insert(*key, made);
             }
-            group = group.max(self.unsettled.get(key).copied().unwrap_or(0));
+            // A failed log makes nothing durable any more, and after `may_write_degraded` nobody will believe it: no wait then.
+            if !self.log.is_failed() {
+                group = group.max(self.unsettled.get(key).copied().unwrap_or(0));
+            }
         }
         let op = self.ops.get_mut(id);
         op.phase = Phase::Invalidated;

@@ -207,7 +207,9 @@ impl World<'_> {
         }
         let media = &self.devices[1 + usize::from(volume)].media;
         for sector in start_sector..start_sector + u64::from(sectors) {
-            self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512))?;
+            if !self.wounded.contains(&(volume, sector / 8)) {
+                self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512))?;
+            }
         }
         Ok(())
     }

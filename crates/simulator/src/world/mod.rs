@@ -151,12 +151,14 @@ pub(crate) struct World<'a> {
     pub written_places: BTreeSet<u64>,
     pub reused_places: BTreeSet<u64>,
     pub stats: Outcome,
+    /// Blocks whose only copy an SSD damaged, as was reported: they need not be at home.
+    pub wounded: BTreeSet<(u16, u64)>,
     pub watch: Option<(u16, u64)>,
     pub history: Vec<String>,
 }
 
 /// Steps after which a run is stuck: the longest good runs take a hundredth of it.
-const STEPS_MAX: u64 = 3_000_000;
+const STEPS_MAX: u64 = 400_000;
 
 /// Runs this plan. With `watch`, the failure carries the history of that sector.
 pub fn run(plan: &Plan, builder: &dyn Builder, watch: Option<(u16, u64)>) -> Result<Outcome, Failure> {
@@ -251,6 +253,7 @@ impl<'a> World<'a> {
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
+            wounded: BTreeSet::new(),
             watch,
             history: Vec::new(),
         }
@@ -393,6 +396,7 @@ impl<'a> World<'a> {
         use crate::disk::faults::Strike;
         match strike {
             Strike::FlushError { drop_pages: true } if device > 0 => self.oracle.give_up_unflushed(device as u16 - 1),
+            Strike::FlushError { drop_pages: true } => self.give_up_unsettled(),
             Strike::Lost | Strike::Misdirected { .. } | Strike::Rot if device == 0 => {
                 self.ssd_lied |= self.plan.ssd_faults.corrupt_write_per_10k > 0;
             }
@@ -400,6 +404,15 @@ impl<'a> World<'a> {
         }
         self.note(20, completion.id.0 ^ u64::from(completion.result.is_err()) << 63);
         self.system_mut().complete(now, lane, completion);
+    }
+
+    /// The SSD dropped what it had not flushed: acknowledged writes that only its log held may be gone.
+    pub fn give_up_unsettled(&mut self) {
+        for volume in 0..self.volumes.len() {
+            if !self.volumes[volume].settled {
+                self.oracle.give_up_unflushed(volume as u16);
+            }
+        }
     }
 
     /// Counts what struck a device, in the phases of this moment.
@@ -439,7 +452,8 @@ impl<'a> World<'a> {
             Event::SsdFailed => ("SsdFailed", ssd_faults),
             Event::BackingFailed(volume) => ("BackingFailed", self.backing_can_fail(volume.0)),
             Event::DirtyBlockUnreadable(..) => ("DirtyBlockUnreadable", ssd_faults),
-            Event::ChecksumMismatch(..) => ("ChecksumMismatch", ssd_faults),
+            // A crash may tear a clean block that was on its way to the SSD; recovery checks dirty ones only.
+            Event::ChecksumMismatch(..) => ("ChecksumMismatch", ssd_faults || self.oracle.life() > 0),
             Event::DestageFailed(volume, _) => ("DestageFailed", ssd_faults || self.backing_can_fail(volume.0)),
             Event::CommandDone(..) => ("CommandDone", false),
         };
@@ -448,6 +462,7 @@ impl<'a> World<'a> {
             return Err(failed(format!("{event:?} although no device did wrong")));
         }
         match event {
+            Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block))),
             Event::SsdFailed => {
                 if !self.ssd_failed {
                     self.ssd_failed = true;
