@@ -24,6 +24,7 @@ pub use space::Space;
 use crate::api::{IoKind, Target};
 use crate::index::Slot;
 use crate::key::Map;
+use crate::mutants;
 use crate::outbox::{Outbox, Span};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -500,7 +501,11 @@ impl Log {
         if self.failed {
             return progress;
         }
-        if !ok {
+        if !ok && mutants::active(7) && io == LogIo::Flush {
+            self.flush = None;
+            return progress;
+        }
+        if !ok && !mutants::active(36) {
             self.failed = true;
             self.flush = None;
             return Progress { ready: self.waiters.take_all(), tail_moved: None, failed: true };

@@ -1,6 +1,7 @@
 //! The ring of segments: where the head writes, what the tail has passed, who still reads where.
 
 use crate::key::Map;
+use crate::mutants;
 use format::Layout;
 use format::checkpoint::LogEnd;
 
@@ -80,6 +81,12 @@ impl Space {
 
     /// Segments that could be opened one after the other now, the head segment not counted.
     pub fn free_segments(&self) -> u64 {
+        if mutants::active(4) {
+            return self.tail_seq + self.segments - 1 - self.head_seq;
+        }
+        if mutants::active(18) {
+            return (self.tail_durable + self.segments + 2).saturating_sub(self.head_seq);
+        }
         self.tail_durable + self.segments - 1 - self.head_seq
     }
 
@@ -108,7 +115,7 @@ impl Space {
     /// Whether the next segment may be opened: a durable group has retired what lies there and nobody reads it.
     pub fn can_open_next(&self) -> bool {
         let retired = (self.head_seq + 1).checked_sub(self.segments);
-        self.free_segments() > 0 && retired.is_none_or(|seq| !self.readers.contains_key(&seq))
+        self.free_segments() > 0 && retired.is_none_or(|seq| mutants::active(37) || !self.readers.contains_key(&seq))
     }
 
     /// Opens the next segment; gives its number.

@@ -10,6 +10,7 @@ use crate::api::{IoError, IoKind, Target};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::log::Urgency;
+use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Heat, TailVerdict};
 use alloc::collections::VecDeque;
@@ -98,6 +99,9 @@ impl Shard {
             let slot = Slot(slot);
             let Some(key) = self.index.key_of(slot) else { continue };
             let meta = self.index.meta(slot);
+            if meta.dirty && mutants::active(23) {
+                continue;
+            }
             if meta.dirty {
                 self.cleaner.to_read.push_back((key, slot, Heat::from_bits(meta.frequency)));
                 continue;
@@ -200,7 +204,7 @@ impl Shard {
             for slot in self.log.slots_of(seq) {
                 let slot = Slot(slot);
                 if let Some(key) = self.index.key_of(slot) {
-                    assert!(!self.index.meta(slot).dirty, "a dirty block is never forgotten");
+                    assert!(!self.index.meta(slot).dirty || mutants::active(23), "a dirty block is never forgotten");
                     self.forget(key);
                     if let Some(block) = self.ram.get(key) {
                         self.policy.ram_set_copy(block.slot, false);

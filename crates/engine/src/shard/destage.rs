@@ -16,6 +16,7 @@ use crate::index::Slot;
 use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
 use crate::log::Urgency;
+use crate::mutants;
 use alloc::vec::Vec;
 use format::{Record, RecordKind, payload_checksum};
 use page::{Page, PageMutVec, PageVec};
@@ -206,7 +207,7 @@ impl Shard {
         let aged_before_ns = now_ns.checked_sub(options.write_cache_depth_ns);
         let blocked = backing.failed || volume.held;
         let throttled = !self.throttled.is_empty();
-        let leaving_write_back = options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
+        let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         if blocked || sweep.retry_at_ns > now_ns {
             return;
@@ -272,7 +273,7 @@ impl Shard {
         let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).filter(|(found, _)| *found == extent)?;
         let free = |index: usize| {
             let key = extent.key(index);
-            let held = self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.shielded.contains(&key);
+            let held = !mutants::active(27) && self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.shielded.contains(&key);
             dirty.contains(index) && !held
         };
         let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;
@@ -417,7 +418,7 @@ impl Shard {
         let first = run.first;
         let index = first.volume();
         self.volume_of(first).backing.note_write(first.extent(), false);
-        if result.is_err() {
+        if result.is_err() && !mutants::active(39) {
             self.volume_of(first).stats.destage_errors += 1;
             self.out.event(Event::DestageFailed(index, first.block()));
             self.end_failed_run(id);
@@ -442,6 +443,14 @@ impl Shard {
             let slot = self.destager.on_the_way.remove(&key).expect("a block of a run");
             self.destager.written.insert(key, slot);
             self.wake_destage_waiters_unless_demanded(key);
+        }
+        if mutants::active(1) {
+            for ahead in 0..count as u64 {
+                let key = Key(first.0 + ahead);
+                if let Some(slot) = self.destager.written.get(&key).copied().filter(|slot| self.index.get(key) == Some(*slot)) {
+                    self.is_home(key, slot);
+                }
+            }
         }
         self.destager.pages -= count;
         self.volume_of(first).stats.destaged_bytes += count as u64 * BLOCK_BYTES;
@@ -494,7 +503,10 @@ impl Shard {
                 // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
                 // version as a clean block over the new one. It stays dirty until that write makes it void.
                 let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.shielded.contains(&key);
-                if !failed && current {
+                let newest = self.index.get(key).filter(|slot| mutants::active(3) && self.index.meta(*slot).dirty);
+                if let Some(slot) = newest {
+                    self.is_home(key, slot);
+                } else if !failed && current {
                     self.is_home(key, slot);
                 }
                 self.destager.demanded.remove(&key);

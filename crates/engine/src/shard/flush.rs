@@ -5,6 +5,7 @@ use super::{Context, Shard};
 use crate::api::{IoKind, Outcome, Request, Target};
 use crate::key::Key;
 use crate::locks::OpId;
+use crate::mutants;
 use crate::outbox::Span;
 use alloc::vec::Vec;
 use page::PageVec;
@@ -14,7 +15,10 @@ impl Shard {
     /// A flush arrives. It covers exactly what was acknowledged before; what is in flight may or may not become durable.
     pub(super) fn begin_flush(&mut self, request: Request) {
         let volume = self.volume(request.volume).expect("checked by refuse");
-        let (index, group, written) = (request.volume, volume.log_group, volume.backing.written);
+        let (index, mut group, written) = (request.volume, volume.log_group, volume.backing.written);
+        if mutants::active(10) {
+            group = group.saturating_sub(1);
+        }
         let mut op = Op::new(Request { start_sector: 0, sectors: 0, ..request });
         op.phase = Phase::Flushing;
         op.blocks = 0;
@@ -74,6 +78,10 @@ impl Shard {
         let backing = &mut self.volume_of(Key::new(index, 0)).backing;
         let covered = backing.flushing.take().expect("a flush was running");
         let mut woken: Vec<OpId> = Vec::new();
+        if !ok && mutants::active(7) {
+            self.flush_backing(index);
+            return;
+        }
         if ok && !backing.failed {
             backing.flushed = backing.flushed.max(covered);
             let flushed = backing.flushed;

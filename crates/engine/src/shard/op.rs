@@ -3,6 +3,7 @@
 use crate::api::{Op as OpKind, Request, RequestError};
 use crate::key::Key;
 use crate::locks::{Kind, OpId};
+use crate::mutants;
 use crate::policy::Arrival;
 use alloc::vec::Vec;
 use page::{Page, PageMut};
@@ -121,7 +122,7 @@ impl Op {
 
     /// How it locks its blocks.
     pub fn lock_kind(&self) -> Kind {
-        if self.request.op == OpKind::Read { Kind::Shared } else { Kind::Exclusive }
+        if self.request.op == OpKind::Read || mutants::active(19) && self.request.op == OpKind::Discard { Kind::Shared } else { Kind::Exclusive }
     }
 
     /// Whether it has taken the way into the log.

@@ -12,6 +12,7 @@ use crate::index::Slot;
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::log::Urgency;
+use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Arrival, Place};
 use alloc::vec::Vec;
@@ -255,7 +256,7 @@ impl Shard {
         } else {
             stats.checksum_errors += 1;
         }
-        if self.dirty.contains(key) {
+        if self.dirty.contains(key) && !mutants::active(5) {
             self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
             return true;
         }

@@ -16,6 +16,7 @@ use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::log::Urgency;
+use crate::mutants;
 use crate::outbox::Span;
 use alloc::vec::Vec;
 use page::PageVec;
@@ -129,7 +130,7 @@ impl Shard {
         let request = &op.request;
         // Over a dirty block the new data must be durable before step 4 voids the only durable version there is.
         let over_dirty = !op.over_dirty.is_empty();
-        let fua = request.fua || over_dirty;
+        let fua = (request.fua || over_dirty) && !mutants::active(8);
         let span = Span {
             target: Target::Backing(request.volume),
             offset_bytes: request.start_sector * SECTOR_BYTES,
@@ -164,6 +165,7 @@ impl Shard {
         backing.note_write(key.extent(), fua && result.is_ok());
         let op = self.ops.get_mut(id);
         op.phase = Phase::BackingWritten;
+        let result = if mutants::active(35) { Ok(()) } else { result };
         op.error = match (result, op.request.op) {
             // A device that cannot deallocate leaves the data as it is, which a discard allows.
             (Ok(()), _) | (Err(IoError::Unsupported), OpKind::Discard) => None,

@@ -10,6 +10,7 @@ use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::log::Urgency;
+use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::Heat;
 use format::payload_checksum;
@@ -71,7 +72,7 @@ impl Shard {
         let of_volume = self.dirty.blocks_of(op.request.volume);
         let within = |have: u64, max: u64| new == 0 || have == 0 || have + new <= max;
         let limits = within(of_volume, volume_max) && within(self.dirty.blocks(), self.dirty_max_blocks());
-        limits && self.log_has_room_for(op.blocks)
+        (limits || mutants::active(40)) && self.log_has_room_for(op.blocks)
     }
 
     /// Dirty blocks there may be in this shard.
@@ -256,7 +257,7 @@ impl Shard {
         let merge = |edge: &Edge| {
             let mut page: PageMut = self.config.pool.allocate_zeroed()?;
             let mut mask = edge.new_mask;
-            if let Some((base, base_mask)) = &edge.base {
+            if let Some((base, base_mask)) = edge.base.as_ref().filter(|_| !mutants::active(21)) {
                 overlay(&mut page, base, *base_mask);
                 mask |= base_mask;
             }
@@ -271,7 +272,11 @@ impl Shard {
     }
 
     fn append_all(&mut self, id: OpId, merged: SmallVec<[(usize, Page, u8); 2]>) {
-        let (fua, blocks) = (self.ops.get(id).request.fua, self.ops.get(id).blocks);
+        let (fua, blocks) = (self.ops.get(id).request.fua && !mutants::active(8), self.ops.get(id).blocks);
+        if mutants::active(20) && self.ops.get(id).request.op == OpKind::WriteZeroes {
+            self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
+            return;
+        }
         let urgency = if fua { Urgency::Durable } else { self.commit_urgency() };
         let mut group = 0;
         for index in 0..blocks as usize {
@@ -307,7 +312,7 @@ impl Shard {
     pub(super) fn finish_log_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let (volume, group) = (op.request.volume, op.group);
-        let safe = if op.request.fua { self.log.durable() >= group } else { self.log.complete() >= group };
+        let safe = if op.request.fua && !mutants::active(8) { self.log.durable() >= group } else { self.log.complete() >= group };
         if !safe {
             self.fail(id, RequestError::Io);
             return;

@@ -1,0 +1,60 @@
+//! Planted mistakes. Each is one that a trusted system really shipped; the simulator must find every one of them, or the simulator
+//! is not to be believed. Compiled in only with the feature `mutants`, which nothing but its tests switches on.
+
+#[cfg(feature = "mutants")]
+static ACTIVE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
+/// Switches one mistake on (0: none), for the whole process.
+#[cfg(feature = "mutants")]
+pub fn set(number: u32) {
+    ACTIVE.store(number, core::sync::atomic::Ordering::SeqCst);
+}
+
+/// Whether the mistake of that number is switched on.
+#[cfg(feature = "mutants")]
+pub fn active(number: u32) -> bool {
+    ACTIVE.load(core::sync::atomic::Ordering::Relaxed) == number
+}
+
+/// Never, in what ships.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub const fn active(_number: u32) -> bool {
+    false
+}
+
+/// Number, where it is planted, and what it does.
+pub const ALL: &[(u32, &str)] = &[
+    (1, "dirty is cleared before the backing device has flushed"),
+    (2, "recovery believes a record whose payload is not there"),
+    (3, "an overwrite during destage is marked clean"),
+    (4, "a segment is reused before its eviction is durable"),
+    (5, "an unreadable dirty block is replaced by what the backing device has"),
+    (6, "writes slip past a failed cache before that is recorded"),
+    (7, "a failed flush is tried again and believed"),
+    (8, "FUA is ignored"),
+    (9, "a flush covers one shard only"),
+    (10, "a flush skips the write acknowledged just before"),
+    (11, "checksums of group headers are not checked"),
+    (12, "a record of an earlier lap is accepted"),
+    (13, "payload checksums do not cover the address"),
+    (14, "groups behind a gap are accepted"),
+    (15, "recovery leaves another state each time"),
+    (16, "recovery stops silently at a bad group in the middle"),
+    (17, "both copies of the superblock are written in one flush"),
+    (18, "the head overwrites the live tail"),
+    (19, "a discard does not wait for its turn"),
+    (20, "zeroes are acknowledged and not logged"),
+    (21, "a partial write forgets what the block held"),
+    (22, "a read does not lock: its fill overwrites a newer write"),
+    (23, "a dirty block is evicted"),
+    (24, "the checkpoint of another generation is believed"),
+    (26, "a mode switch ends with dirty blocks left"),
+    (27, "two versions of a block are destaged at once"),
+    (35, "a failed client write is taken for done"),
+    (36, "a failed log write is taken for done"),
+    (37, "a segment is written while it is being read"),
+    (38, "overlapping requests are not ordered"),
+    (39, "a failed destage is taken for done"),
+    (40, "the dirty limit is ignored"),
+];
