@@ -9,8 +9,7 @@ use crate::superblock::{OpenError, PoolState};
 use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::{
-    CHECKPOINT_HEAD_BYTES, CHUNK_BYTES, CHUNK_ENTRIES, CheckpointEntry, CheckpointHead, ChunkHead,
-    ENTRY_BYTES, LogEnd, chunk_bytes_for,
+    CHECKPOINT_HEAD_BYTES, CHUNK_BYTES, CHUNK_ENTRIES, CheckpointEntry, CheckpointHead, ChunkHead, ENTRY_BYTES, LogEnd, chunk_bytes_for,
 };
 use format::layout::CHECKPOINT_AT_BYTES;
 use types::{ShardIndex, VolumeId};
@@ -30,39 +29,22 @@ pub fn write(
     entry: &mut dyn FnMut(ShardIndex, u32) -> Option<CheckpointEntry>,
 ) -> Result<(), OpenError> {
     let layout = pool.superblock.layout;
-    assert_eq!(
-        ends.len(),
-        usize::from(layout.shards),
-        "one log end a shard"
-    );
+    assert_eq!(ends.len(), usize::from(layout.shards), "one log end a shard");
     let (uuid, generation) = (pool.superblock.uuid, pool.next_generation());
-    let mut entries =
-        Vec::with_capacity(CHUNK_ENTRIES.min(layout.slots_per_shard()) as usize * ENTRY_BYTES);
+    let mut entries = Vec::with_capacity(CHUNK_ENTRIES.min(layout.slots_per_shard()) as usize * ENTRY_BYTES);
     for shard in (0..layout.shards).map(ShardIndex) {
         for (first_slot, offset_bytes, count) in chunks(pool, shard) {
             entries.clear();
             for slot in first_slot..first_slot + count {
                 entries.extend_from_slice(&CheckpointEntry::encode(entry(shard, slot)));
             }
-            let head = ChunkHead {
-                uuid,
-                generation,
-                shard,
-                first_slot,
-                entries: count,
-            };
+            let head = ChunkHead { uuid, generation, shard, first_slot, entries: count };
             medium.write(offset_bytes, &head.encode(&entries))?;
         }
     }
     pool.flush(medium)?;
     let session = pool.superblock.session;
-    let head = CheckpointHead {
-        uuid,
-        session,
-        generation,
-        log_ends: ends.to_vec(),
-        volumes: volumes.to_vec(),
-    };
+    let head = CheckpointHead { uuid, session, generation, log_ends: ends.to_vec(), volumes: volumes.to_vec() };
     medium.write(CHECKPOINT_AT_BYTES, &head.encode())?;
     pool.flush(medium)?;
     pool.store_clean(medium)
@@ -91,12 +73,8 @@ pub fn open(medium: &mut dyn Medium, pool: &PoolState) -> Result<Option<Checkpoi
         && head.generation == superblock.generation
         && head.log_ends.len() == superblock.log_starts.len();
     let segments = u64::from(superblock.layout.segments_per_shard);
-    let sound = |end: &LogEnd| {
-        end.next_group >= 1
-            && end.tail_seq >= 1
-            && end.tail_seq <= end.next_seq
-            && end.next_seq - end.tail_seq <= segments
-    };
+    let sound =
+        |end: &LogEnd| end.next_group >= 1 && end.tail_seq >= 1 && end.tail_seq <= end.next_seq && end.next_seq - end.tail_seq <= segments;
     Ok((ours && head.log_ends.iter().all(sound)).then_some(Checkpoint(head)))
 }
 
@@ -113,14 +91,9 @@ impl Checkpoint {
 
     /// The segment that lies in this physical place, by the log's end; `None` if none there is live.
     pub fn seq_at(&self, pool: &PoolState, shard: ShardIndex, physical: u32) -> Option<u64> {
-        let (end, layout) = (
-            &self.0.log_ends[usize::from(shard.0)],
-            &pool.superblock.layout,
-        );
+        let (end, layout) = (&self.0.log_ends[usize::from(shard.0)], &pool.superblock.layout);
         let tail_physical = layout.physical(end.tail_seq);
-        let ahead = u64::from(
-            (physical + layout.segments_per_shard - tail_physical) % layout.segments_per_shard,
-        );
+        let ahead = u64::from((physical + layout.segments_per_shard - tail_physical) % layout.segments_per_shard);
         Some(end.tail_seq + ahead).filter(|seq| *seq < end.next_seq)
     }
 
@@ -141,13 +114,7 @@ impl Checkpoint {
         for (first_slot, offset_bytes, count) in chunks(pool, shard) {
             let bytes = &mut buffer[..chunk_bytes_for(count) as usize];
             medium.read(offset_bytes, bytes)?;
-            let expected = ChunkHead {
-                uuid: self.0.uuid,
-                generation: self.0.generation,
-                shard,
-                first_slot,
-                entries: count,
-            };
+            let expected = ChunkHead { uuid: self.0.uuid, generation: self.0.generation, shard, first_slot, entries: count };
             let entries = match ChunkHead::decode(bytes) {
                 Ok((head, entries)) if head == expected => entries,
                 _ => return Ok(false),
@@ -167,16 +134,9 @@ impl Checkpoint {
 
 /// First slot, offset in bytes and count of entries of each chunk of a shard.
 fn chunks(pool: &PoolState, shard: ShardIndex) -> impl Iterator<Item = (u32, u64, u32)> + use<> {
-    let (slots, begin) = (
-        pool.superblock.layout.slots_per_shard(),
-        pool.superblock.layout.checkpoint_offset(shard),
-    );
+    let (slots, begin) = (pool.superblock.layout.slots_per_shard(), pool.superblock.layout.checkpoint_offset(shard));
     (0..slots.div_ceil(CHUNK_ENTRIES)).map(move |nth| {
         let first_slot = nth * CHUNK_ENTRIES;
-        (
-            first_slot,
-            begin + u64::from(nth) * u64::from(CHUNK_BYTES),
-            CHUNK_ENTRIES.min(slots - first_slot),
-        )
+        (first_slot, begin + u64::from(nth) * u64::from(CHUNK_BYTES), CHUNK_ENTRIES.min(slots - first_slot))
     })
 }

@@ -31,17 +31,13 @@ pub enum OpenError {
     #[error("the pool's superblock is damaged: neither of its two copies is intact")]
     SuperblockDamaged,
     /// Made by a newer release.
-    #[error(
-        "the pool has format version {found}, this release reads up to {FORMAT_VERSION}: use the newer release"
-    )]
+    #[error("the pool has format version {found}, this release reads up to {FORMAT_VERSION}: use the newer release")]
     NewerVersion {
         /// The version found.
         found: u32,
     },
     /// The device is smaller than the pool on it.
-    #[error(
-        "the device has {found_bytes} bytes, but the pool on it takes {needed_bytes}: it was truncated or is another one"
-    )]
+    #[error("the device has {found_bytes} bytes, but the pool on it takes {needed_bytes}: it was truncated or is another one")]
     Truncated {
         /// What the pool takes.
         needed_bytes: u64,
@@ -52,9 +48,7 @@ pub enum OpenError {
     #[error("an earlier flush of the SSD failed, so nothing more is written to it")]
     FlushFailed,
     /// The log was written by a later session than the superblock knows.
-    #[error(
-        "the log (session {found}) is newer than the superblock (session {known}): the SSD lost a write that it had confirmed"
-    )]
+    #[error("the log (session {found}) is newer than the superblock (session {known}): the SSD lost a write that it had confirmed")]
     SuperblockOutdated {
         /// The session found in the log.
         found: u64,
@@ -78,25 +72,14 @@ pub struct PoolState {
 /// # Errors
 /// [`OpenError::Layout`] or [`OpenError::Truncated`] if the layout does not fit, before anything is written; else what the medium says.
 /// After an error there may be no pool, or the new one; no old one.
-pub fn create(
-    medium: &mut dyn Medium,
-    layout: Layout,
-    uuid: [u8; 16],
-) -> Result<PoolState, OpenError> {
+pub fn create(medium: &mut dyn Medium, layout: Layout, uuid: [u8; 16]) -> Result<PoolState, OpenError> {
     layout.check()?;
     if layout.ssd_bytes > medium.size_bytes() {
-        return Err(OpenError::Truncated {
-            needed_bytes: layout.ssd_bytes,
-            found_bytes: medium.size_bytes(),
-        });
+        return Err(OpenError::Truncated { needed_bytes: layout.ssd_bytes, found_bytes: medium.size_bytes() });
     }
     // An old superblock in the second slot could outrank the new one in the first.
     wipe(medium)?;
-    let state = PoolState {
-        superblock: Superblock::new(uuid, layout),
-        good: SuperblockSlot::A,
-        flush_failed: false,
-    };
+    let state = PoolState { superblock: Superblock::new(uuid, layout), good: SuperblockSlot::A, flush_failed: false };
     for slot in SuperblockSlot::ALL {
         medium.write(slot.offset_bytes(), &state.superblock.encode())?;
         medium.flush()?;
@@ -118,10 +101,7 @@ pub fn wipe(medium: &mut dyn Medium) -> Result<(), OpenError> {
 }
 
 /// One copy as found. The error of the outer result is the medium's.
-pub(crate) fn read_copy(
-    medium: &mut dyn Medium,
-    slot: SuperblockSlot,
-) -> Result<Result<Superblock, DecodeError>, MediumError> {
+pub(crate) fn read_copy(medium: &mut dyn Medium, slot: SuperblockSlot) -> Result<Result<Superblock, DecodeError>, MediumError> {
     let (offset_bytes, size_bytes) = (slot.offset_bytes(), medium.size_bytes());
     if offset_bytes + PAGE_BYTES as u64 > size_bytes {
         return Ok(Err(DecodeError::Magic));
@@ -171,16 +151,9 @@ pub fn load(medium: &mut dyn Medium) -> Result<PoolState, OpenError> {
     };
     let needed_bytes = superblock.layout.ssd_bytes;
     if needed_bytes > medium.size_bytes() {
-        return Err(OpenError::Truncated {
-            needed_bytes,
-            found_bytes: medium.size_bytes(),
-        });
+        return Err(OpenError::Truncated { needed_bytes, found_bytes: medium.size_bytes() });
     }
-    Ok(PoolState {
-        superblock: superblock.clone(),
-        good,
-        flush_failed: false,
-    })
+    Ok(PoolState { superblock: superblock.clone(), good, flush_failed: false })
 }
 
 impl PoolState {
@@ -217,12 +190,7 @@ impl PoolState {
         self.write_copy(medium, second, &bytes)
     }
 
-    fn write_copy(
-        &mut self,
-        medium: &mut dyn Medium,
-        slot: SuperblockSlot,
-        bytes: &[u8],
-    ) -> Result<(), OpenError> {
+    fn write_copy(&mut self, medium: &mut dyn Medium, slot: SuperblockSlot, bytes: &[u8]) -> Result<(), OpenError> {
         medium.write(slot.offset_bytes(), bytes)?;
         self.flush(medium)
     }
@@ -237,11 +205,7 @@ impl PoolState {
     }
 
     fn check_flushes(&self) -> Result<(), OpenError> {
-        if self.flush_failed {
-            Err(OpenError::FlushFailed)
-        } else {
-            Ok(())
-        }
+        if self.flush_failed { Err(OpenError::FlushFailed) } else { Ok(()) }
     }
 
     /// Begins a session: from here on the logs go on where recovery, or the checkpoint, says they end. One atomic step for all
@@ -249,17 +213,8 @@ impl PoolState {
     ///
     /// # Errors
     /// As [`PoolState::store`]. The pool must then be loaded anew.
-    pub fn begin_session(
-        &mut self,
-        medium: &mut dyn Medium,
-        ends: &[LogEnd],
-        damaged: &[VolumeId],
-    ) -> Result<(), OpenError> {
-        assert_eq!(
-            ends.len(),
-            usize::from(self.superblock.layout.shards),
-            "one log end a shard"
-        );
+    pub fn begin_session(&mut self, medium: &mut dyn Medium, ends: &[LogEnd], damaged: &[VolumeId]) -> Result<(), OpenError> {
+        assert_eq!(ends.len(), usize::from(self.superblock.layout.shards), "one log end a shard");
         self.superblock.session += 1;
         self.superblock.log_starts = ends.iter().map(log_start).collect::<Vec<_>>();
         for volume in &mut self.superblock.volumes {
@@ -270,9 +225,5 @@ impl PoolState {
 }
 
 fn log_start(end: &LogEnd) -> LogStart {
-    LogStart {
-        first_seq: end.next_seq,
-        first_group: end.next_group,
-        tail_seq: end.tail_seq,
-    }
+    LogStart { first_seq: end.next_seq, first_group: end.next_group, tail_seq: end.tail_seq }
 }

@@ -98,10 +98,7 @@ const KEY_USED: u64 = 1 << 52;
 const KEY_DIRTY: u64 = 1 << 53;
 const KEY_HEAT_SHIFT: u32 = 54;
 
-const _: () = assert!(
-    VOLUME_BLOCKS_MAX == 1 << KEY_VOLUME_SHIFT
-        && VOLUMES_MAX == 1 << (KEY_MASK_SHIFT - KEY_VOLUME_SHIFT)
-);
+const _: () = assert!(VOLUME_BLOCKS_MAX == 1 << KEY_VOLUME_SHIFT && VOLUMES_MAX == 1 << (KEY_MASK_SHIFT - KEY_VOLUME_SHIFT));
 
 impl CheckpointEntry {
     /// Most heat an entry can remember.
@@ -114,14 +111,8 @@ impl CheckpointEntry {
     pub fn encode(entry: Option<CheckpointEntry>) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         let Some(entry) = entry else { return bytes };
-        assert!(
-            entry.block < VOLUME_BLOCKS_MAX && usize::from(entry.volume) < VOLUMES_MAX,
-            "{entry:?}"
-        );
-        assert!(
-            entry.heat <= CheckpointEntry::HEAT_MAX && entry.mask != 0,
-            "{entry:?}"
-        );
+        assert!(entry.block < VOLUME_BLOCKS_MAX && usize::from(entry.volume) < VOLUMES_MAX, "{entry:?}");
+        assert!(entry.heat <= CheckpointEntry::HEAT_MAX && entry.mask != 0, "{entry:?}");
         let key = entry.block
             | u64::from(entry.volume) << KEY_VOLUME_SHIFT
             | u64::from(entry.mask) << KEY_MASK_SHIFT
@@ -155,9 +146,7 @@ impl CheckpointHead {
     /// The head as [`CHECKPOINT_HEAD_BYTES`] bytes, to be written at
     /// [`CHECKPOINT_AT_BYTES`](crate::layout::CHECKPOINT_AT_BYTES) after all chunks are flushed.
     pub fn encode(&self) -> Vec<u8> {
-        assert!(
-            self.log_ends.len() <= usize::from(SHARDS_MAX) && self.volumes.len() <= VOLUMES_MAX
-        );
+        assert!(self.log_ends.len() <= usize::from(SHARDS_MAX) && self.volumes.len() <= VOLUMES_MAX);
         let mut bytes = vec![0; CHECKPOINT_HEAD_BYTES as usize];
         put(&mut bytes, 0, HEAD_MAGIC);
         put_u32(&mut bytes, 12, FORMAT_VERSION);
@@ -166,20 +155,12 @@ impl CheckpointHead {
         put_u64(&mut bytes, 40, self.generation);
         put_u16(&mut bytes, 48, self.log_ends.len() as u16);
         put_u16(&mut bytes, 50, self.volumes.len() as u16);
-        for (end, slot) in self
-            .log_ends
-            .iter()
-            .zip(bytes[ENDS_AT..].chunks_exact_mut(END_BYTES))
-        {
+        for (end, slot) in self.log_ends.iter().zip(bytes[ENDS_AT..].chunks_exact_mut(END_BYTES)) {
             put_u64(slot, 0, end.next_seq);
             put_u64(slot, 8, end.next_group);
             put_u64(slot, 16, end.tail_seq);
         }
-        for (id, slot) in self
-            .volumes
-            .iter()
-            .zip(bytes[VOLUMES_AT..].chunks_exact_mut(4))
-        {
+        for (id, slot) in self.volumes.iter().zip(bytes[VOLUMES_AT..].chunks_exact_mut(4)) {
             put_u32(slot, 0, id.0);
         }
         seal_header(&mut bytes);
@@ -192,10 +173,7 @@ impl CheckpointHead {
     /// Says why there is none.
     pub fn decode(bytes: &[u8]) -> Result<CheckpointHead, DecodeError> {
         check_start(bytes, CHECKPOINT_HEAD_BYTES as usize, HEAD_MAGIC)?;
-        let (shards, volumes) = (
-            usize::from(get_u16(bytes, 48)),
-            usize::from(get_u16(bytes, 50)),
-        );
+        let (shards, volumes) = (usize::from(get_u16(bytes, 48)), usize::from(get_u16(bytes, 50)));
         if shards > usize::from(SHARDS_MAX) || volumes > VOLUMES_MAX {
             return Err(DecodeError::Field { field: "counts" });
         }
@@ -205,17 +183,9 @@ impl CheckpointHead {
             session: get_u64(bytes, 32),
             generation: get_u64(bytes, 40),
             log_ends: ends
-                .map(|end| LogEnd {
-                    next_seq: get_u64(end, 0),
-                    next_group: get_u64(end, 8),
-                    tail_seq: get_u64(end, 16),
-                })
+                .map(|end| LogEnd { next_seq: get_u64(end, 0), next_group: get_u64(end, 8), tail_seq: get_u64(end, 16) })
                 .collect(),
-            volumes: bytes[VOLUMES_AT..]
-                .chunks_exact(4)
-                .take(volumes)
-                .map(|id| VolumeId(get_u32(id, 0)))
-                .collect(),
+            volumes: bytes[VOLUMES_AT..].chunks_exact(4).take(volumes).map(|id| VolumeId(get_u32(id, 0))).collect(),
         })
     }
 }
@@ -241,9 +211,7 @@ impl ChunkHead {
     /// # Panics
     /// If `entries` is not as long as the head says, or longer than a chunk.
     pub fn encode(&self, entries: &[u8]) -> Vec<u8> {
-        assert!(
-            entries.len() == self.entries as usize * ENTRY_BYTES && self.entries <= CHUNK_ENTRIES
-        );
+        assert!(entries.len() == self.entries as usize * ENTRY_BYTES && self.entries <= CHUNK_ENTRIES);
         let mut bytes = vec![0; chunk_bytes_for(self.entries) as usize];
         put(&mut bytes, 0, CHUNK_MAGIC);
         put_u32(&mut bytes, 12, FORMAT_VERSION);
@@ -271,9 +239,7 @@ impl ChunkHead {
             entries: get_u32(bytes, 48),
         };
         if head.entries > CHUNK_ENTRIES || chunk_bytes_for(head.entries) as usize != bytes.len() {
-            return Err(DecodeError::Field {
-                field: "entry count",
-            });
+            return Err(DecodeError::Field { field: "entry count" });
         }
         let (entries, _) = bytes[CHUNK_TABLE_AT..].as_chunks();
         Ok((head, &entries[..head.entries as usize]))

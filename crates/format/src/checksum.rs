@@ -21,11 +21,7 @@ const fn table() -> [u32; 256] {
         let mut value = index as u32;
         let mut bit = 0;
         while bit < 8 {
-            value = if value & 1 == 1 {
-                (value >> 1) ^ POLYNOMIAL
-            } else {
-                value >> 1
-            };
+            value = if value & 1 == 1 { (value >> 1) ^ POLYNOMIAL } else { value >> 1 };
             bit += 1;
         }
         table[index] = value;
@@ -44,8 +40,7 @@ pub fn crc32c(data: &[u8]) -> u32 {
 /// The CRC-32C of `data`.
 #[cfg(all(feature = "portable", not(feature = "simd")))]
 pub fn crc32c(data: &[u8]) -> u32 {
-    static CRC: crc::Crc<u32, crc::Table<16>> =
-        crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
+    static CRC: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
     CRC.checksum(data)
 }
 
@@ -108,11 +103,7 @@ mod tests {
         for count in (0..300).chain([511, 512, 4095, 4096, 4108, 65536]) {
             let data = bytes(count);
             assert_eq!(crc32c(&data), portable.checksum(&data), "{count} bytes");
-            assert_eq!(
-                crc32c_continued(0, &data),
-                portable.checksum(&data),
-                "{count} bytes"
-            );
+            assert_eq!(crc32c_continued(0, &data), portable.checksum(&data), "{count} bytes");
         }
     }
 
@@ -124,18 +115,9 @@ mod tests {
         all.extend(123_456_789_012u64.to_le_bytes());
         let checksum = payload_checksum(VolumeId(7), 123_456_789_012, &data);
         assert_eq!(checksum, crc32c(&all));
-        assert_ne!(
-            checksum,
-            payload_checksum(VolumeId(8), 123_456_789_012, &data)
-        );
-        assert_ne!(
-            checksum,
-            payload_checksum(VolumeId(7), 123_456_789_013, &data)
-        );
+        assert_ne!(checksum, payload_checksum(VolumeId(8), 123_456_789_012, &data));
+        assert_ne!(checksum, payload_checksum(VolumeId(7), 123_456_789_013, &data));
         // Written down so that no later release computes another one.
-        assert_eq!(
-            payload_checksum(VolumeId(1), 2, &[0; 4096]),
-            crc32c_continued(0x98f9_4189, &[1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0])
-        );
+        assert_eq!(payload_checksum(VolumeId(1), 2, &[0; 4096]), crc32c_continued(0x98f9_4189, &[1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]));
     }
 }

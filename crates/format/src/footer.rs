@@ -8,7 +8,7 @@
 //!   72 durable group u64    80 resume seq u64        88 resume group u64
 //!   96 shard u16            98 zero u16             100 record count u32
 //!  104 used pages u32      108 crc32c of the records that stand on the pages after this one, zero if none
-//!  112 zero
+//!  112 marked in session u64 120 zero
 //!  256 the first 120 records; then 128 on each further page; zero behind the last, to the end of its page
 //! ```
 //!
@@ -31,9 +31,7 @@ pub const NEXT_PAGE_RECORDS: u32 = (PAGE_BYTES / RECORD_BYTES) as u32;
 
 /// Pages that a footer with this many records takes.
 pub const fn footer_pages_for(records: u32) -> u32 {
-    1 + records
-        .saturating_sub(FIRST_PAGE_RECORDS)
-        .div_ceil(NEXT_PAGE_RECORDS)
+    1 + records.saturating_sub(FIRST_PAGE_RECORDS).div_ceil(NEXT_PAGE_RECORDS)
 }
 
 /// Records that fit a footer of this many pages.
@@ -77,6 +75,9 @@ pub struct Footer {
     pub head: FooterHead,
     /// All records of all groups, in log order.
     pub records: Vec<Record>,
+    /// If there is a `resume_seq`: the superblock's session when the recovery that found the damage wrote it. The damage is recorded
+    /// once a later session has begun. Else 0.
+    pub marked_in_session: u64,
 }
 
 impl FooterHead {
@@ -85,26 +86,21 @@ impl FooterHead {
     /// # Panics
     /// If the head breaks a rule of its fields.
     pub fn encode(&self, records: &[Record]) -> Vec<u8> {
-        assert!(
-            self.first_group >= 1 && self.first_group <= self.last_group,
-            "{self:?}"
-        );
-        assert!(
-            self.tail_seq >= 1 && self.tail_seq <= self.segment_seq,
-            "{self:?}"
-        );
+        self.encode_marked(records, 0)
+    }
+
+    /// As [`FooterHead::encode`], for a segment behind which groups are lost; see [`Footer::marked_in_session`].
+    ///
+    /// # Panics
+    /// Likewise.
+    pub fn encode_marked(&self, records: &[Record], marked_in_session: u64) -> Vec<u8> {
+        assert!(self.first_group >= 1 && self.first_group <= self.last_group, "{self:?}");
+        assert!(self.tail_seq >= 1 && self.tail_seq <= self.segment_seq, "{self:?}");
         let mut bytes = vec![0; footer_pages_for(records.len() as u32) as usize * PAGE_BYTES];
-        for (record, slot) in records
-            .iter()
-            .zip(bytes[TABLE_AT..].chunks_exact_mut(RECORD_BYTES))
-        {
+        for (record, slot) in records.iter().zip(bytes[TABLE_AT..].chunks_exact_mut(RECORD_BYTES)) {
             record.encode(slot);
         }
-        let rest_crc = if bytes.len() > PAGE_BYTES {
-            crc32c(&bytes[PAGE_BYTES..])
-        } else {
-            0
-        };
+        let rest_crc = if bytes.len() > PAGE_BYTES { crc32c(&bytes[PAGE_BYTES..]) } else { 0 };
         let page = &mut bytes[..PAGE_BYTES];
         put(page, 0, MAGIC);
         put_u32(page, 12, FORMAT_VERSION);
@@ -121,6 +117,7 @@ impl FooterHead {
         put_u32(page, 100, records.len() as u32);
         put_u32(page, 104, self.used_pages);
         put_u32(page, 108, rest_crc);
+        put_u64(page, 112, marked_in_session);
         seal_header(page);
         bytes
     }
@@ -155,14 +152,12 @@ impl FooterHead {
             used_pages: get_u32(page, 104),
         };
         if head.first_group == 0 || head.first_group > head.last_group {
-            return Err(DecodeError::Field {
-                field: "first group",
-            });
+            return Err(DecodeError::Field { field: "first group" });
         }
         if head.tail_seq == 0 || head.tail_seq > head.segment_seq {
             return Err(DecodeError::Field { field: "tail seq" });
         }
-        if get_u16(page, 98) != 0 || !all_zero(&page[112..TABLE_AT]) {
+        if get_u16(page, 98) != 0 || !all_zero(&page[120..TABLE_AT]) {
             return Err(DecodeError::Field { field: "padding" });
         }
         Ok((head, get_u32(page, 100)))
@@ -178,18 +173,14 @@ impl Footer {
         let (head, count) = FooterHead::decode(bytes)?;
         let length = footer_pages_for(count) as usize * PAGE_BYTES;
         let Some(bytes) = bytes.get(..length) else {
-            return Err(DecodeError::Field {
-                field: "record count",
-            });
+            return Err(DecodeError::Field { field: "record count" });
         };
         let rest = &bytes[PAGE_BYTES..];
         let rest_crc = if rest.is_empty() { 0 } else { crc32c(rest) };
         if get_u32(bytes, 108) != rest_crc {
             return Err(DecodeError::Checksum);
         }
-        Ok(Footer {
-            head,
-            records: decode_table(&bytes[TABLE_AT..], count as usize)?,
-        })
+        let records = decode_table(&bytes[TABLE_AT..], count as usize)?;
+        Ok(Footer { head, records, marked_in_session: get_u64(bytes, 112) })
     }
 }

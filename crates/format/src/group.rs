@@ -52,19 +52,9 @@ impl GroupHead {
     /// If there are more than [`GROUP_RECORDS_MAX`] records, none at all, or the payloads' `slot_page`s are not
     /// `page + 1`, `page + 2`, … in record order.
     pub fn encode(&self, records: &[Record], into: &mut [u8; PAGE_BYTES]) {
-        assert!(
-            !records.is_empty() && records.len() <= GROUP_RECORDS_MAX,
-            "{} records in a group",
-            records.len()
-        );
-        assert!(
-            self.durable_group < self.group && self.tail_seq <= self.segment_seq,
-            "{self:?}"
-        );
-        assert!(
-            self.payloads_follow(records),
-            "payloads of {self:?} do not stand in record order"
-        );
+        assert!(!records.is_empty() && records.len() <= GROUP_RECORDS_MAX, "{} records in a group", records.len());
+        assert!(self.durable_group < self.group && self.tail_seq <= self.segment_seq, "{self:?}");
+        assert!(self.payloads_follow(records), "payloads of {self:?} do not stand in record order");
         into.fill(0);
         put(into, 0, MAGIC);
         put_u32(into, 12, FORMAT_VERSION);
@@ -77,10 +67,7 @@ impl GroupHead {
         put_u16(into, 72, self.shard.0);
         put_u16(into, 74, records.len() as u16);
         put_u32(into, 76, self.page);
-        for (record, slot) in records
-            .iter()
-            .zip(into[TABLE_AT..].chunks_exact_mut(RECORD_BYTES))
-        {
+        for (record, slot) in records.iter().zip(into[TABLE_AT..].chunks_exact_mut(RECORD_BYTES)) {
             record.encode(slot);
         }
         seal_header(into);
@@ -113,42 +100,31 @@ impl GroupHead {
         };
         let count = usize::from(get_u16(page, 74));
         if count == 0 || count > GROUP_RECORDS_MAX {
-            return Err(DecodeError::Field {
-                field: "record count",
-            });
+            return Err(DecodeError::Field { field: "record count" });
         }
         if !all_zero(&page[80..TABLE_AT]) {
             return Err(DecodeError::Field { field: "padding" });
         }
         if head.group == 0 || head.durable_group >= head.group {
-            return Err(DecodeError::Field {
-                field: "durable group",
-            });
+            return Err(DecodeError::Field { field: "durable group" });
         }
         if head.tail_seq == 0 || head.tail_seq > head.segment_seq {
             return Err(DecodeError::Field { field: "tail seq" });
         }
         let records = decode_table(&page[TABLE_AT..], count)?;
         if !head.payloads_follow(&records) {
-            return Err(DecodeError::Field {
-                field: "record place",
-            });
+            return Err(DecodeError::Field { field: "record place" });
         }
         Ok((head, records))
     }
 
     /// Pages the group takes with these records, header included.
     pub fn pages(records: &[Record]) -> u32 {
-        1 + records
-            .iter()
-            .filter(|record| record.kind.has_payload())
-            .count() as u32
+        1 + records.iter().filter(|record| record.kind.has_payload()).count() as u32
     }
 
     fn payloads_follow(&self, records: &[Record]) -> bool {
         let payloads = records.iter().filter(|record| record.kind.has_payload());
-        payloads
-            .zip(1..)
-            .all(|(record, nth)| self.page.checked_add(nth) == Some(record.slot_page))
+        payloads.zip(1..).all(|(record, nth)| self.page.checked_add(nth) == Some(record.slot_page))
     }
 }

@@ -80,9 +80,7 @@ pub enum LayoutError {
         found_bytes: u64,
     },
     /// Not a power of two within the limits.
-    #[error(
-        "a segment has a power of two of bytes from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {found_bytes}"
-    )]
+    #[error("a segment has a power of two of bytes from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {found_bytes}")]
     SegmentBytes {
         /// What was asked.
         found_bytes: u32,
@@ -121,35 +119,20 @@ impl Layout {
     /// [`LayoutError`] says what is needed.
     pub fn plan(ssd_bytes: u64, shards: u16, segment_bytes: u32) -> Result<Layout, LayoutError> {
         let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
-        let with = |segments_per_shard| Layout {
-            shards,
-            segment_bytes,
-            segments_per_shard,
-            ssd_bytes,
-        };
+        let with = |segments_per_shard| Layout { shards, segment_bytes, segments_per_shard, ssd_bytes };
         let smallest = with(SEGMENTS_PER_SHARD_MIN);
         smallest.check_shape()?;
         if smallest.end_bytes() > ssd_bytes {
-            return Err(LayoutError::TooSmall {
-                needed_bytes: smallest.end_bytes(),
-                found_bytes: ssd_bytes,
-            });
+            return Err(LayoutError::TooSmall { needed_bytes: smallest.end_bytes(), found_bytes: ssd_bytes });
         }
         // The largest ring that fits: `end_bytes` grows with it.
-        let (mut fits, mut beyond) = (
-            SEGMENTS_PER_SHARD_MIN,
-            u32::MAX / smallest.pages_per_segment(),
-        );
+        let (mut fits, mut beyond) = (SEGMENTS_PER_SHARD_MIN, u32::MAX / smallest.pages_per_segment());
         if let Ok(bound) = u32::try_from(ssd_bytes / u64::from(segment_bytes) / u64::from(shards)) {
             beyond = beyond.min(bound + 1);
         }
         while beyond - fits > 1 {
             let middle = fits + (beyond - fits) / 2;
-            if with(middle).end_bytes() <= ssd_bytes {
-                fits = middle
-            } else {
-                beyond = middle
-            }
+            if with(middle).end_bytes() <= ssd_bytes { fits = middle } else { beyond = middle }
         }
         Ok(with(fits))
     }
@@ -186,18 +169,11 @@ impl Layout {
     pub fn check(&self) -> Result<(), LayoutError> {
         self.check_shape()?;
         let segments = self.segments_per_shard;
-        if segments < SEGMENTS_PER_SHARD_MIN
-            || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(u32::MAX)
-        {
-            return Err(LayoutError::Segments {
-                segments_per_shard: segments,
-            });
+        if segments < SEGMENTS_PER_SHARD_MIN || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(u32::MAX) {
+            return Err(LayoutError::Segments { segments_per_shard: segments });
         }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {
-            return Err(LayoutError::TooSmall {
-                needed_bytes: self.end_bytes(),
-                found_bytes: self.ssd_bytes,
-            });
+            return Err(LayoutError::TooSmall { needed_bytes: self.end_bytes(), found_bytes: self.ssd_bytes });
         }
         Ok(())
     }
@@ -206,12 +182,8 @@ impl Layout {
         if self.shards == 0 || self.shards > SHARDS_MAX {
             return Err(LayoutError::Shards { found: self.shards });
         }
-        if !self.segment_bytes.is_power_of_two()
-            || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
-        {
-            return Err(LayoutError::SegmentBytes {
-                found_bytes: self.segment_bytes,
-            });
+        if !self.segment_bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
+            return Err(LayoutError::SegmentBytes { found_bytes: self.segment_bytes });
         }
         Ok(())
     }
@@ -256,27 +228,19 @@ impl Layout {
 
     /// Where the checkpoint of a shard begins, in bytes.
     pub const fn checkpoint_offset(&self, shard: ShardIndex) -> u64 {
-        CHECKPOINT_AT_BYTES
-            + CHECKPOINT_HEAD_BYTES
-            + shard.0 as u64 * self.checkpoint_bytes_per_shard()
+        CHECKPOINT_AT_BYTES + CHECKPOINT_HEAD_BYTES + shard.0 as u64 * self.checkpoint_bytes_per_shard()
     }
 
     /// Room for the checkpoint of one shard, in bytes.
     pub const fn checkpoint_bytes_per_shard(&self) -> u64 {
         let slots = self.segments_per_shard as u64 * self.pages_per_segment() as u64;
         let rest = (slots % CHUNK_ENTRIES as u64) as u32;
-        slots / CHUNK_ENTRIES as u64 * CHUNK_BYTES as u64
-            + if rest == 0 {
-                0
-            } else {
-                chunk_bytes_for(rest) as u64
-            }
+        slots / CHUNK_ENTRIES as u64 * CHUNK_BYTES as u64 + if rest == 0 { 0 } else { chunk_bytes_for(rest) as u64 }
     }
 
     /// Where the first segment begins, in bytes.
     pub const fn segments_at_bytes(&self) -> u64 {
-        self.checkpoint_offset(ShardIndex(self.shards))
-            .next_multiple_of(self.segment_bytes as u64)
+        self.checkpoint_offset(ShardIndex(self.shards)).next_multiple_of(self.segment_bytes as u64)
     }
 
     /// Where a segment begins, in bytes.
@@ -302,10 +266,7 @@ impl Layout {
 
     /// The physical segment and the page in it of a slot number.
     pub const fn slot_place(&self, slot: u32) -> (u32, u32) {
-        (
-            slot / self.pages_per_segment(),
-            slot % self.pages_per_segment(),
-        )
+        (slot / self.pages_per_segment(), slot % self.pages_per_segment())
     }
 
     /// Where a slot lies, in bytes.
@@ -327,33 +288,17 @@ mod tests {
         layout.check().expect("a planned layout is sound");
         assert!(layout.end_bytes() <= layout.ssd_bytes);
         let rest = layout.ssd_bytes - layout.end_bytes();
-        let longer = Layout {
-            segments_per_shard: layout.segments_per_shard + 1,
-            ..*layout
-        };
-        assert!(
-            longer.end_bytes() > layout.ssd_bytes,
-            "{rest} bytes left unused by {layout:?}"
-        );
-        assert!(
-            layout
-                .segments_at_bytes()
-                .is_multiple_of(u64::from(layout.segment_bytes))
-        );
+        let longer = Layout { segments_per_shard: layout.segments_per_shard + 1, ..*layout };
+        assert!(longer.end_bytes() > layout.ssd_bytes, "{rest} bytes left unused by {layout:?}");
+        assert!(layout.segments_at_bytes().is_multiple_of(u64::from(layout.segment_bytes)));
         // A segment full of the smallest groups' payloads, and one full of invalidations, both fit their footer.
         assert!(layout.records_max() >= 2 * layout.group_pages());
         assert!(layout.group_pages() >= 2);
         let last = layout.slots_per_shard() - 1;
         let (physical, page) = layout.slot_place(last);
         assert_eq!(layout.slot(physical, page), last);
-        assert_eq!(
-            layout.slot_offset(ShardIndex(0), last),
-            layout.page_offset(ShardIndex(0), physical, page)
-        );
-        assert_eq!(
-            layout.slot_offset(ShardIndex(0), last) + 4096,
-            layout.segment_offset(ShardIndex(1), 0)
-        );
+        assert_eq!(layout.slot_offset(ShardIndex(0), last), layout.page_offset(ShardIndex(0), physical, page));
+        assert_eq!(layout.slot_offset(ShardIndex(0), last) + 4096, layout.segment_offset(ShardIndex(1), 0));
     }
 
     #[test]
@@ -379,43 +324,19 @@ mod tests {
         assert_eq!(middle.shards, 4);
         check(&middle);
         let large = Layout::plan_default(1 << 40, 8).expect("fits");
-        assert_eq!(
-            (large.shards, large.segment_bytes),
-            (8, SEGMENT_BYTES_DEFAULT)
-        );
+        assert_eq!((large.shards, large.segment_bytes), (8, SEGMENT_BYTES_DEFAULT));
         check(&large);
     }
 
     #[test]
     fn errors_say_what_is_needed() {
         let error = Layout::plan_default(1 << 20, 4).expect_err("too small");
-        let LayoutError::TooSmall {
-            needed_bytes,
-            found_bytes,
-        } = error
-        else {
-            panic!("{error}")
-        };
+        let LayoutError::TooSmall { needed_bytes, found_bytes } = error else { panic!("{error}") };
         assert_eq!(found_bytes, 1 << 20);
-        assert!(
-            Layout::plan_default(needed_bytes, 4).is_ok()
-                && Layout::plan_default(needed_bytes - 4096, 4).is_err()
-        );
-        assert!(matches!(
-            Layout::plan(1 << 30, 0, 1 << 20),
-            Err(LayoutError::Shards { found: 0 })
-        ));
-        assert!(matches!(
-            Layout::plan(1 << 30, 1, 3 << 20),
-            Err(LayoutError::SegmentBytes { .. })
-        ));
-        assert!(matches!(
-            Layout::plan(1 << 30, 1, 16 << 20),
-            Err(LayoutError::SegmentBytes { .. })
-        ));
-        assert!(matches!(
-            Layout::plan(0, 1, 1 << 20),
-            Err(LayoutError::TooSmall { found_bytes: 0, .. })
-        ));
+        assert!(Layout::plan_default(needed_bytes, 4).is_ok() && Layout::plan_default(needed_bytes - 4096, 4).is_err());
+        assert!(matches!(Layout::plan(1 << 30, 0, 1 << 20), Err(LayoutError::Shards { found: 0 })));
+        assert!(matches!(Layout::plan(1 << 30, 1, 3 << 20), Err(LayoutError::SegmentBytes { .. })));
+        assert!(matches!(Layout::plan(1 << 30, 1, 16 << 20), Err(LayoutError::SegmentBytes { .. })));
+        assert!(matches!(Layout::plan(0, 1, 1 << 20), Err(LayoutError::TooSmall { found_bytes: 0, .. })));
     }
 }

@@ -46,9 +46,7 @@ pub enum DecodeError {
     #[error("the checksum does not match")]
     Checksum,
     /// Written by a newer release.
-    #[error(
-        "format version {found} is newer than version {FORMAT_VERSION}, the newest this release reads"
-    )]
+    #[error("format version {found} is newer than version {FORMAT_VERSION}, the newest this release reads")]
     Version {
         /// The version found.
         found: u32,

@@ -79,12 +79,7 @@ impl Record {
     /// If `into` has another length, or the record breaks a rule of its fields.
     pub fn encode(&self, into: &mut [u8]) {
         assert_eq!(into.len(), RECORD_BYTES);
-        assert!(
-            self.block < VOLUME_BLOCKS_MAX,
-            "block {} of volume {}",
-            self.block,
-            self.volume.0
-        );
+        assert!(self.block < VOLUME_BLOCKS_MAX, "block {} of volume {}", self.block, self.volume.0);
         into.fill(0);
         into[0] = match self.kind {
             RecordKind::DataClean => KIND_DATA_CLEAN,
@@ -130,13 +125,7 @@ impl Record {
             KIND_INVALIDATE => (RecordKind::Invalidate, 0),
             KIND_CLEAN_NOTE => {
                 let of_seq = get_u64(from, 24);
-                (
-                    RecordKind::CleanNote {
-                        of_seq,
-                        of_page: place_page,
-                    },
-                    of_seq,
-                )
+                (RecordKind::CleanNote { of_seq, of_page: place_page }, of_seq)
             }
             _ => return wrong("record kind"),
         };
@@ -158,9 +147,7 @@ impl Record {
         if kind.has_payload() == (record.mask == 0) {
             return wrong("record mask");
         }
-        if !kind.has_payload()
-            && (record.checksum != 0 || kind == RecordKind::Invalidate && place != 0)
-        {
+        if !kind.has_payload() && (record.checksum != 0 || kind == RecordKind::Invalidate && place != 0) {
             return wrong("record without payload");
         }
         Ok(record)
@@ -168,21 +155,13 @@ impl Record {
 }
 
 /// Decodes `count` records standing one behind the other. Bytes after them must be zero.
-pub(crate) fn decode_table(
-    from: &[u8],
-    count: usize,
-) -> Result<alloc::vec::Vec<Record>, DecodeError> {
+pub(crate) fn decode_table(from: &[u8], count: usize) -> Result<alloc::vec::Vec<Record>, DecodeError> {
     if count * RECORD_BYTES > from.len() {
-        return Err(DecodeError::Field {
-            field: "record count",
-        });
+        return Err(DecodeError::Field { field: "record count" });
     }
     let (table, rest) = from.split_at(count * RECORD_BYTES);
     if !all_zero(rest) {
         return Err(DecodeError::Field { field: "padding" });
     }
-    table
-        .chunks_exact(RECORD_BYTES)
-        .map(Record::decode)
-        .collect()
+    table.chunks_exact(RECORD_BYTES).map(Record::decode).collect()
 }

@@ -40,8 +40,7 @@ const VOLUME_NAME_AT: usize = 32;
 const VOLUME_IDENTITY_AT: usize = 112;
 
 const _: () = assert!(
-    STARTS_AT + SHARDS_MAX as usize * START_BYTES + VOLUMES_MAX * VOLUME_BYTES
-        <= SUPERBLOCK_SLOT_BYTES as usize,
+    STARTS_AT + SHARDS_MAX as usize * START_BYTES + VOLUMES_MAX * VOLUME_BYTES <= SUPERBLOCK_SLOT_BYTES as usize,
     "the largest superblock fits its slot"
 );
 
@@ -59,11 +58,7 @@ pub struct LogStart {
 
 impl LogStart {
     /// Of a log in which nothing was ever written.
-    pub const EMPTY: LogStart = LogStart {
-        first_seq: 1,
-        first_group: 1,
-        tail_seq: 1,
-    };
+    pub const EMPTY: LogStart = LogStart { first_seq: 1, first_group: 1, tail_seq: 1 };
 }
 
 /// What the pool knows of a volume.
@@ -130,8 +125,7 @@ impl Superblock {
     /// # Panics
     /// If a limit is not kept: the caller checks what people enter before it gets here.
     pub fn encode(&self) -> Vec<u8> {
-        self.check()
-            .expect("a superblock is sound before it is written");
+        self.check().expect("a superblock is sound before it is written");
         let volumes_at = STARTS_AT + self.log_starts.len() * START_BYTES;
         let length = volumes_at + self.volumes.len() * VOLUME_BYTES;
         let mut bytes = vec![0; length.next_multiple_of(PAGE_BYTES)];
@@ -149,20 +143,12 @@ impl Superblock {
         put_u16(into, 72, self.layout.shards);
         put_u16(into, 74, self.volumes.len() as u16);
         put_u32(into, 76, self.next_volume_id.0);
-        for (start, slot) in self
-            .log_starts
-            .iter()
-            .zip(into[STARTS_AT..].chunks_exact_mut(START_BYTES))
-        {
+        for (start, slot) in self.log_starts.iter().zip(into[STARTS_AT..].chunks_exact_mut(START_BYTES)) {
             put_u64(slot, 0, start.first_seq);
             put_u64(slot, 8, start.first_group);
             put_u64(slot, 16, start.tail_seq);
         }
-        for (volume, slot) in self
-            .volumes
-            .iter()
-            .zip(into[volumes_at..].chunks_exact_mut(VOLUME_BYTES))
-        {
+        for (volume, slot) in self.volumes.iter().zip(into[volumes_at..].chunks_exact_mut(VOLUME_BYTES)) {
             volume.encode(slot);
         }
         seal_header(into);
@@ -226,16 +212,9 @@ impl Superblock {
             next_volume_id: VolumeId(get_u32(bytes, 76)),
             layout,
             log_starts: starts
-                .map(|start| LogStart {
-                    first_seq: get_u64(start, 0),
-                    first_group: get_u64(start, 8),
-                    tail_seq: get_u64(start, 16),
-                })
+                .map(|start| LogStart { first_seq: get_u64(start, 0), first_group: get_u64(start, 8), tail_seq: get_u64(start, 16) })
                 .collect(),
-            volumes: bytes[volumes_at..length]
-                .chunks_exact(VOLUME_BYTES)
-                .map(VolumeRecord::decode)
-                .collect::<Result<_, _>>()?,
+            volumes: bytes[volumes_at..length].chunks_exact(VOLUME_BYTES).map(VolumeRecord::decode).collect::<Result<_, _>>()?,
         };
         superblock.check()?;
         Ok(superblock)
@@ -280,10 +259,7 @@ impl Superblock {
             if volume.backing_identity.len() > BACKING_IDENTITY_BYTES_MAX {
                 return wrong("backing identity");
             }
-            if self.volumes[..nth]
-                .iter()
-                .any(|other| other.id == volume.id || other.name == volume.name)
-            {
+            if self.volumes[..nth].iter().any(|other| other.id == volume.id || other.name == volume.name) {
                 return wrong("volume twice");
             }
         }
@@ -328,8 +304,7 @@ impl VolumeRecord {
         if identity_bytes > BACKING_IDENTITY_BYTES_MAX {
             return wrong("backing identity");
         }
-        let Ok(name) = core::str::from_utf8(&from[VOLUME_NAME_AT..VOLUME_NAME_AT + name_bytes])
-        else {
+        let Ok(name) = core::str::from_utf8(&from[VOLUME_NAME_AT..VOLUME_NAME_AT + name_bytes]) else {
             return wrong("volume name");
         };
         Ok(VolumeRecord {
@@ -340,8 +315,7 @@ impl VolumeRecord {
             mode,
             may_have_dirty: from[5] & 1 != 0,
             damaged: from[5] & 2 != 0,
-            backing_identity: from[VOLUME_IDENTITY_AT..VOLUME_IDENTITY_AT + identity_bytes]
-                .to_vec(),
+            backing_identity: from[VOLUME_IDENTITY_AT..VOLUME_IDENTITY_AT + identity_bytes].to_vec(),
         })
     }
 }

@@ -6,6 +6,7 @@ use super::segment::{Group, Sealed, Segment};
 use crate::superblock::OpenError;
 use alloc::vec;
 use alloc::vec::Vec;
+use format::GroupHead;
 use format::checkpoint::LogEnd;
 
 /// How many segments behind a break are looked at for a continuation. A writer has fewer segments in the making at a time;
@@ -92,9 +93,9 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
         Some(anchor) => anchor.next(),
         None => first_place(reader, footers, settled)?,
     };
-    let runs = collect_runs(reader, place, settled)?;
+    let Walked { runs, claimed } = collect_runs(reader, place, settled)?;
     let claims = runs.iter().flatten().flatten().map(|group| group.head.durable_group);
-    let watermark = claims.fold(settled, u64::max);
+    let watermark = claims.fold(settled.max(claimed), u64::max);
     let broken_at = runs[0].last().and_then(|groups| groups.last()).map_or(place.1, |last| last.head.group + 1);
     if let Some(claim) = overwritten(reader, place.0 + runs[0].len() as u64)?
         && claim > settled
@@ -149,26 +150,39 @@ fn first_place(reader: &mut Reader, footers: &Footers, settled: u64) -> Result<(
     Ok(lowest.filter(|head| head.first_group <= settled + 1).map_or(start, |head| (head.segment_seq, head.first_group)))
 }
 
+/// What was walked: runs in ascending order, the first of them (perhaps empty) from the place asked for.
+struct Walked {
+    runs: Vec<Run>,
+    /// The highest group that anything found behind a break calls flushed.
+    claimed: u64,
+}
+
 /// Walks from `place`, and from each later segment where something of this session stands behind a break.
-fn collect_runs(reader: &mut Reader, place: (u64, u64), settled: u64) -> Result<Vec<Run>, OpenError> {
-    let first = walk_run(reader, place.0, Some(place.1), settled)?;
+fn collect_runs(reader: &mut Reader, place: (u64, u64), settled: u64) -> Result<Walked, OpenError> {
+    let mut walked = Walked { runs: Vec::new(), claimed: 0 };
+    let first = walk_run(reader, place.0, Some(place.1), settled, &mut walked.claimed)?;
     let mut seq = place.0 + first.len() as u64;
-    let mut runs = vec![first];
+    walked.runs.push(first);
+    let image = reader.image(seq)?;
+    walked.claimed = walked.claimed.max(reader.claims(seq, &image, 0));
     let mut ahead = 0;
     while ahead < SEGMENTS_AHEAD {
-        let run = walk_run(reader, seq + ahead, None, settled)?;
+        let run = walk_run(reader, seq + ahead, None, settled, &mut walked.claimed)?;
         if run.is_empty() {
             ahead += 1;
         } else {
             seq += ahead + run.len() as u64;
             ahead = 0;
-            runs.push(run);
+            walked.runs.push(run);
         }
     }
-    Ok(runs)
+    // No more groups than pages can be behind the break: nobody shall lead us further by a forged header in a payload.
+    let plausible = walked.claimed <= place.1.saturating_add(u64::from(reader.layout.slots_per_shard()));
+    walked.claimed *= u64::from(plausible);
+    Ok(walked)
 }
 
-fn walk_run(reader: &mut Reader, mut seq: u64, mut expected: Option<u64>, settled: u64) -> Result<Run, OpenError> {
+fn walk_run(reader: &mut Reader, mut seq: u64, mut expected: Option<u64>, settled: u64, claimed: &mut u64) -> Result<Run, OpenError> {
     let mut run = Run::new();
     // Ends by itself: each step finds its own sequence number in a physical segment that no other step looked at.
     loop {
@@ -183,6 +197,8 @@ fn walk_run(reader: &mut Reader, mut seq: u64, mut expected: Option<u64>, settle
         let Some(last) = groups.last() else {
             return Ok(run);
         };
+        let end_page = last.head.page + GroupHead::pages(&last.records);
+        *claimed = (*claimed).max(reader.claims(seq, &image, end_page));
         expected = Some(last.head.group + 1);
         run.push(groups);
         seq += 1;
@@ -301,10 +317,13 @@ fn mark_holes(reader: &Reader, segments: &mut [Segment], end: &mut LogEnd) -> u6
     for index in 0..segments.len() {
         let behind = segments.get(index + 1).map_or((end.next_seq, end.next_group), |next| (next.seq, next.first_group));
         let segment = &mut segments[index];
-        let recorded = segment.next() == behind && segment.seq < reader.start.first_seq;
-        let hole = segment.resume.is_some() || segment.next() != behind;
-        if segment.next() != behind {
+        let known = segment.next() == behind;
+        let hole = segment.resume.is_some() || !known;
+        // The session that began after the damage was found has recorded it.
+        let recorded = known && segment.marked_in_session < reader.session;
+        if !known {
             segment.resume = Some(behind);
+            segment.marked_in_session = reader.session;
             segment.has_footer = false;
         }
         holes += u64::from(hole && !recorded);

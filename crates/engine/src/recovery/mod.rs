@@ -26,8 +26,13 @@ mod segment;
 use crate::medium::Medium;
 use crate::superblock::{OpenError, PoolState};
 use alloc::vec::Vec;
+use format::Superblock;
 pub use format::checkpoint::LogEnd;
 use types::{ShardIndex, VolumeId};
+
+/// Each start takes a fresh segment, so a pool that crashes again and again before it can evict would run out of them. Recovery
+/// keeps as many free at the cost of the oldest clean blocks. Dirty ones are never given up: a writer keeps a reserve of its own.
+pub const SEGMENTS_FREE_WANTED: u64 = 2;
 
 /// The newest record of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,16 +84,15 @@ pub struct RecoveryReport {
     pub dirty_blocks: u64,
     /// Live clean blocks.
     pub clean_blocks: u64,
-    /// Clean blocks forgotten because damage stands behind them.
+    /// Clean blocks forgotten: because damage stands behind them, or to free a segment.
     pub forgotten_blocks: u64,
 }
 
 /// The log of a shard, recovered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
-    /// Where the log goes on. No segment from `next_seq` on holds anything that counts. If
-    /// `next_seq - tail_seq` equals the number of segments, the ring is full: bring the oldest segment's dirty blocks home and
-    /// begin the session with a higher `tail_seq`.
+    /// Where the log goes on. No segment from `next_seq` on holds anything that counts. Where the ring is nearly full, the
+    /// tail was moved past segments without live dirty blocks, to leave [`SEGMENTS_FREE_WANTED`] free.
     pub end: LogEnd,
     /// What was found.
     pub report: RecoveryReport,
@@ -114,7 +118,46 @@ pub fn recover(
     let mut reader = read::Reader::new(medium, &pool.superblock, shard, force);
     let found = chain::find(&mut reader, &mut report)?;
     seal::seal(medium, pool, shard, &found, &mut report)?;
-    let end = found.end;
-    replay::replay(&pool.superblock, found, &mut report, sink);
+    let end = replay::replay(&pool.superblock, found, &mut report, sink);
     Ok(Recovered { end, report })
+}
+
+/// A live segment, as a survey names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SurveyedSegment {
+    pub seq: u64,
+    pub session: u64,
+    /// Written by the current session: it may lack a footer.
+    pub in_session: bool,
+    pub first_group: u64,
+    pub last_group: u64,
+}
+
+/// What a recovery would find.
+pub(crate) struct Surveyed {
+    pub recovery: Recovered,
+    pub segments: Vec<SurveyedSegment>,
+}
+
+/// As [`recover`] with force, but writes nothing.
+pub(crate) fn survey(
+    medium: &mut dyn Medium,
+    superblock: &Superblock,
+    shard: ShardIndex,
+    sink: &mut dyn FnMut(RecoveredRecord),
+) -> Result<Surveyed, OpenError> {
+    let mut report = RecoveryReport::default();
+    let mut reader = read::Reader::new(medium, superblock, shard, true);
+    let found = chain::find(&mut reader, &mut report)?;
+    let first_seq = superblock.log_starts[usize::from(shard.0)].first_seq;
+    let surveyed = |segment: &segment::Segment| SurveyedSegment {
+        seq: segment.seq,
+        session: segment.session,
+        in_session: segment.seq >= first_seq,
+        first_group: segment.first_group,
+        last_group: segment.last_group,
+    };
+    let segments = found.segments.iter().map(surveyed).collect();
+    let end = replay::replay(superblock, found, &mut report, sink);
+    Ok(Surveyed { recovery: Recovered { end, report }, segments })
 }

@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         }
         self.session_seen = self.session_seen.max(head.session);
         let entries = footer.records.iter().map(|record| Entry::new(record, head.segment_seq)).collect();
-        Some(Sealed { head, entries })
+        Some(Sealed { head, marked_in_session: footer.marked_in_session, entries })
     }
 
     /// The header at the beginning of segment `seq`, if it is one of that segment.
@@ -157,6 +157,21 @@ impl<'a> Reader<'a> {
             groups.push(Group { head, records, dirty_intact });
         }
         groups
+    }
+
+    /// The highest group that anything of this session in segment `seq`, from page `from_page` on, calls flushed; 0 if there is
+    /// nothing. Behind a break no page can be told from a client's data for sure, so this serves to notice a loss and never to find groups.
+    pub fn claims(&mut self, seq: u64, image: &[u8], from_page: u32) -> u64 {
+        let (pages, _) = image.as_chunks::<PAGE_BYTES>();
+        let mut highest = 0;
+        for (page, bytes) in (0..).zip(pages).skip(from_page as usize) {
+            if let Some((head, _)) = self.group(seq, page, bytes)
+                && head.session == self.session
+            {
+                highest = highest.max(head.durable_group);
+            }
+        }
+        highest
     }
 
     /// Whether all dirty payloads that a footer tells of match their checksums.

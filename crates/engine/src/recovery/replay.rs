@@ -2,9 +2,10 @@
 
 use super::chain::Found;
 use super::segment::{Entry, EntryKind, Segment};
-use super::{RecoveredRecord, RecoveryReport};
+use super::{RecoveredRecord, RecoveryReport, SEGMENTS_FREE_WANTED};
 use alloc::vec::Vec;
-use format::Superblock;
+use format::checkpoint::LogEnd;
+use format::{Superblock, VolumeRecord};
 use hashbrown::HashTable;
 use types::{Mode, VolumeId};
 
@@ -18,13 +19,14 @@ struct Replay {
     known_volumes: Vec<u32>,
 }
 
-/// Gives the newest records that have payloads, and completes the report.
-pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) {
+/// Gives the newest records that have payloads, and completes the report. Gives the log's end, its tail perhaps moved on.
+pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) -> LogEnd {
     let mut known_volumes: Vec<u32> = superblock.volumes.iter().map(|volume| volume.id.0).collect();
     known_volumes.sort_unstable();
     let seed = u64::from_le_bytes(superblock.uuid.first_chunk().copied().unwrap_or_default());
     let mut replay = Replay { entries: Vec::new(), newest: HashTable::new(), seed, known_volumes };
     let mut seqs = Vec::new();
+    let hole_at_end = found.segments.last().is_some_and(|last| last.resume.is_some());
     for segment in found.segments {
         report.segments += 1;
         report.groups += segment.last_group - segment.first_group + 1;
@@ -35,24 +37,42 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
         seqs.push(segment.seq);
         replay.segment(segment, &seqs);
     }
-    if report.damaged_places > 0 {
-        let at_risk = superblock.volumes.iter().filter(|volume| volume.may_have_dirty || volume.mode == Mode::WriteBack);
-        report.damaged_volumes = at_risk.map(|volume| volume.id).collect();
+    if hole_at_end {
+        report.forgotten_blocks += replay.forget_clean();
     }
+    if report.damaged_places > 0 {
+        let at_risk = |volume: &&VolumeRecord| volume.may_have_dirty || volume.mode == Mode::WriteBack;
+        report.damaged_volumes = superblock.volumes.iter().filter(at_risk).map(|volume| volume.id).collect();
+    }
+    let mut end = found.end;
+    let segments_per_shard = u64::from(superblock.layout.segments_per_shard);
     for (seq, entries) in seqs.iter().zip(&replay.entries) {
-        for entry in entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Clean | EntryKind::Dirty)) {
-            let dirty = entry.kind == EntryKind::Dirty;
-            *if dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks } += 1;
-            sink(RecoveredRecord {
-                volume: VolumeId(entry.volume),
-                block: entry.block,
-                segment_seq: *seq,
-                page: entry.page,
-                dirty,
-                mask: entry.mask,
-                checksum: entry.checksum,
-            });
+        let free = segments_per_shard.saturating_sub(end.next_seq - end.tail_seq);
+        let dirty_here = entries.iter().any(|entry| entry.kind == EntryKind::Dirty);
+        if *seq == end.tail_seq && free < SEGMENTS_FREE_WANTED && !dirty_here {
+            end.tail_seq += 1;
+            report.forgotten_blocks += entries.iter().filter(|entry| entry.kind == EntryKind::Clean).count() as u64;
+            continue;
         }
+        give(*seq, entries, report, sink);
+    }
+    end
+}
+
+/// Gives what is live of one segment.
+fn give(seq: u64, entries: &[Entry], report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) {
+    for entry in entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Clean | EntryKind::Dirty)) {
+        let dirty = entry.kind == EntryKind::Dirty;
+        *if dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks } += 1;
+        sink(RecoveredRecord {
+            volume: VolumeId(entry.volume),
+            block: entry.block,
+            segment_seq: seq,
+            page: entry.page,
+            dirty,
+            mask: entry.mask,
+            checksum: entry.checksum,
+        });
     }
 }
 

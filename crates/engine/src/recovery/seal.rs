@@ -36,7 +36,8 @@ pub(super) fn seal(
             resume_group,
             used_pages: segment.used_pages,
         };
-        medium.write(layout.footer_offset(shard, layout.physical(segment.seq)), &head.encode(&records))?;
+        medium
+            .write(layout.footer_offset(shard, layout.physical(segment.seq)), &head.encode_marked(&records, segment.marked_in_session))?;
         report.footers_written += 1;
     }
     if report.footers_written > 0 {

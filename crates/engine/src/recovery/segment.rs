@@ -72,6 +72,7 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Sealed {
     pub head: FooterHead,
+    pub marked_in_session: u64,
     pub entries: alloc::vec::Vec<Entry>,
 }
 
@@ -101,6 +102,8 @@ pub(super) struct Segment {
     pub hole_before: bool,
     /// Where the log goes on if not in the next segment with the next group: behind a hole.
     pub resume: Option<(u64, u64)>,
+    /// The session in which `resume` was written down.
+    pub marked_in_session: u64,
 }
 
 impl Segment {
@@ -117,6 +120,7 @@ impl Segment {
             has_footer: true,
             hole_before: false,
             resume: (head.resume_seq != 0).then_some((head.resume_seq, head.resume_group)),
+            marked_in_session: sealed.marked_in_session,
         }
     }
 
@@ -135,6 +139,7 @@ impl Segment {
             has_footer: false,
             hole_before: false,
             resume: None,
+            marked_in_session: 0,
         })
     }
 

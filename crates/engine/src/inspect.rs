@@ -1,0 +1,257 @@
+//! A look at a pool that changes nothing and copes with any damage: for `hearth pool check`.
+//!
+//! It reads what recovery would read, and besides every header, footer and live payload, and says in words what is wrong. What a
+//! crash leaves behind in the ordinary course (a segment without a footer at the end of the log, groups behind it) is no problem.
+
+use crate::checkpoint;
+use crate::medium::Medium;
+use crate::recovery::{self, RecoveredRecord, RecoveryReport};
+use crate::superblock::{self, OpenError, PoolState, read_copy};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use format::checkpoint::LogEnd;
+use format::layout::SuperblockSlot;
+use format::{DecodeError, Footer, GroupHead, Layout, PAGE_BYTES, Superblock, payload_checksum};
+use types::{ShardIndex, VolumeId};
+
+/// Problems told in words; further ones are only counted.
+pub const PROBLEMS_MAX: usize = 1000;
+
+/// What is on the device.
+#[derive(Clone, Debug, Default)]
+pub struct Inspection {
+    /// The superblock in use; `None` if there is none, and then the problems say why.
+    pub superblock: Option<Superblock>,
+    /// Generations of the two superblock copies; `None` for one that is not intact.
+    pub generations: [Option<u64>; 2],
+    /// For a pool that was stopped in order: whether its checkpoint is whole.
+    pub checkpoint_whole: Option<bool>,
+    /// One a shard.
+    pub shards: Vec<ShardInspection>,
+    /// One a volume of the superblock.
+    pub volumes: Vec<VolumeInspection>,
+    /// What is wrong, in words; at most [`PROBLEMS_MAX`].
+    pub problems: Vec<String>,
+    /// How many problems there are.
+    pub problems_count: u64,
+}
+
+/// The log of one shard.
+#[derive(Clone, Debug)]
+pub struct ShardInspection {
+    /// Which.
+    pub shard: ShardIndex,
+    /// Where a recovery would go on.
+    pub end: LogEnd,
+    /// What a recovery would report (no footers were written).
+    pub recovery: RecoveryReport,
+    /// Live segments with a whole footer.
+    pub footers: u64,
+    /// Group headers found whole in live segments.
+    pub headers: u64,
+    /// Live payloads read and compared with their checksums.
+    pub payloads: u64,
+    /// Live clean payloads that do not match: misses, nothing lost.
+    pub clean_mismatches: u64,
+    /// Live dirty payloads that do not match: lost writes.
+    pub dirty_mismatches: u64,
+}
+
+/// What the log holds of one volume.
+#[derive(Clone, Debug)]
+pub struct VolumeInspection {
+    /// Its number.
+    pub id: VolumeId,
+    /// Live blocks equal to the backing device.
+    pub clean_blocks: u64,
+    /// Live blocks newer than the backing device.
+    pub dirty_blocks: u64,
+}
+
+/// Looks at everything. `progress` is told now and then how many of how many segments were looked at.
+///
+/// Never fails: what cannot be read or understood is a problem in the result.
+pub fn inspect(medium: &mut dyn Medium, progress: &mut dyn FnMut(u64, u64)) -> Inspection {
+    let mut result = Inspection::default();
+    for (nth, slot) in SuperblockSlot::ALL.into_iter().enumerate() {
+        let copy = read_copy(medium, slot);
+        match copy {
+            Ok(Ok(superblock)) => result.generations[nth] = Some(superblock.generation),
+            Ok(Err(error)) => result.problem(|| format!("superblock copy {slot:?}: {error}")),
+            Err(error) => result.problem(|| format!("superblock copy {slot:?}: {error}")),
+        }
+    }
+    let pool = match superblock::load(medium) {
+        Ok(pool) => pool,
+        Err(error) => {
+            result.problem(|| error.to_string());
+            return result;
+        }
+    };
+    if let [Some(a), Some(b)] = result.generations
+        && a != b
+    {
+        result.problem(|| format!("the superblock copies have generations {a} and {b}: a store was interrupted"));
+    }
+    result.volumes =
+        pool.superblock.volumes.iter().map(|volume| VolumeInspection { id: volume.id, clean_blocks: 0, dirty_blocks: 0 }).collect();
+    for volume in pool.superblock.volumes.iter().filter(|volume| volume.damaged) {
+        result.problem(|| format!("volume {:?} may have lost dirty data in earlier damage", volume.name));
+    }
+    result.look_at_checkpoint(medium, &pool);
+    let mut done = 0;
+    let total = u64::from(pool.superblock.layout.shards) * u64::from(pool.superblock.layout.segments_per_shard);
+    for shard in (0..pool.superblock.layout.shards).map(ShardIndex) {
+        result.look_at_shard(medium, &pool.superblock, shard, &mut |segments| progress(done + segments, total));
+        done += u64::from(pool.superblock.layout.segments_per_shard);
+        progress(done, total);
+    }
+    result.superblock = Some(pool.superblock);
+    result
+}
+
+impl Inspection {
+    fn problem(&mut self, text: impl FnOnce() -> String) {
+        self.problems_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(text());
+        }
+    }
+
+    fn look_at_checkpoint(&mut self, medium: &mut dyn Medium, pool: &PoolState) {
+        if !pool.superblock.clean {
+            return;
+        }
+        let whole = checkpoint_is_whole(medium, pool);
+        self.checkpoint_whole = Some(whole == Ok(true));
+        match whole {
+            Ok(true) => {}
+            Ok(false) => self.problem(|| "the checkpoint of the last stop is damaged: the next start reads the log".to_string()),
+            Err(error) => self.problem(|| format!("the checkpoint of the last stop: {error}")),
+        }
+    }
+
+    fn look_at_shard(&mut self, medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIndex, progress: &mut dyn FnMut(u64)) {
+        let mut live = Vec::new();
+        let surveyed = match recovery::survey(medium, superblock, shard, &mut |record| live.push(record)) {
+            Ok(surveyed) => surveyed,
+            Err(error) => return self.problem(|| format!("shard {}: {error}", shard.0)),
+        };
+        let report = surveyed.recovery.report;
+        if report.damaged_places > 0 {
+            let (places, volumes) = (report.damaged_places, report.damaged_volumes.len());
+            self.problem(|| {
+                format!("shard {}: flushed groups are missing in {places} places; {volumes} volumes may have lost dirty data", shard.0)
+            });
+        }
+        if report.unreadable_pages > 0 {
+            self.problem(|| format!("shard {}: {} pages cannot be read", shard.0, report.unreadable_pages));
+        }
+        for record in &live {
+            if let Some(volume) = self.volumes.iter_mut().find(|volume| volume.id == record.volume) {
+                *if record.dirty { &mut volume.dirty_blocks } else { &mut volume.clean_blocks } += 1;
+            }
+        }
+        let mut inspection = ShardInspection {
+            shard,
+            end: surveyed.recovery.end,
+            recovery: report,
+            footers: 0,
+            headers: 0,
+            payloads: 0,
+            clean_mismatches: 0,
+            dirty_mismatches: 0,
+        };
+        // Live records come in log order, as the segments do.
+        let mut live = live.as_slice();
+        for (nth, segment) in surveyed.segments.iter().enumerate() {
+            let count = live.iter().take_while(|record| record.segment_seq <= segment.seq).count();
+            let (here, rest) = live.split_at(count);
+            live = rest;
+            self.look_at_segment(medium, &superblock.layout, segment, here, &mut inspection);
+            progress(nth as u64);
+        }
+        self.shards.push(inspection);
+    }
+
+    fn look_at_segment(
+        &mut self,
+        medium: &mut dyn Medium,
+        layout: &Layout,
+        segment: &recovery::SurveyedSegment,
+        live: &[RecoveredRecord],
+        shard: &mut ShardInspection,
+    ) {
+        let (seq, nth_shard) = (segment.seq, shard.shard.0);
+        let mut bytes = vec![0; layout.segment_bytes as usize];
+        let offset_bytes = layout.segment_offset(shard.shard, layout.physical(seq));
+        if medium.read(offset_bytes, &mut bytes).is_err() {
+            for (page, nth) in bytes.chunks_exact_mut(PAGE_BYTES).zip(0u64..) {
+                if let Err(error) = medium.read(offset_bytes + nth * PAGE_BYTES as u64, page) {
+                    page.fill(0);
+                    self.problem(|| format!("shard {nth_shard}, segment {seq}: {error}"));
+                }
+            }
+        }
+        let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
+        match Footer::decode(&bytes[layout.group_pages() as usize * PAGE_BYTES..]) {
+            Ok(footer) if footer.head.segment_seq == seq && footer.head.session == segment.session => shard.footers += 1,
+            // None yet, or the one of an earlier lap.
+            Ok(_) | Err(DecodeError::Magic) if segment.in_session => {}
+            Ok(_) => self.problem(|| format!("shard {nth_shard}, segment {seq}: the footer is another segment's")),
+            Err(_) if segment.in_session => {}
+            Err(error) => self.problem(|| format!("shard {nth_shard}, segment {seq}, footer: {error}")),
+        }
+        let (mut page, mut group) = (0, segment.first_group);
+        while group <= segment.last_group {
+            let Some(bytes) = pages.get(page as usize) else { break };
+            let found = GroupHead::decode(bytes);
+            match found {
+                Ok((head, records)) if (head.group, head.segment_seq) == (group, seq) => {
+                    shard.headers += 1;
+                    page += GroupHead::pages(&records);
+                    group += 1;
+                }
+                Ok(_) => {
+                    self.problem(|| {
+                        format!("shard {nth_shard}, segment {seq}, page {page}: another header stands where group {group} should")
+                    });
+                    break;
+                }
+                Err(error) => {
+                    self.problem(|| format!("shard {nth_shard}, segment {seq}, page {page}, header of group {group}: {error}"));
+                    break;
+                }
+            }
+        }
+        for record in live {
+            shard.payloads += 1;
+            let matches = pages
+                .get(record.page as usize)
+                .is_some_and(|payload| payload_checksum(record.volume, record.block, payload) == record.checksum);
+            if !matches {
+                let (kind, count) =
+                    if record.dirty { ("dirty", &mut shard.dirty_mismatches) } else { ("clean", &mut shard.clean_mismatches) };
+                *count += 1;
+                let (volume, block, page) = (record.volume.0, record.block, record.page);
+                self.problem(|| {
+                    format!(
+                        "shard {nth_shard}, segment {seq}, page {page}: {kind} block {block} of volume {volume} does not match its checksum"
+                    )
+                });
+            }
+        }
+    }
+}
+
+fn checkpoint_is_whole(medium: &mut dyn Medium, pool: &PoolState) -> Result<bool, OpenError> {
+    let Some(checkpoint) = checkpoint::open(medium, pool)? else { return Ok(false) };
+    for shard in (0..pool.superblock.layout.shards).map(ShardIndex) {
+        if !checkpoint.load_shard(medium, pool, shard, &mut |_, _| {})? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

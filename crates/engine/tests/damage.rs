@@ -1,0 +1,260 @@
+//! Promise: whatever is wrong with the bytes, nothing panics, nothing wrong is served, and what may be lost is told.
+
+mod support;
+
+use engine::inspect::inspect;
+use engine::recovery::{Recovered, RecoveredRecord, recover};
+use engine::superblock::{self, PoolState};
+use format::checkpoint::LogEnd;
+use format::payload_checksum;
+use std::collections::BTreeMap;
+use support::Random;
+use support::disk::Disk;
+use support::model::Model;
+use support::pool::new_pool;
+use support::writer::{FooterHabit, Writer};
+use types::{Mode, ShardIndex, VolumeId};
+
+const SHARD: ShardIndex = ShardIndex(0);
+const VOLUMES: [VolumeId; 3] = [VolumeId(1), VolumeId(2), VolumeId(3)];
+
+type Blocks = BTreeMap<(u32, u64), RecoveredRecord>;
+
+/// A pool of two sessions, all of it flushed and called so; its model, and the last group's number. Volume 3 is write-through.
+fn settled_pool(seed: u64) -> (Disk, Model, u64) {
+    let mut random = Random(seed);
+    let (mut disk, mut pool) = new_pool(seed, 1);
+    pool.superblock.volumes[2].mode = Mode::WriteThrough;
+    pool.superblock.volumes[2].may_have_dirty = false;
+    let mut end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+    let mut model = Model::default();
+    for habit in [FooterHabit::Mixed, FooterHabit::Flushed] {
+        pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+        let mut writer = Writer::new(&pool, SHARD, end, model, habit);
+        for _ in 0..30 + random.below(90) {
+            writer.step(&mut disk, &mut random);
+        }
+        writer.settle(&mut disk, &mut random);
+        model = writer.model;
+        disk.kill_process(&mut random);
+        if habit == FooterHabit::Mixed {
+            let (_, recovered, _) = recovery(&disk.clone(), false).expect("recovers");
+            let mut again = superblock::load(&mut disk).expect("loads");
+            recover(&mut disk, &mut again, SHARD, false, &mut |_| {}).expect("recovers");
+            end = recovered.end;
+            model.truncate(end.next_group - 1, end.tail_seq);
+            pool = again;
+        }
+    }
+    let last = model.groups.last().expect("groups were written").number;
+    (disk, model, last)
+}
+
+type Outcome = (PoolState, Recovered, Blocks);
+
+fn recovery(disk: &Disk, force: bool) -> Result<Outcome, superblock::OpenError> {
+    let mut disk = disk.clone();
+    let mut pool = superblock::load(&mut disk)?;
+    let mut blocks = Blocks::new();
+    let recovered = recover(&mut disk, &mut pool, SHARD, force, &mut |record| {
+        assert!(blocks.insert((record.volume.0, record.block), record).is_none(), "a block given twice");
+    })?;
+    Ok((pool, recovered, blocks))
+}
+
+/// Whether a reader would take the payload for good.
+fn readable(disk: &Disk, pool: &PoolState, record: &RecoveredRecord) -> bool {
+    let layout = pool.superblock.layout;
+    let offset = layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page);
+    payload_checksum(record.volume, record.block, &disk.page(offset / 4096)) == record.checksum
+}
+
+/// What must hold of a recovery from damaged bytes. Without reported damage it is the log up to some group, not before `known_durable`.
+/// With damage, clean blocks must still be the newest ones, and older dirty ones belong to volumes that are named.
+fn check(model: &Model, last: u64, known_durable: u64, outcome: &Outcome, story: &str) {
+    let (_, recovered, blocks) = outcome;
+    let report = &recovered.report;
+    if report.damaged_places == 0 {
+        let end = recovered.end.next_group - 1;
+        assert!(end >= known_durable && end <= last, "{story}: ends at {end} of {last} without a word");
+        let expected = model.newest(end, recovered.end.tail_seq, &VOLUMES);
+        assert!(*blocks == expected, "{story}: not what the log up to {end} says");
+        return;
+    }
+    assert_eq!(report.damaged_volumes, [VolumeId(1), VolumeId(2)], "{story}");
+    let tail_seq = |end| model.group(end).map_or(1, |group| group.tail_seq);
+    let newest: Vec<Blocks> = (known_durable..=last).map(|end| model.newest(end, tail_seq(end), &VOLUMES)).collect();
+    for (key, record) in blocks.iter().filter(|(_, record)| !record.dirty) {
+        // It may have come home by a note that is lost, or be newer than one; its place is what counts.
+        let place = |blocks: &Blocks| blocks.get(key).map(|other| (other.segment_seq, other.page));
+        let current = newest.iter().any(|blocks| place(blocks) == Some((record.segment_seq, record.page)));
+        assert!(current, "{story}: clean block {key:?} is outdated");
+    }
+}
+
+#[test]
+fn one_rotten_page_anywhere() {
+    let (mut damaged_count, mut repaired_count) = (0, 0);
+    for seed in 0..12 {
+        let (disk, model, last) = settled_pool(seed);
+        let mut random = Random(seed);
+        for page in disk.used_pages() {
+            let mut rotten = disk.clone();
+            let kind = random.below(3);
+            rotten.rot(page * 4096, |bytes| match kind {
+                0 => bytes[random.below(4096) as usize] ^= 1 << random.below(8),
+                1 => bytes.fill(0),
+                _ => bytes[random.below(8) as usize * 512..][..512].fill(0),
+            });
+            let story = format!("seed {seed}, page {page}, kind {kind}");
+            let outcome = recovery(&rotten, false).expect("one copy of the superblock is whole");
+            // The newest claim may be in the rotten page; the one before it says one group less.
+            check(&model, last, last - 2, &outcome, &story);
+            damaged_count += u64::from(outcome.1.report.damaged_places > 0);
+            repaired_count += u64::from(outcome.1.report.walked_segments > 0);
+            let inspection = inspect(&mut rotten.clone(), &mut |_, _| {});
+            let damaged = inspection.shards[0].recovery.damaged_places;
+            assert_eq!(damaged, outcome.1.report.damaged_places, "{story}: the inspector disagrees");
+        }
+    }
+    assert!(damaged_count > 0 && repaired_count > 0, "{damaged_count} damaged, {repaired_count} repaired");
+}
+
+/// Damage is told by the start that finds it, marked durably, and not told again; what it hides stays hidden.
+#[test]
+fn damage_is_told_once_and_its_mark_stays() {
+    let mut told = 0;
+    for seed in 0..40 {
+        let (mut disk, _, _) = settled_pool(seed);
+        let mut random = Random(seed);
+        // A segment loses its footer and one of its headers.
+        let layout = superblock::load(&mut disk).expect("loads").superblock.layout;
+        let physical = random.below(u64::from(layout.segments_per_shard)) as u32;
+        let first_page = layout.segment_offset(SHARD, physical) / 4096;
+        let is_header = |page: &u64| disk.page(*page).starts_with(b"HRTHGRP1");
+        let headers: Vec<u64> = (first_page..first_page + u64::from(layout.group_pages())).filter(is_header).collect();
+        if headers.is_empty() {
+            continue;
+        }
+        disk.rot(headers[random.below(headers.len() as u64) as usize] * 4096, |bytes| bytes.fill(0));
+        disk.rot(layout.footer_offset(SHARD, physical), |bytes| bytes.fill(0));
+        let mut pool = superblock::load(&mut disk).expect("loads");
+        let mut blocks = Blocks::new();
+        let mut give = |record: RecoveredRecord| blocks.extend([((record.volume.0, record.block), record)]);
+        let recovered = recover(&mut disk, &mut pool, SHARD, false, &mut give).expect("recovers");
+        if recovered.report.damaged_places == 0 {
+            continue;
+        }
+        told += 1;
+        // A crash before the session begins: told again, the same.
+        let (_, again, blocks_again) = recovery(&disk, false).expect("recovers");
+        assert!(again.report.damaged_places > 0, "seed {seed}: forgotten before it was marked");
+        assert_eq!((again.end, &blocks_again), (recovered.end, &blocks), "seed {seed}");
+        let damaged = &recovered.report.damaged_volumes;
+        pool.begin_session(&mut disk, &[recovered.end], damaged).expect("begins");
+        let (pool, later, blocks_later) = recovery(&disk, false).expect("recovers");
+        assert_eq!(later.report.damaged_places, 0, "seed {seed}: told twice");
+        assert_eq!((later.end, &blocks_later), (recovered.end, &blocks), "seed {seed}: flapped");
+        let marked: Vec<bool> = pool.superblock.volumes.iter().map(|volume| volume.damaged).collect();
+        assert_eq!(marked, [true, true, false], "seed {seed}");
+    }
+    assert!(told > 10, "only {told} cases with damage");
+}
+
+/// Thousands of broken images: any number of flips, copies of pages to other places, and truncation.
+#[test]
+fn broken_images_never_panic_and_never_serve_wrong_data() {
+    let (mut opened, mut refused) = (0, 0);
+    for seed in 0..30 {
+        let (disk, model, last) = settled_pool(seed);
+        for case in 0..100 {
+            let mut random = Random(seed << 32 | case);
+            let mut broken = disk.clone();
+            let pages = disk.used_pages();
+            for _ in 0..1 + random.below(8) {
+                let page = pages[random.below(pages.len() as u64) as usize];
+                let other = disk.page(pages[random.below(pages.len() as u64) as usize]);
+                match random.below(4) {
+                    0 => broken.rot(page * 4096, |bytes| bytes[random.below(4096) as usize] ^= 1 << random.below(8)),
+                    1 => broken.rot(page * 4096, |bytes| bytes.fill(random.next() as u8)),
+                    // A misdirected write.
+                    2 => broken.rot(page * 4096, |bytes| *bytes = other),
+                    // Fields of headers, where parsers are tempted.
+                    _ => broken.rot(page * 4096, |bytes| bytes[random.below(128) as usize] = random.next() as u8),
+                }
+            }
+            if random.chance(1, 10) {
+                broken.truncate(random.below(3 << 20));
+            }
+            let story = format!("seed {seed}, case {case}");
+            let inspection = inspect(&mut broken.clone(), &mut |_, _| {});
+            let Ok(outcome) = recovery(&broken, random.chance(1, 2)) else {
+                assert!(inspection.problems_count > 0, "{story}: refused, but the inspector is content");
+                refused += 1;
+                continue;
+            };
+            opened += 1;
+            // Wrong data: a payload that a reader would accept, but that no group ever held for that block.
+            for record in outcome.2.values().filter(|record| readable(&broken, &outcome.0, record)) {
+                let written = model.groups.iter().any(|group| {
+                    group.seq == record.segment_seq
+                        && group.records.iter().any(|one| {
+                            (one.volume, one.block, one.slot_page, one.checksum)
+                                == (record.volume, record.block, record.page, record.checksum)
+                        })
+                });
+                assert!(written, "{story}: {record:?} was never written");
+            }
+            check(&model, last, 0, &outcome, &story);
+        }
+    }
+    assert!(opened > 1000 && refused > 50, "{opened} opened, {refused} refused");
+}
+
+#[test]
+fn every_nth_failure_of_a_recovery_is_told_and_harmless() {
+    let (disk, model, last) = settled_pool(3);
+    let (_, expected, blocks) = recovery(&disk, false).expect("recovers");
+    let mut failing = 0;
+    loop {
+        let mut disk = disk.clone();
+        let mut pool = superblock::load(&mut disk).expect("loads");
+        disk.fail_at = Some(failing);
+        let mut given = 0;
+        let result = recover(&mut disk, &mut pool, SHARD, false, &mut |_| given += 1);
+        let failed = disk.fail_at.is_none();
+        disk.fail_at = None;
+        assert!(result.is_ok() || given == 0, "call {failing}: records given, then an error");
+        let again = recovery(&disk, false).expect("works the second time");
+        check(&model, last, last - 2, &again, &format!("call {failing}"));
+        assert_eq!((again.1.end, &again.2), (expected.end, &blocks), "call {failing}");
+        if !failed {
+            break;
+        }
+        failing += 1;
+    }
+    assert!(failing > 10, "footers, headers, flushes: {failing}");
+}
+
+/// A footer that cannot be read is told by the headers; a header that cannot be read stops the start, unless forced.
+#[test]
+fn the_inspector_is_content_with_a_sound_pool() {
+    let (mut disk, model, last) = settled_pool(4);
+    let (_, recovered, blocks) = recovery(&disk, false).expect("recovers");
+    let mut calls = Vec::new();
+    let inspection = inspect(&mut disk, &mut |done, total| calls.push((done, total)));
+    assert_eq!(inspection.problems, Vec::<String>::new());
+    assert_eq!(inspection.shards[0].end, recovered.end);
+    assert_eq!(inspection.shards[0].payloads, blocks.len() as u64);
+    let expected = model.newest(last, recovered.end.tail_seq, &VOLUMES);
+    let dirty = expected.values().filter(|record| record.dirty).count() as u64;
+    assert_eq!(inspection.volumes.iter().map(|volume| volume.dirty_blocks).sum::<u64>(), dirty);
+    assert_eq!(calls.last(), Some(&(8, 8)));
+    // A flipped bit in a dirty payload is found and named.
+    let record = expected.values().find(|record| record.dirty).expect("something is dirty");
+    let layout = inspection.superblock.expect("there is one").layout;
+    disk.rot(layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page), |bytes| bytes[9] ^= 4);
+    let inspection = inspect(&mut disk, &mut |_, _| {});
+    assert_eq!((inspection.problems_count, inspection.shards[0].dirty_mismatches), (1, 1));
+    assert!(inspection.problems[0].contains("dirty block"), "{}", inspection.problems[0]);
+}
