@@ -98,7 +98,9 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         Command::Detach { volume, .. } => Command::Detach { token, volume },
         Command::DropClean { volume, .. } => Command::DropClean { token, volume },
         Command::Quiesce { .. } => Command::Quiesce { token },
-        unanswered @ (Command::Attach { .. } | Command::Hold { .. } | Command::Cancel { .. } | Command::DegradedRecorded) => return Err(unanswered),
+        unanswered @ (Command::Attach { .. } | Command::Hold { .. } | Command::Cancel { .. } | Command::DegradedRecorded) => {
+            return Err(unanswered);
+        }
     })
 }
 

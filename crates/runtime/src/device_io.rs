@@ -306,8 +306,7 @@ impl DeviceIo {
     fn after_transfer(&mut self, ring: &mut Ring, now_ns: u64, slot: u32, result: Result<(), IoError>) {
         let active = self.active.get(slot).expect("in flight");
         // What was zeroed without a transfer is durable only after a flush.
-        let needs_flush =
-            result.is_ok() && matches!(active.work, Work::Zero { method, fua: true } if method != ZeroMethod::WritePages);
+        let needs_flush = result.is_ok() && matches!(active.work, Work::Zero { method, fua: true } if method != ZeroMethod::WritePages);
         if needs_flush {
             self.arrive_at_gate(ring, now_ns, slot);
         } else {
@@ -422,8 +421,7 @@ impl Active {
                 let mut left_bytes = left_bytes;
                 while left_bytes > 0 && self.iovecs.len() < IOVECS_MAX {
                     let piece_bytes = left_bytes.min(ZEROES.0.len() as u64);
-                    self.iovecs
-                        .push(libc::iovec { iov_base: ZEROES.0.as_ptr().cast_mut().cast(), iov_len: piece_bytes as usize });
+                    self.iovecs.push(libc::iovec { iov_base: ZEROES.0.as_ptr().cast_mut().cast(), iov_len: piece_bytes as usize });
                     left_bytes -= piece_bytes;
                 }
                 write_entry(fd, &self.iovecs, offset_bytes, *fua)

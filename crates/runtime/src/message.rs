@@ -101,7 +101,9 @@ pub(crate) enum Message {
         done: Sender<()>,
     },
     /// End the thread when nothing is in flight, or at this time (monotonic) even so.
-    Exit { deadline_ns: u64 },
+    Exit {
+        deadline_ns: u64,
+    },
 }
 
 /// Where the reactors are reached.
@@ -117,9 +119,7 @@ pub(crate) struct Peer {
 
 impl Directory {
     pub(crate) fn new(reactors: u16) -> io::Result<Directory> {
-        let peers = (0..reactors)
-            .map(|_| Ok(Peer { inbox: Inbox::new()?, endpoints: AtomicUsize::new(0) }))
-            .collect::<io::Result<_>>()?;
+        let peers = (0..reactors).map(|_| Ok(Peer { inbox: Inbox::new()?, endpoints: AtomicUsize::new(0) })).collect::<io::Result<_>>()?;
         Ok(Directory { peers })
     }
 

@@ -157,8 +157,7 @@ impl Runtime {
     /// [`RuntimeError::Timeout`] if a reactor did not take it.
     pub fn command(&self, pool: &PoolRef, command: Command) -> Result<CommandTicket, RuntimeError> {
         let token = self.numbers.token.fetch_add(1, Ordering::Relaxed) + 1;
-        let ticket =
-            CommandTicket { commands: pool.0.commands.clone(), directory: self.directory.clone(), pool: pool.0.number, token };
+        let ticket = CommandTicket { commands: pool.0.commands.clone(), directory: self.directory.clone(), pool: pool.0.number, token };
         let command = match with_token(command, token) {
             Ok(command) => {
                 pool.0.commands.expect(token, pool.0.shards);

@@ -43,11 +43,7 @@ impl Ring {
                 Ok(ring) => {
                     let parameters = ring.params();
                     // Without these the code here would be wrong, not slow; both are older (5.5, 5.11) than SQE128.
-                    assert!(
-                        parameters.is_feature_nodrop()
-                            && parameters.is_feature_submit_stable()
-                            && parameters.is_feature_ext_arg()
-                    );
+                    assert!(parameters.is_feature_nodrop() && parameters.is_feature_submit_stable() && parameters.is_feature_ext_arg());
                     let has_min_wait = parameters.is_feature_min_timeout();
                     return Ok(Ring { ring, waiting: VecDeque::new(), has_min_wait });
                 }

@@ -183,11 +183,7 @@ impl Runtime {
     pub(crate) fn add_volume(&self, shared: VolumeShared) -> Result<VolumeRef, RuntimeError> {
         let volume = VolumeRef(Arc::new(shared));
         let in_flight_max = self.options.in_flight_max;
-        self.ask_all("add volume", ANSWER_PATIENCE, |_, done| Message::AddVolume {
-            volume: volume.clone(),
-            in_flight_max,
-            done,
-        })?;
+        self.ask_all("add volume", ANSWER_PATIENCE, |_, done| Message::AddVolume { volume: volume.clone(), in_flight_max, done })?;
         Ok(volume)
     }
 

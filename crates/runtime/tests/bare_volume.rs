@@ -2,109 +2,14 @@
 
 mod common;
 
-use common::{Chance, Scripted, Wake, data_of, fill, one_request, open, request};
+use common::{SIZE_SECTORS, data_of, fill, hammer, one_request, open, request};
 use device::model::{DiskModel, ModelSet};
 use engine::api::{Op, RequestError};
-use runtime::{BareVolumeOptions, Context, RequestClass, Runtime, RuntimeOptions, VolumeRef};
-use std::collections::HashMap;
-use std::sync::mpsc;
+use runtime::{BareVolumeOptions, RequestClass, Runtime, RuntimeOptions, VolumeRef};
 use std::time::Duration;
-
-const SIZE_SECTORS: u64 = 2048;
 
 fn options(name: &str) -> BareVolumeOptions {
     BareVolumeOptions { name: name.into(), read_only: false }
-}
-
-/// Sends random requests that do not overlap those in flight, and compares every read with a model of the disk's bytes.
-struct Hammer {
-    volume: VolumeRef,
-    chance: Chance,
-    disk: Vec<u8>,
-    in_flight: HashMap<u64, (Op, u64, u32)>,
-    next_id: u64,
-    to_send: u32,
-    done: mpsc::Sender<u32>,
-    verified_reads: u32,
-}
-
-impl Hammer {
-    fn go_on(&mut self, cx: &mut Context<'_>) {
-        while self.in_flight.len() < 32 && self.to_send > 0 {
-            let longest = if self.chance.below(8) == 0 { 200 } else { 16 };
-            let sectors = 1 + self.chance.below(longest) as u32;
-            let start = self.chance.below(SIZE_SECTORS - u64::from(sectors));
-            let overlaps = |&(op, at, len): &(Op, u64, u32)| {
-                op != Op::Flush && at < start + u64::from(sectors) && start < at + u64::from(len)
-            };
-            if self.in_flight.values().any(overlaps) {
-                continue;
-            }
-            let op = match self.chance.below(20) {
-                0 => Op::WriteZeroes,
-                1 => Op::Discard,
-                2 => Op::Flush,
-                3..11 => Op::Write,
-                _ => Op::Read,
-            };
-            let mut request = request(self.next_id, op, start, sectors);
-            request.fua = self.chance.below(10) == 0;
-            let range = start as usize * 512..(start as usize + sectors as usize) * 512;
-            match op {
-                Op::Write => {
-                    let pages = (start % 8 + u64::from(sectors)).div_ceil(8) as usize;
-                    let Some(pages) = cx.allocate_pages(&self.volume, pages) else { return };
-                    let seed = self.chance.next();
-                    let data: Vec<u8> = (0..sectors as usize * 512).map(|index| (seed >> (index % 57)) as u8).collect();
-                    request.pages = fill(pages, start, &data);
-                    self.disk[range].copy_from_slice(&data);
-                }
-                Op::WriteZeroes | Op::Discard => self.disk[range].fill(0),
-                Op::Read | Op::Flush => {}
-            }
-            cx.submit(&self.volume, request).expect("below the limit");
-            self.in_flight.insert(self.next_id, (op, start, sectors));
-            self.next_id += 1;
-            self.to_send -= 1;
-        }
-        if self.in_flight.is_empty() && self.to_send == 0 {
-            self.done.send(self.verified_reads).expect("the test waits");
-            cx.close();
-        }
-    }
-
-    fn wake(&mut self, cx: &mut Context<'_>, wake: Wake) {
-        if let Wake::Reply(reply) = wake {
-            let (op, start, sectors) = self.in_flight.remove(&reply.id).expect("one reply per request");
-            assert_eq!(reply.result, Ok(()), "{op:?} at {start}+{sectors}");
-            if op == Op::Read {
-                let from = start as usize * 512;
-                assert_eq!(
-                    data_of(&reply, start, sectors),
-                    self.disk[from..from + sectors as usize * 512],
-                    "sector {start}+{sectors}"
-                );
-                self.verified_reads += 1;
-            }
-        }
-        self.go_on(cx);
-    }
-}
-
-fn hammer(runtime: &Runtime, volume: &VolumeRef, seed: u64, requests: u32) -> mpsc::Receiver<u32> {
-    let (done, receiver) = mpsc::channel();
-    let mut hammer = Hammer {
-        volume: volume.clone(),
-        chance: Chance(seed),
-        disk: vec![0; SIZE_SECTORS as usize * 512],
-        in_flight: HashMap::new(),
-        next_id: 0,
-        to_send: requests,
-        done,
-        verified_reads: 0,
-    };
-    runtime.add_endpoint(Box::new(Scripted(move |cx: &mut Context<'_>, wake| hammer.wake(cx, wake))));
-    receiver
 }
 
 fn start(reactors: u16, io_pages: usize) -> Runtime {

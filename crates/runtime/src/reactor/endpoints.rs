@@ -75,8 +75,7 @@ impl Reactor {
 
     /// Asks the kernel to end entries of an endpoint: those of one token, or all.
     pub(crate) fn cancel_entries(&mut self, key: EndpointKey, token: Option<u32>) {
-        let chosen =
-            |(_, (owner, pushed_as)): &(u32, &(EndpointKey, u32))| *owner == key && token.is_none_or(|t| t == *pushed_as);
+        let chosen = |(_, (owner, pushed_as)): &(u32, &(EndpointKey, u32))| *owner == key && token.is_none_or(|t| t == *pushed_as);
         let targets: Vec<u32> = self.entries.iter().filter(chosen).map(|(number, _)| number).collect();
         for number in targets {
             self.cancel_entry(user_data(Kind::Endpoint, number));

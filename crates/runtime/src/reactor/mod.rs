@@ -252,12 +252,8 @@ impl Reactor {
         for index in 0..self.pools.len() {
             let Some(pool) = &mut self.pools[index] else { continue };
             let mut replies = std::mem::take(&mut self.pool_replies);
-            let mut around = Surroundings {
-                ring: &mut self.ring,
-                devices: &mut self.devices,
-                directory: &self.directory,
-                now_ns: self.now_ns,
-            };
+            let mut around =
+                Surroundings { ring: &mut self.ring, devices: &mut self.devices, directory: &self.directory, now_ns: self.now_ns };
             pool.drain(&mut around, &mut replies);
             for reply in replies.drain(..) {
                 self.finish_request(reply.id as u32, reply.result, reply.pages, reply.outcome);
