@@ -9,6 +9,7 @@ use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
+use std::collections::BTreeMap;
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,6 +37,8 @@ pub struct PoolStarted {
     pub recovery: Vec<String>,
     /// Numbers (in the log) of volumes whose dirty data may be damaged; they must not be served as if nothing had happened.
     pub damaged: Vec<u32>,
+    /// Dirty bytes found, by number; volumes without any may be missing.
+    pub dirty_bytes: BTreeMap<u32, u64>,
 }
 
 /// What came of comparing a sample of clean cached blocks with the backing device.
@@ -110,8 +113,9 @@ pub trait DataPath: Send + Sync {
     /// Looks at a backing device (a path or `model:SET:FILE`) without changing it.
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError>;
 
-    /// Whether two devices share bytes: the same one, a disk and its partition, a file and the device of that name.
-    fn overlap(&self, one: &str, other: &str) -> Result<bool, ControlError>;
+    /// How two devices share bytes, as a clause that names both: the same one, a disk and its partition, a file and the device
+    /// below it. `None` if they do not, or if one is not there.
+    fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError>;
 
     /// Makes a file of that size for an SSD. Fails if there is anything of that name.
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError>;
@@ -147,7 +151,8 @@ pub trait DataPath: Send + Sync {
     /// Forgets what a running pool holds of a volume that is not attached.
     fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
 
-    /// Compares a sample of the volume's clean cached blocks with the backing device. The volume is attached, not exported.
+    /// Compares a sample of the clean cached blocks that the pool's start found with the backing device. The volume is not
+    /// attached.
     fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError>;
 
     /// Drops the volume's clean cached blocks.

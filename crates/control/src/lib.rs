@@ -1,7 +1,8 @@
 //! Management: what is there, what may be done to it, and in which order so that nothing is lost.
 //!
 //! * [`api`]: every request as one enum of actions; [`server`] and [`client`] carry them over HTTP on a Unix socket.
-//! * [`manager`]: carries them out. [`datapath`]: what it needs from below, as a trait.
+//! * [`manager`]: carries them out. [`datapath`]: what it needs from below, as a trait. [`real`]: that trait over
+//!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
 //! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted.
@@ -20,6 +21,7 @@ pub mod manager;
 pub mod names;
 pub mod options;
 pub mod places;
+pub mod real;
 pub mod server;
 
 pub mod state;

@@ -89,12 +89,6 @@ pub struct PoolStats {
     pub write_amplification: Option<f64>,
     /// Bytes appended again at the head because they were in use or dirty.
     pub reinserted_bytes: u64,
-    /// Reads of the SSD.
-    pub ssd_reads: u64,
-    /// Their bytes.
-    pub ssd_read_bytes: u64,
-    /// Flushes of the SSD.
-    pub ssd_flushes: u64,
     /// RAM of the RAM tier in use, now.
     pub ram_used_bytes: u64,
     /// RAM of index and policy, now.

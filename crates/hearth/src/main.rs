@@ -1,2 +1,105 @@
-//! The `hearth` binary.
-fn main() {}
+//! The `hearth` binary: the daemon and the command line.
+
+mod cli;
+mod commands;
+mod failure;
+mod progress;
+mod quantity;
+mod request;
+mod serve;
+mod show;
+mod stats;
+mod table;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use cli::{Cli, Command, Pool, Volume};
+use commands::Session;
+use control::client::Client;
+use control::places::{Places, Surroundings};
+use failure::Failure;
+use progress::Interrupt;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = parse().and_then(|cli| match cli {
+        Some(cli) => run(&cli),
+        None => Ok(()),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("hearth: {}", failure.message);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Reads the command line; `None` if help or the version was asked for and printed.
+fn parse() -> Result<Option<Cli>, Failure> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(Some(cli)),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            commands::print(&error.render().to_string())?;
+            Ok(None)
+        }
+        Err(error) => Err(usage(&error)),
+    }
+}
+
+/// clap's report as one sentence.
+fn usage(error: &clap::Error) -> Failure {
+    let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
+    let known = |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay"].contains(&word.as_str());
+    let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
+    }
+    let text = error.render().to_string();
+    let about = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let lines: Vec<&str> = about.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let sentence = lines.join(" ").trim_start_matches("error: ").replace("  ", " ");
+    Failure::usage(sentence, &format!("see `hearth{command} --help`"))
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    let places = Places::choose(cli.state.clone(), cli.socket.clone(), &Surroundings::of_process());
+    let session = || -> Result<Session, Failure> {
+        let interrupt = Interrupt::install().map_err(|e| Failure::failed(format!("Ctrl-C cannot be watched ({e})"), ""))?;
+        Ok(Session { client: Client::new(&places.socket), json: cli.json, interrupt })
+    };
+    match &cli.command {
+        Command::Serve(options) => serve::serve(&places, options).map_err(|f| f.cannot("serve")),
+        Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
+        Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
+        Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
+        Command::Model { .. } | Command::Replay(_) => Err(Failure::failed("not wired", "")),
+    }
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
+fn pool_action(command: &Pool) -> String {
+    match command {
+        Pool::Create { name, .. } => format!("create pool \"{}\"", shown(name)),
+        Pool::List => "list pools".into(),
+        Pool::Show { name } => format!("show pool \"{}\"", shown(name)),
+        Pool::Destroy { name, .. } => format!("destroy pool \"{}\"", shown(name)),
+        Pool::Check { path } => format!("check {}", shown(path)),
+    }
+}
+
+fn volume_action(command: &Volume) -> String {
+    let (verb, name) = match command {
+        Volume::Add { name, .. } => ("add", name),
+        Volume::List => return "list volumes".into(),
+        Volume::Show { name } => ("show", name),
+        Volume::Set { name, .. } => ("change", name),
+        Volume::Destage { name } => ("destage", name),
+        Volume::Warm { name, .. } => ("warm", name),
+        Volume::Remove { name, .. } => ("remove", name),
+    };
+    format!("{verb} volume \"{}\"", shown(name))
+}

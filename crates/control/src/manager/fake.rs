@@ -193,8 +193,8 @@ impl DataPath for World {
         self.inside().facts(spec)
     }
 
-    fn overlap(&self, one: &str, other: &str) -> Result<bool, ControlError> {
-        Ok(one == other)
+    fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
+        Ok((one == other).then(|| format!("{one} and {other} are the same")))
     }
 
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
@@ -239,8 +239,9 @@ impl DataPath for World {
         }
         device.log.retain(|id, _| known.contains(id));
         let size_bytes = device.size_bytes;
+        let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
         inside.running.insert(pool.name.clone(), pool.uuid);
-        Ok(PoolStarted { session: pool.session + 1, size_bytes, ..PoolStarted::default() })
+        Ok(PoolStarted { session: pool.session + 1, size_bytes, dirty_bytes, ..PoolStarted::default() })
     }
 
     fn stop_pool(&self, pool: &str, _clean: bool) -> Result<(), ControlError> {
@@ -293,8 +294,9 @@ impl DataPath for World {
     fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
         let mut inside = self.inside();
         let home = inside.device(&volume.backing)?.version;
-        let attached = inside.attached[&volume.name].clone();
-        let cached = attached.ssd.and_then(|ssd| inside.devices[&ssd].log.get(&attached.id).copied());
+        assert!(!inside.attached.contains_key(&volume.name), "sampled before it is attached");
+        let uuid = inside.running[&volume.pool];
+        let cached = inside.devices.values().find(|d| d.pool == Some(uuid)).and_then(|d| d.log.get(&volume.id).copied());
         let clean = cached.filter(|(_, dirty)| !dirty);
         let different = u64::from(clean.is_some_and(|(version, _)| version != home));
         Ok(Sample { compared: u64::from(clean.is_some()), different })

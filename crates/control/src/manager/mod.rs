@@ -69,11 +69,13 @@ struct LivePool {
     recovery: Vec<String>,
     size_bytes: u64,
     damaged: Vec<u32>,
+    /// As found by the pool's start, by number of the volume.
+    dirty_bytes: BTreeMap<u32, u64>,
 }
 
 impl LivePool {
     fn new(health: Health) -> LivePool {
-        LivePool { health, trouble: None, recovery: Vec::new(), size_bytes: 0, damaged: Vec::new() }
+        LivePool { health, trouble: None, recovery: Vec::new(), size_bytes: 0, damaged: Vec::new(), dirty_bytes: BTreeMap::new() }
     }
 }
 

@@ -89,6 +89,7 @@ impl Manager {
                 recovery: started.recovery,
                 size_bytes: started.size_bytes,
                 damaged: started.damaged,
+                dirty_bytes: started.dirty_bytes,
                 ..LivePool::new(Health::Running)
             };
         });
@@ -195,20 +196,19 @@ impl Manager {
             )
         };
         for (pool, ssd) in ssds {
-            if self.data().overlap(path, &ssd)? {
+            if let Some(how) = self.data().overlap(path, &ssd)? {
                 let remedy = "choose another device: an SSD belongs to one pool and can never be a backing device";
-                return Err(device(path, format!("it is the SSD of the pool \"{pool}\" ({ssd})"), remedy.into(), Kind::Conflict));
+                return Err(device(path, format!("it is the SSD of the pool \"{pool}\" ({how})"), remedy.into(), Kind::Conflict));
             }
         }
         for (volume, backing) in backings {
-            if except != Some(volume.as_str()) && self.data().overlap(path, &backing)? {
+            if except == Some(volume.as_str()) {
+                continue;
+            }
+            if let Some(how) = self.data().overlap(path, &backing)? {
                 let remedy = "choose another device: two owners would destroy each other's data";
-                return Err(device(
-                    path,
-                    format!("it is the backing device of the volume \"{volume}\" ({backing})"),
-                    remedy.into(),
-                    Kind::Conflict,
-                ));
+                let problem = format!("it is the backing device of the volume \"{volume}\" ({how})");
+                return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
         }
         Ok(())

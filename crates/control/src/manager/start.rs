@@ -10,7 +10,7 @@
 //! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
 
 use super::verdict::{self, Verdict};
-use super::{Manager, Trouble};
+use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
@@ -181,10 +181,11 @@ impl Manager {
             );
             return Err(refused(volume, "the pool's log is damaged where it may hold dirty data of this volume", &remedy));
         }
-        self.attach(volume)?;
-        let proven = self.prove_cache(volume).and_then(|volume| self.export_all(&volume).map(|()| volume));
-        if let Err(error) = proven {
-            self.detach_quietly(volume);
+        let volume = self.prove_cache(volume)?;
+        self.attach(&volume)?;
+        let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume));
+        if let Err(error) = offered {
+            self.detach_quietly(&volume);
             return Err(error);
         }
         self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None));
@@ -207,19 +208,11 @@ impl Manager {
         }
     }
 
-    /// Compares a sample of the clean cache with the backing device, and forgets the cache if it is, or may be, stale. Gives the
-    /// volume as it is then: perhaps under a new number.
+    /// Compares a sample of the clean cache with the backing device, and forgets the cache if it differs. Gives the volume as it
+    /// is then: perhaps under a new number.
     fn prove_cache(&self, volume: &VolumeRecord) -> Result<VolumeRecord, ControlError> {
-        let dirty = self.data().volume_stats(&volume.name).dirty_bytes > 0;
         if volume.cache_stale {
-            // The person has accepted the backing device as it is; dirty data is kept.
-            self.data().drop_clean(volume)?;
-            let updated = self.change(|state| {
-                let volume = state.volume_mut(&volume.name)?;
-                volume.cache_stale = false;
-                Some(volume.clone())
-            })?;
-            return Ok(updated.unwrap_or_else(|| volume.clone()));
+            return Ok(volume.clone());
         }
         let sample = self.data().sample(volume)?;
         if sample.different == 0 {
@@ -230,21 +223,32 @@ impl Manager {
             "its backing device {} was written by others: {different} of {compared} blocks compared differ from what is cached",
             volume.backing
         );
-        if dirty {
+        let found = |p: &LivePool| p.dirty_bytes.get(&volume.id).is_some_and(|bytes| *bytes > 0);
+        if self.memory().pools.get(&volume.pool).is_some_and(found) {
             return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
         }
         self.events().note(Severity::Warning, &volume.name, format!("{problem}: what was cached of it is dropped"));
-        self.data().detach(volume, true)?;
-        self.set_live_volume(&volume.name, |live| live.attached = false);
         let fresh = self.change(|state| {
             let State { pools, volumes, .. } = state;
             let volume = volumes.iter_mut().find(|v| v.name == volume.name)?;
             renumber(volume, pools.iter_mut().find(|p| p.name == volume.pool)?);
             Some(volume.clone())
         })?;
-        let fresh = fresh.ok_or(ControlError::Unknown { named: "volume", name: volume.name.clone() })?;
-        self.attach(&fresh)?;
-        Ok(fresh)
+        self.data().forget(volume)?;
+        fresh.ok_or(ControlError::Unknown { named: "volume", name: volume.name.clone() })
+    }
+
+    /// The person has accepted the backing device as it is: clean cache goes, dirty data is kept.
+    fn drop_stale(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        if !volume.cache_stale {
+            return Ok(());
+        }
+        self.data().drop_clean(volume)?;
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&volume.name) {
+                volume.cache_stale = false;
+            }
+        })
     }
 
     /// The pool is not there: serve the backing device alone if that is safe.

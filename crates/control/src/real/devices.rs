@@ -1,1 +1,140 @@
-//! Devices, looked at for safety and identity (C6, C7).
+//! Devices, looked at for safety and identity (C6, C7), in the words of the device crate.
+
+use crate::datapath::DeviceFacts;
+use crate::error::{ControlError, Kind};
+use crate::state::{BackingIdentity, Fact};
+use device::busy;
+use device::identity::{DeviceIdentity, identify};
+use device::model::{DiskModel, ModelSet};
+use device::signature::{self, OwnMark};
+use device::spec::SpecError;
+use device::system::SystemView;
+use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDevice, OpenError};
+use format::layout::SuperblockSlot;
+use format::superblock::SUPERBLOCK_MAGIC;
+use std::path::Path;
+
+/// The marks of a hearth pool: both copies of its superblock.
+const OWN_MARKS: [OwnMark; 2] = [
+    OwnMark { what: "a hearth pool", offset_bytes: SuperblockSlot::A.offset_bytes(), magic: SUPERBLOCK_MAGIC },
+    OwnMark { what: "a hearth pool", offset_bytes: SuperblockSlot::B.offset_bytes(), magic: SUPERBLOCK_MAGIC },
+];
+
+/// Looks at a device without changing it.
+pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
+    let spec = parse(spec)?;
+    let path = spec.path();
+    let view = SystemView::default();
+    spec.kind().map_err(|e| spec_error(path, e))?;
+    let users = busy::usages(path, &view).map_err(|e| plain(path, &e))?;
+    if let Some(user) = busy::describe(&users) {
+        // Somebody who has it may have it exclusively: nothing more can be looked at.
+        return Ok(DeviceFacts { size_bytes: u64::MAX, in_use: Some(user), ..DeviceFacts::default() });
+    }
+    let device = open_path(path, Access::ReadOnly)?;
+    let blocking = device.blocking().map_err(|e| plain(path, &e))?;
+    let signatures = signature::find(&blocking, &OWN_MARKS).map_err(|e| plain(path, &e))?;
+    let identity = identify(&device, &view).map_err(|e| plain(path, &e))?;
+    let mut medium = super::medium::SsdMedium::new(blocking);
+    let pool = engine::superblock::load(&mut medium).ok().map(|state| crate::uuid::Uuid(state.superblock.uuid));
+    Ok(DeviceFacts {
+        size_bytes: device.geometry().size_bytes,
+        signature: signature::describe(&signatures),
+        pool,
+        in_use: None,
+        identity: recorded(identity, &spec),
+    })
+}
+
+/// The identity in the form that is remembered. A file system's UUID recognizes a device that says nothing about itself; on
+/// one that does, a new file system is a change of content and not another device.
+fn recorded(identity: DeviceIdentity, spec: &DeviceSpec) -> BackingIdentity {
+    let fact = |name: &str, value: String| Fact { name: name.into(), value };
+    let kind = match identity.kind {
+        DeviceKind::BlockDevice => "block device",
+        DeviceKind::RegularFile => "file",
+    };
+    let mut fixed = vec![fact("kind", kind.into())];
+    fixed.extend(identity.ids.iter().map(|(name, value)| fact(name, value.clone())));
+    if let Some(set) = spec.model() {
+        fixed.push(fact("disk model", set.name().into()));
+    }
+    let mut stamps: Vec<Fact> = identity.stamps.iter().map(|(name, value)| fact(name, value.to_string())).collect();
+    let file_system = identity.file_system.map_or("none".into(), |fs| format!("{} {}", fs.kind, fs.uuid));
+    if identity.ids.is_empty() { &mut fixed } else { &mut stamps }.push(fact("file system", file_system));
+    BackingIdentity { size_bytes: identity.size_bytes, fixed, stamps }
+}
+
+/// How two devices share bytes.
+pub(super) fn overlap(one: &str, other: &str) -> Result<Option<String>, ControlError> {
+    let (one, other) = (parse(one)?, parse(other)?);
+    if !one.path().exists() || !other.path().exists() {
+        return Ok(None);
+    }
+    busy::overlap(one.path(), other.path(), &SystemView::default()).map_err(|e| plain(one.path(), &e))
+}
+
+/// Makes the file of an SSD, allocated.
+pub(super) fn make_file(path: &str, size_bytes: u64) -> Result<(), ControlError> {
+    OpenDevice::create(Path::new(path), size_bytes).map(drop).map_err(|e| plain(Path::new(path), &e))
+}
+
+/// Removes it again.
+pub(super) fn remove_file(path: &str) -> Result<(), ControlError> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(plain(Path::new(path), &format!("{path} cannot be removed: {e}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Opens and locks a device by its path.
+pub(super) fn open(path: &str, access: Access) -> Result<OpenDevice, ControlError> {
+    open_path(Path::new(path), access)
+}
+
+/// Opens and locks a backing device: to write, unless it cannot be written and need not be.
+pub(super) fn open_backing(spec: &DeviceSpec, read_only: bool) -> Result<OpenDevice, ControlError> {
+    match OpenDevice::open(spec.path(), Access::ReadWrite) {
+        Err(OpenError::ReadOnlyDevice { .. } | OpenError::Permission { .. }) if read_only => open_path(spec.path(), Access::ReadOnly),
+        other => other.map_err(|e| plain(spec.path(), &e)),
+    }
+}
+
+fn open_path(path: &Path, access: Access) -> Result<OpenDevice, ControlError> {
+    OpenDevice::open(path, access).map_err(|error| match error {
+        OpenError::Spec(error) => spec_error(path, error),
+        other => plain(path, &other),
+    })
+}
+
+/// Overwrites the marks of what was on a device whose owner agreed to lose it.
+pub(super) fn erase_signatures(device: &dyn BlockingDevice) -> Result<(), DeviceError> {
+    let signatures = signature::find(device, &OWN_MARKS)?;
+    signature::erase(device, &signatures)
+}
+
+/// Reads a spec.
+pub(super) fn parse(spec: &str) -> Result<DeviceSpec, ControlError> {
+    spec.parse().map_err(|e: SpecError| ControlError::BadOption { option: "the device", problem: e.to_string(), remedy: String::new() })
+}
+
+/// The model of a set.
+pub(super) fn model(set: ModelSet, size_bytes: u64) -> DiskModel {
+    DiskModel::new(set, size_bytes)
+}
+
+fn spec_error(path: &Path, error: SpecError) -> ControlError {
+    match error {
+        SpecError::Missing { .. } => ControlError::Unknown { named: "device", name: path.display().to_string() },
+        other => plain(path, &other),
+    }
+}
+
+/// The device crate's sentences begin with the path and end with what to do: "PATH PROBLEM: REMEDY".
+fn plain(path: &Path, error: &dyn std::fmt::Display) -> ControlError {
+    let shown = path.display().to_string();
+    let text = error.to_string();
+    let rest = text.strip_prefix(&shown).map_or(text.clone(), |rest| format!("it {}", rest.trim_start()));
+    let (problem, remedy) = rest.rsplit_once(": ").map_or((rest.clone(), String::new()), |(p, r)| (p.to_string(), r.to_string()));
+    ControlError::Device { path: shown, problem, remedy, kind: Kind::Failed }
+}

@@ -3,8 +3,10 @@
 mod devices;
 mod exports;
 mod figures;
+mod medium;
 mod pools;
 mod volumes;
+mod warm;
 
 use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;
@@ -35,6 +37,8 @@ pub struct Machine {
     pools: Mutex<BTreeMap<String, Arc<pools::LivePool>>>,
     volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
     servers: Mutex<exports::Servers>,
+    /// Volume names by pool and place, for what the shards report.
+    names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
 }
 
 impl Machine {
@@ -55,6 +59,7 @@ impl Machine {
             pools: Mutex::default(),
             volumes: Mutex::default(),
             servers: Mutex::default(),
+            names_by_place: Arc::default(),
         })
     }
 
@@ -85,7 +90,7 @@ impl DataPath for Machine {
         devices::examine(spec)
     }
 
-    fn overlap(&self, one: &str, other: &str) -> Result<bool, ControlError> {
+    fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
         devices::overlap(one, other)
     }
 

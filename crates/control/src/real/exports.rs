@@ -1,0 +1,170 @@
+//! Exports: one NBD server for all volumes on a Unix socket, one for each TCP address, a loop device for each volume.
+
+use super::{Machine, failed, locked};
+use crate::datapath::Offer;
+use crate::error::ControlError;
+use crate::state::VolumeRecord;
+use crate::words::Export;
+use fuse::{FuseError, LoopExport, LoopOptions};
+use nbd::{ExportOptions, Limits, ListenSpec, Server};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Name of the NBD socket in the export directory.
+const NBD_SOCKET: &str = "nbd.sock";
+/// Directory of the mounted files in the export directory.
+const MOUNTS: &str = "mounts";
+/// How long clients may take to leave: an answer in flight waits for the slowest device.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// NBD servers that run.
+#[derive(Default)]
+pub(super) struct Servers {
+    unix: Option<Server>,
+    tcp: BTreeMap<SocketAddr, Server>,
+}
+
+impl Machine {
+    pub(super) fn offer(&self, record: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
+        match export {
+            Export::Loop => self.offer_loop(record),
+            Export::Nbd => self.offer_nbd(record),
+            Export::NbdTcp(address) => self.offer_tcp(record, *address),
+        }
+    }
+
+    fn offer_loop(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
+        let volume = self.volume(&record.name)?;
+        let mounts = self.export_directory.join(MOUNTS);
+        std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
+        let link_directory = (record.exports.contains(&Export::Loop)).then(|| PathBuf::from("/dev/hearth"));
+        let options = LoopOptions { link_directory, ..LoopOptions::default() };
+        let made = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options).map_err(|e| fuse_error(&e))?;
+        let offer = Offer {
+            place: made.device_path().display().to_string(),
+            stable_path: made.link_path().map(|p| p.display().to_string()),
+            warnings: made.warnings().to_vec(),
+        };
+        *locked(&volume.loop_export) = Some(made);
+        Ok(offer)
+    }
+
+    fn offer_nbd(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
+        let volume = self.volume(&record.name)?;
+        let mut servers = locked(&self.servers);
+        if servers.unix.is_none() {
+            std::fs::create_dir_all(&self.export_directory).map_err(|e| directory_error(&self.export_directory, &e))?;
+            let spec = ListenSpec::unix(self.export_directory.join(NBD_SOCKET));
+            servers.unix = Some(nbd::serve(&self.runtime, &spec, Limits::default()).map_err(|e| nbd_error(&e))?);
+        }
+        let server = servers.unix.as_ref().expect("just made");
+        server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
+        Ok(Offer { place: server.uri(&record.name), ..Offer::default() })
+    }
+
+    fn offer_tcp(&self, record: &VolumeRecord, address: SocketAddr) -> Result<Offer, ControlError> {
+        let volume = self.volume(&record.name)?;
+        let server = nbd::serve(&self.runtime, &ListenSpec::Tcp(address), Limits::default()).map_err(|e| nbd_error(&e))?;
+        server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
+        let place = server.uri(&record.name);
+        locked(&self.servers).tcp.insert(address, server);
+        Ok(Offer { place, ..Offer::default() })
+    }
+
+    pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError> {
+        match export {
+            Export::Loop => self.withdraw_loop(record, force),
+            Export::Nbd => {
+                let servers = locked(&self.servers);
+                let Some(server) = &servers.unix else { return Ok(()) };
+                server.remove_export(&record.name).map_err(|e| nbd_error(&e))
+            }
+            Export::NbdTcp(address) => {
+                let Some(server) = locked(&self.servers).tcp.remove(address) else { return Ok(()) };
+                server.stop(&self.runtime, PATIENCE).map_err(|e| failed(&e, "look at the volume's clients"))
+            }
+        }
+    }
+
+    fn withdraw_loop(&self, record: &VolumeRecord, force: bool) -> Result<(), ControlError> {
+        let volume = self.volume(&record.name)?;
+        // Taken out, so that statistics do not wait for the lock while the page cache is written back.
+        let Some(mut made) = locked(&volume.loop_export).take() else { return Ok(()) };
+        if force {
+            return made.abandon(&self.runtime).map_err(|e| fuse_error(&e));
+        }
+        let stopped = made.stop(&self.runtime);
+        if stopped.is_err() {
+            *locked(&volume.loop_export) = Some(made);
+        }
+        stopped.map_err(|e| fuse_error(&e))
+    }
+
+    /// Who uses the block device of a loop export. NBD clients see the end of their connection, as with any server that stops, so
+    /// they do not count.
+    pub(super) fn user_of(&self, record: &VolumeRecord, export: &Export) -> Option<String> {
+        if *export != Export::Loop {
+            return None;
+        }
+        let volume = self.volume(&record.name).ok()?;
+        let device = locked(&volume.loop_export).as_ref()?.device_path().to_path_buf();
+        device_user(&device)
+    }
+}
+
+fn export_options(record: &VolumeRecord) -> ExportOptions {
+    ExportOptions { description: format!("hearth volume over {}", record.backing), ..ExportOptions::default() }
+}
+
+/// Mount points, swap areas and devices built on it.
+fn device_user(device: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let number = std::fs::metadata(device).ok()?.rdev();
+    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        (fields.nth(2) == Some(&number)).then(|| fields.nth(1).unwrap_or("?").to_string())
+    });
+    if let Some(mount) = mount {
+        return Some(format!("mounted at {mount}"));
+    }
+    let name = device.file_name()?.to_string_lossy().into_owned();
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().any(|line| line.split_whitespace().next().is_some_and(|d| Path::new(d) == device)) {
+        return Some("swap".into());
+    }
+    let mut holders = std::fs::read_dir(format!("/sys/block/{name}/holders")).ok()?;
+    let holder = holders.next()?.ok()?;
+    Some(format!("part of {}", holder.file_name().to_string_lossy()))
+}
+
+fn fuse_error(error: &FuseError) -> ControlError {
+    // Its sentences say what to do already.
+    match error {
+        FuseError::InUse { device, by } => ControlError::Export {
+            export: device.display().to_string(),
+            problem: format!("it is in use ({by})"),
+            remedy: "unmount it or close what uses it, then ask again".into(),
+        },
+        other => failed(other, ""),
+    }
+}
+
+fn nbd_error(error: &dyn std::fmt::Display) -> ControlError {
+    ControlError::Export {
+        export: "nbd".into(),
+        problem: error.to_string(),
+        remedy: "choose another address or name, or remove what is in the way".into(),
+    }
+}
+
+fn directory_error(directory: &Path, error: &std::io::Error) -> ControlError {
+    ControlError::State {
+        path: directory.display().to_string(),
+        problem: format!("the directory of the exports cannot be made ({error})"),
+        remedy: "give a socket in a writable directory with --socket PATH".into(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Volumes: attached to their pool's shards or alone on their backing device, and the commands that concern them.
+
+use super::pools::LivePool;
+use super::{Machine, devices, failed, locked};
+use crate::datapath::{Pending, Sample};
+use crate::error::ControlError;
+use crate::state::VolumeRecord;
+use device::{Access, BlockingDevice, OpenDevice};
+use engine::api::{Command, VolumeOptions};
+use fuse::LoopExport;
+use runtime::{AttachOptions, BareVolumeOptions, CommandTicket, DeviceOptions, DeviceRef, VolumeRef};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+
+/// How long requests in flight may take when a volume goes, and commands that end when they are answered: what a disk that
+/// spins up and retries needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A volume that is attached.
+pub(super) struct LiveVolume {
+    pub(super) reference: VolumeRef,
+    pub(super) backing: Backing,
+    /// Its pool and its place there; `None`: alone on its backing device.
+    pub(super) cached: Option<(Arc<LivePool>, VolumeIndex)>,
+    pub(super) loop_export: Mutex<Option<LoopExport>>,
+}
+
+/// A backing device in use: locked while the value lives.
+pub(super) struct Backing {
+    pub(super) device: DeviceRef,
+    opened: OpenDevice,
+}
+
+impl Machine {
+    fn open_backing(&self, record: &VolumeRecord) -> Result<Backing, ControlError> {
+        let spec = devices::parse(&record.backing)?;
+        let opened = devices::open_backing(&spec, record.options.read_only)?;
+        let geometry = opened.geometry();
+        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let model = spec.model().map(|set| devices::model(set, geometry.size_bytes));
+        let options = DeviceOptions { name: record.backing.clone(), file, geometry, model };
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
+        Ok(Backing { device, opened })
+    }
+
+    pub(super) fn close_backing(&self, backing: Backing) {
+        if let Err(error) = self.runtime.remove_device(&backing.device) {
+            tracing::warn!("{} stays open: {error}", backing.device.name());
+        }
+    }
+
+    pub(super) fn attach_alone(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let backing = self.open_backing(record)?;
+        let options = BareVolumeOptions { name: record.name.clone(), read_only: record.options.read_only };
+        let reference = self.runtime.add_bare_volume(&backing.device, options).map_err(|e| failed(&e, ""))?;
+        let live = LiveVolume { reference, backing, cached: None, loop_export: Mutex::default() };
+        locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
+        Ok(())
+    }
+
+    pub(super) fn attach_cached(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&record.pool)?;
+        let backing = self.open_backing(record)?;
+        let place = match self.enter_volume(&pool, record) {
+            Ok(place) => place,
+            Err(error) => {
+                self.close_backing(backing);
+                return Err(error);
+            }
+        };
+        locked(&self.names_by_place).insert((record.pool.clone(), place.0), record.name.clone());
+        let attach = AttachOptions {
+            name: record.name.clone(),
+            index: place,
+            id: VolumeId(record.id),
+            backing: backing.device.clone(),
+            options: VolumeOptions::from(&record.options),
+        };
+        let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
+        let live = LiveVolume { reference, backing, cached: Some((pool, place)), loop_export: Mutex::default() };
+        locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
+        Ok(())
+    }
+
+    /// Requests end; then the blocks are forgotten, or kept for the pool's stop. In the second case the shards may still destage, so the
+    /// backing device stays open until the pool has stopped.
+    pub(super) fn detach_volume(&self, record: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        let live = self.volume(&record.name)?;
+        self.runtime.remove_volume(&live.reference, PATIENCE).map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
+        if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
+            self.forget_place(pool, *place, record.id)?;
+        }
+        locked(&self.volumes).remove(&record.name);
+        let Some(live) = Arc::into_inner(live) else {
+            tracing::warn!(volume = record.name, "somebody still looks at the volume: its backing device stays open");
+            return Ok(());
+        };
+        match live.cached {
+            Some((pool, _)) if !forget => locked(&pool.lingering).push(live.backing),
+            _ => self.close_backing(live.backing),
+        }
+        Ok(())
+    }
+
+    /// Retires the number, then tells the shards.
+    fn forget_place(&self, pool: &LivePool, place: VolumeIndex, id: u32) -> Result<(), ControlError> {
+        self.retire_volume(pool, id)?;
+        self.run(pool, "forget the volume", Command::Detach { token: 0, volume: place })?;
+        self.runtime.clear_backing(&pool.handle, place).map_err(|e| failed(&e, ""))?;
+        self.leave_place(pool, id);
+        Ok(())
+    }
+
+    pub(super) fn forget_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&record.pool)?;
+        match self.place_of(&pool, record.id) {
+            Some(place) => self.forget_place(&pool, place, record.id),
+            None => Ok(()),
+        }
+    }
+
+    fn run(&self, pool: &LivePool, what: &'static str, command: Command) -> Result<(), ControlError> {
+        let never = AtomicBool::new(false);
+        self.runtime.run_command(&pool.handle, what, command, PATIENCE, &never).map_err(|e| failed(&e, "see the log, then ask again"))
+    }
+
+    fn cached(&self, record: &VolumeRecord) -> Result<(Arc<LiveVolume>, Arc<LivePool>, VolumeIndex), ControlError> {
+        let live = self.volume(&record.name)?;
+        let (pool, place) = live.cached.clone().ok_or_else(|| ControlError::NotRunning {
+            named: "volume",
+            name: record.name.clone(),
+            reason: "it runs without its cache".into(),
+            remedy: "see `hearth volume show`".into(),
+        })?;
+        Ok((live, pool, place))
+    }
+
+    /// Compares blocks that the pool's start found clean with the backing device.
+    pub(super) fn sample_volume(&self, record: &VolumeRecord) -> Result<Sample, ControlError> {
+        let pool = self.pool(&record.pool)?;
+        let wanted = locked(&pool.samples).remove(&record.id).unwrap_or_default();
+        if wanted.is_empty() {
+            return Ok(Sample::default());
+        }
+        let spec = devices::parse(&record.backing)?;
+        let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
+        let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
+        let mut sample = Sample::default();
+        for (block, checksum) in wanted {
+            // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
+            if (block + 1) * BLOCK_BYTES > backing.geometry().size_bytes {
+                continue;
+            }
+            let mut data = [0; BLOCK_BYTES as usize];
+            blocking.read_at(block * BLOCK_BYTES, &mut data).map_err(|e| failed(&e, "check the backing device"))?;
+            sample.compared += 1;
+            sample.different += u64::from(format::payload_checksum(VolumeId(record.id), block, &data) != checksum);
+        }
+        Ok(sample)
+    }
+
+    pub(super) fn drop_clean_blocks(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let (_, pool, place) = self.cached(record)?;
+        self.run(&pool, "drop the clean cache", Command::DropClean { token: 0, volume: place })
+    }
+
+    pub(super) fn change_options(&self, record: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let (live, pool, _) = self.cached(record)?;
+        if live.backing.opened.access() == Access::ReadOnly && !record.options.read_only {
+            return Err(failed(&format!("{} was opened read-only", record.backing), "make it writable and restart the daemon"));
+        }
+        self.enter_volume(&pool, record)?;
+        let ticket = self
+            .runtime
+            .set_options(&pool.handle, &live.reference, VolumeOptions::from(&record.options))
+            .map_err(|e| failed(&e, "see the log, then ask again"))?;
+        Ok(Box::new(TicketPending(ticket)))
+    }
+
+    pub(super) fn begin_destage(&self, record: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let (_, pool, place) = self.cached(record)?;
+        let ticket = self
+            .runtime
+            .command(&pool.handle, Command::Destage { token: 0, volume: place })
+            .map_err(|e| failed(&e, "see the log, then ask again"))?;
+        Ok(Box::new(TicketPending(ticket)))
+    }
+}
+
+struct TicketPending(CommandTicket);
+
+impl Pending for TicketPending {
+    fn poll(&mut self) -> Option<Result<(), ControlError>> {
+        let ended = self.0.wait(Duration::ZERO)?;
+        Some(ended.map_err(|reason| failed(&reason, "check the backing device, then give the command again to go on")))
+    }
+
+    fn cancel(&mut self) {
+        self.0.cancel();
+    }
+}

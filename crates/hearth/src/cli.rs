@@ -1,0 +1,222 @@
+//! The command line as people write it.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// An SSD cache in user space: fast volumes over slow storage.
+#[derive(Parser, Debug)]
+#[command(name = "hearth", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    /// The daemon's socket [default: /run/hearth/hearth.sock for root, else $XDG_RUNTIME_DIR/hearth.sock; or HEARTH_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The daemon's state directory [default: /var/lib/hearth for root, else $XDG_STATE_HOME/hearth; or HEARTH_STATE]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Exact JSON instead of a table
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run the daemon in the foreground; SIGTERM or Ctrl-C stops it cleanly, a second one at once
+    Serve(Serve),
+    /// SSDs that cache
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Accelerated volumes
+    #[command(subcommand)]
+    Volume(Volume),
+    /// Counters of everything, of a volume, or of a pool
+    Stats {
+        /// A volume (or a pool)
+        name: Option<String>,
+        /// Again every second, with rates, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Export a modelled slow disk over a file, without a cache, until Ctrl-C
+    Model {
+        /// 7k2, 15k, 7k2-raid5x3-short, array or gbe-san
+        set: String,
+        /// The file that holds the bytes
+        file: String,
+        /// How: loop, nbd or nbd:127.0.0.1:PORT
+        #[arg(long)]
+        export: String,
+    },
+    /// Replay a trace through the cache's policy in the simulator and print its miss ratio
+    Replay(Replay),
+}
+
+/// Options of the daemon.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Threads that do I/O [default: half of the cores]
+    #[arg(long, value_name = "N")]
+    pub reactors: Option<usize>,
+}
+
+/// Options of a replay.
+#[derive(Args, Debug)]
+pub struct Replay {
+    /// The trace file
+    pub trace: PathBuf,
+    /// Size of the cache's SSD
+    #[arg(long, value_name = "SIZE")]
+    pub pool_size: String,
+}
+
+/// What to do with pools.
+#[derive(Subcommand, Debug)]
+pub enum Pool {
+    /// Format an SSD (a disk, a partition or a file) as a pool
+    Create {
+        /// Its name
+        name: String,
+        /// The SSD
+        #[arg(long, value_name = "PATH")]
+        ssd: String,
+        /// Use only so much of it; a file that is not there is made with this size
+        #[arg(long, value_name = "SIZE")]
+        size: Option<String>,
+        /// RAM in front of the SSD [default: 256MiB]
+        #[arg(long, value_name = "SIZE")]
+        ram: Option<String>,
+        /// Overwrite a file system or anything else that is found on the SSD
+        #[arg(long)]
+        force: bool,
+    },
+    /// All pools
+    List,
+    /// One pool
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Wipe the SSD's superblock and forget the pool
+    Destroy {
+        /// Its name
+        name: String,
+        /// Also remove its volumes, and LOSE their dirty data
+        #[arg(long)]
+        force: bool,
+    },
+    /// Inspect an SSD, reading only; needs no daemon
+    Check {
+        /// The SSD
+        path: String,
+    },
+}
+
+/// What to do with volumes.
+#[derive(Subcommand, Debug)]
+pub enum Volume {
+    /// Make an accelerated volume over a backing device
+    Add {
+        /// Its name
+        name: String,
+        /// A block device, a file, or model:SET:FILE
+        #[arg(long, value_name = "PATH")]
+        backing: String,
+        /// The pool that caches it
+        #[arg(long)]
+        pool: String,
+        /// How to offer it: loop, nbd or nbd:127.0.0.1:PORT; may be given more than once
+        #[arg(long, value_name = "HOW")]
+        export: Vec<String>,
+        /// How to treat it
+        #[command(flatten)]
+        options: VolumeOptions,
+    },
+    /// All volumes
+    List,
+    /// One volume
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Change options while I/O runs
+    Set {
+        /// Its name
+        name: String,
+        /// What to change
+        #[command(flatten)]
+        options: VolumeOptions,
+        /// Writes are allowed again
+        #[arg(long, conflicts_with = "read_only")]
+        read_write: bool,
+        /// Take the backing device as it is now for the right one: clean cache is dropped, dirty data will be written over it
+        #[arg(long)]
+        accept_backing: bool,
+    },
+    /// Bring all dirty data home
+    Destage {
+        /// Its name
+        name: String,
+    },
+    /// Read the volume, or a range of it, into the cache
+    Warm {
+        /// Its name
+        name: String,
+        /// From byte A to byte B (exclusive), for instance 0-10GiB
+        #[arg(long, value_name = "A-B")]
+        range: Option<String>,
+    },
+    /// Destage and forget the volume; its backing device is then complete
+    Remove {
+        /// Its name
+        name: String,
+        /// LOSE the dirty data instead of destaging it
+        #[arg(long)]
+        drop_dirty: bool,
+    },
+}
+
+/// How a volume is treated.
+#[derive(Args, Debug, Default)]
+pub struct VolumeOptions {
+    /// write-through, write-around, write-back or pass-through [default: write-through]
+    #[arg(long)]
+    pub mode: Option<String>,
+    /// Oldest a dirty block gets before it is destaged [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub write_cache_depth: Option<String>,
+    /// Most dirty data, or off [default: off]
+    #[arg(long, value_name = "SIZE|off")]
+    pub dirty_limit: Option<String>,
+    /// Longer requests go around the cache [default: 64KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_io_size: Option<String>,
+    /// A sequential stream goes around the cache after so much, or off [default: 1MiB]
+    #[arg(long, value_name = "SIZE|off")]
+    pub sequential_cutoff: Option<String>,
+    /// always or second-touch [default: second-touch]
+    #[arg(long)]
+    pub admission: Option<String>,
+    /// Destage keeps reads of the backing device below this [default: 50ms]
+    #[arg(long, value_name = "TIME")]
+    pub latency_goal: Option<String>,
+    /// Most bytes destaged per second, or off [default: off]
+    #[arg(long, value_name = "SIZE|off")]
+    pub destage_rate: Option<String>,
+    /// Refuse all writes
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,203 @@
+//! The commands that talk to the daemon.
+
+use crate::cli::{Pool, Volume};
+use crate::failure::Failure;
+use crate::progress::{Interrupt, follow, patiently};
+use crate::{quantity, request, show, stats};
+use control::api::{Done, JobView, PoolCreate, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use control::client::Client;
+use control::names::Named;
+use control::stats::{PoolStats, VolumeStats};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Between two looks of `stats --watch`.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// What a command needs.
+pub struct Session {
+    /// The daemon.
+    pub client: Client,
+    /// `--json`.
+    pub json: bool,
+    /// Ctrl-C.
+    pub interrupt: Interrupt,
+}
+
+impl Session {
+    fn print<T: Serialize>(&self, value: &T, human: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+        let text = if self.json { to_json(value) } else { human(value) };
+        print(&text)
+    }
+
+    /// A job to its end; with `--json` its last view, else one line.
+    fn finish(&self, job: JobView) -> Result<(), Failure> {
+        let job = follow(&self.client, &self.interrupt, job)?;
+        self.print(&job, |job| {
+            let took = control::human::nanoseconds(job.elapsed_ms.saturating_mul(1_000_000));
+            format!("{} of {} done: {} in {took}\n", job.kind.word(), job.volume, control::human::bytes(job.done_bytes))
+        })
+    }
+
+    /// `hearth pool ...`, all but `check`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn pool(&self, command: &Pool) -> Result<(), Failure> {
+        match command {
+            Pool::Create { name, ssd, size, ram, force } => {
+                let body = PoolCreate {
+                    name: request::name(Named::Pool, name)?.into(),
+                    ssd: request::absolute("--ssd", ssd)?,
+                    size_bytes: size.as_deref().map(|t| quantity::size("--size", t)).transpose()?,
+                    ram_bytes: ram.as_deref().map(|t| quantity::size("--ram", t)).transpose()?,
+                    force: *force,
+                };
+                let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;
+                self.print(&pool, |p| format!("pool {} created: {} on {}\n", p.name, control::human::bytes(p.size_bytes), p.ssd))
+            }
+            Pool::List => self.print(&self.client.get::<Vec<PoolView>>("/pools")?, |p| show::pools(p)),
+            Pool::Show { name } => {
+                let path = format!("/pools/{}", request::name(Named::Pool, name)?);
+                self.print(&self.client.get::<PoolView>(&path)?, show::pool)
+            }
+            Pool::Destroy { name, force } => {
+                let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
+                let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
+                self.print(&done, |_| format!("pool {name} destroyed\n"))
+            }
+            Pool::Check { .. } => unreachable!("check needs no daemon"),
+        }
+    }
+
+    /// `hearth volume ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn volume(&self, command: &Volume) -> Result<(), Failure> {
+        match command {
+            Volume::Add { name, backing, pool, export, options } => {
+                let body = VolumeAdd {
+                    name: request::name(Named::Volume, name)?.into(),
+                    pool: request::name(Named::Pool, pool)?.into(),
+                    backing: request::backing("--backing", backing)?,
+                    exports: request::exports(export)?,
+                    options: request::options(options, false)?,
+                };
+                let volume: VolumeView = patiently("adding the volume", || self.client.send("POST", "/volumes", &body))?;
+                self.print(&volume, added)
+            }
+            Volume::List => self.print(&self.client.get::<Vec<VolumeView>>("/volumes")?, |v| show::volumes(v)),
+            Volume::Show { name } => {
+                let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
+                self.print(&self.client.get::<VolumeView>(&path)?, show::volume)
+            }
+            Volume::Set { name, options, read_write, accept_backing } => {
+                let options = request::options(options, *read_write)?;
+                let body = VolumeSet { options, accept_backing: *accept_backing };
+                let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
+                let answer: serde_json::Value = patiently("changing the volume", || self.client.send("PATCH", &path, &body))?;
+                match serde_json::from_value::<JobView>(answer) {
+                    Ok(job) => self.finish(job),
+                    Err(_) => self.print(&Done { done: true }, |_| format!("volume {name} changed\n")),
+                }
+            }
+            Volume::Destage { name } => {
+                let path = format!("/volumes/{}/destage", request::name(Named::Volume, name)?);
+                self.finish(self.client.send("POST", &path, &())?)
+            }
+            Volume::Warm { name, range } => {
+                let (start_bytes, end_bytes) = range.as_deref().map_or(Ok((0, None)), |t| quantity::range("--range", t))?;
+                let path = format!("/volumes/{}/warm", request::name(Named::Volume, name)?);
+                self.finish(self.client.send("POST", &path, &VolumeWarm { start_bytes, end_bytes })?)
+            }
+            Volume::Remove { name, drop_dirty } => {
+                let path = format!("/volumes/{}?drop_dirty={drop_dirty}", request::name(Named::Volume, name)?);
+                self.finish(self.client.delete(&path)?)
+            }
+        }
+    }
+
+    /// `hearth stats`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn stats(&self, name: Option<&str>, watch: bool) -> Result<(), Failure> {
+        let name = name.map(|n| request::name(Named::Volume, n)).transpose()?;
+        if watch {
+            return self.watch_stats(name);
+        }
+        match name {
+            None => self.print(&self.client.get::<StatsView>("/stats")?, stats::all),
+            Some(name) => {
+                let answer: serde_json::Value = self.client.get(&format!("/stats/{name}"))?;
+                if self.json {
+                    return print(&to_json(&answer));
+                }
+                let text = match serde_json::from_value::<VolumeStats>(answer.clone()) {
+                    Ok(volume) => stats::volume(name, &volume),
+                    Err(_) => stats::pool(name, &serde_json::from_value::<PoolStats>(answer).unwrap_or_default()),
+                };
+                print(&text)
+            }
+        }
+    }
+
+    fn watch_stats(&self, name: Option<&str>) -> Result<(), Failure> {
+        let look = || -> Result<StatsView, Failure> {
+            let mut view: StatsView = self.client.get("/stats")?;
+            if let Some(name) = name {
+                // Asking for it by name gives the right error if it is not there (any more).
+                self.client.get::<serde_json::Value>(&format!("/stats/{name}"))?;
+                view.volumes.retain(|volume, _| volume == name);
+            }
+            Ok(view)
+        };
+        let (mut before, mut at) = (look()?, Instant::now());
+        loop {
+            std::thread::sleep(WATCH);
+            let (now, elapsed) = (look()?, at.elapsed());
+            at = Instant::now();
+            if self.json {
+                // One line per look, so that it can be piped.
+                let line = serde_json::to_string(&now).expect("counters can be written as JSON");
+                print(&(line + "\n"))?;
+            } else {
+                print(&(stats::rates(&before, &now, elapsed) + "\n"))?;
+            }
+            before = now;
+        }
+    }
+}
+
+fn added(volume: &VolumeView) -> String {
+    let mut text = String::new();
+    for place in volume.exports.values().flatten() {
+        text += &format!("{place}\n");
+    }
+    if let Some(path) = &volume.stable_path {
+        text += &format!("{path}\n");
+    }
+    if text.is_empty() {
+        text = format!("volume {} added; it is not offered anywhere (give --export loop or --export nbd)\n", volume.name);
+    }
+    text
+}
+
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("answers can be written as JSON") + "\n"
+}
+
+/// Writes to stdout. A reader that went away (`| head`) is no failure.
+///
+/// # Errors
+/// If stdout cannot be written for any other reason.
+pub fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(e) => Err(Failure::failed(format!("stdout cannot be written ({e})"), "check where it leads")),
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,74 @@
+//! From the command line to the bodies of the API: relative paths made absolute, quantities read.
+
+use crate::cli::VolumeOptions;
+use crate::failure::Failure;
+use crate::quantity;
+use control::names::{self, Named};
+use control::options::OptionsPatch;
+use control::words::Export;
+
+/// A name, checked before the daemon is asked.
+///
+/// # Errors
+/// Usage.
+pub fn name(named: Named, name: &str) -> Result<&str, Failure> {
+    names::check(named, name)?;
+    Ok(name)
+}
+
+/// A path as the daemon, which may stand elsewhere, must be told it.
+///
+/// # Errors
+/// Usage, if it is empty or odd.
+pub fn absolute(option: &str, path: &str) -> Result<String, Failure> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(Failure::usage(format!("{option} is not a path"), "give the path of a device or file"));
+    }
+    let absolute = std::path::absolute(path)
+        .map_err(|e| Failure::usage(format!("{option} {path:?} cannot be made absolute ({e})"), "give an absolute path"))?;
+    Ok(absolute.display().to_string())
+}
+
+/// A backing device: a path, or `model:SET:FILE`.
+///
+/// # Errors
+/// Usage.
+pub fn backing(option: &str, spec: &str) -> Result<String, Failure> {
+    match spec.strip_prefix("model:") {
+        None => absolute(option, spec),
+        Some(rest) => {
+            let (set, file) =
+                rest.split_once(':').ok_or_else(|| Failure::usage(format!("{option} {spec:?} names no file"), "write model:SET:FILE"))?;
+            Ok(format!("model:{set}:{}", absolute(option, file)?))
+        }
+    }
+}
+
+/// The exports asked for.
+///
+/// # Errors
+/// Usage.
+pub fn exports(texts: &[String]) -> Result<Vec<Export>, Failure> {
+    texts.iter().map(|t| Export::parse(t).map_err(Failure::from)).collect()
+}
+
+/// The options asked for.
+///
+/// # Errors
+/// Usage.
+pub fn options(written: &VolumeOptions, read_write: bool) -> Result<OptionsPatch, Failure> {
+    let read =
+        |option, text: &Option<String>, read: fn(&str, &str) -> Result<u64, Failure>| text.as_deref().map(|t| read(option, t)).transpose();
+    let limit = |option, text: &Option<String>| text.as_deref().map(|t| quantity::limit(option, t)).transpose();
+    Ok(OptionsPatch {
+        mode: written.mode.clone(),
+        admission: written.admission.clone(),
+        write_cache_depth_ms: read("--write-cache-depth", &written.write_cache_depth, quantity::time_ms)?,
+        dirty_limit: limit("--dirty-limit", &written.dirty_limit)?,
+        max_io_bytes: read("--max-io-size", &written.max_io_size, quantity::size)?,
+        sequential_cutoff: limit("--sequential-cutoff", &written.sequential_cutoff)?,
+        latency_goal_ms: read("--latency-goal", &written.latency_goal, quantity::time_ms)?,
+        destage_rate: limit("--destage-rate", &written.destage_rate)?,
+        read_only: if read_write { Some(false) } else { written.read_only.then_some(true) },
+    })
+}

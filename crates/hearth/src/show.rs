@@ -1,0 +1,143 @@
+//! What people see of pools and volumes.
+
+use crate::table::{self, Align};
+use control::api::{Health, PoolView, VolumeView};
+use control::human;
+
+/// All pools, one line each.
+pub fn pools(pools: &[PoolView]) -> String {
+    if pools.is_empty() {
+        return "no pools; make one with `hearth pool create NAME --ssd PATH`\n".into();
+    }
+    let head = [
+        ("NAME", Align::Left),
+        ("STATE", Align::Left),
+        ("SIZE", Align::Right),
+        ("CACHED", Align::Right),
+        ("DIRTY", Align::Right),
+        ("RAM", Align::Right),
+        ("VOLUMES", Align::Right),
+        ("SSD", Align::Left),
+    ];
+    let row = |p: &PoolView| {
+        vec![
+            p.name.clone(),
+            p.health.word().into(),
+            human::bytes(p.size_bytes),
+            human::bytes(p.cached_bytes),
+            human::bytes(p.dirty_bytes),
+            human::bytes(p.ram_bytes),
+            p.volumes.len().to_string(),
+            p.ssd.clone(),
+        ]
+    };
+    let troubles = pools.iter().filter_map(|p| trouble(&p.name, p.health, &p.problem, &p.remedy));
+    table::layout(&head, &pools.iter().map(row).collect::<Vec<_>>()) + &troubles.collect::<String>()
+}
+
+/// One pool.
+pub fn pool(pool: &PoolView) -> String {
+    let share = |part: u64| {
+        if pool.size_bytes == 0 { String::new() } else { format!(" ({:.0} %)", part as f64 * 100.0 / pool.size_bytes as f64) }
+    };
+    let blocks = pool.cached_bytes / types::BLOCK_BYTES;
+    let per_block = match pool.index_bytes.checked_div(blocks) {
+        Some(bytes) if blocks >= 100_000 => format!(" ({bytes} bytes per cached block)"),
+        // With few blocks the figure tells the tables' first size, not the cost of a block.
+        _ => String::new(),
+    };
+    let mut pairs = vec![
+        ("name", pool.name.clone()),
+        ("state", pool.health.word().into()),
+        ("ssd", pool.ssd.clone()),
+        ("size", human::bytes(pool.size_bytes)),
+        ("cached", human::bytes(pool.cached_bytes) + &share(pool.cached_bytes)),
+        ("dirty", human::bytes(pool.dirty_bytes) + &share(pool.dirty_bytes)),
+        ("RAM tier", human::bytes(pool.ram_bytes)),
+        ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
+        ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),
+        ("uuid", pool.uuid.to_string()),
+    ];
+    pairs.extend(pool.recovery.iter().map(|line| ("last start", line.clone())));
+    troubled(pairs, &pool.problem, &pool.remedy)
+}
+
+/// All volumes, one line each.
+pub fn volumes(volumes: &[VolumeView]) -> String {
+    if volumes.is_empty() {
+        return "no volumes; make one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
+    }
+    let head = [
+        ("NAME", Align::Left),
+        ("STATE", Align::Left),
+        ("MODE", Align::Left),
+        ("SIZE", Align::Right),
+        ("CACHED", Align::Right),
+        ("DIRTY", Align::Right),
+        ("POOL", Align::Left),
+        ("BACKING", Align::Left),
+        ("EXPORTS", Align::Left),
+    ];
+    let row = |v: &VolumeView| {
+        vec![
+            v.name.clone(),
+            v.health.word().into(),
+            v.options.mode.name().into(),
+            human::bytes(v.size_bytes),
+            human::bytes(v.cached_bytes),
+            human::bytes(v.dirty_bytes),
+            v.pool.clone(),
+            v.backing.clone(),
+            v.exports.values().flatten().cloned().collect::<Vec<_>>().join(" "),
+        ]
+    };
+    let troubles = volumes.iter().filter_map(|v| trouble(&v.name, v.health, &v.problem, &v.remedy));
+    table::layout(&head, &volumes.iter().map(row).collect::<Vec<_>>()) + &troubles.collect::<String>()
+}
+
+/// One volume.
+pub fn volume(volume: &VolumeView) -> String {
+    let options = &volume.options;
+    let or_off = |bytes: Option<u64>| bytes.map_or("off".into(), human::bytes);
+    let time = |ms: u64| human::nanoseconds(ms.saturating_mul(1_000_000));
+    let mut pairs = vec![
+        ("name", volume.name.clone()),
+        ("state", volume.health.word().into()),
+        ("size", human::bytes(volume.size_bytes)),
+        ("backing", volume.backing.clone()),
+        ("pool", volume.pool.clone()),
+    ];
+    pairs.extend(volume.exports.iter().map(|(how, place)| ("export", format!("{how}: {}", place.as_deref().unwrap_or("not offered now")))));
+    pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
+    pairs.extend([
+        ("cached", human::bytes(volume.cached_bytes)),
+        ("dirty", human::bytes(volume.dirty_bytes)),
+        ("mode", options.mode.name().into()),
+        ("admission", options.admission.name().into()),
+        ("write-cache depth", time(options.write_cache_depth_ms)),
+        ("dirty limit", or_off(options.dirty_limit_bytes)),
+        ("max I/O size", human::bytes(options.max_io_bytes)),
+        ("sequential cutoff", or_off(options.sequential_cutoff_bytes)),
+        ("latency goal", time(options.latency_goal_ms)),
+        ("destage rate", options.destage_rate_bytes.map_or("off".into(), |b| human::bytes(b) + "/s")),
+        ("read-only", if options.read_only { "yes".into() } else { "no".into() }),
+        ("uuid", volume.uuid.to_string()),
+    ]);
+    pairs.extend(volume.job.iter().map(|job| {
+        let (done, total) = (human::bytes(job.done_bytes), human::bytes(job.total_bytes));
+        ("under way", format!("{} ({done} of {total})", job.kind.word()))
+    }));
+    troubled(pairs, &volume.problem, &volume.remedy)
+}
+
+fn troubled(mut pairs: Vec<(&str, String)>, problem: &Option<String>, remedy: &Option<String>) -> String {
+    pairs.extend(problem.iter().map(|p| ("problem", p.clone())));
+    pairs.extend(remedy.iter().filter(|r| !r.is_empty()).map(|r| ("what to do", r.clone())));
+    table::pairs(&pairs)
+}
+
+fn trouble(name: &str, health: Health, problem: &Option<String>, remedy: &Option<String>) -> Option<String> {
+    let problem = problem.as_ref()?;
+    let remedy = remedy.as_deref().filter(|r| !r.is_empty()).map_or(String::new(), |r| format!("; {r}"));
+    Some(format!("{name} is {}: {problem}{remedy}\n", health.word()))
+}

@@ -1,0 +1,129 @@
+//! Counters for people.
+
+use crate::table::{self, Align};
+use control::api::StatsView;
+use control::human;
+use control::stats::{Latency, PoolStats, VolumeStats};
+use std::time::Duration;
+
+/// One volume, all counters.
+pub fn volume(name: &str, stats: &VolumeStats) -> String {
+    let mut pairs = vec![
+        ("volume", name.to_string()),
+        ("reads", format!("{} ({})", stats.reads, human::bytes(stats.read_bytes))),
+        ("writes", format!("{} ({})", stats.writes, human::bytes(stats.written_bytes))),
+        ("flushes", stats.flushes.to_string()),
+        ("discards", stats.discards.to_string()),
+        ("read hits, RAM", with_share(stats.read_hits_ram, stats.reads)),
+        ("read hits, SSD", with_share(stats.read_hits_ssd, stats.reads)),
+        ("read misses", with_share(stats.read_misses, stats.reads)),
+        ("cached", human::bytes(stats.cached_bytes)),
+        ("dirty", human::bytes(stats.dirty_bytes)),
+        ("SSD written", human::bytes(stats.ssd_written_bytes)),
+        ("admitted", human::bytes(stats.admitted_bytes)),
+        ("write amplification", ratio(stats.write_amplification)),
+        ("backing reads", format!("{} ({})", stats.backing_reads, human::bytes(stats.backing_read_bytes))),
+        ("backing writes", format!("{} ({})", stats.backing_writes, human::bytes(stats.backing_written_bytes))),
+        ("destaged", human::bytes(stats.destaged_bytes)),
+        ("checksum errors", stats.checksum_errors.to_string()),
+        ("errors", stats.errors.to_string()),
+    ];
+    let bypassed: Vec<_> = stats.bypassed.iter().filter(|(_, n)| **n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
+    pairs.push(("bypassed", if bypassed.is_empty() { "none".into() } else { bypassed.join(", ") }));
+    let mut text = table::pairs(&pairs);
+    let rows: Vec<_> = stats.latency_ns.iter().filter(|(_, l)| l.count > 0).map(|(what, l)| latency_row(what, l)).collect();
+    if !rows.is_empty() {
+        let right = ["COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"].map(|title| (title, Align::Right));
+        let head: Vec<_> = [("LATENCY", Align::Left)].into_iter().chain(right).collect();
+        text += "\n";
+        text += &table::layout(&head, &rows);
+    }
+    text
+}
+
+fn latency_row(what: &str, latency: &Latency) -> Vec<String> {
+    let times = [latency.mean_ns, latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.p999_ns, latency.max_ns];
+    let mut row = vec![what.to_string(), latency.count.to_string()];
+    row.extend(times.map(human::nanoseconds));
+    row
+}
+
+/// One pool, all counters.
+pub fn pool(name: &str, stats: &PoolStats) -> String {
+    table::pairs(&[
+        ("pool", name.to_string()),
+        ("cached", human::bytes(stats.cached_bytes)),
+        ("dirty", human::bytes(stats.dirty_bytes)),
+        ("SSD written", human::bytes(stats.ssd_written_bytes)),
+        ("admitted", human::bytes(stats.admitted_bytes)),
+        ("write amplification", ratio(stats.write_amplification)),
+        ("reinserted", human::bytes(stats.reinserted_bytes)),
+        ("RAM tier in use", human::bytes(stats.ram_used_bytes)),
+        ("RAM for the index", human::bytes(stats.index_bytes)),
+        ("checksum errors", stats.checksum_errors.to_string()),
+    ])
+}
+
+/// Everything, one line per volume.
+pub fn all(stats: &StatsView) -> String {
+    if stats.volumes.is_empty() {
+        return "no volumes; make one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
+    }
+    let titles = ["READS", "HIT RAM", "HIT SSD", "WRITES", "CACHED", "DIRTY", "BACKING R", "BACKING W", "W AMP", "READ P99"];
+    let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
+    let row = |(name, s): (&String, &VolumeStats)| {
+        vec![
+            name.clone(),
+            s.reads.to_string(),
+            percent(s.read_hits_ram, s.reads),
+            percent(s.read_hits_ssd, s.reads),
+            s.writes.to_string(),
+            human::bytes(s.cached_bytes),
+            human::bytes(s.dirty_bytes),
+            human::bytes(s.backing_read_bytes),
+            human::bytes(s.backing_written_bytes),
+            ratio(s.write_amplification),
+            s.latency_ns.get("read").map_or("-".into(), |l| human::nanoseconds(l.p99_ns)),
+        ]
+    };
+    table::layout(&head, &stats.volumes.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What happened between two looks, per second; one line per volume.
+pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration) -> String {
+    let titles = ["READ/S", "WRITE/S", "READ B/S", "WRITE B/S", "HIT", "DESTAGE B/S", "BACKING R/S", "BACKING W/S", "DIRTY", "READ P99"];
+    let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
+    let seconds = elapsed.as_secs_f64().max(0.001);
+    let row = |(name, s): (&String, &VolumeStats)| {
+        let nothing = VolumeStats::default();
+        let old = before.volumes.get(name).unwrap_or(&nothing);
+        let part = |of: fn(&VolumeStats) -> u64| of(s).saturating_sub(of(old));
+        let rate = |of: fn(&VolumeStats) -> u64| (part(of) as f64 / seconds).round() as u64;
+        vec![
+            name.clone(),
+            rate(|s| s.reads).to_string(),
+            rate(|s| s.writes).to_string(),
+            human::bytes(rate(|s| s.read_bytes)),
+            human::bytes(rate(|s| s.written_bytes)),
+            percent(part(|s| s.read_hits_ram + s.read_hits_ssd), part(|s| s.reads)),
+            human::bytes(rate(|s| s.destaged_bytes)),
+            rate(|s| s.backing_reads).to_string(),
+            rate(|s| s.backing_writes).to_string(),
+            human::bytes(s.dirty_bytes),
+            s.latency_ns.get("read").map_or("-".into(), |l| human::nanoseconds(l.p99_ns)),
+        ]
+    };
+    table::layout(&head, &now.volumes.iter().map(row).collect::<Vec<_>>())
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+}
+
+fn with_share(part: u64, whole: u64) -> String {
+    if whole == 0 { part.to_string() } else { format!("{part} ({})", percent(part, whole)) }
+}
+
+fn ratio(value: Option<f64>) -> String {
+    value.map_or("-".into(), |v| format!("{v:.2}"))
+}
