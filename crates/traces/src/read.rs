@@ -1,0 +1,266 @@
+//! Trace files: four formats, plain or compressed with Zstandard.
+//!
+//! | format | content |
+//! |---|---|
+//! | `.vscsi` | version 1, little-endian, 32 bytes a record: `u32` serial, `u32` length in bytes, `u32` scatter-gather count, `u16` SCSI opcode, `u16` version, `u64` first 512-byte block, `u64` time in µs |
+//! | `.lis` | text, `first_block count 0 request_number`. Blocks are 512 bytes; where the count is always 1 they are database pages, taken as one 4 KiB block each |
+//! | `.trace` | text, `time_ns disk first_sector sectors type`, type 1 read, 0 write |
+//! | `.csv` | a header, then `time_us,R|W,offset_bytes,length_bytes` |
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use types::{BLOCK_BYTES, SECTOR_BYTES};
+
+/// Bytes of a `.vscsi` record.
+const VSCSI_RECORD_BYTES: usize = 32;
+/// SCSI READ(6), (10), (12), (16).
+const SCSI_READS: [u16; 4] = [0x08, 0x28, 0xa8, 0x88];
+/// SCSI WRITE(6), (10), (12), (16).
+const SCSI_WRITES: [u16; 4] = [0x0a, 0x2a, 0xaa, 0x8a];
+
+/// One request of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceRequest {
+    /// When it was issued, in nanoseconds from any origin; 0 in formats without time.
+    pub time_ns: u64,
+    /// Which disk, where a trace has several.
+    pub disk: u16,
+    /// Where it starts.
+    pub offset_bytes: u64,
+    /// How long it is; at least 1.
+    pub length_bytes: u64,
+    /// Written, not read.
+    pub write: bool,
+}
+
+/// Why a trace cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be read.
+    #[error("cannot read trace {path}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is not what Zstandard writes.
+    #[error("trace {path} is not a valid Zstandard file: {reason}")]
+    Compression {
+        /// Which.
+        path: PathBuf,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// The name does not tell the format.
+    #[error("trace {path} has an unknown format; names end in .vscsi, .lis, .trace or .csv, and .zst if compressed")]
+    UnknownFormat {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A record makes no sense.
+    #[error("trace record {record} is not valid: {reason}")]
+    Record {
+        /// Its number, from 1; in text formats the line.
+        record: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+/// The formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// CloudPhysics, version 1.
+    Vscsi,
+    /// ARC paper.
+    Lis,
+    /// MQSim.
+    Trace,
+    /// Recorded for hearth.
+    Csv,
+}
+
+impl Format {
+    /// By a file's name without `.zst`.
+    pub fn of_name(name: &str) -> Option<Format> {
+        match name.rsplit_once('.')?.1 {
+            "vscsi" => Some(Format::Vscsi),
+            "lis" => Some(Format::Lis),
+            "trace" => Some(Format::Trace),
+            "csv" => Some(Format::Csv),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a trace file; its name tells format and compression.
+pub fn read_file(path: &Path) -> Result<Vec<TraceRequest>, TraceError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (plain_name, compressed) = name.strip_suffix(".zst").map_or((name, false), |name| (name, true));
+    let format = Format::of_name(plain_name).ok_or_else(|| TraceError::UnknownFormat { path: path.into() })?;
+    let bytes = fs::read(path).map_err(|source| TraceError::Read { path: path.into(), source })?;
+    let bytes =
+        if compressed { decompress(&bytes).map_err(|reason| TraceError::Compression { path: path.into(), reason })? } else { bytes };
+    parse(format, &bytes)
+}
+
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut plain = Vec::new();
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).map_err(|error| error.to_string())?;
+    decoder.read_to_end(&mut plain).map_err(|error| error.to_string())?;
+    Ok(plain)
+}
+
+/// Reads a trace from memory.
+pub fn parse(format: Format, bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+    match format {
+        Format::Vscsi => parse_vscsi(bytes),
+        Format::Lis => parse_lis(bytes),
+        Format::Trace => lines(bytes, 0, |line| {
+            let [time_ns, disk, sector, sectors, kind] = numbers(line.split_ascii_whitespace())?;
+            let disk = u16::try_from(disk).map_err(|_| "disk number above 65535")?;
+            request(time_ns, disk, sector, sectors, SECTOR_BYTES, kind == 0)
+        }),
+        Format::Csv => lines(bytes, 1, |line| {
+            let mut fields = line.split(',');
+            let time_us: u64 = fields.next().and_then(|field| field.parse().ok()).ok_or("no time")?;
+            let write = match fields.next() {
+                Some("R") => false,
+                Some("W") => true,
+                _ => return Err("neither R nor W"),
+            };
+            let [offset, length] = numbers(fields)?;
+            request(time_us.saturating_mul(1000), 0, offset, length, 1, write)
+        }),
+    }
+}
+
+fn parse_vscsi(bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+    let records = bytes.chunks(VSCSI_RECORD_BYTES);
+    let parse_one = |(index, record): (usize, &[u8])| {
+        let invalid = |reason| TraceError::Record { record: index + 1, reason };
+        let record: &[u8; VSCSI_RECORD_BYTES] = record.try_into().map_err(|_| invalid("cut off"))?;
+        let u16_at = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+        let u32_at = |at: usize| u64::from(u16_at(at)) | u64::from(u16_at(at + 2)) << 16;
+        let u64_at = |at: usize| u32_at(at) | u32_at(at + 4) << 32;
+        let opcode = u16_at(12);
+        let write = match opcode {
+            code if SCSI_READS.contains(&code) => false,
+            code if SCSI_WRITES.contains(&code) => true,
+            _ => return Err(invalid("neither a SCSI read nor a write")),
+        };
+        let offset_bytes = u64_at(16).checked_mul(SECTOR_BYTES).ok_or_else(|| invalid("offset beyond 64 bits"))?;
+        request(u64_at(24).saturating_mul(1000), 0, offset_bytes, u32_at(4), 1, write).map_err(invalid)
+    };
+    records.enumerate().map(parse_one).collect()
+}
+
+fn parse_lis(bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+    let mut pages = true;
+    let mut requests = lines(bytes, 0, |line| {
+        let [first, count, _, _] = numbers(line.split_ascii_whitespace())?;
+        pages &= count == 1;
+        request(0, 0, first, count, SECTOR_BYTES, false)
+    })?;
+    if pages {
+        for request in &mut requests {
+            request.offset_bytes *= BLOCK_BYTES / SECTOR_BYTES;
+            request.length_bytes = BLOCK_BYTES;
+        }
+    }
+    Ok(requests)
+}
+
+/// A request over `count` units of `unit_bytes` from unit `first` on.
+fn request(time_ns: u64, disk: u16, first: u64, count: u64, unit_bytes: u64, write: bool) -> Result<TraceRequest, &'static str> {
+    // Far below 64 bits, so that later arithmetic on offsets cannot overflow.
+    let end_bytes = first.checked_add(count).and_then(|end| end.checked_mul(unit_bytes)).filter(|end| *end < 1 << 60);
+    match end_bytes {
+        _ if count == 0 => Err("length 0"),
+        None => Err("end beyond 2^60 bytes"),
+        Some(_) => Ok(TraceRequest { time_ns, disk, offset_bytes: first * unit_bytes, length_bytes: count * unit_bytes, write }),
+    }
+}
+
+fn numbers<'a, const N: usize>(fields: impl Iterator<Item = &'a str>) -> Result<[u64; N], &'static str> {
+    let mut numbers = [0; N];
+    let mut count = 0;
+    for field in fields {
+        *numbers.get_mut(count).ok_or("too many fields")? = field.parse().map_err(|_| "not a number")?;
+        count += 1;
+    }
+    if count == N { Ok(numbers) } else { Err("too few fields") }
+}
+
+fn lines(
+    bytes: &[u8],
+    skip: usize,
+    mut parse_line: impl FnMut(&str) -> Result<TraceRequest, &'static str>,
+) -> Result<Vec<TraceRequest>, TraceError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| TraceError::Record { record: 1, reason: "not text" })?;
+    let of_line = |(index, line): (usize, &str)| parse_line(line).map_err(|reason| TraceError::Record { record: index + 1, reason });
+    text.lines().enumerate().skip(skip).filter(|(_, line)| !line.trim().is_empty()).map(of_line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(disk: u16, time_ns: u64, offset_bytes: u64, length_bytes: u64) -> TraceRequest {
+        TraceRequest { time_ns, disk, offset_bytes, length_bytes, write: false }
+    }
+
+    #[test]
+    fn vscsi() {
+        let mut record = Vec::new();
+        record.extend(1u32.to_le_bytes());
+        record.extend(8192u32.to_le_bytes());
+        record.extend(2u32.to_le_bytes());
+        record.extend(0x2au16.to_le_bytes());
+        record.extend(1u16.to_le_bytes());
+        record.extend(7u64.to_le_bytes());
+        record.extend(9u64.to_le_bytes());
+        let requests = parse(Format::Vscsi, &record).expect("valid");
+        assert_eq!(requests, [TraceRequest { write: true, ..read(0, 9000, 3584, 8192) }]);
+        assert!(matches!(parse(Format::Vscsi, &record[..31]), Err(TraceError::Record { record: 1, reason: "cut off" })));
+    }
+
+    #[test]
+    fn lis_with_sectors_and_with_pages() {
+        assert_eq!(parse(Format::Lis, b"8 3 0 0\n1 1 0 1\n").expect("valid"), [read(0, 0, 4096, 1536), read(0, 0, 512, 512)]);
+        assert_eq!(parse(Format::Lis, b"8 1 0 0\n").expect("valid"), [read(0, 0, 8 * 4096, 4096)]);
+    }
+
+    #[test]
+    fn trace_and_csv() {
+        let requests = parse(Format::Trace, b"5 2 8 16 1\n6 3 0 1 0\n").expect("valid");
+        assert_eq!(requests, [read(2, 5, 4096, 8192), TraceRequest { write: true, ..read(3, 6, 0, 512) }]);
+        let requests = parse(Format::Csv, b"time_us,op,offset,length\n3,R,4096,100\n4,W,0,1\n").expect("valid");
+        assert_eq!(requests, [read(0, 3000, 4096, 100), TraceRequest { write: true, ..read(0, 4000, 0, 1) }]);
+    }
+
+    #[test]
+    fn nonsense_is_told_with_its_line() {
+        let check = |format, text: &str, line| match parse(format, text.as_bytes()) {
+            Err(TraceError::Record { record, .. }) => assert_eq!(record, line, "{text}"),
+            other => panic!("{text} gave {other:?}"),
+        };
+        check(Format::Csv, "head\n1,X,0,1\n", 2);
+        check(Format::Csv, "head\n1,R,0,0\n", 2);
+        check(Format::Csv, "head\n1,R,18446744073709551615,1\n", 2);
+        check(Format::Trace, "1 2 3\n", 1);
+        check(Format::Trace, "1 2 3 4 1 9\n", 1);
+        check(Format::Trace, "1 70000 3 4 1\n", 1);
+        check(Format::Lis, "1 1 0 0\nx 1 0 0\n", 2);
+    }
+
+    #[test]
+    fn a_name_tells_the_format_or_is_refused() {
+        assert_eq!(Format::of_name("a.b.csv"), Some(Format::Csv));
+        assert!(matches!(read_file(Path::new("/nonexistent/x.txt")), Err(TraceError::UnknownFormat { .. })));
+        assert!(matches!(read_file(Path::new("/nonexistent/x.csv.zst")), Err(TraceError::Read { .. })));
+    }
+}

@@ -1,0 +1,83 @@
+//! A trace through a cache, and what came out, beside LRU, Belady and a cache that admits everything.
+
+use crate::log_model::{LogModel, LogModelConfig};
+use crate::reference::{Belady, Lru};
+use crate::stream::{BlockAccess, Stream};
+use types::Admission;
+
+/// Anything that can be asked for a block.
+pub trait Cache {
+    /// Touches a block; whether it was there. Called once per access of a trace, in order.
+    fn access(&mut self, access: BlockAccess) -> bool;
+
+    /// Blocks written to the SSD so far; 0 where there is none.
+    fn ssd_blocks_written(&self) -> u64 {
+        0
+    }
+}
+
+/// What a replay measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Block accesses.
+    pub accesses: u64,
+    /// Those that found nothing.
+    pub misses: u64,
+    /// Blocks written to the SSD: admitted, overwritten, and appended again.
+    pub ssd_blocks_written: u64,
+}
+
+impl Outcome {
+    /// Misses per access.
+    pub fn miss_ratio(&self) -> f64 {
+        self.misses as f64 / self.accesses.max(1) as f64
+    }
+}
+
+/// Sends the whole stream through the cache.
+pub fn replay(stream: &Stream, cache: &mut dyn Cache) -> Outcome {
+    let misses = stream.accesses.iter().filter(|access| !cache.access(**access)).count() as u64;
+    Outcome { accesses: stream.accesses.len() as u64, misses, ssd_blocks_written: cache.ssd_blocks_written() }
+}
+
+/// One trace at one cache size, through all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison {
+    /// RAM and SSD together.
+    pub capacity_blocks: u64,
+    /// The cache under test.
+    pub cache: Outcome,
+    /// Least recently used, of the same capacity.
+    pub lru: Outcome,
+    /// The optimum, of the same capacity.
+    pub belady: Outcome,
+    /// The same log without RAM tier and admission: every miss and every write goes to the SSD.
+    pub admit_always: Outcome,
+}
+
+impl Comparison {
+    /// Replays the stream through `cache`, which has `config`'s capacity, and through its yardsticks.
+    pub fn new(stream: &Stream, config: LogModelConfig, cache: &mut dyn Cache) -> Comparison {
+        let footprint = stream.footprint_blocks();
+        let capacity_blocks = config.ram_blocks + config.ssd_blocks;
+        let always = LogModelConfig { ram_blocks: 0, ssd_blocks: capacity_blocks, admission: Admission::Always, ..config };
+        Comparison {
+            capacity_blocks,
+            cache: replay(stream, cache),
+            lru: replay(stream, &mut Lru::new(footprint, capacity_blocks)),
+            belady: replay(stream, &mut Belady::new(stream, capacity_blocks)),
+            admit_always: replay(stream, &mut LogModel::new(footprint, always)),
+        }
+    }
+
+    /// The part of LRU's avoidable misses that the cache avoids: 0 as LRU, 1 as Belady. `None` if LRU is the optimum.
+    pub fn gap_closed(&self) -> Option<f64> {
+        let gap = self.lru.misses - self.belady.misses;
+        (gap > 0).then(|| (self.lru.misses as f64 - self.cache.misses as f64) / gap as f64)
+    }
+
+    /// SSD writes as a part of what admitting everything writes.
+    pub fn write_part(&self) -> f64 {
+        self.cache.ssd_blocks_written as f64 / self.admit_always.ssd_blocks_written.max(1) as f64
+    }
+}
