@@ -28,6 +28,10 @@ const RECEIVE: u32 = 1;
 const SEND: u32 = 2;
 const HANDSHAKE_TIMER: u32 = 1;
 const STALL_TIMER: u32 = 2;
+const PAGES_TIMER: u32 = 3;
+/// How long to wait before looking again whether other connections have given up pages. Only single large reads of clients
+/// without structured replies ever wait so.
+const PAGES_POLL_NS: u64 = 2_000_000;
 /// Answers to options that may wait for a client that does not read before no more options are read.
 const HANDSHAKE_ANSWERS_MAX: usize = 16;
 
@@ -83,6 +87,7 @@ impl Connection {
             match advance {
                 Advance::NeedInput => self.receive(cx),
                 Advance::Blocked => (),
+                Advance::Later => cx.set_timer(cx.now_ns() + PAGES_POLL_NS, PAGES_TIMER),
                 Advance::Goodbye => self.life = Life::Ending,
                 Advance::Broken => {
                     count(&self.shared.counters.broken);
@@ -132,8 +137,8 @@ impl Connection {
                         return Advance::Goodbye;
                     };
                     cx.cancel_timer(HANDSHAKE_TIMER);
-                    cx.set_timer(cx.now_ns() + self.shared.limits.stall_ns / 2, STALL_TIMER);
-                    let mut transmission = Box::new(Transmission::new(*session, export, self.shared.limits));
+                    cx.set_timer(cx.now_ns() + self.shared.limits.stall_tick_ns(), STALL_TIMER);
+                    let mut transmission = Box::new(Transmission::new(*session, export, &self.shared.limits));
                     let advance = transmission.advance(cx, &mut self.receiver, &mut self.sender);
                     self.phase = Phase::Transmission(transmission);
                     return advance;
@@ -222,13 +227,17 @@ impl Connection {
         }
     }
 
-    /// Whether it is the client's turn, and pages wait for it.
-    fn holds_pages(&self) -> bool {
-        let in_payload = match &self.phase {
-            Phase::Handshake(_) => false,
-            Phase::Transmission(transmission) => transmission.is_in_payload() && self.receiver.in_flight(),
-        };
-        self.sender.in_flight() || in_payload
+    /// Whether it is the client's turn, pages wait for it, and have waited for too long.
+    fn has_stalled(&self, now_ns: u64) -> bool {
+        let Phase::Transmission(transmission) = &self.phase else { return false };
+        let owes_payload = transmission.is_in_payload() && self.receiver.in_flight();
+        if !self.sender.in_flight() && !owes_payload {
+            return false;
+        }
+        let limits = &self.shared.limits;
+        let short = transmission.others_are_short(now_ns, 2 * limits.stall_tick_ns());
+        let patience_ns = if short { limits.stall_short_ns() } else { limits.stall_ns };
+        now_ns.saturating_sub(self.progress_ns) >= patience_ns
     }
 }
 
@@ -274,18 +283,20 @@ impl Endpoint for Connection {
     }
 
     fn timer(&mut self, cx: &mut Context<'_>, token: u32) {
+        if token == PAGES_TIMER {
+            return self.advance(cx);
+        }
         if token == HANDSHAKE_TIMER {
             tracing::debug!("handshake took too long");
             count(&self.shared.counters.handshakes_failed);
             return self.close(cx);
         }
-        let stall_ns = self.shared.limits.stall_ns;
-        if self.holds_pages() && cx.now_ns().saturating_sub(self.progress_ns) >= stall_ns {
-            tracing::info!(stalled_s = stall_ns / 1_000_000_000, "client disconnected: it neither reads nor writes");
+        if self.has_stalled(cx.now_ns()) {
+            tracing::info!("client disconnected: it moves no data and holds pages");
             count(&self.shared.counters.stalled);
             return self.close(cx);
         }
-        cx.set_timer(cx.now_ns() + stall_ns / 2, STALL_TIMER);
+        cx.set_timer(cx.now_ns() + self.shared.limits.stall_tick_ns(), STALL_TIMER);
     }
 
     fn pages_available(&mut self, cx: &mut Context<'_>) {

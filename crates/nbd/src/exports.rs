@@ -79,6 +79,10 @@ pub(crate) struct Export {
     pub(crate) volume: VolumeRef,
     options: ExportOptions,
     removed: AtomicBool,
+    /// Bytes of pages that all its clients hold; see [`Budget`](crate::budget::Budget).
+    pub(crate) held_bytes: AtomicU64,
+    /// When a client last went short of pages.
+    shortage_ns: AtomicU64,
     /// Sockets of the clients that chose it.
     clients: Mutex<Vec<Weak<OwnedFd>>>,
 }
@@ -100,6 +104,17 @@ impl Export {
     /// Whether the export has been removed: its clients are to leave.
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    /// Notes that a client went short of pages.
+    pub(crate) fn note_shortage(&self, now_ns: u64) {
+        self.shortage_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Whether a client went short of pages within the last `recent_ns`.
+    pub(crate) fn is_short(&self, now_ns: u64, recent_ns: u64) -> bool {
+        let shortage_ns = self.shortage_ns.load(Ordering::Relaxed);
+        shortage_ns != 0 && now_ns.saturating_sub(shortage_ns) <= recent_ns
     }
 
     /// Notes a client, so that removing the export reaches it. False if the export has just been removed.
@@ -151,7 +166,15 @@ impl Shared {
         if exports.contains_key(name) {
             return Err(ExportError::Exists(name.to_owned()));
         }
-        let export = Export { name: name.to_owned(), volume, options, removed: AtomicBool::new(false), clients: Mutex::default() };
+        let export = Export {
+            name: name.to_owned(),
+            volume,
+            options,
+            removed: AtomicBool::new(false),
+            held_bytes: AtomicU64::new(0),
+            shortage_ns: AtomicU64::new(0),
+            clients: Mutex::default(),
+        };
         exports.insert(name.to_owned(), Arc::new(export));
         Ok(())
     }

@@ -9,9 +9,11 @@
 //! ```
 //!
 //! Rooms: [`protocol`] bytes without I/O; `receiver` and `sender` the two directions of a socket; `slots` requests in flight;
+//! `budget` the pages they may hold;
 //! `transmission` from bytes to requests and back; `connection` and `listener` the endpoints; `exports` what clients may choose.
 
 mod address;
+mod budget;
 mod connection;
 mod exports;
 mod limits;

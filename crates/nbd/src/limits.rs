@@ -6,15 +6,27 @@ pub struct Limits {
     /// Connections on one socket at a time, unfinished handshakes included. One more is closed at once.
     pub connections_max: usize,
     /// Requests of one connection between the arrival of their header and the departure of their reply.
-    pub requests_max: usize,
+    pub requests_max: u16,
     /// Bytes of data that one connection may hold between the arrival of a request and the departure of its reply. A single
     /// request larger than this is served alone.
     pub bytes_max: u64,
     /// From connecting to the end of the handshake.
     pub handshake_ns: u64,
-    /// A client that leaves a payload or a reply unfinished for this long, without moving a byte, is disconnected: it
-    /// holds pages that others need.
+    /// A client that leaves a payload or a reply unfinished for this long, without moving a byte, is disconnected. While
+    /// others are short of the pages that it holds, a sixth of this is enough.
     pub stall_ns: u64,
+}
+
+impl Limits {
+    /// Patience with a stalled client while others are short of pages.
+    pub(crate) fn stall_short_ns(&self) -> u64 {
+        self.stall_ns / 6
+    }
+
+    /// How often to look for stalls.
+    pub(crate) fn stall_tick_ns(&self) -> u64 {
+        self.stall_short_ns().clamp(1_000_000, 1_000_000_000)
+    }
 }
 
 impl Default for Limits {

@@ -1,13 +1,14 @@
 //! The transmission phase of one connection: from bytes to requests, and from answers to replies.
 //!
-//! A write longer than an extent is handed to the volume in pieces of at most one extent, each as soon as it has come: a client
-//! that announces much and sends little holds the pages of one piece. As everywhere, a request that spans blocks is not
-//! atomic; a client that leaves in the middle of a write leaves that range old in some blocks and new in others.
+//! Large reads and writes go to the volume in parts of at most an extent: a write's as its payload comes, a read's as its
+//! [`Budget`] allows. So a client that announces much and moves little holds little. As everywhere, a request that spans blocks
+//! is not atomic; a client that leaves in the middle of a write leaves that range old in some blocks and new in others.
 
+use crate::budget::Budget;
 use crate::exports::Export;
 use crate::limits::Limits;
-use crate::protocol::wire::{Errno, REQUEST_HEADER_BYTES, command};
-use crate::protocol::{Command, RequestHeader, Session, Verdict};
+use crate::protocol::wire::{Errno, REQUEST_HEADER_BYTES, command, command_flag};
+use crate::protocol::{Command, ReplyBytes, RequestHeader, Session, Verdict};
 use crate::receiver::{Piece, Receiver};
 use crate::sender::{Departed, Head, Outgoing, Sender};
 use crate::slots::{Kind, PartId, Slots};
@@ -22,26 +23,50 @@ use types::{EXTENT_BYTES, SECTOR_BYTES, VolumeIndex};
 pub(crate) enum Advance {
     /// All input is used: receive more.
     NeedInput,
-    /// Something must happen first (a reply leaves, pages come free, the volume has room).
+    /// Something must happen first (a reply leaves, pages come free, the volume has room); a callback will tell.
     Blocked,
+    /// Other connections must give up pages first; no callback will tell.
+    Later,
     /// The client takes its leave: answer what is in flight, then close.
     Goodbye,
     /// The client does not speak NBD: close.
     Broken,
 }
 
-/// What is being received.
+/// A read or write whose parts are being given to the volume.
+struct Parts {
+    slot: u16,
+    fua: bool,
+    /// Where the request begins on the volume.
+    offset_bytes: u64,
+    /// How much of it has been made into parts.
+    begun_bytes: u32,
+    length_bytes: u32,
+}
+
+impl Parts {
+    fn next_byte(&self) -> u64 {
+        self.offset_bytes + u64::from(self.begun_bytes)
+    }
+
+    fn left_bytes(&self) -> u32 {
+        self.length_bytes - self.begun_bytes
+    }
+
+    /// What is left, up to the end of the extent.
+    fn wanted_bytes(&self) -> u64 {
+        u64::from(self.left_bytes()).min(EXTENT_BYTES - self.next_byte() % EXTENT_BYTES)
+    }
+}
+
+/// What is being worked on.
 enum Incoming {
     Header,
-    /// Payload of the write in `slot`; `left_bytes` from `next_byte` of the volume have not been given to a piece.
-    Payload {
-        slot: u16,
-        fua: bool,
-        next_byte: u64,
-        left_bytes: u32,
-        piece: Option<Piece>,
-    },
-    /// Payload of a write that was refused.
+    /// A large read, part by part.
+    Reading(Parts),
+    /// The payload of a write; the piece is the part that is being received.
+    Payload(Parts, Option<Piece>),
+    /// The payload of a write that was refused.
     Skip {
         cookie: u64,
         errno: Errno,
@@ -53,14 +78,14 @@ enum Incoming {
 pub(crate) struct Transmission {
     session: Session,
     export: Arc<Export>,
-    limits: Limits,
+    requests_max: usize,
     slots: Slots,
     incoming: Incoming,
     /// A request that the volume had no room for.
     refused: Option<Request>,
-    /// Bytes of pages held for this client, or soon to come: reads from their request to the departure of their data,
-    /// pieces of writes until they are answered.
-    held_bytes: u64,
+    /// Pages held for this client, or soon to come: reads from their request to the departure of their data, parts of
+    /// writes until they are answered.
+    budget: Budget,
 }
 
 fn errno_of(error: RequestError) -> Errno {
@@ -73,14 +98,30 @@ fn errno_of(error: RequestError) -> Errno {
     }
 }
 
+fn queue(sender: &mut Sender, bytes: ReplyBytes) {
+    sender.queue(Outgoing::bare(Head::Reply(bytes)));
+}
+
 impl Transmission {
-    pub(crate) fn new(session: Session, export: Arc<Export>, limits: Limits) -> Transmission {
-        let slots = Slots::default();
-        Transmission { session, export, limits, slots, incoming: Incoming::Header, refused: None, held_bytes: 0 }
+    pub(crate) fn new(session: Session, export: Arc<Export>, limits: &Limits) -> Transmission {
+        Transmission {
+            session,
+            budget: Budget::new(export.clone(), limits),
+            export,
+            requests_max: usize::from(limits.requests_max),
+            slots: Slots::default(),
+            incoming: Incoming::Header,
+            refused: None,
+        }
     }
 
     pub(crate) fn export_is_removed(&self) -> bool {
         self.export.is_removed()
+    }
+
+    /// Whether clients of the export went short of pages lately.
+    pub(crate) fn others_are_short(&self, now_ns: u64, recent_ns: u64) -> bool {
+        self.export.is_short(now_ns, recent_ns)
     }
 
     /// Parts of requests at the volume.
@@ -89,21 +130,22 @@ impl Transmission {
         self.slots.parts() - usize::from(self.refused.is_some())
     }
 
+    /// Whether the client owes bytes of a payload.
     pub(crate) fn is_in_payload(&self) -> bool {
-        !matches!(self.incoming, Incoming::Header)
+        matches!(self.incoming, Incoming::Payload(..) | Incoming::Skip { .. })
     }
 
     /// The piece that the next bytes belong to, and whether more of the same payload follows it.
     pub(crate) fn piece(&mut self) -> (Option<&mut Piece>, bool) {
         match &mut self.incoming {
-            Incoming::Payload { piece, left_bytes, .. } => (piece.as_mut(), *left_bytes > 0),
+            Incoming::Payload(parts, piece) => (piece.as_mut(), parts.left_bytes() > 0),
             _ => (None, false),
         }
     }
 
     /// Data has left: its pages are free.
     pub(crate) fn departed(&mut self, departed: Departed) {
-        self.held_bytes -= departed.data_bytes;
+        self.budget.give(departed.data_bytes);
     }
 
     /// Uses what has been received, as far as limits allow.
@@ -116,7 +158,8 @@ impl Transmission {
             }
             let step = match self.incoming {
                 Incoming::Header => self.header(cx, receiver, sender),
-                Incoming::Payload { .. } => self.payload(cx, receiver),
+                Incoming::Reading(_) => self.reading(cx),
+                Incoming::Payload(..) => self.payload(cx, receiver),
                 Incoming::Skip { .. } => self.skip(receiver, sender),
             };
             if let Some(advance) = step {
@@ -125,13 +168,8 @@ impl Transmission {
         }
     }
 
-    /// Whether `bytes` more may be held. A request larger than the limit has its turn when nothing else is held.
-    fn has_room(&self, bytes: u64) -> bool {
-        self.held_bytes == 0 || self.held_bytes + bytes <= self.limits.bytes_max
-    }
-
     fn header(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver, sender: &mut Sender) -> Option<Advance> {
-        if self.slots.used() + sender.pending() >= self.limits.requests_max {
+        if self.slots.used() + sender.pending() >= self.requests_max {
             return Some(Advance::Blocked);
         }
         let Some(bytes) = receiver.bytes().first_chunk::<REQUEST_HEADER_BYTES>() else {
@@ -144,67 +182,70 @@ impl Transmission {
                 return Some(Advance::Broken);
             }
         };
-        let verdict = self.session.judge(&header);
-        if let Verdict::Volume { command: Command::Read, .. } = verdict
-            && !self.has_room(u64::from(header.length_bytes))
-        {
-            return Some(Advance::Blocked);
-        }
-        receiver.consume(REQUEST_HEADER_BYTES);
         let cookie = header.cookie;
+        let verdict = self.session.judge(&header);
+        let length = u64::from(header.length_bytes);
         match verdict {
-            Verdict::Volume { command: Command::Write, fua, .. } => {
-                receiver.expect_payloads_like(header.length_bytes);
-                let slot = self.slots.insert(cookie, Kind::Other, true);
-                let (next_byte, left_bytes) = (header.offset_bytes, header.length_bytes);
-                self.incoming = Incoming::Payload { slot, fua, next_byte, left_bytes, piece: None };
+            Verdict::Volume { command: Command::Read, .. } if !self.may_split(&header) => {
+                // The header stays where it is until there is room for all of its data.
+                if self.budget.take(cx.now_ns(), length, false).is_none() {
+                    return Some(self.wait());
+                }
+                self.whole_request(cx, &header, Command::Read, false);
             }
-            Verdict::Volume { command, start_sector, sectors, fua } => {
-                self.simple_request(cx, &header, command, start_sector, sectors, fua);
+            Verdict::Volume { command: command @ (Command::Read | Command::Write), fua, .. } => {
+                let (offset_bytes, length_bytes) = (header.offset_bytes, header.length_bytes);
+                let reads = command == Command::Read;
+                let kind = if reads { Kind::Read { offset_bytes, length_bytes } } else { Kind::Other };
+                let slot = self.slots.insert(cookie, kind, true);
+                let parts = Parts { slot, fua, offset_bytes, begun_bytes: 0, length_bytes };
+                if reads {
+                    self.incoming = Incoming::Reading(parts);
+                } else {
+                    receiver.expect_payloads_like(length_bytes);
+                    self.incoming = Incoming::Payload(parts, None);
+                }
             }
+            Verdict::Volume { command, fua, .. } => self.whole_request(cx, &header, command, fua),
             Verdict::Nothing if header.kind == command::READ => {
-                let bytes = self.session.read_reply(cookie, header.offset_bytes, 0);
-                sender.queue(Outgoing::bare(Head::Reply(bytes)));
+                queue(sender, self.session.read_reply(cookie, header.offset_bytes, 0));
             }
-            Verdict::Nothing => sender.queue(Outgoing::bare(Head::Reply(self.session.done_reply(cookie)))),
-            Verdict::Allocated { length_bytes } => {
-                sender.queue(Outgoing::bare(Head::Reply(self.session.allocated_reply(cookie, length_bytes))));
-            }
+            Verdict::Nothing => queue(sender, self.session.done_reply(cookie)),
+            Verdict::Allocated { length_bytes } => queue(sender, self.session.allocated_reply(cookie, length_bytes)),
             Verdict::Refuse(errno) => match header.payload_bytes() {
-                0 => sender.queue(Outgoing::bare(Head::Reply(self.session.error_reply(cookie, errno)))),
+                0 => queue(sender, self.session.error_reply(cookie, errno)),
                 left_bytes => self.incoming = Incoming::Skip { cookie, errno, left_bytes },
             },
             Verdict::Disconnect => return Some(Advance::Goodbye),
         }
+        receiver.consume(REQUEST_HEADER_BYTES);
         None
     }
 
-    /// A request without payload.
-    fn simple_request(
-        &mut self,
-        cx: &mut Context<'_>,
-        header: &RequestHeader,
-        command: Command,
-        start_sector: u64,
-        sectors: u32,
-        fua: bool,
-    ) {
+    /// Whether a read may be answered in several chunks, and is worth it.
+    fn may_split(&self, header: &RequestHeader) -> bool {
+        let one_chunk = !self.session.structured || header.flags & command_flag::DF != 0;
+        !one_chunk && u64::from(header.length_bytes) > self.budget.undivided_bytes()
+    }
+
+    /// How to wait for pages of the budget.
+    fn wait(&self) -> Advance {
+        if self.budget.is_empty() { Advance::Later } else { Advance::Blocked }
+    }
+
+    /// A request in one part, without payload.
+    fn whole_request(&mut self, cx: &mut Context<'_>, header: &RequestHeader, command: Command, fua: bool) {
+        let RequestHeader { cookie, offset_bytes, length_bytes, .. } = *header;
         let (op, kind, data_bytes) = match command {
-            Command::Read => {
-                let kind = Kind::Read { offset_bytes: header.offset_bytes, length_bytes: header.length_bytes };
-                (Op::Read, kind, header.length_bytes)
-            }
+            Command::Read => (Op::Read, Kind::Read { offset_bytes, length_bytes }, length_bytes),
             Command::Flush => (Op::Flush, Kind::Other, 0),
             Command::Trim => (Op::Discard, Kind::Other, 0),
             Command::WriteZeroes => (Op::WriteZeroes, Kind::Other, 0),
             Command::Write => unreachable!("writes have a payload"),
         };
-        let slot = self.slots.insert(header.cookie, kind, false);
-        self.held_bytes += u64::from(data_bytes);
-        let id = self.slots.begin_part(slot, data_bytes).to_u64();
-        let volume = VolumeIndex(0);
-        let pages = PageVec::new();
-        self.submit(cx, Request { id, volume, op, fua, start_sector, sectors, pages, bypass: None });
+        let slot = self.slots.insert(cookie, kind, false);
+        let part = self.slots.begin_part(slot, 0, data_bytes);
+        self.submit(cx, request(part, op, fua, offset_bytes, length_bytes, PageVec::new()));
     }
 
     /// Gives a request to the volume; keeps it if there is no room.
@@ -218,26 +259,39 @@ impl Transmission {
         }
     }
 
-    fn payload(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver) -> Option<Advance> {
-        let held_bytes = self.held_bytes;
-        let Incoming::Payload { slot, fua, next_byte, left_bytes, piece } = &mut self.incoming else {
-            unreachable!("called for a payload");
+    /// The next part of a large read.
+    fn reading(&mut self, cx: &mut Context<'_>) -> Option<Advance> {
+        let Incoming::Reading(parts) = &mut self.incoming else { unreachable!("called for a read") };
+        let Some(bytes) = self.budget.take(cx.now_ns(), parts.wanted_bytes(), true) else {
+            return Some(Advance::Blocked);
         };
+        let (slot, from_byte, offset_bytes) = (parts.slot, parts.begun_bytes, parts.next_byte());
+        parts.begun_bytes += bytes as u32;
+        if parts.left_bytes() == 0 {
+            self.incoming = Incoming::Header;
+            self.slots.get(slot).incomplete = false;
+        }
+        let part = self.slots.begin_part(slot, from_byte, bytes as u32);
+        let taken = self.submit(cx, request(part, Op::Read, false, offset_bytes, bytes as u32, PageVec::new()));
+        if taken { None } else { Some(Advance::Blocked) }
+    }
+
+    /// The next part of a write.
+    fn payload(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver) -> Option<Advance> {
+        let Incoming::Payload(parts, piece) = &mut self.incoming else { unreachable!("called for a payload") };
         if piece.is_none() {
-            // Up to the end of the extent.
-            let extent_left_bytes = EXTENT_BYTES - *next_byte % EXTENT_BYTES;
-            let length_bytes = u64::from(*left_bytes).min(extent_left_bytes) as usize;
-            let held_before = held_bytes;
-            if held_before != 0 && held_before + length_bytes as u64 > self.limits.bytes_max {
-                return Some(Advance::Blocked);
-            }
-            let first_byte = (*next_byte % PAGE_BYTES as u64) as usize;
-            let pages = (first_byte + length_bytes).div_ceil(PAGE_BYTES);
-            let Some(pages) = cx.allocate_pages(&self.export.volume, pages) else {
+            let Some(bytes) = self.budget.take(cx.now_ns(), parts.wanted_bytes(), true) else {
                 return Some(Advance::Blocked);
             };
-            self.held_bytes += length_bytes as u64;
-            *left_bytes -= length_bytes as u32;
+            let first_byte = (parts.next_byte() % PAGE_BYTES as u64) as usize;
+            let length_bytes = bytes as usize;
+            let pages = (first_byte + length_bytes).div_ceil(PAGE_BYTES);
+            let Some(pages) = cx.allocate_pages(&self.export.volume, pages) else {
+                self.budget.give(bytes);
+                self.export.note_shortage(cx.now_ns());
+                return Some(Advance::Blocked);
+            };
+            parts.begun_bytes += bytes as u32;
             *piece = Some(Piece { pages, first_byte, length_bytes, filled_bytes: 0 });
         }
         let filling = piece.as_mut().expect("set above");
@@ -246,24 +300,17 @@ impl Transmission {
             return Some(Advance::NeedInput);
         }
         let Piece { pages, length_bytes, .. } = piece.take().expect("set above");
-        let (slot, start_sector, fua) = (*slot, *next_byte / SECTOR_BYTES, *fua);
-        *next_byte += length_bytes as u64;
-        if *left_bytes == 0 {
+        let (slot, fua) = (parts.slot, parts.fua);
+        let from_byte = parts.begun_bytes - length_bytes as u32;
+        let offset_bytes = parts.offset_bytes + u64::from(from_byte);
+        if parts.left_bytes() == 0 {
             self.incoming = Incoming::Header;
             self.slots.get(slot).incomplete = false;
         }
-        let id = self.slots.begin_part(slot, length_bytes as u32).to_u64();
-        let request = Request {
-            id,
-            volume: VolumeIndex(0),
-            op: Op::Write,
-            fua,
-            start_sector,
-            sectors: (length_bytes as u64 / SECTOR_BYTES) as u32,
-            pages: pages.into_iter().map(|page| page.freeze()).collect(),
-            bypass: None,
-        };
-        if self.submit(cx, request) { None } else { Some(Advance::Blocked) }
+        let part = self.slots.begin_part(slot, from_byte, length_bytes as u32);
+        let pages = pages.into_iter().map(|page| page.freeze()).collect();
+        let taken = self.submit(cx, request(part, Op::Write, fua, offset_bytes, length_bytes as u32, pages));
+        if taken { None } else { Some(Advance::Blocked) }
     }
 
     fn skip(&mut self, receiver: &mut Receiver, sender: &mut Sender) -> Option<Advance> {
@@ -276,34 +323,55 @@ impl Transmission {
         if *left_bytes > 0 {
             return Some(Advance::NeedInput);
         }
-        sender.queue(Outgoing::bare(Head::Reply(self.session.error_reply(*cookie, *errno))));
+        queue(sender, self.session.error_reply(*cookie, *errno));
         self.incoming = Incoming::Header;
         None
     }
 
     /// The volume has answered a part.
     pub(crate) fn reply(&mut self, reply: Reply, sender: &mut Sender) {
-        let part = PartId::from_u64(reply.id);
-        let failed = reply.result.err().map(errno_of);
-        let data_bytes = u64::from(part.data_bytes);
-        let Some(slot) = self.slots.end_part(part.slot, failed) else {
-            self.held_bytes -= data_bytes;
+        let PartId { slot: index, from_byte, data_bytes } = PartId::from_u64(reply.id);
+        let slot = self.slots.get(index);
+        let (cookie, kind) = (slot.cookie, slot.kind);
+        let part_failed = reply.result.is_err();
+        let ended = self.slots.end_part(index, reply.result.err().map(errno_of));
+        let error = ended.as_ref().and_then(|slot| slot.error);
+        // Data of a part goes out at once, even if another part has failed or will: the error comes with the last chunk. Only the
+        // chunk that would be the last gives way to the error.
+        if let Kind::Read { offset_bytes, length_bytes } = kind
+            && !part_failed
+            && error.is_none()
+        {
+            let offset_bytes = offset_bytes + u64::from(from_byte);
+            let head = match ended {
+                Some(_) if data_bytes == length_bytes => self.session.read_reply(cookie, offset_bytes, data_bytes),
+                _ => self.session.read_chunk(cookie, offset_bytes, data_bytes, ended.is_some()),
+            };
+            let first_byte = (offset_bytes % PAGE_BYTES as u64) as usize;
+            let data_bytes = data_bytes as usize;
+            let covered = reply.pages.len() * PAGE_BYTES;
+            assert!(covered >= first_byte + data_bytes, "{covered} bytes came for {data_bytes} at {first_byte}");
+            sender.queue(Outgoing { head: Head::Reply(head), pages: reply.pages, first_byte, data_bytes });
             return;
-        };
-        let outgoing = match (slot.kind, slot.error) {
-            (_, Some(errno)) => Outgoing::bare(Head::Reply(self.session.error_reply(slot.cookie, errno))),
-            (Kind::Other, None) => Outgoing::bare(Head::Reply(self.session.done_reply(slot.cookie))),
-            (Kind::Read { offset_bytes, length_bytes }, None) => {
-                let first_byte = (offset_bytes % PAGE_BYTES as u64) as usize;
-                let data_bytes = length_bytes as usize;
-                let covered = reply.pages.len() * PAGE_BYTES;
-                assert!(covered >= first_byte + data_bytes, "{covered} bytes came for {data_bytes} at {first_byte}");
-                let head = Head::Reply(self.session.read_reply(slot.cookie, offset_bytes, length_bytes));
-                sender.queue(Outgoing { head, pages: reply.pages, first_byte, data_bytes });
-                return;
-            }
-        };
-        self.held_bytes -= data_bytes;
-        sender.queue(outgoing);
+        }
+        self.budget.give(u64::from(data_bytes));
+        match (ended, error) {
+            (None, _) => (),
+            (Some(_), Some(errno)) => queue(sender, self.session.error_reply(cookie, errno)),
+            (Some(_), None) => queue(sender, self.session.done_reply(cookie)),
+        }
+    }
+}
+
+fn request(part: PartId, op: Op, fua: bool, offset_bytes: u64, length_bytes: u32, pages: PageVec) -> Request {
+    Request {
+        id: part.to_u64(),
+        volume: VolumeIndex(0),
+        op,
+        fua,
+        start_sector: offset_bytes / SECTOR_BYTES,
+        sectors: (u64::from(length_bytes) / SECTOR_BYTES) as u32,
+        pages,
+        bypass: None,
     }
 }

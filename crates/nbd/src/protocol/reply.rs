@@ -42,14 +42,18 @@ pub fn simple(cookie: u64, error: Option<Errno>) -> ReplyBytes {
     reply
 }
 
-fn final_chunk(kind: u16, cookie: u64, length_bytes: u32) -> ReplyBytes {
+fn chunk_header(flags: u16, kind: u16, cookie: u64, length_bytes: u32) -> ReplyBytes {
     let mut reply = ReplyBytes::empty();
     reply.push(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
-    reply.push(&chunk::FLAG_DONE.to_be_bytes());
+    reply.push(&flags.to_be_bytes());
     reply.push(&kind.to_be_bytes());
     reply.push(&cookie.to_be_bytes());
     reply.push(&length_bytes.to_be_bytes());
     reply
+}
+
+fn final_chunk(kind: u16, cookie: u64, length_bytes: u32) -> ReplyBytes {
+    chunk_header(chunk::FLAG_DONE, kind, cookie, length_bytes)
 }
 
 impl Session {
@@ -62,8 +66,15 @@ impl Session {
         if length_bytes == 0 {
             return final_chunk(chunk::NONE, cookie, 0);
         }
+        self.read_chunk(cookie, offset_bytes, length_bytes, true)
+    }
+
+    /// What precedes some of the data of a read, in a session with structured replies; `last` if it is all or the rest.
+    pub fn read_chunk(&self, cookie: u64, offset_bytes: u64, length_bytes: u32, last: bool) -> ReplyBytes {
+        debug_assert!(self.structured, "only structured replies come in parts");
+        let flags = if last { chunk::FLAG_DONE } else { 0 };
         // A data chunk's length counts the offset, too. `length_bytes` is at most PAYLOAD_BYTES_MAX: no overflow.
-        let mut reply = final_chunk(chunk::OFFSET_DATA, cookie, length_bytes + 8);
+        let mut reply = chunk_header(flags, chunk::OFFSET_DATA, cookie, length_bytes + 8);
         reply.push(&offset_bytes.to_be_bytes());
         reply
     }
@@ -119,6 +130,8 @@ mod tests {
         let session = session(true);
         let data = b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x05\0\0\x02\x08\0\0\0\0\0\0\x10\0";
         assert_eq!(session.read_reply(5, 4096, 512).as_slice(), data);
+        let part = b"\x66\x8e\x33\xef\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\x02\x08\0\0\0\0\0\0\x10\0";
+        assert_eq!(session.read_chunk(5, 4096, 512, false).as_slice(), part);
         let none = b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x05\0\0\0\0";
         assert_eq!(session.read_reply(5, 4096, 0).as_slice(), none);
         let error = b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x05\0\0\0\x06\0\0\0\x05\0\0";
