@@ -8,6 +8,7 @@
 //! [`PoolState::begin_session`], and only then is anything served or written to the log.
 
 use crate::medium::{Medium, MediumError};
+use crate::mutants;
 use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
@@ -185,6 +186,10 @@ impl PoolState {
         self.superblock.generation += 1;
         let bytes = self.superblock.encode();
         let second = self.good;
+        if mutants::active(17) {
+            medium.write(second.other().offset_bytes(), &bytes)?;
+            return self.write_copy(medium, second, &bytes);
+        }
         self.write_copy(medium, second.other(), &bytes)?;
         self.good = second.other();
         self.write_copy(medium, second, &bytes)
@@ -199,7 +204,7 @@ impl PoolState {
     pub(crate) fn flush(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
         self.check_flushes()?;
         medium.flush().map_err(|error| {
-            self.flush_failed = true;
+            self.flush_failed = !mutants::active(7);
             OpenError::Medium(error)
         })
     }

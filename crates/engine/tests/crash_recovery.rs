@@ -3,121 +3,12 @@
 
 mod support;
 
-use engine::recovery::{Recovered, RecoveredRecord, recover};
-use engine::superblock::{self, PoolState};
 use format::checkpoint::LogEnd;
-use format::payload_checksum;
 use support::Random;
-use support::disk::Disk;
+use support::lives::{SHARD, check, one_life, run_recovery};
 use support::model::Model;
-use support::pool::{new_pool, small_layout};
+use support::pool::new_pool;
 use support::writer::{FooterHabit, Writer};
-use types::{ShardIndex, VolumeId};
-
-const SHARD: ShardIndex = ShardIndex(0);
-
-fn run_recovery(disk: &mut Disk) -> (PoolState, Recovered, Vec<RecoveredRecord>) {
-    let mut pool = superblock::load(disk).expect("loads");
-    let mut records = Vec::new();
-    let recovered = recover(disk, &mut pool, SHARD, false, &mut |record| records.push(record)).expect("recovers");
-    (pool, recovered, records)
-}
-
-/// What must hold of a recovery; `at_least` is the group that must not be lost.
-fn check(disk: &Disk, model: &Model, recovered: &Recovered, records: &[RecoveredRecord], at_least: u64, story: &str) {
-    let last = recovered.end.next_group - 1;
-    assert!(last >= at_least, "{story}: the log ends at {last}, but {at_least} was promised; {recovered:?}");
-    let issued = model.groups.last().map_or(0, |group| group.number);
-    assert!(last <= issued.max(at_least), "{story}: the log ends at {last}, but only {issued} was written");
-    if let Some(group) = model.group(last) {
-        assert_eq!(recovered.end.tail_seq, group.tail_seq, "{story}: tail");
-        assert_eq!(recovered.end.next_seq, group.seq + 1, "{story}: next segment");
-    }
-    assert_eq!(recovered.report.damaged_places, 0, "{story}: damage where there is none: {recovered:?}");
-    let expected = model.newest(last, recovered.end.tail_seq, &[VolumeId(1), VolumeId(2), VolumeId(3)]);
-    let order: Vec<(u64, u32)> = records.iter().map(|record| (record.segment_seq, record.page)).collect();
-    assert!(order.is_sorted(), "{story}: not in log order");
-    assert_eq!(records.len(), expected.len(), "{story}: count of blocks with the log ending at {last}");
-    for record in records {
-        assert_eq!(Some(record), expected.get(&(record.volume.0, record.block)), "{story}: end {last}");
-        if record.dirty {
-            let layout = small_layout(1);
-            let offset = layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page);
-            let payload = disk.page(offset / 4096);
-            assert_eq!(payload_checksum(record.volume, record.block, &payload), record.checksum, "{story}: {record:?}");
-        }
-    }
-}
-
-/// Recovery, begun anew after each crash in the middle of it, then once more to see that nothing flaps.
-fn recover_with_crashes(disk: &mut Disk, model: &mut Model, at_least: u64, random: &mut Random, story: &str) -> (PoolState, LogEnd) {
-    let mut at_least = at_least;
-    for calls in 0..random.below(6) {
-        let mut pool = superblock::load(disk).expect("loads");
-        disk.calls_left = Some(calls);
-        let ended =
-            recover(disk, &mut pool, SHARD, false, &mut |_| {}).and_then(|recovered| pool.begin_session(disk, &[recovered.end], &[]));
-        if ended.is_ok() {
-            // Lived through: from here on it is a recovery like any other, and its result is served.
-            disk.calls_left = None;
-            break;
-        }
-        if random.chance(1, 2) {
-            disk.kill_process(random);
-        } else {
-            disk.cut_power(random);
-            at_least = at_least.min(model.groups.last().map_or(0, |group| group.number));
-        }
-    }
-    let (mut pool, recovered, records) = run_recovery(disk);
-    check(disk, model, &recovered, &records, at_least, story);
-    model.truncate(recovered.end.next_group - 1, recovered.end.tail_seq);
-    // It is served from here on: no crash may change it.
-    let mut later = disk.clone();
-    later.cut_power(random);
-    let (_, again, records_again) = run_recovery(&mut later);
-    assert_eq!((again.end, &records_again), (recovered.end, &records), "{story}: flapped after a power cut");
-    pool.begin_session(disk, &[recovered.end], &[]).expect("begins");
-    let mut later = disk.clone();
-    later.cut_power(random);
-    let (_, again, records_again) = run_recovery(&mut later);
-    assert_eq!((again.end, &records_again), (recovered.end, &records), "{story}: flapped after the session began");
-    (pool, recovered.end)
-}
-
-fn one_life(seed: u64, habit: FooterHabit) {
-    let mut random = Random(seed);
-    let (mut disk, mut pool) = new_pool(seed, 1);
-    let (mut model, mut end) = (Model::default(), LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
-    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
-    for round in 0..6 {
-        let mut writer = Writer::new(&pool, SHARD, end, model, habit);
-        writer.steps_per_flush = [4, 10, 40, 100_000][random.below(4) as usize];
-        // Short and long lives: crashes right after a start, and several laps of the ring.
-        let steps = if random.chance(1, 3) { random.below(6) } else { random.below(160) };
-        for _ in 0..steps {
-            writer.step(&mut disk, &mut random);
-        }
-        let (killed, acked, durable) = (random.chance(1, 2), writer.acked, writer.durable);
-        model = writer.model;
-        let story = format!("seed {seed}, {habit:?}, round {round}, {}", if killed { "killed" } else { "power cut" });
-        let at_least = if killed {
-            disk.kill_process(&mut random);
-            acked
-        } else {
-            disk.cut_power(&mut random);
-            durable
-        };
-        if killed {
-            // Only now may the power fail too, so that recovery works on what is in the cache.
-            let mut alone = disk.clone();
-            let (_, recovered, records) = run_recovery(&mut alone);
-            check(&alone, &model, &recovered, &records, acked, &story);
-        }
-        let at_least = if killed { at_least.min(durable) } else { at_least };
-        (pool, end) = recover_with_crashes(&mut disk, &mut model, at_least, &mut random, &story);
-    }
-}
 
 /// Seeds from `first`; `HEARTH_LIVES` multiplies their count.
 fn lives(first: u64, count: u64) -> std::ops::Range<u64> {

@@ -19,6 +19,8 @@ pub mod checksum;
 pub mod footer;
 pub mod group;
 pub mod layout;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod record;
 pub mod superblock;
 

@@ -3,6 +3,7 @@
 use super::RecoveryReport;
 use super::read::Reader;
 use super::segment::{Group, Sealed, Segment};
+use crate::mutants;
 use crate::superblock::OpenError;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -93,7 +94,10 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
         Some(anchor) => anchor.next(),
         None => first_place(reader, footers, settled)?,
     };
-    let Walked { runs, claimed } = collect_runs(reader, place, settled)?;
+    let Walked { mut runs, claimed } = collect_runs(reader, place, settled)?;
+    if mutants::active(16) {
+        runs.truncate(1);
+    }
     let claims = runs.iter().flatten().flatten().map(|group| group.head.durable_group);
     let watermark = claims.fold(settled.max(claimed), u64::max);
     let broken_at = runs[0].last().and_then(|groups| groups.last()).map_or(place.1, |last| last.head.group + 1);
@@ -126,6 +130,9 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
     report.sealed_segments = segments.len() as u64 - report.walked_segments;
     segments.extend(head.segments.into_iter().filter(|segment| segment.seq >= tail_seq));
     report.damaged_places = mark_holes(reader, &mut segments, &mut end);
+    if mutants::active(16) {
+        report.damaged_places = 0;
+    }
     report.durable_group = watermark;
     report.discarded_groups = head.discarded_groups;
     Ok(Some(Found { end, segments }))
@@ -236,6 +243,7 @@ fn accept(runs: Vec<Run>, first_group: u64, watermark: u64) -> Head {
         if let Some(first) = run.first().and_then(|groups| groups.first())
             && first.head.group != expected
             && expected > watermark
+            && !mutants::active(14)
         {
             broken_seq = first.head.segment_seq - 1;
         }

@@ -2,6 +2,7 @@
 
 use super::segment::{Entry, Group, Sealed};
 use crate::medium::{Medium, MediumError};
+use crate::mutants;
 use alloc::vec;
 use alloc::vec::Vec;
 use format::footer::footer_pages_for;
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
         let (head, records) = GroupHead::decode(bytes).ok()?;
         let belongs = head.uuid == self.uuid
             && head.shard == self.shard
-            && head.segment_seq == seq
+            && (head.segment_seq == seq || mutants::active(12))
             && head.page == page
             && page + GroupHead::pages(&records) <= self.layout.group_pages();
         if belongs {
@@ -143,7 +144,12 @@ impl<'a> Reader<'a> {
         let (pages, _) = image.as_chunks::<PAGE_BYTES>();
         let mut groups: Vec<Group> = Vec::new();
         let (mut page, mut records_count) = (0, 0);
-        while let Some((head, records)) = pages.get(page as usize).and_then(|bytes| self.group(seq, page, bytes)) {
+        while let Some((mut head, records)) = pages.get(page as usize).and_then(|bytes| self.group(seq, page, bytes)) {
+            if mutants::active(12) {
+                let next = groups.last().map(|before| before.head.group + 1).or(first).unwrap_or(head.group);
+                let tail_seq = head.tail_seq.min(seq);
+                head = GroupHead { session: self.session, segment_seq: seq, group: next, tail_seq, ..head };
+            }
             let follows = match groups.last() {
                 Some(before) => head.session == before.head.session && head.group == before.head.group + 1,
                 None => self.session_fits(seq, head.session) && first.is_none_or(|first| head.group == first),
@@ -186,6 +192,7 @@ impl<'a> Reader<'a> {
 /// Whether the payload is as the record says, if it must be: a clean payload that is not there is a miss later, no loss.
 fn dirty_matches(record: &Record, pages: &[[u8; PAGE_BYTES]]) -> bool {
     record.kind != RecordKind::DataDirty
+        || mutants::active(2)
         || pages
             .get(record.slot_page as usize)
             .is_some_and(|payload| payload_checksum(record.volume, record.block, payload) == record.checksum)

@@ -3,6 +3,7 @@
 use super::RecoveryReport;
 use super::chain::Found;
 use crate::medium::Medium;
+use crate::mutants;
 use crate::superblock::{OpenError, PoolState};
 use alloc::vec::Vec;
 use format::{FooterHead, Record};
@@ -21,7 +22,10 @@ pub(super) fn seal(
     pool.flush(medium)?;
     let (uuid, layout) = (pool.superblock.uuid, pool.superblock.layout);
     for segment in found.segments.iter().filter(|segment| !segment.has_footer) {
-        let records: Vec<Record> = segment.entries.iter().map(|entry| entry.record(segment.seq)).collect();
+        let mut records: Vec<Record> = segment.entries.iter().map(|entry| entry.record(segment.seq)).collect();
+        if mutants::active(15) {
+            records.pop();
+        }
         let (resume_seq, resume_group) = segment.resume.unwrap_or((0, 0));
         let head = FooterHead {
             uuid,

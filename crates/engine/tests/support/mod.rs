@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 pub mod disk;
+pub mod lives;
 pub mod model;
 pub mod pool;
 pub mod writer;

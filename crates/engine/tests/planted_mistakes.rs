@@ -1,0 +1,84 @@
+//! Promise: the tests of recovery can fail. Each planted mistake is caught within a stated number of seeds.
+#![cfg(feature = "mutants")]
+
+mod support;
+
+use engine::{mutants, superblock};
+use format::checkpoint::LogEnd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use support::Random;
+use support::lives::{SHARD, check, one_life, run_recovery};
+use support::model::Model;
+use support::pool::{new_pool, volume};
+use support::writer::{FooterHabit, Writer};
+use types::{Mode, VolumeId};
+
+/// A superblock stored until the power fails; one copy must be whole.
+fn stores_until_a_crash(seed: u64) {
+    let mut random = Random(seed);
+    let (mut disk, mut pool) = new_pool(seed, 1);
+    for _ in 0..4 {
+        let id = pool.superblock.next_volume_id;
+        pool.superblock.volumes.push(volume(id.0, Mode::WriteThrough));
+        pool.superblock.next_volume_id = VolumeId(id.0 + 1);
+        disk.calls_left = Some(random.below(6));
+        let old = pool.superblock.generation;
+        let stored = pool.store(&mut disk).is_ok();
+        disk.cut_power(&mut random);
+        pool = superblock::load(&mut disk).expect("one copy is always whole");
+        assert!(!stored || pool.superblock.generation > old);
+    }
+}
+
+/// One bit of one header flips: the log ends before it, or the loss is told.
+fn lives_with_a_flipped_header(seed: u64) {
+    let mut random = Random(seed);
+    let (mut disk, mut pool) = new_pool(seed, 1);
+    let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+    let mut writer = Writer::new(&pool, SHARD, end, Model::default(), FooterHabit::Late);
+    (0..4).for_each(|_| writer.write_group(&mut disk, &mut random));
+    writer.complete_all(&mut disk);
+    let page = pool.superblock.layout.page_offset(SHARD, 0, 0);
+    disk.rot(page, |bytes| bytes[256 + random.below(60) as usize] ^= 1 << random.below(8));
+    let (_, recovered, records) = run_recovery(&mut disk);
+    check(&disk, &writer.model, &recovered, &records, 0, "a flipped bit");
+}
+
+/// How many of the first seeds pass before the scenario fails.
+fn seeds_until_caught(number: u32, scenario: &dyn Fn(u64), first: u64, seeds_max: u64) -> Option<u64> {
+    mutants::set(number);
+    let caught = (first..first + seeds_max).find(|seed| catch_unwind(AssertUnwindSafe(|| scenario(*seed))).is_err());
+    mutants::set(0);
+    caught.map(|seed| seed - first)
+}
+
+#[test]
+fn each_is_caught() {
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let life = |seed| one_life(seed, FooterHabit::Mixed);
+    let late_life = |seed| one_life(seed, FooterHabit::Late);
+    let scenarios: [(u32, &dyn Fn(u64)); 6] =
+        [(2, &life), (11, &lives_with_a_flipped_header), (12, &life), (14, &late_life), (15, &life), (17, &stores_until_a_crash)];
+    let mut missed = Vec::new();
+    for (number, scenario) in scenarios {
+        format::mutants::set(number);
+        let mut counts: Vec<u64> = Vec::new();
+        for round in 0..5 {
+            match seeds_until_caught(number, scenario, round << 32, 300) {
+                Some(count) => counts.push(count + 1),
+                None => missed.push(number),
+            }
+        }
+        format::mutants::set(0);
+        counts.sort_unstable();
+        println!("mistake {number}: caught by seed {:?} (median of five)", counts.get(counts.len() / 2));
+    }
+    // Without a mistake all of it passes.
+    assert_eq!(seeds_until_caught(0, &life, 0, 20), None);
+    assert_eq!(seeds_until_caught(0, &lives_with_a_flipped_header, 0, 50), None);
+    assert_eq!(seeds_until_caught(0, &stores_until_a_crash, 0, 50), None);
+    std::panic::set_hook(quiet);
+    assert!(missed.is_empty(), "not caught within 300 seeds: {missed:?}");
+}
