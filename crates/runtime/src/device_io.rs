@@ -86,7 +86,7 @@ struct Device {
     shared: Arc<DeviceShared>,
     file: File,
     gate: FlushGate<u32>,
-    model: Option<DiskModel>,
+    model: Option<Box<DiskModel>>,
     zero_method: ZeroMethod,
     can_discard: bool,
 }
@@ -120,7 +120,7 @@ impl DeviceIo {
     }
 
     /// Makes a device usable on this reactor. The model comes only to its home.
-    pub(crate) fn add(&mut self, shared: Arc<DeviceShared>, model: Option<DiskModel>) -> io::Result<()> {
+    pub(crate) fn add(&mut self, shared: Arc<DeviceShared>, model: Option<Box<DiskModel>>) -> io::Result<()> {
         let number = shared.number as usize;
         if self.devices.len() <= number {
             self.devices.resize_with(number + 1, || None);
@@ -362,9 +362,7 @@ impl DeviceIo {
             self.transfer(ring, slot);
         }
         for number in 0..self.devices.len() {
-            loop {
-                let Some(Some(Device { model: Some(model), .. })) = self.devices.get_mut(number) else { break };
-                let Some(token) = model.pop_completed(now_ns) else { break };
+            while let Some(token) = self.pop_from_model(number, now_ns) {
                 let slot = token as u32;
                 let active = self.active.get_mut(slot).expect("the model holds what is in flight");
                 active.model_pending = false;
@@ -373,6 +371,10 @@ impl DeviceIo {
                 }
             }
         }
+    }
+
+    fn pop_from_model(&mut self, number: usize, now_ns: u64) -> Option<u64> {
+        self.devices[number].as_mut()?.model.as_mut()?.pop_completed(now_ns)
     }
 
     /// When [`DeviceIo::tick`] has something to do.

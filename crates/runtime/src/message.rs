@@ -13,7 +13,7 @@ use engine::shard::Shard;
 use page::PageMutVec;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use types::ShardIndex;
 
@@ -31,7 +31,7 @@ pub(crate) enum Message {
     },
     AddDevice {
         device: Arc<DeviceShared>,
-        model: Option<DiskModel>,
+        model: Option<Box<DiskModel>>,
         done: Sender<io::Result<()>>,
     },
     RemoveDevice {
@@ -115,11 +115,15 @@ pub(crate) struct Peer {
     pub(crate) inbox: Inbox<Message>,
     /// Endpoints that live there or are on their way.
     pub(crate) endpoints: AtomicUsize,
+    /// Turns its loop has made.
+    pub(crate) turns: AtomicU64,
 }
 
 impl Directory {
     pub(crate) fn new(reactors: u16) -> io::Result<Directory> {
-        let peers = (0..reactors).map(|_| Ok(Peer { inbox: Inbox::new()?, endpoints: AtomicUsize::new(0) })).collect::<io::Result<_>>()?;
+        let peers = (0..reactors)
+            .map(|_| Ok(Peer { inbox: Inbox::new()?, endpoints: AtomicUsize::new(0), turns: AtomicU64::new(0) }))
+            .collect::<io::Result<_>>()?;
         Ok(Directory { peers })
     }
 

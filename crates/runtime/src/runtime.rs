@@ -116,6 +116,11 @@ impl Runtime {
         self.directory.peers.len() as u16
     }
 
+    /// How often the reactors have woken since they started, all together. Does not grow while nothing is to be done.
+    pub fn turns(&self) -> u64 {
+        self.directory.peers.iter().map(|peer| peer.turns.load(Ordering::Relaxed)).sum()
+    }
+
     /// The pool that [`RuntimeOptions::io_pages`] has set the size of.
     pub fn pages(&self) -> &PagePool {
         &self.pages
@@ -131,7 +136,7 @@ impl Runtime {
         let model_home = model.is_some().then_some((number % u32::from(self.reactors())) as u16);
         let shared = Arc::new(DeviceShared { number, name, file, geometry, failed: Arc::default(), model_home });
         let device = DeviceRef(shared.clone());
-        let mut model = model;
+        let mut model = model.map(Box::new);
         let answers = self.ask_all("open device", ANSWER_PATIENCE, |reactor, done| Message::AddDevice {
             device: shared.clone(),
             model: if model_home == Some(reactor) { model.take() } else { None },

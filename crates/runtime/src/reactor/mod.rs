@@ -29,6 +29,7 @@ use requests::{ClientRequest, LocalVolume};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use timers::Timers;
 use waiters::PageWaiters;
 
@@ -124,6 +125,7 @@ impl Reactor {
             self.ring.reap(&mut self.completed);
             self.last_reaped = self.completed.len() - before;
             self.now_ns = monotonic_ns();
+            self.directory.peers[self.index as usize].turns.fetch_add(1, Ordering::Relaxed);
         }
         self.silence_bell()?;
         Ok(self.is_idle() && self.endpoints.is_empty())

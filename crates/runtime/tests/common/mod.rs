@@ -42,10 +42,8 @@ pub fn request(id: u64, op: Op, start_sector: u64, sectors: u32) -> Request {
 /// Copies data into pages laid out as a write from `start_sector`.
 pub fn fill(pages: page::PageMutVec, start_sector: u64, data: &[u8]) -> PageVec {
     let mut pages = pages;
-    let mut at = (start_sector % 8 * 512) as usize;
-    for byte in data {
+    for (at, byte) in ((start_sector % 8 * 512) as usize..).zip(data) {
         pages[at / 4096][at % 4096] = *byte;
-        at += 1;
     }
     pages.into_iter().map(page::PageMut::freeze).collect()
 }
