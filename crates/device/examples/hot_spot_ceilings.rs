@@ -98,8 +98,7 @@ impl Run {
             self.next_destage_token += 1;
             self.destaging += 1;
             let (offset_bytes, length_bytes) = (start * BLOCK_BYTES, run * BLOCK_BYTES);
-            self.model
-                .submit(self.now_ns, IoDescription { token, kind: IoKind::Write, offset_bytes, length_bytes, fua: false });
+            self.model.submit(self.now_ns, IoDescription { token, kind: IoKind::Write, offset_bytes, length_bytes, fua: false });
         }
     }
 
@@ -169,10 +168,8 @@ fn main() {
     let size_bytes = gib << 30;
     let set = ModelSet::Raid5Short;
     let read_modify_write = set.parameters(size_bytes);
-    let fewest_reads = ModelParameters {
-        layout: Layout::Raid5 { chunk_bytes: 64 << 10, update: ParityUpdate::FewestReads },
-        ..read_modify_write.clone()
-    };
+    let fewest_reads =
+        ModelParameters { layout: Layout::Raid5 { chunk_bytes: 64 << 10, update: ParityUpdate::FewestReads }, ..read_modify_write.clone() };
     for (what, parameters) in [("read-modify-write", read_modify_write), ("fewest reads", fewest_reads)] {
         println!("\nmodel {} (parity by {what}), {gib} GiB, 4 KiB, 80 % of I/O in 10 %, 80/20, depth 64", set.name());
         let caches = [

@@ -235,9 +235,7 @@ impl<R: RawDevice> BlockingDevice for BlockingFile<R> {
         if !self.geometry.discard || length_bytes == 0 {
             return Ok(());
         }
-        self.raw
-            .discard(offset_bytes, length_bytes)
-            .map_err(|error| self.fail(Operation::Discard, offset_bytes, length_bytes, error))
+        self.raw.discard(offset_bytes, length_bytes).map_err(|error| self.fail(Operation::Discard, offset_bytes, length_bytes, error))
     }
 
     fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), DeviceError> {
@@ -322,13 +320,8 @@ mod tests {
     use crate::model::workload::Random;
     use std::sync::Mutex;
 
-    const GEOMETRY: Geometry = Geometry {
-        size_bytes: 64 << 10,
-        logical_block_bytes: 512,
-        memory_alignment_bytes: 512,
-        discard: true,
-        discard_zeroes: false,
-    };
+    const GEOMETRY: Geometry =
+        Geometry { size_bytes: 64 << 10, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: true, discard_zeroes: false };
 
     /// Bytes in memory behind calls that are short, interrupted, and checked for alignment.
     struct Flaky {

@@ -122,12 +122,7 @@ fn metadata(path: &Path) -> Result<fs::Metadata, BusyError> {
     fs::metadata(path).map_err(|source| BusyError::System { path: path.to_path_buf(), source })
 }
 
-fn block_usages(
-    number: DeviceNumber,
-    partition: Option<String>,
-    view: &SystemView,
-    usages: &mut Vec<Usage>,
-) -> Result<(), BusyError> {
+fn block_usages(number: DeviceNumber, partition: Option<String>, view: &SystemView, usages: &mut Vec<Usage>) -> Result<(), BusyError> {
     for mount in mounts(view)? {
         // btrfs and others mount under a number of their own: then the source's path tells.
         let by_source = || mount.source.is_absolute() && is_block_device(&mount.source, number);
@@ -146,8 +141,7 @@ fn block_usages(
 
 fn is_block_device(path: &Path, number: DeviceNumber) -> bool {
     use std::os::unix::fs::FileTypeExt;
-    fs::metadata(path)
-        .is_ok_and(|metadata| metadata.file_type().is_block_device() && DeviceNumber::from_raw(metadata.rdev()) == number)
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device() && DeviceNumber::from_raw(metadata.rdev()) == number)
 }
 
 fn is_same_file(path: &Path, metadata: &fs::Metadata) -> bool {
@@ -305,10 +299,7 @@ mod tests {
     fn uses_make_a_sentence() {
         let mounted = Usage::Mounted { partition: Some("sda1".to_string()), mount_point: PathBuf::from("/mnt") };
         let held = Usage::Holder { partition: None, holder: "dm-0".to_string() };
-        assert_eq!(
-            describe(&[mounted, held]).as_deref(),
-            Some("its partition sda1 is mounted at /mnt; it is part of /dev/dm-0")
-        );
+        assert_eq!(describe(&[mounted, held]).as_deref(), Some("its partition sda1 is mounted at /mnt; it is part of /dev/dm-0"));
         assert_eq!(describe(&[]), None);
     }
 }

@@ -67,8 +67,7 @@ pub fn identify(device: &OpenDevice, view: &SystemView) -> Result<DeviceIdentity
             if let Some(born) = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()) {
                 ids.insert("creation time".to_string(), format!("{}.{:09}", born.as_secs(), born.subsec_nanos()));
             }
-            let modified_ns =
-                (metadata.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec() as u64);
+            let modified_ns = (metadata.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec() as u64);
             (ids, BTreeMap::from([("file modification time".to_string(), modified_ns)]))
         }
         DeviceKind::BlockDevice => (block_ids(DeviceNumber::from_raw(metadata.rdev()), view), BTreeMap::new()),
@@ -139,8 +138,7 @@ fn file_system(device: &dyn BlockingDevice) -> Result<Option<(FileSystemIdentity
     device.read_at(0, &mut head)?;
     // A device too short for a field has no such file system.
     head.resize(0x1_1000, 0);
-    let little =
-        |at: usize, length: usize| head[at..at + length].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let little = |at: usize, length: usize| head[at..at + length].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
     let big = |at: usize, length: usize| head[at..at + length].iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
     let (kind, uuid_at, stamps) = if little(0x438, 2) == 0xef53 && little(0x44c, 4) <= 1 && little(0x418, 4) <= 6 {
         // Times have their upper 8 bits in another place (ext4's superblock, s_wtime_hi and s_mtime_hi).
@@ -153,8 +151,7 @@ fn file_system(device: &dyn BlockingDevice) -> Result<Option<(FileSystemIdentity
         ("ext4", 0x468, stamps)
     } else if &head[..4] == b"XFSB" {
         // The log holds what is newer; these are current after every clean unmount.
-        let mut stamps =
-            vec![("xfs inodes", big(128, 8)), ("xfs free inodes", big(136, 8)), ("xfs free blocks", big(144, 8))];
+        let mut stamps = vec![("xfs inodes", big(128, 8)), ("xfs free inodes", big(136, 8)), ("xfs free blocks", big(144, 8))];
         if big(100, 2) & 0xf == 5 {
             stamps.push(("xfs log sequence", big(240, 8)));
         }
@@ -360,8 +357,7 @@ mod tests {
     #[test]
     fn the_kernel_and_udev_are_asked_for_ids() {
         let root = tempfile::tempdir().expect("a temporary directory");
-        let view =
-            SystemView { sys: root.path().join("sys"), proc: root.path().join("proc"), run: root.path().join("run") };
+        let view = SystemView { sys: root.path().join("sys"), proc: root.path().join("proc"), run: root.path().join("run") };
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().expect("it has one")).expect("directories");

@@ -171,9 +171,7 @@ impl OpenDevice {
         let mut buffer = AlignedBuffer::zeroed(length_bytes, (self.geometry.memory_alignment_bytes as usize).max(4096));
         match self.file.read_at(&mut buffer, 0) {
             Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                Err(OpenError::NoDirectIo { path: self.path.clone() })
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(OpenError::NoDirectIo { path: self.path.clone() }),
             Err(error) => Err(system(&self.path, "read", error)),
         }
     }

@@ -24,9 +24,7 @@ pub enum SizeError {
         text: String,
     },
     /// The unit is not one of ours.
-    #[error(
-        "the size {text:?} has the unit {unit:?}: use B, K, M, G, T, P, E or KiB, MiB, GiB, TiB, PiB, EiB (powers of 1024)"
-    )]
+    #[error("the size {text:?} has the unit {unit:?}: use B, K, M, G, T, P, E or KiB, MiB, GiB, TiB, PiB, EiB (powers of 1024)")]
     UnknownUnit {
         /// What was given.
         text: String,
@@ -80,8 +78,7 @@ pub fn parse_nonzero(text: &str) -> Result<u64, SizeError> {
 
 fn shift_of(unit: &str) -> Option<u32> {
     let unit = unit.to_ascii_uppercase();
-    let letter =
-        unit.strip_suffix("IB").unwrap_or_else(|| unit.strip_suffix('B').filter(|rest| rest.is_empty()).unwrap_or(&unit));
+    let letter = unit.strip_suffix("IB").unwrap_or_else(|| unit.strip_suffix('B').filter(|rest| rest.is_empty()).unwrap_or(&unit));
     if letter.is_empty() && unit == "IB" {
         return None;
     }

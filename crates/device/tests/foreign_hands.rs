@@ -84,8 +84,7 @@ fn the_same_place_by_another_name_is_found() {
     std::os::unix::fs::symlink(&one, &soft).expect("a symbolic link");
     let overlap = |a: &Path, b: &Path| busy::overlap(a, b, &view).expect("both are there");
     assert_eq!(overlap(&one, &two), None);
-    for same in [&one, &hard, &soft, &directory.path().join("../").join(directory.path().file_name().unwrap()).join("one")]
-    {
+    for same in [&one, &hard, &soft, &directory.path().join("../").join(directory.path().file_name().unwrap()).join("one")] {
         assert!(overlap(&one, same).expect("the same").ends_with("are the same file"));
     }
     assert!(busy::overlap(&one, &directory.path().join("none"), &view).is_err());
@@ -144,8 +143,7 @@ impl Machine {
         // Numbers of drivers that no machine has loaded (local use).
         let nodes = [("sda", 240, 0), ("sda1", 240, 1), ("sda2", 240, 2), ("dm-0", 241, 0), ("dm-1", 241, 1)];
         for (name, major, minor) in nodes {
-            let directory =
-                if name.len() > 3 && name.starts_with("sda") { format!("sda/{name}") } else { name.to_string() };
+            let directory = if name.len() > 3 && name.starts_with("sda") { format!("sda/{name}") } else { name.to_string() };
             write(&format!("sys/devices/{directory}/dev"), &format!("{major}:{minor}\n"));
             fs::create_dir_all(at("sys/dev/block")).expect("directories");
             let target = format!("../../devices/{directory}");

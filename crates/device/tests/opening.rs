@@ -108,10 +108,7 @@ fn a_loop_device_is_opened_exclusively_and_measured() {
     let Some(attached) = LoopDevice::attach(&image, &["--sector-size", "4096"]) else { return };
     let device = OpenDevice::open(&attached.path, Access::ReadWrite).expect("a free loop device");
     let geometry = device.geometry();
-    assert_eq!(
-        (device.kind(), geometry.size_bytes, geometry.logical_block_bytes),
-        (DeviceKind::BlockDevice, 8 << 20, 4096)
-    );
+    assert_eq!((device.kind(), geometry.size_bytes, geometry.logical_block_bytes), (DeviceKind::BlockDevice, 8 << 20, 4096));
     assert!(refused(&attached.path).contains("in use"), "exclusive");
     let blocking = device.blocking().expect("a handle");
     assert_eq!(blocking.write_at(512, &[0; 512]).expect_err("half a block").errno(), libc::EINVAL);

@@ -71,8 +71,11 @@ impl WriteCache {
         true
     }
 
-    /// Forgets dirty blocks that a discard or a write past the cache has overtaken.
+    /// Forgets dirty blocks that a discard or a write past the cache has overtaken. Less than a block is no block.
     pub fn drop_dirty(&mut self, blocks: Range<u64>) {
+        if blocks.is_empty() {
+            return;
+        }
         let gone: Vec<(u64, u64)> = self.dirty.range(blocks).map(|(block, number)| (*block, *number)).collect();
         for (block, number) in gone {
             self.dirty.remove(&block);

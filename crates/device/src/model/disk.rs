@@ -306,8 +306,7 @@ impl DiskModel {
     }
 
     fn begin_read(&mut self, io: IoDescription) {
-        let pieces: Vec<Piece> =
-            self.missing(io.range()).into_iter().flat_map(|range| self.mapping.pieces(range)).collect();
+        let pieces: Vec<Piece> = self.missing(io.range()).into_iter().flat_map(|range| self.mapping.pieces(range)).collect();
         if let Some(cache) = &mut self.read_cache {
             cache.touch(io.range());
         }

@@ -25,6 +25,5 @@ pub mod workload;
 
 pub use disk::{DiskModel, IoDescription, IoKind, ModelCounters};
 pub use set::{
-    Layout, LinkParameters, ModelParameters, ModelSet, ParityUpdate, ReadCacheParameters, SpindleParameters,
-    WriteCacheParameters,
+    Layout, LinkParameters, ModelParameters, ModelSet, ParityUpdate, ReadCacheParameters, SpindleParameters, WriteCacheParameters,
 };

@@ -46,8 +46,7 @@ impl Platter {
         let zones = (0..ZONES)
             .map(|index| {
                 let stroke = (index as f64 + 0.5) / ZONES as f64 * parameters.span;
-                let rate_mb_s =
-                    parameters.rate_outer_mb_s - (parameters.rate_outer_mb_s - parameters.rate_inner_mb_s) * stroke;
+                let rate_mb_s = parameters.rate_outer_mb_s - (parameters.rate_outer_mb_s - parameters.rate_inner_mb_s) * stroke;
                 // MB/s are bytes per µs, so 1000 / rate is ns per byte.
                 let ns_per_byte = 1000.0 / rate_mb_s;
                 let track_bytes = turn_ns / ns_per_byte;
@@ -121,10 +120,7 @@ mod tests {
         let platter = platter();
         let steps = 400;
         let at = |index: u64| platter.position(index * (SIZE / steps) + SIZE / steps / 2);
-        let total: f64 = (0..steps)
-            .flat_map(|a| (0..steps).map(move |b| (a, b)))
-            .map(|(a, b)| platter.seek_ns(at(a), at(b), false))
-            .sum();
+        let total: f64 = (0..steps).flat_map(|a| (0..steps).map(move |b| (a, b))).map(|(a, b)| platter.seek_ns(at(a), at(b), false)).sum();
         let mean_ms = total / (steps * steps) as f64 / 1e6;
         assert!((8.3..8.6).contains(&mean_ms), "mean seek {mean_ms} ms");
         let full_ms = platter.seek_ns(platter.position(0), platter.position(SIZE - 1), false) / 1e6;

@@ -19,14 +19,8 @@ pub enum ModelSet {
 
 impl ModelSet {
     /// All sets, in the order of the documentation.
-    pub const ALL: [ModelSet; 6] = [
-        ModelSet::Disk7k2,
-        ModelSet::Disk7k2WriteCache,
-        ModelSet::Disk15k,
-        ModelSet::Raid5Short,
-        ModelSet::Array,
-        ModelSet::GbeSan,
-    ];
+    pub const ALL: [ModelSet; 6] =
+        [ModelSet::Disk7k2, ModelSet::Disk7k2WriteCache, ModelSet::Disk15k, ModelSet::Raid5Short, ModelSet::Array, ModelSet::GbeSan];
 
     /// The word used in `model:SET:FILE` and beside every figure.
     pub const fn name(self) -> &'static str {
@@ -73,11 +67,7 @@ impl ModelSet {
             spindles: 8,
             layout: Layout::Striped { chunk_bytes: CHUNK_BYTES },
             cache: Some(WriteCacheParameters::nvram(size_bytes / 20)),
-            read_cache: Some(ReadCacheParameters {
-                capacity_bytes: size_bytes / 20,
-                line_bytes: 16 << 10,
-                hit_ns: 350_000,
-            }),
+            read_cache: Some(ReadCacheParameters { capacity_bytes: size_bytes / 20, line_bytes: 16 << 10, hit_ns: 350_000 }),
             controller_ns: CONTROLLER_NS,
             ..plain.clone()
         };
@@ -94,9 +84,7 @@ impl ModelSet {
                 ..plain
             },
             ModelSet::Array => array,
-            ModelSet::GbeSan => {
-                ModelParameters { link: Some(LinkParameters { bytes_per_second: 110e6, latency_ns: 200_000 }), ..array }
-            }
+            ModelSet::GbeSan => ModelParameters { link: Some(LinkParameters { bytes_per_second: 110e6, latency_ns: 200_000 }), ..array },
         }
     }
 }

@@ -205,8 +205,10 @@ impl Spindle {
         let index = service.stream.unwrap_or_else(|| self.new_stream(command.offset_bytes));
         let stream = &mut self.streams[index];
         stream.used = self.use_count;
+        // Reads that happen to fall behind one another do not make a stream: the gap must be small.
+        let gap_bytes = command.offset_bytes - stream.end_bytes;
+        stream.continued += u32::from(service.stream.is_some() && gap_bytes <= self.parameters.read_ahead_bytes / 16);
         stream.end_bytes = command.end_bytes();
-        stream.continued += u32::from(service.stream.is_some());
         if !service.media {
             return service.done_ns;
         }
@@ -220,9 +222,11 @@ impl Spindle {
         service.done_ns + read_on_ns
     }
 
-    /// The head goes elsewhere: what the drive has read on while nobody wanted anything stays in the buffer.
+    /// The head goes elsewhere: what the drive has read on for a known stream, while nobody wanted anything, stays in the
+    /// buffer.
     fn leave_stream(&mut self, now_ns: u64) {
-        let Some(stream) = self.head_stream.map(|index| &mut self.streams[index]) else { return };
+        let known = self.head_stream.map(|index| &mut self.streams[index]).filter(|stream| stream.continued > 0);
+        let Some(stream) = known else { return };
         let idle_ns = now_ns.saturating_sub(self.free_ns) as f64;
         let segment_bytes = self.parameters.read_ahead_segment_bytes;
         let segment_ns = self.platter.transfer_ns(stream.end_bytes, segment_bytes);

@@ -99,13 +99,9 @@ fn eight_striped_spindles() {
 
 #[test]
 fn several_streams_are_read_ahead_each() {
-    let streams = |streams| Workload {
-        pattern: Pattern::Sequential { streams },
-        depth: streams as usize,
-        ..Workload::sequential_read(64 << 10)
-    };
-    let without =
-        ModelParameters { spindle: SpindleParameters { read_ahead_streams: 1, ..disk_7k2().spindle }, ..disk_7k2() };
+    let streams =
+        |streams| Workload { pattern: Pattern::Sequential { streams }, depth: streams as usize, ..Workload::sequential_read(64 << 10) };
+    let without = ModelParameters { spindle: SpindleParameters { read_ahead_streams: 1, ..disk_7k2().spindle }, ..disk_7k2() };
     let (one, four) = (measure(&without, streams(4)).mb_s, measure(&disk_7k2(), streams(4)).mb_s);
     check("four streams with one remembered", one, 2.0..=12.0);
     check("four streams with all remembered", four, 25.0..=60.0);
@@ -135,8 +131,7 @@ fn parity_costs_random_writes_what_it_should() {
     let layout = Layout::Raid5 { chunk_bytes: 64 << 10, update: ParityUpdate::FewestReads };
     let fewest = ModelParameters { layout, ..raid5.clone() };
     let striped = ModelParameters { layout: Layout::Striped { chunk_bytes: 64 << 10 }, ..raid5.clone() };
-    let [raid5, fewest, striped] =
-        [raid5, fewest, striped].map(|set| measure(&set, writes(Workload::random_read(32))).iops);
+    let [raid5, fewest, striped] = [raid5, fewest, striped].map(|set| measure(&set, writes(Workload::random_read(32))).iops);
     check("striped writes cost 4 times less than RAID 5 ones", striped / raid5, 2.2..=4.5);
     check("reading the fewest saves something", fewest / raid5, 1.05..=2.0);
 }
@@ -249,8 +244,7 @@ fn the_link_bounds_everything_together() {
 
 #[test]
 fn the_array_reads_again_from_its_cache() {
-    let near =
-        Workload { pattern: Pattern::Uniform { share: 0.0001 }, request_bytes: 16 << 10, ..Workload::random_read(32) };
+    let near = Workload { pattern: Pattern::Uniform { share: 0.0001 }, request_bytes: 16 << 10, ..Workload::random_read(32) };
     check("16 KiB in 1 MiB: 8,061", measure(&ModelSet::Array.parameters(SIZE), near).iops, 7500.0..=10_100.0);
 }
 
@@ -264,6 +258,28 @@ fn same_inputs_same_outputs_and_every_token_once() {
         tokens.sort_unstable();
         assert_eq!(tokens, (0..400).collect::<Vec<u64>>(), "{}", set.name());
         assert!(first.is_sorted_by_key(|(at_ns, _)| *at_ns));
+    }
+}
+
+#[test]
+fn the_smallest_devices_and_requests_work() {
+    for set in ModelSet::ALL {
+        for size_bytes in [512, 4096, 4608, 65536, 1 << 20] {
+            let mut model = DiskModel::new(set, size_bytes);
+            let mut token = 0;
+            for kind in [IoKind::Write, IoKind::Read, IoKind::Discard, IoKind::Flush, IoKind::Write, IoKind::Discard] {
+                for fua in [false, true] {
+                    let (offset_bytes, length_bytes) = if kind == IoKind::Flush { (0, 0) } else { (size_bytes - 512, 512) };
+                    model.submit(0, IoDescription { token, kind, offset_bytes, length_bytes, fua });
+                    token += 1;
+                }
+            }
+            let mut now_ns = 0;
+            for _ in 0..token {
+                now_ns = wait(&mut model, now_ns).0;
+            }
+            assert_eq!((model.in_flight(), model.next_deadline_ns()), (0, None), "{} {size_bytes}", set.name());
+        }
     }
 }
 
@@ -281,8 +297,7 @@ fn trace(set: ModelSet, seed: u64) -> Vec<(u64, u64)> {
             _ => IoKind::Write,
         };
         let length_bytes = if kind == IoKind::Flush { 0 } else { 512 * (1 + random.below(2048)) };
-        let offset_bytes =
-            if kind == IoKind::Flush { 0 } else { random.below((size_bytes - length_bytes) / 512 + 1) * 512 };
+        let offset_bytes = if kind == IoKind::Flush { 0 } else { random.below((size_bytes - length_bytes) / 512 + 1) * 512 };
         model.submit(now_ns, IoDescription { fua: random.below(8) == 0, ..io(token, kind, offset_bytes, length_bytes) });
         now_ns += random.below(20 * MS);
         completions.extend(std::iter::from_fn(|| model.pop_completed(now_ns)).map(|token| (now_ns, token)));
@@ -322,10 +337,7 @@ fn a_tiny_cache_takes_large_writes_past_itself() {
     let parameters = ModelParameters { cache, ..disk_7k2() };
     let mut model = DiskModel::with_parameters(parameters, SIZE);
     for token in 0..20 {
-        model.submit(
-            0,
-            io(token, IoKind::Write, token * 100_000 / 512 * 512, if token % 2 == 0 { 1 << 20 } else { 20_480 }),
-        );
+        model.submit(0, io(token, IoKind::Write, token * 100_000 / 512 * 512, if token % 2 == 0 { 1 << 20 } else { 20_480 }));
     }
     let (mut now_ns, mut seen) = (0, 0);
     while model.in_flight() > 0 {

@@ -123,10 +123,7 @@ impl Generator {
     /// # Panics
     /// If the device does not hold ten requests.
     pub fn new(workload: Workload, size_bytes: u64, seed: u64) -> Generator {
-        assert!(
-            workload.request_bytes > 0 && size_bytes / workload.request_bytes >= 10,
-            "{size_bytes} bytes are too small"
-        );
+        assert!(workload.request_bytes > 0 && size_bytes / workload.request_bytes >= 10, "{size_bytes} bytes are too small");
         Generator { workload, size_bytes, random: Random::new(seed), issued: 0 }
     }
 
@@ -137,11 +134,7 @@ impl Generator {
             Pattern::Uniform { share } => self.random.below(((places as f64 * share) as u64).max(1)),
             Pattern::Zoned { io_share, space_share } => {
                 let edge = ((places as f64 * space_share) as u64).clamp(1, places - 1);
-                if self.random.unit() < io_share {
-                    self.random.below(edge)
-                } else {
-                    edge + self.random.below(places - edge)
-                }
+                if self.random.unit() < io_share { self.random.below(edge) } else { edge + self.random.below(places - edge) }
             }
             Pattern::Sequential { streams } => {
                 let (stream, step) = (self.issued % streams, self.issued / streams);
@@ -157,14 +150,7 @@ impl Generator {
 }
 
 /// Runs `workload` on `model` from `start_ns`: `warm_up_ns` unmeasured, then `duration_ns` measured.
-pub fn run(
-    model: &mut DiskModel,
-    workload: Workload,
-    start_ns: u64,
-    warm_up_ns: u64,
-    duration_ns: u64,
-    seed: u64,
-) -> Measurement {
+pub fn run(model: &mut DiskModel, workload: Workload, start_ns: u64, warm_up_ns: u64, duration_ns: u64, seed: u64) -> Measurement {
     let mut generator = Generator::new(workload, model.size_bytes(), seed);
     let (measure_ns, end_ns) = (start_ns + warm_up_ns, start_ns + warm_up_ns + duration_ns);
     let mut in_flight: Vec<(u64, IoKind)> = Vec::with_capacity(workload.depth);

@@ -82,18 +82,8 @@ struct ShortMark {
 
 const SHORT_MARKS: &[ShortMark] = &[
     ShortMark { offset: 0, magic: *b"XFSB", what: "an XFS file system", sane: |view| block_size_is_sane(view.u32_be(4)) },
-    ShortMark {
-        offset: 0x400,
-        magic: [0x10, 0x20, 0xf5, 0xf2],
-        what: "an F2FS file system",
-        sane: |view| view.u16_le(0x404) == 1,
-    },
-    ShortMark {
-        offset: 0x8000,
-        magic: *b"JFS1",
-        what: "a JFS file system",
-        sane: |view| (1..=2).contains(&view.u32_le(0x8004)),
-    },
+    ShortMark { offset: 0x400, magic: [0x10, 0x20, 0xf5, 0xf2], what: "an F2FS file system", sane: |view| view.u16_le(0x404) == 1 },
+    ShortMark { offset: 0x8000, magic: *b"JFS1", what: "a JFS file system", sane: |view| (1..=2).contains(&view.u32_le(0x8004)) },
     ShortMark {
         offset: 0x400,
         magic: [0xe2, 0xe1, 0xf5, 0xe0],
@@ -102,12 +92,7 @@ const SHORT_MARKS: &[ShortMark] = &[
     },
     ShortMark { offset: 0, magic: *b"hsqs", what: "a squashfs file system", sane: |view| view.u16_le(28) == 4 },
     ShortMark { offset: 32, magic: *b"NXSB", what: "an APFS container", sane: |view| block_size_is_sane(view.u32_le(36)) },
-    ShortMark {
-        offset: 0x1_0000,
-        magic: [0x01, 0x16, 0x19, 0x70],
-        what: "a GFS2 file system",
-        sane: |view| view.u32_be(0x1_0004) == 1,
-    },
+    ShortMark { offset: 0x1_0000, magic: [0x01, 0x16, 0x19, 0x70], what: "a GFS2 file system", sane: |view| view.u32_be(0x1_0004) == 1 },
     ShortMark {
         offset: 0,
         magic: [0x21, 0x93, 0x48, 0x23],
@@ -179,11 +164,8 @@ fn find_ext(view: &View<'_>, found: &mut Vec<Signature>) {
 
 /// Metadata devices of dm-cache, dm-thin and dm-era: checksum, flags, block number (0), uuid, then the mark.
 fn find_device_mapper(view: &View<'_>, found: &mut Vec<Signature>) {
-    let magics = [
-        (0o6142003, "a dm-cache metadata device"),
-        (27_022_010, "a dm-thin metadata device"),
-        (2_126_579_579, "a dm-era metadata device"),
-    ];
+    let magics =
+        [(0o6142003, "a dm-cache metadata device"), (27_022_010, "a dm-thin metadata device"), (2_126_579_579, "a dm-era metadata device")];
     let (block_number, magic) = (u64::from_le_bytes(view.head(8)), u64::from_le_bytes(view.head(32)));
     for (known, what) in magics {
         if magic == known && block_number == 0 {

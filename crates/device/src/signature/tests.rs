@@ -21,8 +21,7 @@ fn check(planted: &[(usize, &[u8])], what: &str) {
     assert_eq!(found(planted), [what], "{planted:x?}");
 }
 
-const EXT_BASE: [(usize, &[u8]); 4] =
-    [(0x438, &[0x53, 0xef]), (0x400, &[1, 1, 0, 0]), (0x404, &[0, 4, 0, 0]), (0x420, &[0, 0x20, 0, 0])];
+const EXT_BASE: [(usize, &[u8]); 4] = [(0x438, &[0x53, 0xef]), (0x400, &[1, 1, 0, 0]), (0x404, &[0, 4, 0, 0]), (0x420, &[0, 0x20, 0, 0])];
 
 #[test]
 fn file_systems() {
@@ -83,8 +82,7 @@ fn our_own_mark_is_told_by_its_caller() {
 #[test]
 fn erasing_takes_every_mark_away_and_nothing_else() {
     let mut bytes: Vec<u8> = vec![0x11; SIZE];
-    let planted: [(usize, &[u8]); 4] =
-        [(0x10040, b"_BHRfS_M"), (4086, b"SWAPSPACE2"), (SIZE - 512, b"EFI PART"), (0, b"LUKS\xba\xbe")];
+    let planted: [(usize, &[u8]); 4] = [(0x10040, b"_BHRfS_M"), (4086, b"SWAPSPACE2"), (SIZE - 512, b"EFI PART"), (0, b"LUKS\xba\xbe")];
     for (offset, data) in planted {
         bytes[offset..offset + data.len()].copy_from_slice(data);
     }
