@@ -54,6 +54,12 @@ impl Shard {
 
     /// Steps 1 and 2.
     pub(super) fn drain_for_backing_write(&mut self, id: OpId) {
+        let first = self.ops.get(id).first;
+        if self.volume_of(first).backing.failed {
+            // It failed while this waited: nothing can be brought home or written there any more.
+            self.fail(id, RequestError::Io);
+            return;
+        }
         if self.log.is_failed() && !self.may_write_degraded(id) {
             return;
         }
