@@ -79,6 +79,9 @@ impl Connection {
 
     /// Does all that can be done now: use what has come, ask for more, send what is there, close when all is over.
     fn advance(&mut self, cx: &mut Context<'_>) {
+        if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export_is_removed()) {
+            self.life = Life::Ending;
+        }
         if self.life == Life::Open && !self.receiver.in_flight() {
             let advance = match &mut self.phase {
                 Phase::Handshake(_) => self.shake_hands(cx),
@@ -207,14 +210,10 @@ impl Connection {
     }
 
     fn input_ended(&mut self, cx: &mut Context<'_>) {
-        if self.life == Life::Ending {
-            return self.advance(cx);
-        }
         match &self.phase {
-            Phase::Transmission(transmission) if transmission.export_is_removed() => {
-                self.life = Life::Ending;
-                self.advance(cx);
-            }
+            _ if self.life == Life::Ending => self.advance(cx),
+            // Our own doing: see `Shared::remove`.
+            Phase::Transmission(transmission) if transmission.export_is_removed() => self.advance(cx),
             Phase::Transmission(_) => {
                 tracing::debug!("client left without a goodbye");
                 count(&self.shared.counters.broken);

@@ -8,6 +8,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How long clients of a removed export may take for what is in flight, and then to see that they must go at once.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+/// How often to look whether they have gone.
+const GONE_POLL: Duration = Duration::from_millis(1);
 
 /// How a volume is shown to clients.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,6 +43,9 @@ pub enum ExportError {
     /// The name is taken.
     #[error("there is an export named '{0}' already")]
     Exists(String),
+    /// The export is gone, but a client's connection has not ended: I/O of its volume hangs.
+    #[error("export '{0}' is removed, but requests of its clients do not end; look at the volume's devices")]
+    ClientsStay(String),
     /// No such export.
     #[error("there is no export named '{0}'")]
     Unknown(String),
@@ -125,13 +134,29 @@ impl Export {
         !self.is_removed()
     }
 
-    fn disconnect_clients(&self) {
-        for socket in lock(&self.clients).drain(..).filter_map(|client| client.upgrade()) {
-            // The connection sees the end of its input, looks why, and winds down.
-            if let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Read) {
+    /// Shuts clients' sockets; a connection sees the end of its input, looks why, and winds down. Gives whether any is left.
+    fn disconnect_clients(&self, how: rustix::net::Shutdown) -> bool {
+        let mut clients = lock(&self.clients);
+        clients.retain(|client| client.strong_count() > 0);
+        for socket in clients.iter().filter_map(Weak::upgrade) {
+            if let Err(error) = rustix::net::shutdown(&*socket, how) {
                 tracing::debug!(%error, export = self.name, "client was gone before its export");
             }
         }
+        !clients.is_empty()
+    }
+
+    /// Waits until no client is left; gives whether that came true.
+    fn wait_clients_gone(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        // The last to hold a socket is its connection, dropped by the runtime when nothing of it is in flight any more.
+        while lock(&self.clients).iter().any(|client| client.strong_count() > 0) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(GONE_POLL);
+        }
+        true
     }
 }
 
@@ -182,7 +207,14 @@ impl Shared {
     pub(crate) fn remove(&self, name: &str) -> Result<(), ExportError> {
         let export = lock(&self.exports).remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
         export.removed.store(true, Ordering::Release);
-        export.disconnect_clients();
+        let any = export.disconnect_clients(rustix::net::Shutdown::Read);
+        if any && !export.wait_clients_gone(LEAVE_PATIENCE) {
+            // Somebody does not take his answers: end the other direction, too.
+            export.disconnect_clients(rustix::net::Shutdown::Both);
+            if !export.wait_clients_gone(LEAVE_PATIENCE) {
+                return Err(ExportError::ClientsStay(name.to_owned()));
+            }
+        }
         Ok(())
     }
 

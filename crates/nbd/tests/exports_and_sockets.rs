@@ -50,6 +50,17 @@ fn removal_answers_what_is_in_flight() {
 }
 
 #[test]
+fn removal_does_not_wait_for_clients_that_do_not_read() {
+    let fixture = Fixture::new();
+    let mut client = Client::open(&fixture.socket, "disk");
+    (0..32).for_each(|_| _ = client.request(READ, 0, 0, 1 << 20));
+    client.read(16);
+    fixture.server().remove_export("disk").unwrap();
+    assert_eq!(fixture.server().counters().connections, 0);
+    assert!(client.is_closed());
+}
+
+#[test]
 fn a_socket_has_its_mode_and_goes_with_the_server() {
     let mut fixture = Fixture::new();
     let mode = std::fs::metadata(&fixture.socket).unwrap().permissions().mode();
