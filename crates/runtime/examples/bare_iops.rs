@@ -85,7 +85,7 @@ fn cpu_ns() -> (u64, u64) {
 fn device(path: &Path) -> DeviceOptions {
     if !path.exists() {
         let mut file = std::fs::File::create(path).expect("a new file");
-        let piece: Vec<u8> = (0..1u32 << 20).map(|index| (index * 31 >> 3) as u8).collect();
+        let piece: Vec<u8> = (0..1u32 << 20).map(|index| ((index * 31) >> 3) as u8).collect();
         (0..SIZE_BYTES >> 20).for_each(|_| file.write_all(&piece).expect("room for the file"));
         file.sync_all().expect("the file is stored");
     }
