@@ -2,12 +2,15 @@
 //!
 //! A stream is where its next request is expected and how much it has run. Each request looks for the stream that ends where it begins; if there
 //! is none it begins one, in place of the stream unused for longest. Requests of a stream may arrive a little out of order (several in
-//! flight): a request that begins within [`SLACK_SECTORS`] around the expected place belongs to it too.
+//! flight): a request that begins within [`SLACK_REQUESTS`] of its own length around the expected place belongs to it too. More slack would take
+//! random access to a small hot region for a stream: 64 streams would soon be expected everywhere in it.
 
 /// Streams remembered. Enough for a backup, a scan and dozens of sequential clients at once; more cost a longer search.
 const STREAMS: usize = 64;
-/// How far from the expected place a request may begin: eight requests of 128 KiB in flight arrive in any order.
-const SLACK_SECTORS: u64 = 2048;
+/// How far from the expected place a request may begin, in its own lengths: as many in flight may arrive in any order.
+const SLACK_REQUESTS: u64 = 8;
+/// The same in sectors, for long requests.
+const SLACK_SECTORS_MAX: u64 = 2048;
 /// Writes shorter than this (16 KiB) never count as a stream: logs and journals of databases and file systems are written in small sequential
 /// pieces, each awaited by someone; those belong on the SSD.
 const WRITE_SECTORS_MIN: u64 = 32;
@@ -41,12 +44,8 @@ impl Streams {
         }
         self.clock += 1;
         let end = start_sector + sectors;
-        let belongs = |stream: &Stream| {
-            stream.write == write && stream.used > 0 && {
-                // A request again at the same place is no progress: only ends beyond the expected place are.
-                start_sector.abs_diff(stream.next_sector) <= SLACK_SECTORS && end > stream.next_sector.saturating_sub(SLACK_SECTORS / 2)
-            }
-        };
+        let slack = (sectors * SLACK_REQUESTS).min(SLACK_SECTORS_MAX);
+        let belongs = |stream: &Stream| stream.write == write && stream.used > 0 && start_sector.abs_diff(stream.next_sector) <= slack;
         let closest =
             (0..STREAMS).filter(|at| belongs(&self.streams[*at])).min_by_key(|at| start_sector.abs_diff(self.streams[*at].next_sector));
         match closest {
@@ -114,9 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_small_region_is_not_a_stream() {
-        let mut streams = Streams::default();
-        let hot = (0..100_000_u64).filter(|step| streams.past_cutoff(mix(*step) % 256 * 8, 8, false, CUTOFF)).count();
-        assert!(hot < 1000, "{hot} of 100000 random reads in 1 MiB taken for a stream");
+    fn random_access_to_a_small_hot_region_is_no_stream() {
+        for blocks in [256, 2048, 25_600] {
+            let mut streams = Streams::default();
+            let hot = (0..200_000_u64).filter(|step| streams.past_cutoff(mix(*step) % blocks * 8, 8, false, CUTOFF)).count();
+            assert!(hot < 100, "{hot} of 200000 random reads in {blocks} blocks taken for a stream");
+        }
     }
 }
