@@ -90,6 +90,12 @@ impl Space {
         self.tail_durable + self.segments - 1 - self.head_seq
     }
 
+    /// How many of them nobody reads any more, in order: a read that hangs in a retired segment keeps it and all behind it closed.
+    pub fn openable_segments(&self) -> u64 {
+        let closed = |ahead: &u64| (self.head_seq + ahead).checked_sub(self.segments).is_some_and(|seq| self.readers.contains_key(&seq));
+        (1..=self.free_segments()).find(closed).map_or(self.free_segments(), |ahead| ahead - 1)
+    }
+
     /// Segments from the tail to the head.
     pub fn live_segments(&self) -> u64 {
         self.head_seq + 1 - self.tail_seq

@@ -83,7 +83,8 @@ impl Shard {
     }
 
     fn log_has_room_for(&self, blocks: u32) -> bool {
-        self.log.has_room() && self.log.space().free_segments() >= self.segments_needed(blocks)
+        let (space, needed) = (self.log.space(), self.segments_needed(blocks));
+        self.log.has_room() && space.free_segments() >= needed && space.openable_segments() >= needed - RESERVE_SEGMENTS
     }
 
     /// Free segments there must be for a write of that many blocks, the cleaner's reserve included.
