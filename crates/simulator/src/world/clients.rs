@@ -202,7 +202,8 @@ impl World<'_> {
 
     /// C4: in the modes that keep nothing back, what is acknowledged is on the backing device itself.
     pub fn check_at_home(&mut self, volume: u16, start_sector: u64, sectors: u32) -> Step {
-        if self.volumes[usize::from(volume)].judged == Judged::NotAtAll {
+        let state = &self.volumes[usize::from(volume)];
+        if state.judged == Judged::NotAtAll || (state.judged == Judged::Leniently && !state.always_settled) {
             return Ok(());
         }
         let media = &self.devices[1 + usize::from(volume)].media;

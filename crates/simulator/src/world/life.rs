@@ -159,11 +159,6 @@ impl World<'_> {
                 // An SSD that left without anyone having noticed is the same when it comes back.
                 device.faults.gone = false;
             }
-            // What the host does before it trusts a device again: what a read may show now must stay (C3).
-            if index > 0 {
-                let position = device.media.position();
-                device.media.flush(position);
-            }
         }
         for volume in &mut self.volumes {
             volume.backing_failed = false;
@@ -332,7 +327,12 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Attaches a volume, after a flush of its backing device: what a read may show from now on must stay (C3), and the shard counts
+    /// writes from here.
     pub fn attach(&mut self, volume: u16) {
+        let media = &mut self.devices[1 + usize::from(volume)].media;
+        let position = media.position();
+        media.flush(position);
         let state = &self.volumes[usize::from(volume)];
         let command = Command::Attach {
             volume: VolumeIndex(volume),

@@ -91,6 +91,8 @@ pub(crate) struct VolumeState {
     pub options: VolumeOptions,
     /// The mode keeps nothing from the backing device, and nothing dirty is left.
     pub settled: bool,
+    /// It was settled all along: then even a lying SSD can take nothing from the backing device.
+    pub always_settled: bool,
     /// The `SetOptions` that will settle it.
     pub settles_with: Option<u64>,
     pub judged: Judged,
@@ -208,6 +210,7 @@ impl<'a> World<'a> {
             .map(|volume| VolumeState {
                 options: volume.options.clone(),
                 settled: volume.options.mode != Mode::WriteBack,
+                always_settled: volume.options.mode != Mode::WriteBack,
                 settles_with: None,
                 judged: Judged::Strictly,
                 paused: false,

@@ -81,7 +81,7 @@ impl World<'_> {
         let state = &mut self.volumes[usize::from(volume)];
         let keeps_back = options.mode == Mode::WriteBack;
         if keeps_back {
-            state.settled = false;
+            (state.settled, state.always_settled) = (false, false);
         }
         state.settles_with = (!keeps_back).then_some(token);
         state.options = options;
