@@ -175,7 +175,8 @@ impl Runtime {
             can_discard: geometry.discard,
             pages: self.pages.clone(),
             pool_number: 0,
-            reserved_pages: 0,
+            // For reads: see the lines for pages in `reactor::waiters`.
+            reserved_pages: self.pages.pages_max() / 4,
             route: Route::Bare { device: device.0.number },
         };
         self.add_volume(shared)

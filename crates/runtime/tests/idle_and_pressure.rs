@@ -48,7 +48,7 @@ fn an_idle_runtime_makes_no_turns() {
 fn few_pages_hold_endpoints_back_and_nobody_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     // The largest requests here need 26 pages, and 32 of them would like to be in flight for each of three clients.
-    let (runtime, _) = start(RuntimeOptions { reactors: 2, io_pages: 256, ..RuntimeOptions::default() }, directory.path());
+    let (runtime, _) = start(RuntimeOptions { reactors: 2, io_pages: 288, ..RuntimeOptions::default() }, directory.path());
     let volumes: Vec<VolumeRef> = (0..3)
         .map(|number| {
             let device = open(&runtime, &directory.path().join(format!("other{number}")), SIZE_SECTORS * 512, None);

@@ -1,7 +1,8 @@
 //! Lines of those who wait for pages.
 //!
 //! Per page pool, first come, first served: while somebody waits, later comers wait behind, so that a large allocation is not starved
-//! by many small ones.
+//! by many small ones. Reads of bare volumes have a line of their own, and a share of the pool that clients' writes must leave them:
+//! a write that has its pages may have to wait until reads are answered, so no read may wait for writes.
 
 use super::Reactor;
 use crate::endpoint::EndpointKey;
@@ -21,8 +22,15 @@ struct Waiter {
     who: Who,
     pages: usize,
     reserved: usize,
-    pool_number: u32,
+    line: Line,
     pool: PagePool,
+}
+
+/// Which line: of this page pool, for reads of bare volumes or for clients' writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Line {
+    pool_number: u32,
+    is_read: bool,
 }
 
 /// The line of one reactor.
@@ -47,11 +55,11 @@ impl PageWaiters {
     }
 
     fn allocate(&mut self, who: Who, volume: &VolumeShared, reserved: usize, pages: usize) -> Option<PageMutVec> {
-        let VolumeShared { pages: pool, pool_number, .. } = volume;
-        let may = self.turn == Some(who) || !self.line.iter().any(|waiter| waiter.pool_number == *pool_number);
+        let (pool, line) = (&volume.pages, Line { pool_number: volume.pool_number, is_read: matches!(who, Who::BareRead(_)) });
+        let may = self.turn == Some(who) || !self.line.iter().any(|waiter| waiter.line == line);
         let taken = if may { allocate_all(pool, reserved, pages) } else { None };
         if taken.is_none() && !self.line.iter().any(|waiter| waiter.who == who) {
-            let waiter = Waiter { who, pages, reserved, pool_number: *pool_number, pool: pool.clone() };
+            let waiter = Waiter { who, pages, reserved, line, pool: pool.clone() };
             // One whose turn it was keeps its place.
             if self.turn == Some(who) { self.line.push_front(waiter) } else { self.line.push_back(waiter) }
         }
@@ -67,7 +75,7 @@ impl PageWaiters {
     fn next_served(&mut self) -> Option<Who> {
         let index = (0..self.line.len()).find(|&index| {
             let waiter = &self.line[index];
-            let first = !self.line.range(..index).any(|earlier| earlier.pool_number == waiter.pool_number);
+            let first = !self.line.range(..index).any(|earlier| earlier.line == waiter.line);
             first && has_room(&waiter.pool, waiter.reserved, waiter.pages)
         })?;
         self.line.remove(index).map(|waiter| waiter.who)
