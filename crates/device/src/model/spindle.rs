@@ -201,7 +201,9 @@ impl Spindle {
             }
             return service.done_ns;
         }
-        let others_wait = !self.waiting.is_empty();
+        let reach = command.end_bytes()..=command.end_bytes() + self.parameters.read_ahead_bytes;
+        let continues = |waiting: &Command| !waiting.write && reach.contains(&waiting.offset_bytes);
+        let head_leaves = !self.waiting.is_empty() && !self.waiting.iter().any(continues);
         let index = service.stream.unwrap_or_else(|| self.new_stream(command.offset_bytes));
         let stream = &mut self.streams[index];
         stream.used = self.use_count;
@@ -213,7 +215,7 @@ impl Spindle {
             return service.done_ns;
         }
         // A known stream's head start: before the head goes elsewhere, the drive reads a segment on.
-        let read_on = if others_wait && stream.continued > 0 { self.parameters.read_ahead_segment_bytes } else { 0 };
+        let read_on = if head_leaves && stream.continued > 0 { self.parameters.read_ahead_segment_bytes } else { 0 };
         stream.ahead_bytes = stream.end_bytes + read_on;
         let read_on_ns = self.platter.transfer_ns(stream.end_bytes, read_on) as u64;
         self.head = self.platter.position(stream.ahead_bytes);
