@@ -31,6 +31,8 @@ pub const SEGMENTS_PER_SHARD_MIN: u32 = 8;
 /// Automatic layouts shrink segments, then drop shards, before a ring gets shorter than this: eviction works in whole
 /// segments, and thirty-two of them make its steps 3 % of the cache.
 pub const SEGMENTS_PER_SHARD_GOOD: u32 = 32;
+/// Most pages in one shard's log (8 TiB): slot numbers, and counts of records, two a page, fit 32 bits.
+pub const SLOTS_PER_SHARD_MAX: u32 = 1 << 31;
 /// Most shards in a pool: what the superblock has room for.
 pub const SHARDS_MAX: u16 = 256;
 /// Room for one copy of the superblock with 1,024 volumes and 256 shards.
@@ -126,7 +128,7 @@ impl Layout {
             return Err(LayoutError::TooSmall { needed_bytes: smallest.end_bytes(), found_bytes: ssd_bytes });
         }
         // The largest ring that fits: `end_bytes` grows with it.
-        let (mut fits, mut beyond) = (SEGMENTS_PER_SHARD_MIN, u32::MAX / smallest.pages_per_segment());
+        let (mut fits, mut beyond) = (SEGMENTS_PER_SHARD_MIN, SLOTS_PER_SHARD_MAX / smallest.pages_per_segment() + 1);
         if let Ok(bound) = u32::try_from(ssd_bytes / u64::from(segment_bytes) / u64::from(shards)) {
             beyond = beyond.min(bound + 1);
         }
@@ -169,7 +171,7 @@ impl Layout {
     pub fn check(&self) -> Result<(), LayoutError> {
         self.check_shape()?;
         let segments = self.segments_per_shard;
-        if segments < SEGMENTS_PER_SHARD_MIN || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(u32::MAX) {
+        if segments < SEGMENTS_PER_SHARD_MIN || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(SLOTS_PER_SHARD_MAX) {
             return Err(LayoutError::Segments { segments_per_shard: segments });
         }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {

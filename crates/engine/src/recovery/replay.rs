@@ -9,11 +9,14 @@ use format::{Superblock, VolumeRecord};
 use hashbrown::HashTable;
 use types::{Mode, VolumeId};
 
-/// Where an entry stands: index of the segment, index in it.
-type Place = (u32, u32);
+/// Where an entry stands in [`Replay::entries`]. A shard has at most 2^31 slots and two records for each.
+type Place = u32;
 
 struct Replay {
-    entries: Vec<Vec<Entry>>,
+    /// All live segments' records, in log order.
+    entries: Vec<Entry>,
+    /// Sequence number and first place of each segment played, ascending.
+    segments: Vec<(u64, Place)>,
     newest: HashTable<Place>,
     seed: u64,
     known_volumes: Vec<u32>,
@@ -24,8 +27,9 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
     let mut known_volumes: Vec<u32> = superblock.volumes.iter().map(|volume| volume.id.0).collect();
     known_volumes.sort_unstable();
     let seed = u64::from_le_bytes(superblock.uuid.first_chunk().copied().unwrap_or_default());
-    let mut replay = Replay { entries: Vec::new(), newest: HashTable::new(), seed, known_volumes };
-    let mut seqs = Vec::new();
+    let count = found.segments.iter().map(|segment| segment.entries.len()).sum();
+    let (entries, newest) = (Vec::with_capacity(count), HashTable::with_capacity(count));
+    let mut replay = Replay { entries, segments: Vec::new(), newest, seed, known_volumes };
     let hole_at_end = found.segments.last().is_some_and(|last| last.resume.is_some());
     for segment in found.segments {
         report.segments += 1;
@@ -34,8 +38,7 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
         if segment.hole_before {
             report.forgotten_blocks += replay.forget_clean();
         }
-        seqs.push(segment.seq);
-        replay.segment(segment, &seqs);
+        replay.segment(segment);
     }
     if hole_at_end {
         report.forgotten_blocks += replay.forget_clean();
@@ -46,7 +49,9 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
     }
     let mut end = found.end;
     let segments_per_shard = u64::from(superblock.layout.segments_per_shard);
-    for (seq, entries) in seqs.iter().zip(&replay.entries) {
+    let ends = replay.segments.iter().skip(1).map(|(_, first)| *first as usize).chain([count]);
+    for ((seq, first), end_place) in replay.segments.iter().zip(ends) {
+        let entries = &replay.entries[*first as usize..end_place];
         let free = segments_per_shard.saturating_sub(end.next_seq - end.tail_seq);
         let dirty_here = entries.iter().any(|entry| entry.kind == EntryKind::Dirty);
         if *seq == end.tail_seq && free < SEGMENTS_FREE_WANTED && !dirty_here {
@@ -77,12 +82,12 @@ fn give(seq: u64, entries: &[Entry], report: &mut RecoveryReport, sink: &mut dyn
 }
 
 impl Replay {
-    /// Plays one segment, the next in order; `seqs` ends with its number.
-    fn segment(&mut self, segment: Segment, seqs: &[u64]) {
-        let segment_index = self.entries.len() as u32;
-        self.entries.push(segment.entries);
-        for index in 0..self.entries[segment_index as usize].len() as u32 {
-            let place = (segment_index, index);
+    /// Plays one segment, the next in order.
+    fn segment(&mut self, segment: Segment) {
+        let first = self.entries.len() as Place;
+        self.segments.push((segment.seq, first));
+        self.entries.extend_from_slice(&segment.entries);
+        for place in first..self.entries.len() as Place {
             let entry = *self.at(place);
             // Volumes that were removed never come back: their numbers are not used again.
             if self.known_volumes.binary_search(&entry.volume).is_err() {
@@ -92,14 +97,20 @@ impl Replay {
             match entry.kind {
                 EntryKind::Clean | EntryKind::Dirty => self.newest_is(&entry, place),
                 EntryKind::Invalidate => self.forget(&entry),
-                EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq), seqs),
+                EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq)),
                 EntryKind::Dead => {}
             }
         }
     }
 
     fn at(&mut self, place: Place) -> &mut Entry {
-        &mut self.entries[place.0 as usize][place.1 as usize]
+        &mut self.entries[place as usize]
+    }
+
+    /// The segment in which an entry stands.
+    fn seq_of(&self, place: Place) -> u64 {
+        let behind = self.segments.partition_point(|(_, first)| *first <= place);
+        self.segments[behind - 1].0
     }
 
     fn kill(&mut self, place: Place) {
@@ -108,9 +119,8 @@ impl Replay {
 
     fn newest_is(&mut self, entry: &Entry, place: Place) {
         let (entries, seed) = (&self.entries, self.seed);
-        let hash = |place: &Place| hash(seed, &entries[place.0 as usize][place.1 as usize]);
-        let found =
-            self.newest.entry(self::hash(seed, entry), |other| same_block(entry, &entries[other.0 as usize][other.1 as usize]), hash);
+        let hash = |place: &Place| hash(seed, &entries[*place as usize]);
+        let found = self.newest.entry(self::hash(seed, entry), |other| same_block(entry, &entries[*other as usize]), hash);
         match found {
             hashbrown::hash_table::Entry::Occupied(mut occupied) => {
                 let older = core::mem::replace(occupied.get_mut(), place);
@@ -124,22 +134,22 @@ impl Replay {
 
     fn forget(&mut self, entry: &Entry) {
         let entries = &self.entries;
-        let same = |other: &Place| same_block(entry, &entries[other.0 as usize][other.1 as usize]);
+        let same = |other: &Place| same_block(entry, &entries[*other as usize]);
         if let Ok(occupied) = self.newest.find_entry(hash(self.seed, entry), same) {
             let (older, _) = occupied.remove();
             self.kill(older);
         }
     }
 
-    fn came_home(&mut self, note: &Entry, noted_seq: u64, seqs: &[u64]) {
+    fn came_home(&mut self, note: &Entry, noted_seq: u64) {
         let entries = &self.entries;
-        let same = |other: &Place| same_block(note, &entries[other.0 as usize][other.1 as usize]);
+        let same = |other: &Place| same_block(note, &entries[*other as usize]);
         let Some(&newest) = self.newest.find(hash(self.seed, note), same) else {
             return;
         };
-        let page = note.page;
+        let (page, seq) = (note.page, self.seq_of(newest));
         let entry = self.at(newest);
-        if entry.kind == EntryKind::Dirty && entry.page == page && seqs[newest.0 as usize] == noted_seq {
+        if entry.kind == EntryKind::Dirty && entry.page == page && seq == noted_seq {
             entry.kind = EntryKind::Clean;
         }
     }
@@ -149,7 +159,7 @@ impl Replay {
         let entries = &mut self.entries;
         let before = self.newest.len();
         self.newest.retain(|place| {
-            let entry = &mut entries[place.0 as usize][place.1 as usize];
+            let entry = &mut entries[*place as usize];
             let keep = entry.kind == EntryKind::Dirty;
             if !keep {
                 entry.kind = EntryKind::Dead;

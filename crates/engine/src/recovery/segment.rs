@@ -1,5 +1,7 @@
 //! What recovery holds of a segment while it works: 24 bytes a record.
 
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 use format::{FooterHead, GroupHead, Record, RecordKind};
 use types::VolumeId;
 
@@ -73,14 +75,14 @@ impl Entry {
 pub(super) struct Sealed {
     pub head: FooterHead,
     pub marked_in_session: u64,
-    pub entries: alloc::vec::Vec<Entry>,
+    pub entries: Rc<[Entry]>,
 }
 
 /// A group found by its header.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub head: GroupHead,
-    pub records: alloc::vec::Vec<Record>,
+    pub records: Vec<Record>,
     /// All dirty payloads match their checksums (or were not asked about).
     pub dirty_intact: bool,
 }
@@ -95,7 +97,7 @@ pub(super) struct Segment {
     /// Of the last group.
     pub tail_seq: u64,
     pub used_pages: u32,
-    pub entries: alloc::vec::Vec<Entry>,
+    pub entries: Rc<[Entry]>,
     /// A footer that says exactly this is on the medium.
     pub has_footer: bool,
     /// Groups between the segment before this one and this one are lost.
@@ -116,7 +118,7 @@ impl Segment {
             last_group: head.last_group,
             tail_seq: head.tail_seq,
             used_pages: head.used_pages,
-            entries: sealed.entries.clone(),
+            entries: Rc::clone(&sealed.entries),
             has_footer: true,
             hole_before: false,
             resume: (head.resume_seq != 0).then_some((head.resume_seq, head.resume_group)),
