@@ -229,6 +229,11 @@ impl Log {
         if self.pages.is_empty() { None } else { self.pages.get(&slot) }
     }
 
+    /// The content of this slot is known to be bad: nobody is to take it from memory, where no checksum is looked at.
+    pub fn hide_page_in_flight(&mut self, slot: Slot) {
+        self.pages.remove(&slot);
+    }
+
     /// Whether the record in this slot survives a power cut.
     pub fn is_durable(&self, slot: Slot) -> bool {
         let seq = self.seq_of(slot);

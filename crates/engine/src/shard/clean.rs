@@ -8,7 +8,7 @@ use super::cache::NewBlock;
 use super::{CLEAN_HOLD_NS, Context, RESERVE_SEGMENTS, Shard};
 use crate::api::{IoError, IoKind, Target};
 use crate::index::Slot;
-use crate::key::Key;
+use crate::key::{Key, Map};
 use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
@@ -23,6 +23,10 @@ use types::BLOCK_BYTES;
 const BATCH_BLOCKS_MAX: usize = 64;
 /// Such reads at the same time.
 const BATCHES_IN_FLIGHT_MAX: u32 = 4;
+
+/// A dirty block that cannot be read is tried this often before its bad content is carried on: an SSD's read error may pass, and the
+/// old place is given up afterwards.
+const DIRTY_TRIES_MAX: u32 = 3;
 
 /// A run of blocks being read for appending again.
 pub struct Batch {
@@ -40,6 +44,8 @@ pub struct Cleaner {
     to_read: VecDeque<(Key, Slot, Heat)>,
     reading: u32,
     stopped: bool,
+    /// Dirty blocks of the segment that could not be read, and how often.
+    tries: Map<Slot, u32>,
     /// Clean blocks appended again from the segment: bounded so that cleaning always gains room.
     kept_clean: u32,
 }
@@ -93,6 +99,7 @@ impl Shard {
     fn begin_cleaning(&mut self, seq: u64) {
         self.cleaner.seq = Some(seq);
         self.cleaner.kept_clean = 0;
+        self.cleaner.tries.clear();
         let keep_clean_max = self.log.space().data_pages() * 3 / 4;
         let pressed = self.log.space().free_segments() < RESERVE_SEGMENTS;
         for slot in self.log.slots_of(seq) {
@@ -167,9 +174,23 @@ impl Shard {
             }
             let meta = self.index.meta(slot);
             let mask = self.mask_of(key, slot);
-            let page = pages[(slot.0 - batch.first.0) as usize].clone();
+            let mut page = pages[(slot.0 - batch.first.0) as usize].clone();
             let volume = self.volume_of(key).id;
-            let good = result.is_ok() && payload_checksum(volume, key.block(), &page) == meta.checksum;
+            let mut good = result.is_ok() && payload_checksum(volume, key.block(), &page) == meta.checksum;
+            if !good
+                && mask == u8::MAX
+                && let Some(copy) = self.ram.get(key).filter(|copy| payload_checksum(volume, key.block(), &copy.page) == meta.checksum)
+            {
+                (page, good) = (copy.page.clone(), true);
+            }
+            if !good && meta.dirty {
+                let tries = self.cleaner.tries.entry(slot).or_default();
+                *tries += 1;
+                if *tries < DIRTY_TRIES_MAX {
+                    self.cleaner.to_read.push_back((key, slot, heat));
+                    continue;
+                }
+            }
             if !good && !self.cached_copy_is_bad(key, result.is_err()) {
                 continue;
             }
@@ -182,6 +203,9 @@ impl Shard {
             let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum: Some(meta.checksum) };
             let oldest_ns = self.now_ns;
             self.log_block(block, Urgency::By(oldest_ns + CLEAN_HOLD_NS));
+            if !good && let Some(moved) = self.index.get(key) {
+                self.log.hide_page_in_flight(moved);
+            }
             self.destage_moved(key, slot);
             self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
         }
