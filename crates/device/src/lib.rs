@@ -7,7 +7,7 @@
 //! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
 //! * [`model`]: a hard disk or array as a pure state machine over time.
 //!
-//! Everything asynchronous lives in the runtime; nothing here starts a thread. `unsafe` is confined to [`mod@sys`], a few
+//! Everything asynchronous lives in the runtime; nothing here starts a thread. `unsafe` is confined to `sys`, a few
 //! system calls that have no safe form, and to the aligned buffer.
 
 mod aligned;
