@@ -257,6 +257,10 @@ impl Reactor {
             let mut around =
                 Surroundings { ring: &mut self.ring, devices: &mut self.devices, directory: &self.directory, now_ns: self.now_ns };
             pool.drain(&mut around, &mut replies);
+            if !replies.is_empty() {
+                // Hits take no turn of the loop: without a look at the clock they would seem to take no time.
+                self.now_ns = monotonic_ns();
+            }
             for reply in replies.drain(..) {
                 self.finish_request(reply.id as u32, reply.result, reply.pages, reply.outcome);
             }
