@@ -3,12 +3,15 @@
 
 mod support;
 
+use engine::recovery::SEGMENTS_FREE_WANTED;
 use format::checkpoint::LogEnd;
+use format::{GroupHead, Record, RecordKind, payload_checksum};
 use support::Random;
 use support::lives::{SHARD, check, one_life, run_recovery};
 use support::model::Model;
 use support::pool::new_pool;
 use support::writer::{FooterHabit, Writer};
+use types::VolumeId;
 
 /// Seeds from `first`; `HEARTH_LIVES` multiplies their count.
 fn lives(first: u64, count: u64) -> std::ops::Range<u64> {
@@ -70,5 +73,55 @@ fn every_prefix_and_torn_last_writes() {
             }
         }
         assert!(states > 1000, "only {states} states");
+    }
+}
+
+/// A pool that dies right after each start, before it can evict anything: its oldest clean blocks leave, never a dirty one, and there is
+/// always a segment to go on with.
+#[test]
+fn a_crash_loop_leaves_room() {
+    for dirty in [false, true] {
+        let (mut disk, mut pool) = new_pool(9, 1);
+        let layout = pool.superblock.layout;
+        let segments = u64::from(layout.segments_per_shard);
+        let mut end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+        for start in 0..20 {
+            pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+            if end.next_seq - end.tail_seq == segments {
+                assert!(dirty, "a ring full of clean blocks");
+                break;
+            }
+            let payload = [start as u8; 4096];
+            let record = Record {
+                kind: if dirty { RecordKind::DataDirty } else { RecordKind::DataClean },
+                volume: VolumeId(1),
+                block: start,
+                mask: 0xff,
+                checksum: payload_checksum(VolumeId(1), start, &payload),
+                slot_page: 1,
+            };
+            let head = GroupHead {
+                uuid: pool.superblock.uuid,
+                session: pool.superblock.session,
+                shard: SHARD,
+                segment_seq: end.next_seq,
+                group: end.next_group,
+                tail_seq: end.tail_seq,
+                durable_group: end.next_group - 1,
+                page: 0,
+            };
+            let mut bytes = [[0; 4096], payload];
+            head.encode(&[record], &mut bytes[0]);
+            let id = disk.submit(layout.segment_offset(SHARD, layout.physical(end.next_seq)), bytes.as_flattened().to_vec());
+            disk.complete(id);
+            let (later_pool, recovered, records) = run_recovery(&mut disk);
+            (pool, end) = (later_pool, recovered.end);
+            assert_eq!(records.last().map(|record| record.block), Some(start), "the newest is there");
+            if dirty {
+                assert_eq!(records.len() as u64, start + 1, "a dirty block was given up");
+            } else {
+                assert!(segments - (end.next_seq - end.tail_seq) >= SEGMENTS_FREE_WANTED, "start {start}: {end:?}");
+            }
+        }
     }
 }

@@ -236,7 +236,38 @@ fn every_nth_failure_of_a_recovery_is_told_and_harmless() {
     assert!(failing > 10, "footers, headers, flushes: {failing}");
 }
 
-/// A footer that cannot be read is told by the headers; a header that cannot be read stops the start, unless forced.
+/// The superblock of a past session comes back: a lost write that the SSD had confirmed.
+#[test]
+fn a_log_newer_than_its_superblock_is_told() {
+    let (disk, _, _) = settled_pool(5);
+    let mut outdated = disk.clone();
+    let mut pool = superblock::load(&mut outdated).expect("loads");
+    pool.superblock.session -= 1;
+    pool.store(&mut outdated).expect("stores");
+    let known = pool.superblock.session;
+    let error = recovery(&outdated, false).expect_err("the log knows better");
+    assert_eq!(error, superblock::OpenError::SuperblockOutdated { found: known + 1, known });
+    recovery(&outdated, true).expect("by force, as far as the superblock knows");
+}
+
+/// A page of the open segment's headers cannot be read, for good: no proof that the log ends there.
+#[test]
+fn an_unreadable_header_stops_the_start_unless_forced() {
+    let mut random = Random(6);
+    let (mut disk, mut pool) = new_pool(6, 1);
+    let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+    let mut writer = Writer::new(&pool, SHARD, end, Model::default(), FooterHabit::Late);
+    (0..3).for_each(|_| writer.write_group(&mut disk, &mut random));
+    writer.settle(&mut disk, &mut random);
+    let layout = pool.superblock.layout;
+    disk.unreadable_pages.insert(layout.page_offset(SHARD, 0, 0) / 4096);
+    assert!(matches!(recovery(&disk, false), Err(superblock::OpenError::Medium(_))));
+    let (_, recovered, blocks) = recovery(&disk, true).expect("by force");
+    assert!(recovered.report.damaged_places > 0 && recovered.report.unreadable_pages > 0);
+    assert!(blocks.is_empty() && recovered.end.next_group >= writer.durable);
+}
+
 #[test]
 fn the_inspector_is_content_with_a_sound_pool() {
     let (mut disk, model, last) = settled_pool(4);

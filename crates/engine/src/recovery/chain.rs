@@ -130,6 +130,8 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
     report.sealed_segments = segments.len() as u64 - report.walked_segments;
     segments.extend(head.segments.into_iter().filter(|segment| segment.seq >= tail_seq));
     report.damaged_places = mark_holes(reader, &mut segments, &mut end);
+    // With nothing before it, such a hole has no footer to be marked in; the start that follows records it all the same.
+    report.damaged_places += u64::from(head.lost_end && segments.is_empty());
     if mutants::active(16) {
         report.damaged_places = 0;
     }

@@ -2,7 +2,7 @@
 
 use super::Random;
 use engine::medium::{Medium, MediumError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const PAGE: usize = 4096;
@@ -34,6 +34,8 @@ pub struct Disk {
     /// So many more calls (reads too) work, then one fails, then all work again.
     pub fail_at: Option<u64>,
     pub flushes: u64,
+    /// Pages that no read can get.
+    pub unreadable_pages: BTreeSet<u64>,
 }
 
 impl Disk {
@@ -47,6 +49,7 @@ impl Disk {
             calls_left: None,
             fail_at: None,
             flushes: 0,
+            unreadable_pages: BTreeSet::new(),
         }
     }
 
@@ -211,6 +214,10 @@ impl Medium for Disk {
         self.touch("read", offset_bytes)?;
         assert!(offset_bytes.is_multiple_of(PAGE as u64) && into.len().is_multiple_of(PAGE), "unaligned read");
         assert!(offset_bytes + into.len() as u64 <= self.size_bytes, "read beyond the end");
+        let pages = offset_bytes / PAGE as u64..(offset_bytes + into.len() as u64) / PAGE as u64;
+        if self.unreadable_pages.range(pages).next().is_some() {
+            return Err(MediumError { operation: "read", offset_bytes, errno: 5 });
+        }
         for (nth, bytes) in into.chunks_exact_mut(PAGE).enumerate() {
             bytes.copy_from_slice(&self.page(offset_bytes / PAGE as u64 + nth as u64));
         }
