@@ -34,6 +34,9 @@ const IDLE_AFTER_NS: u64 = 200_000_000;
 /// After a destage write failed, the volume's destage rests this long.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;
 
+/// In the place of a slot: the version that is going home has been overwritten. No log has this many pages.
+const OVERTAKEN: Slot = Slot(u32::MAX);
+
 /// Neighbouring dirty blocks on their way home.
 struct Run {
     first: Key,
@@ -134,6 +137,16 @@ impl Shard {
         for places in [&mut self.destager.on_the_way, &mut self.destager.written] {
             if let Some(slot) = places.get_mut(&key).filter(|slot| **slot == from) {
                 *slot = to;
+            }
+        }
+    }
+
+    /// A client has written the block anew: what is on its way home is no longer current, even if the ring brings the new version to the
+    /// very slot number of the old one before the old one's flush is done.
+    pub(super) fn destage_overtaken(&mut self, key: Key) {
+        for places in [&mut self.destager.on_the_way, &mut self.destager.written] {
+            if let Some(slot) = places.get_mut(&key) {
+                *slot = OVERTAKEN;
             }
         }
     }

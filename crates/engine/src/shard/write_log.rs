@@ -291,6 +291,7 @@ impl Shard {
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
             let block = NewBlock { key, page: page.clone(), mask, dirty: true, heat, checksum: None };
             group = self.log_block(block, urgency);
+            self.destage_overtaken(key);
             if mask == u8::MAX {
                 self.keep_copy(key, &page, advice.enter);
             } else {
