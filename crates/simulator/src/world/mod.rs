@@ -395,7 +395,14 @@ impl<'a> World<'a> {
         if self.watch.is_some() {
             self.tell_io_done(device, token);
         }
+        let begins_at = self.devices[device].describe(token).map_or(0, |flight| flight.1);
         let (lane, completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
+        if device == 0 && self.watch.is_some() {
+            let found = self.copies_in(begins_at, completion.pages.iter().map(|page| &page[..]));
+            if !found.is_empty() {
+                self.tell(format!("SSD: I/O {} of lane {lane} has read{found}", completion.id.0));
+            }
+        }
         use crate::disk::faults::Strike;
         match strike {
             Strike::FlushError { drop_pages: true } if device > 0 => self.oracle.give_up_unflushed(device as u16 - 1),
@@ -528,6 +535,7 @@ impl<'a> World<'a> {
                 let at = (index % 8 * 512) as usize;
                 format!(" of {:?}", crate::content::read(&pages[(index / 8) as usize][at..at + 512]))
             }
+            engine::api::IoKind::Write { pages, .. } => self.copies_in(io.offset_bytes, pages.iter().map(|page| &page[..])),
             _ => String::new(),
         };
         let name = if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) };
@@ -535,6 +543,22 @@ impl<'a> World<'a> {
         let (offset, end) = (io.offset_bytes, io.offset_bytes + io.length_bytes);
         let result = result.unwrap_or("");
         self.tell(format!("{name}: {kind} {} {offset}..{end}{holds}{background} {verb}{result}", io.id.0));
+    }
+
+    /// Copies of the watched sector among blocks of an SSD I/O, as text.
+    fn copies_in<'p>(&self, offset_bytes: u64, pages: impl Iterator<Item = &'p [u8]>) -> String {
+        let (volume, sector) = self.watch.expect("watching");
+        let at = (sector % 8 * 512) as usize;
+        let mut text = String::new();
+        for (index, page) in pages.enumerate() {
+            match crate::content::read(&page[at..at + 512]) {
+                crate::content::Content::Data { volume: v, sector: s, write } if (v, s) == (volume, sector) => {
+                    let _ = write!(text, " [write {write} at {}]", offset_bytes + index as u64 * 4096);
+                }
+                _ => {}
+            }
+        }
+        text
     }
 
     fn tell_io_done(&mut self, device: usize, token: u64) {
