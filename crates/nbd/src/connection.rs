@@ -15,12 +15,12 @@
 use crate::exports::{Shared, View, count};
 use crate::protocol::{GREETING, Handshake, Progress};
 use crate::receiver::Receiver;
-use crate::sender::{Head, Outgoing, Sender};
+use crate::sender::{Departed, Head, Outgoing, Sender};
 use crate::transmission::{Advance, Transmission};
 use engine::api::Reply;
 use io_uring::types::Fd;
 use runtime::{Context, Endpoint};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -82,25 +82,37 @@ impl Connection {
         if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export_is_removed()) {
             self.life = Life::Ending;
         }
-        if self.life == Life::Open && !self.receiver.in_flight() {
-            let advance = match &mut self.phase {
-                Phase::Handshake(_) => self.shake_hands(cx),
-                Phase::Transmission(transmission) => transmission.advance(cx, &mut self.receiver, &mut self.sender),
-            };
-            match advance {
-                Advance::NeedInput => self.receive(cx),
-                Advance::Blocked => (),
-                Advance::Later => cx.set_timer(cx.now_ns() + PAGES_POLL_NS, PAGES_TIMER),
-                Advance::Goodbye => self.life = Life::Ending,
-                Advance::Broken => {
-                    count(&self.shared.counters.broken);
-                    return self.close(cx);
-                }
+        loop {
+            if self.life == Life::Open && !self.receiver.in_flight() {
+                self.use_input(cx);
+            }
+            if self.life == Life::Closed {
+                return;
+            }
+            // What has left at once may have been what more input waited for.
+            if !self.send(cx) {
+                break;
             }
         }
-        self.send(cx);
         if self.life == Life::Ending && self.sender.pending() == 0 && self.requests_out() == 0 {
             self.close(cx);
+        }
+    }
+
+    fn use_input(&mut self, cx: &mut Context<'_>) {
+        let advance = match &mut self.phase {
+            Phase::Handshake(_) => self.shake_hands(cx),
+            Phase::Transmission(transmission) => transmission.advance(cx, &mut self.receiver, &mut self.sender),
+        };
+        match advance {
+            Advance::NeedInput => self.receive(cx),
+            Advance::Blocked => (),
+            Advance::Later => cx.set_timer(cx.now_ns() + PAGES_POLL_NS, PAGES_TIMER),
+            Advance::Goodbye => self.life = Life::Ending,
+            Advance::Broken => {
+                count(&self.shared.counters.broken);
+                self.close(cx);
+            }
         }
     }
 
@@ -162,15 +174,26 @@ impl Connection {
         unsafe { cx.push(entry, RECEIVE) };
     }
 
-    fn send(&mut self, cx: &mut Context<'_>) {
-        if self.life == Life::Closed {
-            return;
+    /// Sends what is there; gives whether it has left already.
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.requests_out() == 0
+            && let Some(departed) = self.sender.send_lone(self.socket.as_fd())
+        {
+            self.departed(departed);
+            return true;
         }
         if let Some(entry) = self.sender.entry(Fd(self.socket.as_raw_fd())) {
             self.progress_ns = cx.now_ns();
             // SAFETY: the entry names the sender's message and the heads and pages of replies that it keeps, untouched, until
             // the completion or its drop; the sender is owned by this endpoint.
             unsafe { cx.push(entry, SEND) };
+        }
+        false
+    }
+
+    fn departed(&mut self, departed: Departed) {
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            transmission.departed(departed);
         }
     }
 
@@ -255,9 +278,7 @@ impl Endpoint for Connection {
             Ok(bytes) => {
                 self.progress_ns = cx.now_ns();
                 let departed = self.sender.completed(bytes);
-                if let Phase::Transmission(transmission) = &mut self.phase {
-                    transmission.departed(departed);
-                }
+                self.departed(departed);
                 self.advance(cx);
             }
             Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => {

@@ -8,9 +8,13 @@ use crate::protocol::ReplyBytes;
 use io_uring::{opcode, squeue, types};
 use page::{PAGE_BYTES, PageVec};
 use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Replies gathered in one send. With 4 KiB reads this is more than a Unix socket's buffer (208 KiB) takes.
 const REPLIES_MAX: usize = 64;
+
+/// Longest reply sent by a system call of its own: the copy must not hold the reactor up.
+const LONE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that precede the data, or are all there is.
 pub(crate) enum Head {
@@ -112,12 +116,37 @@ impl Sender {
         self.in_flight
     }
 
+    /// Sends a lone short reply by a system call of its own. Where no other reply is near, an entry on the ring gathers nothing and
+    /// costs one turn of the reactor more, for its completion. `None` if there is not just that to send, or if it could not be
+    /// sent at once: then an entry does it, and learns why.
+    pub(crate) fn send_lone(&mut self, socket: BorrowedFd<'_>) -> Option<Departed> {
+        let lone = self.sending.is_empty() && self.queued.len() == 1 && self.queued[0].bytes() <= LONE_BYTES_MAX;
+        if self.in_flight || !lone {
+            return None;
+        }
+        self.gather();
+        // SAFETY: the message names the head and pages of the reply in `sending`, which stay there during the call.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), self.message.pointer(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+        usize::try_from(sent).ok().map(|bytes| self.completed(bytes))
+    }
+
     /// An entry that sends what is there, unless a send is in flight or nothing is there. What it names stays in place
     /// until [`Sender::completed`], or until the sender is dropped.
     pub(crate) fn entry(&mut self, socket: types::Fd) -> Option<squeue::Entry> {
         if self.in_flight || self.pending() == 0 {
             return None;
         }
+        self.gather();
+        self.in_flight = true;
+        let flags = libc::MSG_NOSIGNAL;
+        Some(match self.message.single() {
+            Some((start, length)) => opcode::Send::new(socket, start, length).flags(flags).build(),
+            None => opcode::SendMsg::new(socket, self.message.pointer()).flags(flags as u32).build(),
+        })
+    }
+
+    /// Moves what is queued into the message, as far as there is room.
+    fn gather(&mut self) {
         let more = (REPLIES_MAX - self.sending.len()).min(self.queued.len());
         self.sending.extend(self.queued.drain(..more));
         self.message.clear();
@@ -128,12 +157,6 @@ impl Sender {
             }
             skip_bytes = 0;
         }
-        self.in_flight = true;
-        let flags = libc::MSG_NOSIGNAL;
-        Some(match self.message.single() {
-            Some((start, length)) => opcode::Send::new(socket, start, length).flags(flags).build(),
-            None => opcode::SendMsg::new(socket, self.message.pointer()).flags(flags as u32).build(),
-        })
     }
 
     /// The send has taken `bytes`.
