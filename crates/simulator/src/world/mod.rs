@@ -457,7 +457,7 @@ impl<'a> World<'a> {
 
     fn event(&mut self, lane: u16, event: Event) -> Step {
         self.tell(format!("shard {lane} reports {event:?}"));
-        let ssd_faults = self.devices[0].faults.harmful() || self.plan.ssd_faults.harmful() || self.plan.rot_ns > 0;
+        let ssd_faults = self.devices[0].faults.harmful() || self.plan.ssd_faults.harmful() || self.plan.rot_ns > 0 || self.plan.ssd_leaves;
         let (name, excused) = match &event {
             Event::SsdFailed => ("SsdFailed", ssd_faults),
             Event::BackingFailed(volume) => ("BackingFailed", self.backing_can_fail(volume.0)),
