@@ -41,5 +41,5 @@ pub use latency::{Histogram, LatencySummary};
 pub use medium::SsdMedium;
 pub use pool::{AttachOptions, PoolOptions, PoolRef};
 pub use runtime::{BareVolumeOptions, Runtime, RuntimeOptions};
-pub use stats::{RequestClass, VolumeStats};
+pub use stats::{DeviceStats, RequestClass, VolumeStats};
 pub use volume::VolumeRef;

@@ -5,7 +5,7 @@ use crate::devices::DeviceShared;
 use crate::endpoint::Endpoint;
 use crate::group::Membership;
 use crate::inbox::Inbox;
-use crate::stats::VolumeStats;
+use crate::stats::{DeviceStats, VolumeStats};
 use crate::volume::VolumeRef;
 use device::model::DiskModel;
 use engine::api::{Command, Io, IoError, Reply, Request};
@@ -42,6 +42,10 @@ pub(crate) enum Message {
         volume: VolumeRef,
         in_flight_max: u32,
         done: Sender<()>,
+    },
+    DeviceStats {
+        number: u32,
+        done: Sender<Box<DeviceStats>>,
     },
     /// Answered when no request of the volume is in flight on this reactor.
     RemoveVolume {

@@ -8,7 +8,7 @@ use crate::error::RuntimeError;
 use crate::group::EndpointGroup;
 use crate::message::{Directory, Message};
 use crate::reactor::{Reactor, monotonic_ns};
-use crate::stats::VolumeStats;
+use crate::stats::{DeviceStats, VolumeStats};
 use crate::volume::{Route, VolumeRef, VolumeShared};
 use page::PagePool;
 use std::io;
@@ -212,6 +212,18 @@ impl Runtime {
         let number = volume.0.number;
         let parts = self.ask_all("volume statistics", ANSWER_PATIENCE, |_, done| Message::VolumeStats { number, done })?;
         let mut total = VolumeStats::default();
+        parts.iter().for_each(|part| total.merge(part));
+        Ok(total)
+    }
+
+    /// Counters and latencies of a device, over all reactors, since it was opened.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn device_stats(&self, device: &DeviceRef) -> Result<DeviceStats, RuntimeError> {
+        let number = device.0.number;
+        let parts = self.ask_all("device statistics", ANSWER_PATIENCE, |_, done| Message::DeviceStats { number, done })?;
+        let mut total = DeviceStats::default();
         parts.iter().for_each(|part| total.merge(part));
         Ok(total)
     }

@@ -1,7 +1,7 @@
-//! What is counted at the boundary between endpoints and volumes.
+//! What is counted: at the boundary between endpoints and volumes, and at that between us and the devices.
 
 use crate::latency::{Histogram, LatencySummary};
-use engine::api::{Op, Outcome, RequestError};
+use engine::api::{IoError, Op, Outcome, RequestError};
 
 /// Requests told apart for latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +158,77 @@ pub(crate) struct Answered {
     pub(crate) result: Result<(), RequestError>,
     pub(crate) outcome: Outcome,
     pub(crate) latency_ns: u64,
+}
+
+/// Counters and latencies of one device since it was opened, as the kernel (and the model, if there is one) served it. The difference between a
+/// volume's latency and its device's is what hearth itself adds.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceStats {
+    /// Reads that ended, failed ones included; likewise for the others.
+    pub reads: u64,
+    /// Bytes of successful reads.
+    pub read_bytes: u64,
+    /// Writes of data.
+    pub writes: u64,
+    /// Bytes of successful writes.
+    pub written_bytes: u64,
+    /// Zeroes and discards.
+    pub trims: u64,
+    /// Bytes of successful zeroes and discards.
+    pub trimmed_bytes: u64,
+    /// Flushes of the device; many requests may have shared one.
+    pub flushes: u64,
+    /// I/Os that failed. A discard that the device cannot do is not a failure.
+    pub errors: u64,
+    /// From submission to completion.
+    pub read_latency: Histogram,
+    /// Likewise.
+    pub write_latency: Histogram,
+    /// Likewise.
+    pub flush_latency: Histogram,
+}
+
+impl DeviceStats {
+    pub(crate) fn record_read(&mut self, bytes: u64, latency_ns: u64, result: Result<(), IoError>) {
+        self.reads += 1;
+        self.read_bytes += if result.is_ok() { bytes } else { 0 };
+        self.errors += u64::from(result.is_err());
+        self.read_latency.record(latency_ns);
+    }
+
+    pub(crate) fn record_write(&mut self, bytes: u64, latency_ns: u64, result: Result<(), IoError>) {
+        self.writes += 1;
+        self.written_bytes += if result.is_ok() { bytes } else { 0 };
+        self.errors += u64::from(result.is_err());
+        self.write_latency.record(latency_ns);
+    }
+
+    pub(crate) fn record_trim(&mut self, bytes: u64, result: Result<(), IoError>) {
+        self.trims += 1;
+        self.trimmed_bytes += if result.is_ok() { bytes } else { 0 };
+        self.errors += u64::from(matches!(result, Err(IoError::Failed | IoError::NoSpace)));
+    }
+
+    pub(crate) fn record_flush(&mut self, latency_ns: u64, succeeded: bool) {
+        self.flushes += 1;
+        self.errors += u64::from(!succeeded);
+        self.flush_latency.record(latency_ns);
+    }
+
+    /// Adds what another reactor has counted.
+    pub fn merge(&mut self, other: &DeviceStats) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.trims += other.trims;
+        self.trimmed_bytes += other.trimmed_bytes;
+        self.flushes += other.flushes;
+        self.errors += other.errors;
+        self.read_latency.merge(&other.read_latency);
+        self.write_latency.merge(&other.write_latency);
+        self.flush_latency.merge(&other.flush_latency);
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,9 @@ impl Reactor {
                 self.devices.remove(number);
                 let _ = done.send(());
             }
+            Message::DeviceStats { number, done } => {
+                let _ = done.send(self.devices.stats(number));
+            }
             Message::AddVolume { volume, in_flight_max, done } => {
                 self.add_volume_here(volume, in_flight_max);
                 let _ = done.send(());
