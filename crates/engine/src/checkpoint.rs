@@ -1,11 +1,12 @@
 //! The index as a clean stop leaves it, and a start that reads it instead of the log.
 //!
-//! Written in this order: all chunks, flush, head, flush, superblock called clean with the generation that head and chunks
+//! Written in this order: all chunks, flush, footers of segments still open, flush, head, flush, superblock called clean with the generation that head and chunks
 //! name. Any later store of the superblock has another generation, which ends the checkpoint's validity; the first thing a
 //! start does is such a store. So a checkpoint is used at most once, and never after the log went on.
 
 use crate::medium::Medium;
 use crate::mutants;
+use crate::recovery::seal_end;
 use crate::superblock::{OpenError, PoolState};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -42,6 +43,11 @@ pub fn write(
             let head = ChunkHead { uuid, generation, shard, first_slot, entries: count };
             medium.write(offset_bytes, &head.encode(&entries))?;
         }
+    }
+    // The footers claim that their segments are flushed, so these are first.
+    pool.flush(medium)?;
+    for (shard, end) in (0..layout.shards).map(ShardIndex).zip(ends) {
+        seal_end(medium, pool, shard, end)?;
     }
     pool.flush(medium)?;
     let session = pool.superblock.session;

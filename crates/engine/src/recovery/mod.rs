@@ -28,6 +28,7 @@ use crate::superblock::{OpenError, PoolState};
 use alloc::vec::Vec;
 use format::Superblock;
 pub use format::checkpoint::LogEnd;
+pub(crate) use seal::seal_end;
 use types::{ShardIndex, VolumeId};
 
 /// Each start takes a fresh segment, so a pool that crashes again and again before it can evict would run out of them. Recovery

@@ -5,6 +5,7 @@ use super::disk::Disk;
 use super::model::Model;
 use super::pool::{new_pool, small_layout};
 use super::writer::{FooterHabit, Writer};
+use engine::checkpoint;
 use engine::recovery::{Recovered, RecoveredRecord, recover};
 use engine::superblock::{self, PoolState};
 use format::checkpoint::LogEnd;
@@ -94,6 +95,18 @@ pub fn one_life(seed: u64, habit: FooterHabit) {
         let steps = if random.chance(1, 3) { random.below(6) } else { random.below(160) };
         for _ in 0..steps {
             writer.step(&mut disk, &mut random);
+        }
+        if random.chance(1, 5) {
+            // A stop in order; the next session begins where the checkpoint says.
+            end = writer.stop(&mut disk);
+            model = writer.model;
+            checkpoint::write(&mut disk, &mut pool, &[end], &[], &mut |_, _| None).expect("writes");
+            disk.cut_power(&mut random);
+            pool = superblock::load(&mut disk).expect("loads");
+            let checkpoint = checkpoint::open(&mut disk, &pool).expect("opens").expect("it was a clean stop");
+            assert_eq!(checkpoint.log_ends(), [end]);
+            pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+            continue;
         }
         let (killed, acked, durable) = (random.chance(1, 2), writer.acked, writer.durable);
         model = writer.model;

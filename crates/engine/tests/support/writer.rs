@@ -244,6 +244,15 @@ impl Writer {
         }
     }
 
+    /// Stops in order, the open segment left without a footer; gives where the log goes on.
+    pub fn stop(&mut self, disk: &mut Disk) -> LogEnd {
+        self.complete_all(disk);
+        self.write_late_footers(disk);
+        self.flush(disk);
+        let next_seq = self.seq + u64::from(self.page > 0);
+        LogEnd { next_seq, next_group: self.group, tail_seq: self.tail_seq }
+    }
+
     /// Everything written is complete and flushed, and said to be: two more groups claim it.
     pub fn settle(&mut self, disk: &mut Disk, random: &mut Random) {
         for _ in 0..3 {
