@@ -299,7 +299,11 @@ impl RawDevice for OsDevice {
             return crate::sys::block_discard(&self.file, offset_bytes, length_bytes);
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.file, flags, offset_bytes, length_bytes)?)
+        match rustix::fs::fallocate(&self.file, flags, offset_bytes, length_bytes) {
+            // It was a hint: a device that cannot take it keeps the content.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     fn zero(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {

@@ -36,6 +36,8 @@ fn a_file_is_recognised_and_changes_are_seen() {
     let path = image(directory.path(), "disk.img", 64 << 20);
     let was = identity(&path);
     assert_eq!(compare(&was, &identity(&path), Stamps::Current), Verdict::Same);
+    drop(OpenDevice::open(&path, Access::ReadWrite).expect("opened to write, and not written"));
+    assert_eq!(compare(&was, &identity(&path), Stamps::Current), Verdict::Same);
     let moved = directory.path().join("moved.img");
     fs::rename(&path, &moved).expect("renamed");
     assert_eq!(compare(&was, &identity(&moved), Stamps::Current), Verdict::Same, "another name is no other file");
