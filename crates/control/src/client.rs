@@ -75,6 +75,14 @@ impl Client {
         self.call(verb, path, &body)
     }
 
+    /// Asks for something to be done that needs no body.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call("POST", path, &[])
+    }
+
     /// Deletes something.
     ///
     /// # Errors
@@ -99,11 +107,15 @@ impl Client {
             body.len()
         );
         let gone = |e: std::io::Error| ClientError::Gone(e.to_string());
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).map_err(gone)?;
-        let (status, body) = read_answer(&mut BufReader::new(stream)).map_err(|e| match e.kind() {
-            ErrorKind::InvalidData => self.strange(e),
-            _ => gone(e),
-        })?;
+        let written = stream.write_all(&[head.as_bytes(), body].concat());
+        // A server that refuses early may close before it has read all: its answer counts.
+        let answer = read_answer(&mut BufReader::new(stream));
+        let (status, body) = match (answer, written) {
+            (Ok(answer), _) => answer,
+            (Err(_), Err(e)) => return Err(gone(e)),
+            (Err(e), Ok(())) if e.kind() == ErrorKind::InvalidData => return Err(self.strange(e)),
+            (Err(e), Ok(())) => return Err(gone(e)),
+        };
         if status == 200 {
             serde_json::from_slice(&body).map_err(|e| self.strange(e))
         } else {

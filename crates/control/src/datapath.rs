@@ -180,6 +180,9 @@ pub trait DataPath: Send + Sync {
     /// Who uses an export so that it must not be taken away now ("mounted at /srv").
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String>;
 
+    /// The daemon ends: nothing is attached any more, and nothing is asked of the data path after this.
+    fn finish(&self);
+
     /// Counters of an attached volume; zeroes of one that is not.
     fn volume_stats(&self, volume: &str) -> VolumeStats;
 

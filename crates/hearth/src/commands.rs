@@ -104,7 +104,7 @@ impl Session {
             }
             Volume::Destage { name } => {
                 let path = format!("/volumes/{}/destage", request::name(Named::Volume, name)?);
-                self.finish(self.client.send("POST", &path, &())?)
+                self.finish(self.client.post(&path)?)
             }
             Volume::Warm { name, range } => {
                 let (start_bytes, end_bytes) = range.as_deref().map_or(Ok((0, None)), |t| quantity::range("--range", t))?;

@@ -1,10 +1,13 @@
 //! The `hearth` binary: the daemon and the command line.
 
+mod check;
 mod cli;
 mod commands;
 mod failure;
+mod model;
 mod progress;
 mod quantity;
+mod replay;
 mod request;
 mod serve;
 mod show;
@@ -70,10 +73,14 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     };
     match &cli.command {
         Command::Serve(options) => serve::serve(&places, options).map_err(|f| f.cannot("serve")),
+        Command::Pool(command @ Pool::Check { path }) => check::check(path, cli.json).map_err(|f| f.cannot(&pool_action(command))),
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
-        Command::Model { .. } | Command::Replay(_) => Err(Failure::failed("not wired", "")),
+        Command::Model { set, file, export } => {
+            model::model(set, file, export, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
+        }
+        Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),
     }
 }
 

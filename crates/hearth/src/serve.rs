@@ -45,6 +45,7 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
     let machine = Machine::start(MachineOptions {
         reactors: options.reactors,
         export_directory: export_directory(&places.socket),
+        stable_names: true,
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
@@ -57,7 +58,8 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
         0 => String::new(),
         n => format!(", {n} in trouble (see `hearth pool list` and `hearth volume list`)"),
     };
-    print(&format!("ready in {took}: {} pools, {} volumes{troubled}\n", started.pools, started.volumes))?;
+    let (pools, volumes) = (counted(started.pools, "pool"), counted(started.volumes, "volume"));
+    print(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"))?;
 
     // An error means that the thread of the signals is gone: stop as well.
     let signal = stop.recv().unwrap_or(SIGTERM);
@@ -72,6 +74,10 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
     stopped.map_err(|e| Failure::from(e).cannot("stop cleanly; the next start recovers"))?;
     tracing::info!("stopped cleanly");
     Ok(())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn log_to_stderr() {

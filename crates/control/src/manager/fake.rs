@@ -350,6 +350,8 @@ impl DataPath for World {
         None
     }
 
+    fn finish(&self) {}
+
     fn volume_stats(&self, volume: &str) -> VolumeStats {
         let inside = self.inside();
         let Some(attached) = inside.attached.get(volume) else { return VolumeStats::default() };

@@ -292,14 +292,7 @@ impl Manager {
     /// A removal was interrupted after its last destage: make sure that nothing is dirty, then finish.
     fn resume_remove(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         self.attach(volume)?;
-        let mut pending = self.data().destage(volume)?;
-        let result = loop {
-            match pending.poll() {
-                Some(result) => break result,
-                None => std::thread::sleep(crate::jobs::LOOK),
-            }
-        };
-        result?;
+        super::work::wait_for(self.data().destage(volume)?)?;
         self.finish_remove(volume)
     }
 

@@ -42,6 +42,7 @@ impl Manager {
             }
         }
         let result = self.note_stopped(&clean, &dirty_bytes);
+        self.data().finish();
         first_error.map_or(result, Err)
     }
 

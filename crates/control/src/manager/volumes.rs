@@ -260,6 +260,10 @@ impl Manager {
     pub(super) fn volume_warm(&self, name: &str, warm: VolumeWarm) -> Result<JobView, ControlError> {
         let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
         let record = self.running_volume(name)?;
+        if record.options.mode == Mode::PassThrough {
+            let remedy = format!("change the mode first with `hearth volume set {name} --mode write-through`");
+            return Err(ControlError::BadCombination("a pass-through volume uses no cache that could be warmed".into(), remedy));
+        }
         let end_bytes = warm.end_bytes.unwrap_or(record.size_bytes).min(record.size_bytes);
         if warm.start_bytes >= end_bytes {
             let size = human::bytes(record.size_bytes);

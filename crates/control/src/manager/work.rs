@@ -5,9 +5,10 @@ use crate::api::{Health, JobKind, JobView, Severity};
 use crate::datapath::Pending;
 use crate::error::ControlError;
 use crate::jobs::{Job, LOOK};
+use crate::options::Options;
 use crate::state::{VolumePhase, VolumeRecord};
 use std::sync::Arc;
-use types::Mode;
+use types::{Admission, Mode};
 
 /// How much one step of a warm-up reads: an extent, so that progress is smooth and a stop is quick.
 const WARM_STEP_BYTES: u64 = types::EXTENT_BYTES;
@@ -74,8 +75,17 @@ impl Manager {
         }
     }
 
-    /// Reads a range into the cache, step by step.
+    /// Reads a range into the cache, step by step. While it runs, the volume admits everything at once: what is asked for by name
+    /// needs no proof of re-use. A crash in between leaves nothing behind, since the state keeps the true options.
     pub(super) fn warm_range(&self, volume: &VolumeRecord, start_bytes: u64, end_bytes: u64, job: &Job) -> Result<(), ControlError> {
+        let eager = Options { admission: Admission::Always, sequential_cutoff_bytes: None, ..volume.options.clone() };
+        self.put_in_force(&VolumeRecord { options: eager, ..volume.clone() })?;
+        let result = self.warm_steps(volume, start_bytes, end_bytes, job);
+        self.put_in_force(volume)?;
+        result
+    }
+
+    fn warm_steps(&self, volume: &VolumeRecord, start_bytes: u64, end_bytes: u64, job: &Job) -> Result<(), ControlError> {
         let mut at_bytes = start_bytes;
         while at_bytes < end_bytes {
             if job.cancel_wanted() {
@@ -90,21 +100,21 @@ impl Manager {
         Ok(())
     }
 
+    /// Puts options in force that need nothing to go home.
+    fn put_in_force(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        wait_for(self.data().set_options(volume)?)
+    }
+
     /// Follows a change of options: at once where nothing needs to go home, as a job where it does.
     pub(super) fn watch_change(
         &self,
         claim: Claim,
         volume: VolumeRecord,
-        mut pending: Box<dyn Pending>,
+        pending: Box<dyn Pending>,
         leaves_write_back: bool,
     ) -> Result<Option<JobView>, ControlError> {
         if !leaves_write_back {
-            loop {
-                match pending.poll() {
-                    Some(result) => return result.map(|()| None),
-                    None => std::thread::sleep(LOOK),
-                }
-            }
+            return wait_for(pending).map(|()| None);
         }
         let (manager, name) = (self.clone(), volume.name.clone());
         let work = move |job: &Job| {
@@ -197,5 +207,15 @@ impl Manager {
     /// A job that nobody watches, for tests and for the stop.
     pub(super) fn running_jobs(&self) -> Vec<Arc<Job>> {
         self.shared.jobs.list().into_iter().filter(|j| j.is_running()).collect()
+    }
+}
+
+/// Waits for the end of a command that needs no progress.
+pub(super) fn wait_for(mut pending: Box<dyn Pending>) -> Result<(), ControlError> {
+    loop {
+        match pending.poll() {
+            Some(result) => return result,
+            None => std::thread::sleep(LOOK),
+        }
     }
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 const NBD_SOCKET: &str = "nbd.sock";
 /// Directory of the mounted files in the export directory.
 const MOUNTS: &str = "mounts";
+/// Where stable names are made.
+const STABLE_DIRECTORY: &str = "/dev/hearth";
 /// How long clients may take to leave: an answer in flight waits for the slowest device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,7 +41,10 @@ impl Machine {
         let volume = self.volume(&record.name)?;
         let mounts = self.export_directory.join(MOUNTS);
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
-        let link_directory = (record.exports.contains(&Export::Loop)).then(|| PathBuf::from("/dev/hearth"));
+        if self.stable_names {
+            forget_own_link(&Path::new(STABLE_DIRECTORY).join(&record.name), &mounts.join(&record.name));
+        }
+        let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
         let options = LoopOptions { link_directory, ..LoopOptions::default() };
         let made = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options).map_err(|e| fuse_error(&e))?;
         let offer = Offer {
@@ -102,6 +107,16 @@ impl Machine {
         stopped.map_err(|e| fuse_error(&e))
     }
 
+    /// Stops listening everywhere; the exports are gone already.
+    pub(super) fn end_servers(&self) {
+        let servers = std::mem::take(&mut *locked(&self.servers));
+        for server in servers.unix.into_iter().chain(servers.tcp.into_values()) {
+            if let Err(error) = server.stop(&self.runtime, PATIENCE) {
+                tracing::warn!("an NBD server did not stop: {error}");
+            }
+        }
+    }
+
     /// Who uses the block device of a loop export. NBD clients see the end of their connection, as with any server that stops, so
     /// they do not count.
     pub(super) fn user_of(&self, record: &VolumeRecord, export: &Export) -> Option<String> {
@@ -116,6 +131,18 @@ impl Machine {
 
 fn export_options(record: &VolumeRecord) -> ExportOptions {
     ExportOptions { description: format!("hearth volume over {}", record.backing), ..ExportOptions::default() }
+}
+
+/// Removes the stable name that a killed daemon left, if it leads to the loop device over our own file.
+fn forget_own_link(link: &Path, file: &Path) {
+    let Ok(device) = std::fs::read_link(link) else { return };
+    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let shown = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
+    if Path::new(shown.trim_end()) == file
+        && let Err(error) = std::fs::remove_file(link)
+    {
+        tracing::debug!("{} is left over ({error})", link.display());
+    }
 }
 
 /// Mount points, swap areas and devices built on it.

@@ -4,13 +4,13 @@ use device::{BlockingDevice, BlockingFile, DeviceError};
 use engine::medium::{Medium, MediumError};
 
 /// A [`Medium`] on a real device.
-pub(super) struct SsdMedium {
+pub struct SsdMedium {
     device: BlockingFile,
 }
 
 impl SsdMedium {
     /// Over an open device.
-    pub(super) fn new(device: BlockingFile) -> SsdMedium {
+    pub fn new(device: BlockingFile) -> SsdMedium {
         SsdMedium { device }
     }
 }

@@ -8,6 +8,8 @@ mod pools;
 mod volumes;
 mod warm;
 
+pub use medium::SsdMedium;
+
 use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;
 use crate::state::{PoolRecord, VolumeRecord};
@@ -25,6 +27,8 @@ pub struct MachineOptions {
     pub reactors: Option<usize>,
     /// Where the sockets and mounts of exports lie.
     pub export_directory: PathBuf,
+    /// Whether loop exports get a stable name (`/dev/hearth/NAME`).
+    pub stable_names: bool,
     /// Where it reports to.
     pub notices: Sender<Notice>,
 }
@@ -33,6 +37,7 @@ pub struct MachineOptions {
 pub struct Machine {
     runtime: Runtime,
     export_directory: PathBuf,
+    stable_names: bool,
     notices: Sender<Notice>,
     pools: Mutex<BTreeMap<String, Arc<pools::LivePool>>>,
     volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
@@ -55,6 +60,7 @@ impl Machine {
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,
+            stable_names: options.stable_names,
             notices: options.notices,
             pools: Mutex::default(),
             volumes: Mutex::default(),
@@ -168,6 +174,10 @@ impl DataPath for Machine {
 
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
         self.user_of(volume, export)
+    }
+
+    fn finish(&self) {
+        self.end_servers();
     }
 
     fn volume_stats(&self, volume: &str) -> VolumeStats {

@@ -110,7 +110,7 @@ impl Machine {
         let ends: Vec<LogEnd> = found.iter().map(|f| f.end).collect();
         let damaged: Vec<VolumeId> = found.iter().filter_map(|f| f.report.as_ref()).flat_map(|r| r.damaged_volumes.clone()).collect();
         state.begin_session(&mut medium, &ends, &damaged).map_err(|e| open_error(record, e))?;
-        let recovery = described(&found);
+        let recovery = if state.superblock.session == 1 { vec!["the first".into()] } else { described(&found) };
         let (samples, dirty_bytes) = (samples_of(&found, &places), dirty_of(&found, &places));
         let (pages, shards) = make_shards(record, &state, found);
         let (handle, device) = self.start_shards(record, &ssd, pages, shards)?;
@@ -248,8 +248,10 @@ impl Machine {
                 Event::DestageFailed(place, block) => Notice::DestageFailed { volume: volume(place), block },
                 Event::CommandDone(..) => return,
             };
-            // Nobody listens any more only while the process ends.
-            drop(locked(&notices).send(notice));
+            if locked(&notices).send(notice).is_err() {
+                // Only while the process ends.
+                tracing::debug!("nobody listens to what the shards report");
+            }
         })
     }
 }

@@ -1,0 +1,153 @@
+//! `hearth pool check`: looks at an SSD, reading only, without a daemon.
+
+use crate::commands::print;
+use crate::failure::Failure;
+use crate::{request, table};
+use control::human;
+use control::real::SsdMedium;
+use control::uuid::Uuid;
+use device::{Access, OpenDevice};
+use engine::inspect::{Inspection, inspect};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use types::BLOCK_BYTES;
+
+/// Shorter looks show no progress.
+const QUIET: Duration = Duration::from_secs(2);
+
+#[derive(Serialize)]
+struct Report {
+    uuid: Option<Uuid>,
+    size_bytes: u64,
+    session: u64,
+    stopped_clean: bool,
+    shards: usize,
+    volumes: Vec<VolumeReport>,
+    payloads_checked: u64,
+    clean_mismatches: u64,
+    dirty_mismatches: u64,
+    problems: Vec<String>,
+    problems_count: u64,
+}
+
+#[derive(Serialize)]
+struct VolumeReport {
+    name: String,
+    id: u32,
+    size_bytes: u64,
+    clean_bytes: u64,
+    dirty_bytes: u64,
+}
+
+/// Looks and prints.
+///
+/// # Errors
+/// If the SSD cannot be looked at, or has problems (after they are printed).
+pub fn check(path: &str, json: bool) -> Result<(), Failure> {
+    let path = request::absolute("PATH", path)?;
+    let device = OpenDevice::open(Path::new(&path), Access::ReadOnly).map_err(|e| Failure::failed(e.to_string(), ""))?;
+    let blocking = device.blocking().map_err(|e| Failure::failed(e.to_string(), ""))?;
+    let mut progress = Progress { began: Instant::now(), bar: None };
+    let inspection = inspect(&mut SsdMedium::new(blocking), &mut |done, total| progress.update(done, total));
+    progress.clear();
+    let report = report(&inspection);
+    print(&if json {
+        serde_json::to_string_pretty(&report).expect("a report can be written as JSON") + "\n"
+    } else {
+        shown(&path, &report)
+    })?;
+    match report.problems_count {
+        0 => Ok(()),
+        n => Err(Failure::failed(format!("{path} has {n} problems, listed above"), "see docs/failures.md for what each means")),
+    }
+}
+
+fn report(found: &Inspection) -> Report {
+    let superblock = found.superblock.as_ref();
+    let volumes = superblock.map_or(&[][..], |s| &s.volumes).iter().map(|volume| {
+        let blocks = found.volumes.iter().find(|v| v.id == volume.id);
+        VolumeReport {
+            name: volume.name.clone(),
+            id: volume.id.0,
+            size_bytes: volume.size_bytes,
+            clean_bytes: blocks.map_or(0, |b| b.clean_blocks * BLOCK_BYTES),
+            dirty_bytes: blocks.map_or(0, |b| b.dirty_blocks * BLOCK_BYTES),
+        }
+    });
+    Report {
+        uuid: superblock.map(|s| Uuid(s.uuid)),
+        size_bytes: superblock.map_or(0, |s| s.layout.ssd_bytes),
+        session: superblock.map_or(0, |s| s.session),
+        stopped_clean: superblock.is_some_and(|s| s.clean),
+        shards: found.shards.len(),
+        volumes: volumes.collect(),
+        payloads_checked: found.shards.iter().map(|s| s.payloads).sum(),
+        clean_mismatches: found.shards.iter().map(|s| s.clean_mismatches).sum(),
+        dirty_mismatches: found.shards.iter().map(|s| s.dirty_mismatches).sum(),
+        problems: found.problems.clone(),
+        problems_count: found.problems_count,
+    }
+}
+
+fn shown(path: &str, report: &Report) -> String {
+    let Some(uuid) = report.uuid else { return problems(report) };
+    let mut text = table::pairs(&[
+        ("ssd", path.into()),
+        ("pool", uuid.to_string()),
+        ("size", human::bytes(report.size_bytes)),
+        ("session", report.session.to_string()),
+        ("last stop", if report.stopped_clean { "clean".into() } else { "none, or not clean".into() }),
+        ("shards", report.shards.to_string()),
+        ("payloads checked", format!("{} ({})", report.payloads_checked, human::bytes(report.payloads_checked * BLOCK_BYTES))),
+        ("mismatches", format!("{} clean, {} dirty", report.clean_mismatches, report.dirty_mismatches)),
+    ]);
+    if !report.volumes.is_empty() {
+        use table::Align::{Left, Right};
+        let head = [("VOLUME", Left), ("SIZE", Right), ("CLEAN", Right), ("DIRTY", Right)];
+        let row =
+            |v: &VolumeReport| vec![v.name.clone(), human::bytes(v.size_bytes), human::bytes(v.clean_bytes), human::bytes(v.dirty_bytes)];
+        text += "\n";
+        text += &table::layout(&head, &report.volumes.iter().map(row).collect::<Vec<_>>());
+    }
+    text + &problems(report)
+}
+
+fn problems(report: &Report) -> String {
+    if report.problems.is_empty() {
+        return "no problems\n".into();
+    }
+    let lines: String = report.problems.iter().map(|p| format!("problem: {p}\n")).collect();
+    match report.problems_count - report.problems.len() as u64 {
+        0 => lines,
+        more => format!("{lines}and {more} more\n"),
+    }
+}
+
+struct Progress {
+    began: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    fn update(&mut self, done: u64, total: u64) {
+        if self.began.elapsed() < QUIET || !std::io::stderr().is_terminal() {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("checking [{bar:30}] {pos} of {len} segments, {per_sec}, {eta} left");
+            let bar = ProgressBar::new(total).with_style(style.expect("the template is sound").progress_chars("=> "));
+            bar.set_position(done);
+            bar
+        });
+        bar.set_position(done);
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `hearth model`: a modelled slow disk by itself, the baseline of every comparison. No daemon, no cache, until Ctrl-C.
+
+use crate::commands::print;
+use crate::failure::Failure;
+use crate::request;
+use control::datapath::DataPath;
+use control::options::Options;
+use control::real::{Machine, MachineOptions};
+use control::state::{VolumePhase, VolumeRecord};
+use control::uuid::Uuid;
+use control::words::Export;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+
+/// A directory of this process's own, removed with it.
+struct OwnDirectory(PathBuf);
+
+impl Drop for OwnDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("hearth: {} is left over ({error})", self.0.display());
+        }
+    }
+}
+
+/// Exports the model until a signal.
+///
+/// # Errors
+/// With the sentence to print.
+pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> Result<(), Failure> {
+    let export = Export::parse(export)?;
+    let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
+    let parent = std::path::absolute(socket).ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_else(|| "/tmp".into());
+    let directory = OwnDirectory(parent.join(format!("model-{}", std::process::id())));
+    std::fs::create_dir_all(&directory.0).map_err(|e| {
+        Failure::failed(format!("{} cannot be made ({e})", directory.0.display()), "name a writable place with --socket PATH")
+    })?;
+    let (notices, _) = std::sync::mpsc::channel();
+    let machine = Machine::start(MachineOptions { reactors: None, export_directory: directory.0.clone(), stable_names: false, notices })?;
+    let facts = machine.examine_backing(&backing).map_err(|error| match error {
+        control::error::ControlError::Unknown { .. } => {
+            Failure::failed(format!("{file} does not exist"), &format!("make it with `truncate -s SIZE {file}`"))
+        }
+        other => other.into(),
+    })?;
+    if let Some(user) = facts.in_use {
+        return Err(Failure::failed(format!("{file} is in use ({user})"), "stop what uses it, or choose another file"));
+    }
+    let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel gives no randomness ({e})"), "check /dev/urandom"))?;
+    let record = VolumeRecord {
+        name: format!("model-{}", std::process::id()),
+        uuid,
+        pool: String::new(),
+        id: 0,
+        backing,
+        size_bytes: facts.size_bytes,
+        options: Options::default(),
+        exports: vec![export],
+        phase: VolumePhase::Ready,
+        may_have_dirty: false,
+        identity: facts.identity,
+        stopped_clean: false,
+        cache_stale: false,
+    };
+    machine.attach_bare(&record)?;
+    let offer = machine.export(&record, &export)?;
+    if json {
+        print(&format!("{}\n", serde_json::json!({ "set": set, "size_bytes": record.size_bytes, "export": offer.place })))?;
+    } else {
+        print(&format!("{}\n", offer.place))?;
+        eprintln!("a model of {set} over {file}, without a cache; Ctrl-C ends it");
+    }
+    signals.forever().next();
+    machine.unexport(&record, &export, true)?;
+    machine.detach(&record, false)?;
+    machine.finish();
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `hearth replay`: a trace through the cache's policy, beside LRU and the optimum.
+
+use crate::cli::Replay;
+use crate::commands::print;
+use crate::failure::Failure;
+use crate::progress::patiently;
+use crate::{quantity, table};
+use control::human;
+use serde::Serialize;
+use traces::log_model::{LogModel, LogModelConfig, Overwrite};
+use traces::replay::Comparison;
+use traces::stream::Stream;
+use types::BLOCK_BYTES;
+
+/// Part of the cache that is RAM, unless `--ram` says otherwise.
+const RAM_PERCENT: u64 = 10;
+
+#[derive(Serialize)]
+struct Report {
+    requests: u64,
+    block_accesses: u64,
+    footprint_bytes: u64,
+    pool_bytes: u64,
+    miss_ratio: f64,
+    miss_ratio_lru: f64,
+    miss_ratio_belady: f64,
+    gap_closed: Option<f64>,
+    ssd_written_bytes: u64,
+    ssd_written_bytes_admit_always: u64,
+}
+
+/// Replays and prints.
+///
+/// # Errors
+/// With the sentence to print.
+pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
+    let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
+    let requests = traces::read::read_file(&options.trace)
+        .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace or .csv file, plain or .zst"))?;
+    let report = patiently("replaying", || {
+        let stream = Stream::new(&requests);
+        // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.
+        let blocks = (pool_bytes / BLOCK_BYTES).clamp(2, stream.footprint_blocks().max(2));
+        let config = LogModelConfig::new(blocks, RAM_PERCENT, Overwrite::Append);
+        let compared = Comparison::new(&stream, config, &mut LogModel::new(stream.footprint_blocks(), config));
+        Report {
+            requests: requests.len() as u64,
+            block_accesses: compared.cache.accesses,
+            footprint_bytes: stream.footprint_blocks() * BLOCK_BYTES,
+            pool_bytes,
+            miss_ratio: compared.cache.miss_ratio(),
+            miss_ratio_lru: compared.lru.miss_ratio(),
+            miss_ratio_belady: compared.belady.miss_ratio(),
+            gap_closed: compared.gap_closed(),
+            ssd_written_bytes: compared.cache.ssd_blocks_written * BLOCK_BYTES,
+            ssd_written_bytes_admit_always: compared.admit_always.ssd_blocks_written * BLOCK_BYTES,
+        }
+    });
+    if json {
+        let text = serde_json::to_string_pretty(&report).expect("a report can be written as JSON");
+        return print(&(text + "\n"));
+    }
+    let percent = |ratio: f64| format!("{:.2} %", ratio * 100.0);
+    print(&table::pairs(&[
+        ("requests", format!("{} ({} block accesses)", report.requests, report.block_accesses)),
+        ("footprint", human::bytes(report.footprint_bytes)),
+        ("cache", format!("{} ({RAM_PERCENT} % of it RAM)", human::bytes(report.pool_bytes))),
+        ("miss ratio", percent(report.miss_ratio)),
+        ("miss ratio of LRU", percent(report.miss_ratio_lru)),
+        ("miss ratio of the optimum", percent(report.miss_ratio_belady)),
+        ("of LRU's gap to the optimum", report.gap_closed.map_or("no gap".into(), |g| format!("{} closed", percent(g)))),
+        ("SSD written", human::bytes(report.ssd_written_bytes)),
+        ("SSD written if all is admitted", human::bytes(report.ssd_written_bytes_admit_always)),
+    ]))
+}

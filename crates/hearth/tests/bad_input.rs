@@ -1,0 +1,156 @@
+//! Every kind of bad input gives one sentence that says what to do, status 2 for usage and 1 for failure, and changes nothing.
+
+mod support;
+
+use support::{Place, check_failure};
+
+/// Command lines that need no daemon: (arguments, part of the sentence).
+const USAGE: &[(&[&str], &str)] = &[
+    (&[], "no command was given"),
+    (&["pool"], "no command was given; see `hearth pool --help`"),
+    (&["frobnicate"], "frobnicate"),
+    (&["pool", "create"], "<NAME>"),
+    (&["pool", "create", "p"], "--ssd"),
+    (&["pool", "create", "p", "--ssd", "/x", "--colour", "red"], "--colour"),
+    (&["pool", "create", "p", "--ssd", ""], "--ssd"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size", "0"], "is zero"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size", "0GiB"], "is zero"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size", "-1"], "-1"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size=-1"], "negative"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size", "9223372036854775808"], "too large"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size", "99999999999T"], "too large"),
+    (&["pool", "create", "p", "--ssd", "/x", "--size", "1X"], "1X"),
+    (&["pool", "create", "p", "--ssd", "/x", "--ram", "lots"], "lots"),
+    (&["pool", "create", "a/b", "--ssd", "/x"], "has the character '/'"),
+    (&["pool", "create", "", "--ssd", "/x"], "is empty"),
+    (&["pool", "create", "..", "--ssd", "/x"], "begins with - or ."),
+    (&["pool", "create", "a b", "--ssd", "/x"], "has the character ' '"),
+    (&["pool", "create", "a\nb", "--ssd", "/x"], "has the character '\\n'"),
+    (&["pool", "create", "ä", "--ssd", "/x"], "has the character"),
+    (&["pool", "show", "../../etc/passwd"], "begins with"),
+    (&["pool", "destroy", "a%2fb"], "has the character '%'"),
+    (&["volume", "show", "x?y=z"], "has the character '?'"),
+    (&["volume", "add", "v"], "--backing"),
+    (&["volume", "add", "v", "--backing", "/x"], "--pool"),
+    (&["volume", "add", "v", "--backing", "model:7k2", "--pool", "p"], "names no file"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "iscsi"], "use loop, nbd"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "nbd:0.0.0.0:1"], "other machines can reach"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--write-cache-depth", "30"], "30s"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--dirty-limit", "much"], "much"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--max-io-size", "off"], "--max-io-size"),
+    (&["volume", "set", "v", "--read-only", "--read-write"], "cannot be used with"),
+    (&["volume", "warm", "v", "--range", "5"], "is not a range"),
+    (&["volume", "warm", "v", "--range", "8k-4k"], "is empty"),
+    (&["model", "7k2", "/x"], "--export"),
+    (&["model", "7k2", "/x", "--export", "smoke"], "smoke"),
+    (&["replay", "/x"], "--pool-size"),
+    (&["replay", "/x", "--pool-size", "0"], "is zero"),
+    (&["serve", "--reactors", "many"], "many"),
+];
+
+#[test]
+fn usage_is_status_two() {
+    let place = Place::new();
+    for (arguments, part) in USAGE {
+        place.must_fail(arguments, 2, part);
+    }
+    assert!(!support::exists(place.path("state")), "a refused command leaves nothing behind");
+}
+
+/// Without a daemon, everything that needs one says how to start it.
+#[test]
+fn a_missing_daemon_is_named() {
+    let place = Place::new();
+    for arguments in [
+        &["pool", "list"][..],
+        &["pool", "create", "p", "--ssd", "/x"],
+        &["volume", "list"],
+        &["volume", "destage", "v"],
+        &["stats"],
+        &["stats", "v", "--watch"],
+    ] {
+        place.must_fail(arguments, 1, "is the daemon running? start it with `hearth serve`");
+    }
+    place.must_fail(&["pool", "check", "/nonexistent/ssd"], 1, "does not exist");
+    place.must_fail(&["model", "5k4", "/x", "--export", "nbd"], 2, "5k4");
+    place.must_fail(&["model", "7k2", "nothing.img", "--export", "nbd"], 1, "truncate -s SIZE");
+    place.must_fail(&["replay", "nothing.lis", "--pool-size", "1M"], 1, "nothing.lis");
+}
+
+/// Against a daemon with one pool and one volume: (arguments, status, part).
+#[test]
+fn refusals_of_the_daemon_change_nothing() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let (ssd, disk) = (place.path("ssd.img"), place.file("disk.img", 64 << 20));
+    place.must(&["pool", "create", "p", "--ssd", &ssd, "--size", "128MiB"]);
+    place.must(&["volume", "add", "v", "--backing", &disk, "--pool", "p", "--export", "nbd"]);
+    let before = (place.must(&["pool", "list", "--json"]), place.must(&["volume", "list", "--json"]));
+    let small = place.file("small.img", 1 << 20);
+    let empty = place.file("empty.img", 0);
+    let ext = place.file("ext.img", 128 << 20);
+    // The mark of ext4 and the fields around it that make it one.
+    let mut superblock = vec![0u8; 2048];
+    superblock[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
+    superblock[1024 + 0x4c..1024 + 0x50].copy_from_slice(&1u32.to_le_bytes());
+    superblock[1024 + 0x60..1024 + 0x64].copy_from_slice(&0x40u32.to_le_bytes());
+    let mut file = std::fs::OpenOptions::new().write(true).open(&ext).expect("just made");
+    std::io::Write::write_all(&mut file, &superblock).expect("there is room");
+    std::os::unix::fs::symlink(&disk, place.path("alias.img")).expect("a link");
+    let alias = place.path("alias.img");
+    let (new, deep) = (place.path("new.img"), place.path("no/new.img"));
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["pool", "create", "p", "--ssd", &ext], 1, "there is already a pool \"p\""),
+        (&["pool", "create", "q", "--ssd", &ssd], 1, "it is the SSD of the pool \"p\""),
+        (&["pool", "create", "q", "--ssd", &disk], 1, "it is the backing device of the volume \"v\""),
+        (&["pool", "create", "q", "--ssd", &alias], 1, "it is the backing device of the volume \"v\""),
+        (&["pool", "create", "q", "--ssd", &ext], 1, "--force"),
+        (&["pool", "create", "q", "--ssd", &small], 1, "too small"),
+        (&["pool", "create", "q", "--ssd", &empty], 1, "empty"),
+        (&["pool", "create", "q", "--ssd", "/nonexistent/ssd"], 1, "there is no such file or device"),
+        (&["pool", "create", "q", "--ssd", "/dev/null"], 1, "character device"),
+        (&["pool", "create", "q", "--ssd", "/"], 1, "directory"),
+        (&["pool", "create", "q", "--ssd", &new, "--size", "8P"], 1, "no room"),
+        (&["pool", "create", "q", "--ssd", &deep, "--size", "128M"], 1, "no/new.img"),
+        (&["pool", "create", "q", "--ssd", &new, "--size", "1M"], 2, "--size must be at least"),
+        (&["pool", "create", "q", "--ssd", &ext, "--size", "1T"], 1, "less than the 1 TiB of --size"),
+        (&["pool", "create", "q", "--ssd", &ext, "--ram", "1"], 2, "--ram must be at least"),
+        (&["pool", "show", "q"], 1, "there is no pool \"q\"; see what there is with `hearth pool list`"),
+        (&["pool", "destroy", "p"], 1, "still has the volume \"v\""),
+        (&["volume", "add", "v", "--backing", &ext, "--pool", "p"], 1, "there is already a volume \"v\""),
+        (&["volume", "add", "w", "--backing", &ext, "--pool", "q"], 1, "there is no pool \"q\""),
+        (&["volume", "add", "w", "--backing", &ssd, "--pool", "p"], 1, "it is the SSD of the pool \"p\""),
+        (&["volume", "add", "w", "--backing", &disk, "--pool", "p"], 1, "it is the backing device of the volume \"v\""),
+        (&["volume", "add", "w", "--backing", &alias, "--pool", "p"], 1, "it is the backing device of the volume \"v\""),
+        (&["volume", "add", "w", "--backing", "/nonexistent", "--pool", "p"], 1, "there is no such file or device"),
+        (&["volume", "add", "w", "--backing", "model:5k4:/x", "--pool", "p"], 2, "5k4"),
+        (&["volume", "add", "w", "--backing", &ext, "--pool", "p", "--mode", "fast"], 2, "--mode has the unknown value"),
+        (&["volume", "add", "w", "--backing", &ext, "--pool", "p", "--max-io-size", "1G"], 2, "--max-io-size"),
+        (&["volume", "add", "w", "--backing", &ext, "--pool", "p", "--export", "nbd", "--export", "nbd"], 2, "twice"),
+        (
+            &["volume", "add", "w", "--backing", &ext, "--pool", "p", "--mode", "write-back", "--read-only"],
+            2,
+            "a read-only volume cannot be write-back",
+        ),
+        (&["volume", "set", "v"], 2, "no option was given"),
+        (&["volume", "set", "v", "--admission", "never"], 2, "--admission"),
+        (&["volume", "set", "w", "--mode", "write-back"], 1, "there is no volume \"w\""),
+        (&["volume", "warm", "v", "--range", "1T-2T"], 2, "holds nothing of the volume"),
+        (&["volume", "destage", "w"], 1, "there is no volume \"w\""),
+        (&["volume", "remove", "w"], 1, "there is no volume \"w\""),
+        (&["stats", "w"], 1, "there is no volume \"w\""),
+        (&["serve"], 1, "another hearth daemon (process"),
+    ];
+    for (arguments, status, part) in cases {
+        place.must_fail(arguments, *status, part);
+    }
+    let second = place.command(&["serve", "--state", &place.path("other")]).output().expect("the binary runs");
+    let ended = support::Ended {
+        status: second.status.code(),
+        stdout: String::new(),
+        stderr: String::from_utf8_lossy(&second.stderr).into_owned(),
+    };
+    check_failure(&ended, "the same socket", 1, "another hearth daemon (process");
+    assert_eq!(before, (place.must(&["pool", "list", "--json"]), place.must(&["volume", "list", "--json"])));
+    assert!(!support::exists(place.path("new.img")), "a file that could not be used is left behind");
+}

@@ -1,0 +1,137 @@
+//! The real binary in a temporary directory: a daemon that ends with its guard, and commands against it.
+#![allow(dead_code)] // Each test file uses a part.
+
+pub mod nbd;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// The binary under test.
+const HEARTH: &str = env!("CARGO_BIN_EXE_hearth");
+
+/// A place of its own: state, socket, files.
+pub struct Place {
+    pub directory: tempfile::TempDir,
+}
+
+/// A daemon; killed by its id when dropped.
+pub struct Daemon {
+    pub child: Child,
+    pub ready: String,
+    stderr: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// A sparse file.
+    pub fn file(&self, name: &str, bytes: u64) -> String {
+        let path = self.path(name);
+        std::fs::File::create(&path).and_then(|f| f.set_len(bytes)).expect("there is room");
+        path
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(HEARTH);
+        command.args(arguments).env("HEARTH_STATE", self.path("state")).env("HEARTH_SOCKET", self.path("run/h.sock"));
+        command.env_remove("HEARTH_LOG").current_dir(self.directory.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        let Output { status, stdout, stderr } = self.command(arguments).output().expect("the binary runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+        Ended { status: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Runs a command that must succeed; gives its output.
+    pub fn must(&self, arguments: &[&str]) -> String {
+        let ended = self.run(arguments);
+        assert_eq!(ended.status, Some(0), "{arguments:?}: {ended:?}");
+        ended.stdout
+    }
+
+    pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        serde_json::from_str(&self.must(&arguments)).expect("--json gives JSON")
+    }
+
+    /// Runs a command that must fail with one sentence.
+    pub fn must_fail(&self, arguments: &[&str], status: i32, part: &str) {
+        check_failure(&self.run(arguments), &format!("{arguments:?}"), status, part);
+    }
+
+    pub fn daemon(&self) -> Daemon {
+        let stderr = self.directory.path().join("serve.err");
+        let log = std::fs::File::create(&stderr).expect("there is room");
+        let mut child = self.command(&["serve"]).stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut ready).expect("it is text");
+        let daemon = Daemon { child, ready, stderr };
+        assert!(daemon.ready.starts_with("ready in "), "{:?}: {}", daemon.ready, daemon.log());
+        daemon
+    }
+}
+
+/// One sentence: "hearth: ...", with a part, without a line break.
+pub fn check_failure(ended: &Ended, case: &str, status: i32, part: &str) {
+    assert_eq!(ended.status, Some(status), "{case}: {ended:?}");
+    let sentence = ended.stderr.trim_end();
+    assert!(sentence.starts_with("hearth: ") && !sentence.contains('\n'), "{case}: not one sentence: {sentence}");
+    assert!(sentence.contains(part), "{case}: {sentence:?} lacks {part:?}");
+    assert!(sentence.contains([';', ':']), "{case}: no remedy in {sentence:?}");
+}
+
+impl Daemon {
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+
+    /// A clean stop.
+    pub fn stop(mut self) {
+        self.signal(rustix::process::Signal::TERM);
+        let status = self.child.wait().expect("it is our child");
+        assert_eq!(status.code(), Some(0), "{}", self.log());
+    }
+
+    /// As a crash.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is our child");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // A test failed: what matters is that nothing is left.
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// Whether a path is there.
+pub fn exists(path: impl AsRef<Path>) -> bool {
+    path.as_ref().exists()
+}
