@@ -5,6 +5,7 @@ pub mod content;
 pub mod coverage;
 pub mod daemon;
 pub mod disk;
+pub mod exhaustive;
 pub mod oracle;
 pub mod plan;
 pub mod prng;

@@ -191,6 +191,55 @@ fn faults(theme: Theme, ssd: bool, prng: &mut Prng) -> Faults {
 }
 
 impl Plan {
+    /// The smallest pool and volume, with nothing left to chance but `salt`: for exhaustive runs.
+    pub fn tiny(mode: Mode, salt: u64) -> Plan {
+        let pace = |io_ns| Pace { io_ns, flush_ns: io_ns, early_per_10k: 0 };
+        let options = VolumeOptions {
+            mode,
+            admission: Admission::Always,
+            write_cache_depth_ns: 30_000_000_000,
+            max_io_bytes: 64 << 10,
+            sequential_cutoff_bytes: None,
+            ..VolumeOptions::default()
+        };
+        let volume = VolumePlan {
+            sectors: 16,
+            zeroed: false,
+            volatile: true,
+            discards: true,
+            options,
+            faults: Faults::none(),
+            pace: pace(100_000),
+        };
+        Plan {
+            seed: salt,
+            volumes: vec![volume],
+            shards: 1,
+            fronts: 1,
+            ssd_bytes: (1 << 20) + (128 << 10) + 8 * (64 << 10),
+            segment_bytes: 64 << 10,
+            ram_bytes: 64 << 10,
+            ssd_volatile: true,
+            ssd_faults: Faults::none(),
+            ssd_pace: pace(20_000),
+            connections: 1,
+            depth: 16,
+            requests: 0,
+            mix: Mix { ops: [1; 5], fua_percent: 0, hot_blocks: 1, hot_percent: 0, sizes: [1; 6], sequential_percent: 0 },
+            think_ns: 1_000,
+            crashes: 0,
+            power_percent: 0,
+            crash_in_blocking_percent: 0,
+            operator_ns: 0,
+            operator: [0; 6],
+            message_ns: 0,
+            read_all_after_restart: false,
+            ssd_leaves: false,
+            backing_leaves: false,
+            rot_ns: 0,
+        }
+    }
+
     /// The plan of this seed.
     pub fn of(seed: u64) -> Plan {
         let mut prng = Prng::new(seed).fork(1);

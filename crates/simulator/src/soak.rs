@@ -102,13 +102,18 @@ fn keep_panics_quiet() {
     });
 }
 
-/// Runs a plan; a panic of the system (a failed assertion) is a failure like any other.
-pub fn run_caught(plan: &Plan, builder: &dyn Builder) -> Result<Outcome, Failure> {
+/// Runs something; a panic of the system (a failed assertion) is a failure like any other.
+pub fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     keep_panics_quiet();
-    catch_unwind(AssertUnwindSafe(|| run(plan, builder, None))).unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let what = LAST_PANIC.with(|last| last.borrow().clone());
         Err(Failure { what, place: None, history: Vec::new() })
     })
+}
+
+/// Runs a plan, panics caught.
+pub fn run_caught(plan: &Plan, builder: &dyn Builder) -> Result<Outcome, Failure> {
+    caught(|| run(plan, builder, None))
 }
 
 /// Runs the plan again and watches what failed: gives the story.

@@ -224,6 +224,34 @@ impl Disk {
         }
     }
 
+    /// 4 KiB pieces of the writes in flight.
+    pub fn units_in_flight(&self) -> usize {
+        let units = |flight: &Flight| {
+            let (start, end) = (flight.io.offset_bytes / 4096, (flight.io.offset_bytes + flight.io.length_bytes).div_ceil(4096));
+            let writes = match flight.io.kind {
+                IoKind::Write { .. } | IoKind::WriteZeroes { .. } => true,
+                IoKind::Discard => self.discards,
+                IoKind::Read(_) | IoKind::Flush => false,
+            };
+            if writes { (end - start) as usize } else { 0 }
+        };
+        self.flights.values().map(units).sum()
+    }
+
+    /// The process died: every I/O in flight happened, or none did.
+    pub fn settle_all(&mut self, done: bool) {
+        for (_, flight) in std::mem::take(&mut self.flights) {
+            let (offset, length) = (flight.io.offset_bytes, flight.io.length_bytes);
+            match &flight.io.kind {
+                _ if !done => {}
+                IoKind::Write { pages, .. } => write_sectors(&mut self.media, offset, offset, length, pages, |_| true),
+                IoKind::Discard if !self.discards => {}
+                IoKind::WriteZeroes { .. } | IoKind::Discard => self.media.zero(offset, length),
+                IoKind::Read(_) | IoKind::Flush => {}
+            }
+        }
+    }
+
     /// The power went (after [`Disk::settle`]): of what was not flushed, what `keep` says stays.
     pub fn power_cut(&mut self, keep: Keep, prng: &mut Prng) {
         assert!(self.flights.is_empty(), "settled before");

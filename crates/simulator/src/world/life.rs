@@ -120,7 +120,7 @@ impl World<'_> {
     }
 
     /// C4: losing the SSD at this very instant loses nothing of a volume that keeps nothing back.
-    fn check_settled_images(&mut self) -> Step {
+    pub fn check_settled_images(&mut self) -> Step {
         for volume in 0..self.volumes.len() as u16 {
             if self.volumes[usize::from(volume)].settled {
                 for (start, sectors) in self.oracle.written_runs(volume) {

@@ -6,7 +6,7 @@
 mod clients;
 mod finish;
 mod life;
-mod operator;
+pub(crate) mod operator;
 mod phases;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -189,7 +189,7 @@ pub(crate) fn failed(what: impl Into<String>) -> Failure {
 }
 
 impl<'a> World<'a> {
-    fn new(plan: &'a Plan, builder: &'a dyn Builder, watch: Option<(u16, u64)>) -> World<'a> {
+    pub fn new(plan: &'a Plan, builder: &'a dyn Builder, watch: Option<(u16, u64)>) -> World<'a> {
         let root = Prng::new(plan.seed);
         let sizes: Vec<u64> = plan.volumes.iter().map(|volume| volume.sectors).collect();
         let zeroed: Vec<bool> = plan.volumes.iter().map(|volume| volume.zeroed).collect();
