@@ -107,8 +107,10 @@ pub fn usages(path: &Path, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
             }
         }
     }
-    for (name, file) in view.loop_devices() {
-        if same_place(&file, &metadata, kind) {
+    let loop_devices = view.loop_devices();
+    let mounts = if loop_devices.is_empty() { Vec::new() } else { mounts(view)? };
+    for (name, file) in loop_devices {
+        if may_be_asked(&file, &mounts, metadata.dev()) && same_place(&file, &metadata, kind) {
             usages.push(Usage::LoopDevice { name });
         }
     }
@@ -125,7 +127,7 @@ fn metadata(path: &Path) -> Result<fs::Metadata, BusyError> {
 fn block_usages(number: DeviceNumber, partition: Option<String>, view: &SystemView, usages: &mut Vec<Usage>) -> Result<(), BusyError> {
     for mount in mounts(view)? {
         // btrfs and others mount under a number of their own: then the source's path tells.
-        let by_source = || mount.source.is_absolute() && is_block_device(&mount.source, number);
+        let by_source = || mount.source.starts_with("/dev") && is_block_device(&mount.source, number);
         if mount.number == number || by_source() {
             usages.push(Usage::Mounted { partition: partition.clone(), mount_point: mount.point });
         }
@@ -163,7 +165,20 @@ fn is_held_exclusively(path: &Path) -> bool {
 struct Mount {
     number: DeviceNumber,
     point: PathBuf,
+    kind: String,
     source: PathBuf,
+}
+
+/// Whether looking at `path` cannot wait for a program: file systems served by one (ours, under our own loop devices, among
+/// them) answer only while that program does. What lies on such a file system is no file of another one, such as `wanted_device`.
+fn may_be_asked(path: &Path, mounts: &[Mount], wanted_device: u64) -> bool {
+    const SERVED: [&str; 6] = ["fuse", "nfs", "cifs", "smb", "9p", "ceph"];
+    // The last of the longest: later mounts cover earlier ones.
+    let mount = mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count());
+    mount.is_none_or(|mount| {
+        let served = mount.kind != "fuseblk" && SERVED.iter().any(|name| mount.kind.starts_with(name));
+        !served || mount.number == DeviceNumber::from_raw(wanted_device)
+    })
 }
 
 /// proc(5), mountinfo: id, parent, number, root, mount point, options, optional fields, "-", type, source, options.
@@ -174,8 +189,9 @@ fn mounts(view: &SystemView) -> Result<Vec<Mount>, BusyError> {
         let (before, after) = line.split_once(" - ")?;
         let before: Vec<&str> = before.split(' ').collect();
         let number = DeviceNumber::parse(before.get(2)?)?;
-        let source = after.split(' ').nth(1)?;
-        Some(Mount { number, point: unescape(before.get(4)?), source: unescape(source) })
+        let (kind, rest) = after.split_once(' ')?;
+        let source = unescape(rest.split(' ').next()?);
+        Some(Mount { number, point: unescape(before.get(4)?), kind: kind.to_string(), source })
     };
     Ok(text.lines().filter_map(mount).collect())
 }
@@ -293,6 +309,21 @@ mod tests {
     fn escapes_of_the_kernel_are_undone() {
         assert_eq!(unescape("/mnt/a\\040b\\134c"), PathBuf::from("/mnt/a b\\c"));
         assert_eq!(unescape("/mnt/\\04"), PathBuf::from("/mnt/\\04"));
+    }
+
+    #[test]
+    fn files_that_a_program_serves_are_not_looked_at() {
+        let mount = |point: &str, kind: &str, minor| Mount {
+            number: DeviceNumber { major: 0, minor },
+            point: PathBuf::from(point),
+            kind: kind.to_string(),
+            source: PathBuf::from("x"),
+        };
+        let mounts = [mount("/", "ext4", 1), mount("/srv", "ext4", 2), mount("/srv/disk", "fuse.hearth", 3), mount("/net", "nfs4", 4)];
+        let may = |path: &str, minor| may_be_asked(Path::new(path), &mounts, libc::makedev(0, minor));
+        assert!(may("/srv/disk2", 9) && may("/srv/other", 9) && may("/x", 9));
+        assert!(!may("/srv/disk", 9) && !may("/net/a/b", 9));
+        assert!(may("/srv/disk", 3), "the file asked about is there itself");
     }
 
     #[test]
