@@ -34,6 +34,9 @@ impl Shard {
     pub(super) fn log_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
         let NewBlock { key, page, mask, dirty, heat, checksum } = block;
         let id = self.volume_of(key).id;
+        if checksum.is_none() {
+            self.destage_replaced(key);
+        }
         let checksum = checksum.unwrap_or_else(|| payload_checksum(id, key.block(), &page));
         let kind = if dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
         let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0 };
@@ -71,6 +74,7 @@ impl Shard {
         }
         self.partial.remove(&key);
         self.dirty.remove(key);
+        self.destage_replaced(key);
     }
 
     /// The valid sectors of a block in the index.

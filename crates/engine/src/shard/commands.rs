@@ -45,6 +45,10 @@ pub struct Commands {
     jobs: Vec<Job>,
 }
 
+fn cannot_be_read(blocks: u64) -> String {
+    alloc::format!("{blocks} dirty blocks cannot be read from the SSD: clients get an error for them until they are written anew")
+}
+
 /// How a job stands.
 enum Standing {
     Goes(Job),
@@ -180,8 +184,12 @@ impl Shard {
         }
         // Writes that took the way into the log before the change may still be appending.
         let logging = self.ops.iter().any(|op| op.request.volume == index && op.blocks > 0 && op.is_log_write());
-        if self.dirty.blocks_of(index) == 0 && !self.destage_is_busy(index) && !logging {
+        let (dirty, busy) = (self.dirty.blocks_of(index), self.destage_is_busy(index));
+        let unreadable = self.unreadable_blocks(index);
+        if dirty == 0 && !busy && !logging {
             Standing::Ended(Some(token), Ok(()))
+        } else if unreadable > 0 && dirty == unreadable && !busy && !logging {
+            Standing::Ended(Some(token), Err(cannot_be_read(unreadable)))
         } else {
             Standing::Goes(Job::LeaveWriteBack { token, volume: index, before })
         }
@@ -198,6 +206,7 @@ impl Shard {
         }
         let swept = matches!(stage, DestageStage::Runs(run) if self.destage_ended_before(index, run));
         let result = match () {
+            () if (swept || clean) && self.unreadable_blocks(index) > 0 => Err(cannot_be_read(self.unreadable_blocks(index))),
             () if clean || swept => Ok(()),
             () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
             () if volume.held => Err("the backing device is not available".to_string()),

@@ -84,6 +84,8 @@ pub struct Destager {
     sweeps: Map<u16, Sweep>,
     demanded: Set<Key>,
     waiters: Map<Key, Vec<OpId>>,
+    /// Dirty blocks that could not be read from the SSD, and when to try again. They do not hold up their neighbours.
+    unreadable: Map<Key, u64>,
     /// Runs in memory that wait for their records to be durable.
     waiting_durable: Vec<u32>,
     pages: usize,
@@ -120,8 +122,19 @@ impl Shard {
         !self.destager.runs.iter().any(|(id, other)| *id < run && other.first.volume() == index)
     }
 
+    /// The block has new content, or none: what could not be read does not matter any more.
+    pub(super) fn destage_replaced(&mut self, key: Key) {
+        self.destager.unreadable.remove(&key);
+    }
+
+    /// Dirty blocks of the volume that cannot be read from the SSD.
+    pub(super) fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
+        self.destager.unreadable.keys().filter(|key| key.volume() == index).count() as u64
+    }
+
     /// The volume is gone.
     pub(super) fn destage_forget(&mut self, index: VolumeIndex) {
+        self.destager.unreadable.retain(|key, _| key.volume() != index);
         self.destager.sweeps.remove(&index.0);
         self.destager.demanded.retain(|key| key.volume() != index);
     }
@@ -287,7 +300,8 @@ impl Shard {
         let free = |index: usize| {
             let key = extent.key(index);
             let held = !mutants::active(27) && self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.shielded.contains(&key);
-            dirty.contains(index) && !held
+            let resting = self.destager.unreadable.get(&key).is_some_and(|retry_at_ns| *retry_at_ns > self.now_ns);
+            dirty.contains(index) && !held && !resting
         };
         let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;
         let is_partial = |index: usize| self.partial.contains_key(&extent.key(index));
@@ -376,6 +390,7 @@ impl Shard {
             // Overwritten or made void meanwhile: then it no longer matters.
             if self.dirty.contains(key) {
                 self.cached_copy_is_bad(key, result.is_err());
+                self.destager.unreadable.insert(key, self.now_ns + RETRY_AFTER_NS);
             }
         }
         if done {
@@ -482,7 +497,10 @@ impl Shard {
         self.destager.pages -= run.slots.len();
         let sweep = self.destager.sweeps.entry(run.first.volume().0).or_default();
         sweep.runs -= 1;
-        sweep.retry_at_ns = retry_at_ns;
+        if !run.failed {
+            // The backing device refused: it rests. A block that could not be read rests by itself.
+            sweep.retry_at_ns = retry_at_ns;
+        }
         for ahead in 0..run.slots.len() as u64 {
             let key = Key(run.first.0 + ahead);
             self.destager.on_the_way.remove(&key);
@@ -513,6 +531,7 @@ impl Shard {
             for ahead in 0..run.slots.len() as u64 {
                 let key = Key(run.first.0 + ahead);
                 let slot = self.destager.written.remove(&key).expect("a written block");
+                self.destager.unreadable.remove(&key);
                 // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
                 // version as a clean block over the new one. It stays dirty until that write makes it void.
                 let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.shielded.contains(&key);
