@@ -44,8 +44,8 @@
 //! to the ghost when the block is forgotten, fades there with time, and comes back with the block.
 //!
 //! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten at the tail lately were on average: it must be
-//!   worth more than what it pushes out. As long as the log has room nothing is forgotten and everything enters. A block
-//!   the ghost still remembers is admitted too, whatever its count.
+//!   worth more than what it pushes out. As long as the log has room nothing is forgotten and everything enters; where
+//!   nothing on the SSD is ever used again, one fetch is never enough. A block the ghost still remembers is admitted too.
 //! * A tail block used since it was last judged is appended again. Of the unused ones some are kept while most of what the tail
 //!   gives back is stale records, which cost nothing to let go.
 //!
@@ -182,8 +182,6 @@ pub struct Policy {
     ghost: Ghost,
     pace: Pace,
     chance: Chance,
-    /// Whether a block the ghost remembers is admitted whatever its frequency.
-    ghost_admits: bool,
 }
 
 impl Policy {
@@ -194,7 +192,6 @@ impl Policy {
             ghost: Ghost::new(ssd_blocks, ram_blocks + ssd_blocks),
             pace: Pace::new(ram_blocks, ssd_blocks),
             chance: Chance::default(),
-            ghost_admits: true,
         }
     }
 
@@ -264,7 +261,7 @@ impl Policy {
         let victim = self.ram.pop()?;
         let verdict = if victim.copy {
             Verdict::DropCopy
-        } else if victim.proven || (victim.returned && self.ghost_admits) || self.pace.is_worth_admitting(victim.frequency) {
+        } else if victim.proven || victim.returned || self.pace.is_worth_admitting(victim.frequency) {
             self.pace.on_append();
             Verdict::Admit(Heat::admitted(victim.frequency, &mut self.chance))
         } else {

@@ -1,6 +1,6 @@
 //! The measures of the log's motion: what the tail forgets, how long a lap takes, how much of it is stale.
 //!
-//! All are smoothed over about ten segments, so that a policy follows a workload within a sixth of a lap of the default 64 segments or more.
+//! Smoothed over about ten segments, so that the policy follows a workload within a sixth of a lap of 64 segments.
 
 /// Weight of the newest segment in the means: ten segments.
 const SEGMENT_WEIGHT: f32 = 0.1;
@@ -9,13 +9,20 @@ const FORGOTTEN_WEIGHT_MIN: f32 = 1.0 / 4096.0;
 /// Largest weight of one forgotten block in their mean count.
 const FORGOTTEN_WEIGHT_MAX: f32 = 1.0 / 32.0;
 /// Forgotten blocks over which their mean count is taken, as a share of the log.
-const FORGOTTEN_SHARE: f32 = 1.0 / 12.0;
+const FORGOTTEN_SHARE: f32 = 1.0 / 24.0;
 /// A count fades to nothing over this many accesses per block of capacity. Of 5, 10, 20 and 40 the best on the replayed traces.
 pub(crate) const FADE_LAPS: u64 = 20;
 /// A lap never fades a count below this part.
 const FADED_PART_MIN: f32 = 0.25;
 /// Segments in which nothing is forgotten lower the bar for admission by this factor each.
 const BAR_EASING: f32 = 0.98;
+/// Weight of the newest segment in the mean use of tail blocks: 200 segments, some laps.
+const USE_WEIGHT: f32 = 0.005;
+/// Where a smaller part of the tail's blocks was used over some laps, the traffic has no re-use that one touch could foretell: nothing enters without
+/// proof. A scan or a stream of new blocks then stops writing to the SSD.
+const USED_PART_MIN: f32 = 0.02;
+/// The mean use to begin with, before anything is known.
+const USED_PART_INITIAL: f32 = 0.25;
 /// Part of each segment that must come free when the oldest is taken back: below that, keeping unused blocks because stale ones
 /// leave anyway costs more writes than it saves misses (0.2 and 0.5 were worse on the replayed traces).
 const FREED_PART_MIN: f32 = 0.3;
@@ -28,6 +35,8 @@ pub(crate) struct Pace {
     forgotten_weight: f32,
     /// Mean count of the blocks forgotten at the tail lately: the bar for admission.
     bar: f32,
+    /// Mean part of the tail's blocks that was used.
+    used_part: f32,
     /// Part of a count that is left after a lap.
     faded_part: f32,
     /// Part of the unused tail blocks to keep.
@@ -56,6 +65,7 @@ impl Pace {
             ssd_blocks: ssd,
             forgotten_weight: (1.0 / (ssd * FORGOTTEN_SHARE)).clamp(FORGOTTEN_WEIGHT_MIN, FORGOTTEN_WEIGHT_MAX),
             bar: 0.0,
+            used_part: USED_PART_INITIAL,
             faded_part: 1.0,
             keep_unused: 0.0,
             keep_credit: 0.0,
@@ -82,7 +92,8 @@ impl Pace {
 
     /// Whether a block of this count is worth more than what the log forgets.
     pub(crate) fn is_worth_admitting(&self, frequency: u8) -> bool {
-        f32::from(frequency) > self.bar
+        let bar = if self.used_part < USED_PART_MIN { self.bar.max(1.0) } else { self.bar };
+        f32::from(frequency) > bar
     }
 
     /// A count after a lap of the log.
@@ -110,6 +121,14 @@ impl Pace {
         if now.forgotten == 0.0 {
             self.bar *= BAR_EASING;
         }
+        if now.tail_used + now.tail_unused == 0.0 {
+            // The first lap, or nothing to judge: says nothing of what goes stale.
+            return;
+        }
+        if self.means.appended == 0.0 {
+            self.means = now;
+        }
+        self.used_part += (now.tail_used / (now.tail_used + now.tail_unused) - self.used_part) * USE_WEIGHT;
         let means = &mut self.means;
         for (mean, value) in [
             (&mut means.accesses, now.accesses),
@@ -176,6 +195,21 @@ mod tests {
         assert_eq!(kept, 0);
         let kept: u32 = (0..100).map(|_| segment(&mut pace, 20, 4)).sum();
         assert!(kept > 300, "{kept} of 400 kept though most of the tail is stale");
+    }
+
+    #[test]
+    fn where_nothing_is_ever_used_nothing_enters_on_one_touch() {
+        let mut pace = Pace::new(100, 1000);
+        let lap = |pace: &mut Pace| {
+            pace.keeps_tail_block(false);
+            pace.on_forget(0.9);
+            pace.on_segment_opened();
+        };
+        (0..100).for_each(|_| lap(&mut pace));
+        assert!(pace.is_worth_admitting(1), "what is forgotten has faded below 1");
+        (0..900).for_each(|_| lap(&mut pace));
+        assert!(!pace.is_worth_admitting(1));
+        assert!(pace.is_worth_admitting(2));
     }
 
     #[test]
