@@ -3,12 +3,13 @@
 mod common;
 
 use common::client::{Client, PATIENCE, READ, option};
-use common::{Fixture, VOLUME_BYTES, open_volume};
+use common::{Fixture, VOLUME_BYTES, open_volume, wait_until};
 use nbd::{ExportError, ExportOptions, Limits, ListenError, ListenSpec, serve};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn several_exports_on_one_socket_and_removal_of_one() {
@@ -70,6 +71,37 @@ fn a_socket_has_its_mode_and_goes_with_the_server() {
     assert!(fixture.stop());
     assert!(idle.is_closed() && greeted.is_closed());
     assert!(!fixture.socket.exists());
+}
+
+/// A server elsewhere could be crashed by a client that connected while it stopped (CVE-2024-7409).
+#[test]
+fn stopping_races_with_clients_that_connect() {
+    let fixture = Fixture::new();
+    let path = fixture.dir.path().join("race.sock");
+    for _ in 0..30 {
+        let server = serve(fixture.runtime(), &ListenSpec::unix(&path), Limits::default()).unwrap();
+        server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
+        let stopped = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stopped.load(Ordering::Relaxed) {
+                        // Refused, closed or served: each is right, hanging is not.
+                        let Ok(mut stream) = UnixStream::connect(&path) else { continue };
+                        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                        if let Err(error) = stream.read_exact(&mut [0; 18]) {
+                            assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "a client hangs");
+                        }
+                    }
+                });
+            }
+            wait_until("clients come", || server.counters().accepted > 3);
+            let result = server.stop(fixture.runtime(), PATIENCE);
+            stopped.store(true, Ordering::Relaxed);
+            result.unwrap();
+        });
+        assert!(!path.exists());
+    }
 }
 
 #[test]

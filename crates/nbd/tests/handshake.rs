@@ -209,6 +209,30 @@ fn data_that_is_too_long_is_skipped_and_the_conversation_goes_on() {
     assert_eq!(answers(&output, option::GO)[0].0, option_reply::ERR_TOO_BIG);
 }
 
+/// Two servers fell over long names: one in a buffer of 256 bytes (CVE-2017-15118), one while making the error message
+/// (CVE-2020-10761).
+#[test]
+fn names_of_every_length_are_answered() {
+    for length in [0, 1, 255, 256, 257, 3000, NAME_BYTES_MAX, NAME_BYTES_MAX + 1, 65_000] {
+        let name = vec![b'n'; length];
+        let known = length == 0;
+        let expected = match length {
+            0 => option_reply::ACK,
+            _ if length <= NAME_BYTES_MAX => option_reply::ERR_UNKNOWN,
+            _ => option_reply::ERR_TOO_BIG,
+        };
+        let told = ask(option::INFO, &info_data(&name, &[1, 2]));
+        assert_eq!(told.last().unwrap().0, expected, "{length} bytes");
+        let structured = option_bytes(option::STRUCTURED_REPLY, b"");
+        let list = option_bytes(option::LIST_META_CONTEXT, &context_data(&name, &[]));
+        let (output, _, _) = talk_both(&[CLIENT, &structured, &list].concat());
+        assert_eq!(answers(&output[20..], option::LIST_META_CONTEXT).last().unwrap().0, expected, "{length} bytes");
+        let (output, progress, _) = talk_both(&[CLIENT, &option_bytes(option::EXPORT_NAME, &name)].concat());
+        assert_eq!(matches!(progress, Progress::Done(_)), known, "{length} bytes");
+        assert_eq!(output.is_empty(), !known);
+    }
+}
+
 #[test]
 fn meta_contexts_belong_to_the_export_they_were_set_for() {
     let structured = option_bytes(option::STRUCTURED_REPLY, b"");
