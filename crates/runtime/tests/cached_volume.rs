@@ -2,17 +2,19 @@
 
 mod common;
 
-use common::{SIZE_SECTORS, hammer, one_request, open, request};
-use engine::api::{Command, Op, Outcome, RequestError, VolumeOptions};
+use common::{Chance, SIZE_SECTORS, Scripted, Wake, data_of, fill, hammer, one_request, open, request};
+use device::model::{DiskModel, ModelSet};
+use engine::api::{Command, Op, Outcome, Request, RequestError, VolumeOptions};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::PagePool;
-use runtime::{AttachOptions, DeviceRef, PoolOptions, PoolRef, Runtime, RuntimeOptions, VolumeRef};
+use runtime::{AttachOptions, Context, DeviceRef, PoolOptions, PoolRef, Runtime, RuntimeError, RuntimeOptions, VolumeRef};
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use types::{Admission, Mode, ShardIndex, VolumeId, VolumeIndex};
 
@@ -29,9 +31,13 @@ struct Machine {
 }
 
 fn machine(directory: &Path) -> Machine {
+    machine_with(directory, None)
+}
+
+fn machine_with(directory: &Path, model: Option<DiskModel>) -> Machine {
     let runtime = Runtime::start(RuntimeOptions { reactors: 2, io_pages: 1024, ..RuntimeOptions::default() }).unwrap();
     let ssd = open(&runtime, &directory.join("ssd"), SSD_BYTES, None);
-    let backing = open(&runtime, &directory.join("backing"), SIZE_SECTORS * 512, None);
+    let backing = open(&runtime, &directory.join("backing"), SIZE_SECTORS * 512, model);
     let layout = Layout::plan_default(SSD_BYTES, SHARDS).unwrap();
     let ram_blocks = 64;
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + ram_blocks) + 4096);
@@ -153,4 +159,165 @@ fn hits_are_told_from_misses_and_a_removed_pool_answers() {
     let reply = one_request(&machine.runtime, &volume, |_| request(1, Op::Read, 8, 8));
     assert_eq!(reply.result, Err(RequestError::Shutdown));
     machine.runtime.shutdown(PATIENCE).unwrap();
+}
+
+/// A destage over a slow disk is stopped half-way, and what is not at home yet stays dirty until the next one.
+#[test]
+fn a_destage_can_be_cancelled_and_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let machine = machine_with(directory.path(), Some(DiskModel::new(ModelSet::Disk7k2, SIZE_SECTORS * 512)));
+    let volume = machine.attach(Mode::WriteBack);
+    // Every second block: no two lie together, each costs the disk a turn or so.
+    for block in (0..SIZE_SECTORS / 8).step_by(2) {
+        let target = volume.clone();
+        let reply = one_request(&machine.runtime, &volume, move |cx| {
+            let pages = cx.allocate_pages(&target, 1).expect("an idle pool has room");
+            Request { pages: fill(pages, 0, &[block as u8; 4096]), ..request(1, Op::Write, block * 8, 8) }
+        });
+        assert_eq!(reply.result, Ok(()));
+    }
+    let dirty_before = machine.runtime.engine_stats(&machine.pool, INDEX).unwrap().dirty_bytes;
+    let cancelled = Arc::new(AtomicBool::new(true));
+    let command = Command::Destage { token: 0, volume: INDEX };
+    let stopped = machine.runtime.run_command(&machine.pool, "destage", command.clone(), PATIENCE, &cancelled);
+    let dirty_between = machine.runtime.engine_stats(&machine.pool, INDEX).unwrap().dirty_bytes;
+    assert!(dirty_before > 0 && dirty_between <= dirty_before);
+    if dirty_between > 0 {
+        assert!(matches!(stopped, Err(RuntimeError::Cancelled { what: "destage" })), "{stopped:?}");
+    }
+    cancelled.store(false, Ordering::Relaxed);
+    machine.runtime.run_command(&machine.pool, "destage", command, PATIENCE, &cancelled).unwrap();
+    assert_eq!(machine.runtime.engine_stats(&machine.pool, INDEX).unwrap().dirty_bytes, 0);
+    let backing = std::fs::read(directory.path().join("backing")).unwrap();
+    let expected = |at: usize| if (at / 4096).is_multiple_of(2) { (at / 4096) as u8 } else { 0 };
+    assert!(backing.iter().enumerate().all(|(at, byte)| *byte == expected(at)), "all of it is at home");
+    machine.runtime.remove_volume(&volume, PATIENCE).unwrap();
+    machine.runtime.remove_pool(&machine.pool, PATIENCE).unwrap();
+    machine.runtime.shutdown(PATIENCE).unwrap();
+}
+
+/// Blocks that everybody reads and writes at once. A write fills its block with (writer, count).
+const SHARED_BLOCKS: u64 = 12;
+
+struct Racer {
+    volume: VolumeRef,
+    writer: u64,
+    chance: Chance,
+    count: u64,
+    in_flight: HashMap<u64, (Op, u64)>,
+    /// By block and writer: the newest count this racer has seen or been told of. A read that begins later may not see less.
+    seen: HashMap<(u64, u64), u64>,
+    /// What `seen` was when the read began.
+    floors: HashMap<u64, Vec<(u64, u64)>>,
+    /// By block: what the read that ended last has given.
+    latest: HashMap<u64, (u64, u64)>,
+    /// By read: `latest` of its block, and how many values were retired, when it began.
+    begun: HashMap<u64, (Option<(u64, u64)>, usize)>,
+    /// Values (all are unique) that were seen to be followed by others, and their place in the order of retirement.
+    retired: HashMap<(u64, (u64, u64)), usize>,
+    sent: u64,
+    requests: u64,
+    done: mpsc::Sender<u64>,
+    checked: u64,
+}
+
+impl Racer {
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        while self.in_flight.len() < 16 && self.sent < self.requests {
+            let (id, block) = (self.sent, self.chance.below(SHARED_BLOCKS));
+            let op = if self.chance.below(2) == 0 { Op::Write } else { Op::Read };
+            let mut request = request(id, op, block * 8, 8);
+            if op == Op::Write {
+                // One write of this racer to a block at a time, so that its counts grow there.
+                if self.in_flight.values().any(|flying| *flying == (Op::Write, block)) {
+                    continue;
+                }
+                let Some(pages) = cx.allocate_pages(&self.volume, 1) else { return };
+                self.count += 1;
+                let stamp = [self.writer.to_le_bytes(), self.count.to_le_bytes()].concat();
+                request.pages = fill(pages, 0, &stamp.repeat(256));
+            } else {
+                let floor = self.seen.iter().filter(|((at, _), _)| *at == block).map(|((_, writer), count)| (*writer, *count));
+                self.floors.insert(id, floor.collect());
+                self.begun.insert(id, (self.latest.get(&block).copied(), self.retired.len()));
+            }
+            cx.submit(&self.volume, request).expect("below the limit");
+            self.in_flight.insert(id, (op, block));
+            self.sent += 1;
+        }
+        if self.in_flight.is_empty() && self.sent == self.requests {
+            self.done.send(self.checked).expect("the test waits");
+            cx.close();
+        }
+    }
+
+    fn check(&mut self, id: u64, block: u64, data: &[u8]) {
+        assert!(data.chunks(16).all(|piece| piece == &data[..16]), "block {block} is torn");
+        let number = |at: usize| u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"));
+        let (writer, count) = (number(0), number(8));
+        let floor = self.floors.remove(&id).expect("noted when it began");
+        let least = floor.iter().find(|(of, _)| *of == writer).map_or(0, |(_, count)| *count);
+        assert!(count >= least, "block {block} went back to write {count} of writer {writer}, after {least}");
+        let newest = self.seen.entry((block, writer)).or_default();
+        *newest = count.max(*newest);
+        let (before, retired_before) = self.begun.remove(&id).expect("noted when it began");
+        let place = self.retired.get(&(block, (writer, count))).copied();
+        assert!(place.is_none_or(|place| place >= retired_before), "block {block}: write {count} of writer {writer} came back");
+        if let Some(before) = before.filter(|before| *before != (writer, count)) {
+            let place = self.retired.len();
+            self.retired.entry((block, before)).or_insert(place);
+        }
+        self.latest.insert(block, (writer, count));
+        self.checked += 1;
+    }
+
+    fn wake(&mut self, cx: &mut Context<'_>, wake: Wake) {
+        if let Wake::Reply(reply) = wake {
+            assert_eq!(reply.result, Ok(()));
+            let (op, block) = self.in_flight.remove(&reply.id).expect("one reply per request");
+            if op == Op::Read {
+                self.check(reply.id, block, &data_of(&reply, 0, 8));
+            }
+        }
+        self.go_on(cx);
+    }
+}
+
+/// Clients on different reactors read and write the same blocks: no block is torn, and none goes back to an older write of any writer.
+#[test]
+fn racing_clients_see_whole_blocks_that_never_go_back() {
+    for mode in [Mode::WriteBack, Mode::WriteThrough] {
+        let directory = tempfile::tempdir().unwrap();
+        let machine = machine(directory.path());
+        let volume = machine.attach(mode);
+        let ends: Vec<mpsc::Receiver<u64>> = (1..=4)
+            .map(|writer| {
+                let (done, end) = mpsc::channel();
+                let mut racer = Racer {
+                    volume: volume.clone(),
+                    writer,
+                    chance: Chance(writer * 7919),
+                    count: 0,
+                    in_flight: HashMap::new(),
+                    seen: HashMap::new(),
+                    floors: HashMap::new(),
+                    latest: HashMap::new(),
+                    begun: HashMap::new(),
+                    retired: HashMap::new(),
+                    sent: 0,
+                    requests: 4000,
+                    done,
+                    checked: 0,
+                };
+                machine.runtime.add_endpoint(Box::new(Scripted(move |cx: &mut Context<'_>, wake| racer.wake(cx, wake))));
+                end
+            })
+            .collect();
+        for end in ends {
+            assert!(end.recv_timeout(PATIENCE).expect("every racer ends") > 1000);
+        }
+        machine.runtime.remove_volume(&volume, PATIENCE).unwrap();
+        machine.runtime.remove_pool(&machine.pool, PATIENCE).unwrap();
+        machine.runtime.shutdown(PATIENCE).unwrap();
+    }
 }
