@@ -162,13 +162,15 @@ fn a_changed_backing_device_is_noticed() {
             assert_eq!((health.as_str(), Client::connect(&uri).read(0, 4096)), ("running", pattern(99)), "{mode}, clean {clean}");
             continue;
         }
-        let dirty_went_home = health == "running";
-        if !dirty_went_home {
-            assert!(trouble.contains("written by others") && trouble.contains("--drop-dirty"), "{trouble}");
-            place.must_fail(&["volume", "remove", "v"], 1, "--drop-dirty");
-            place.must(&["volume", "remove", "v", "--drop-dirty"]);
-            place.must_fail(&["volume", "show", "v"], 1, "there is no volume");
+        // Idle destage may have been faster than the stop: then nothing is dirty, and the device is taken as it is.
+        if health == "running" {
+            assert_eq!(Client::connect(&uri).read(0, 4096), pattern(99));
+            continue;
         }
+        assert!(trouble.contains("written by others") && trouble.contains("--drop-dirty"), "{trouble}");
+        place.must_fail(&["volume", "remove", "v"], 1, "--drop-dirty");
+        place.must(&["volume", "remove", "v", "--drop-dirty"]);
+        place.must_fail(&["volume", "show", "v"], 1, "there is no volume");
     }
 }
 

@@ -193,8 +193,13 @@ impl Manager {
     pub(super) fn finish_remove(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         self.set_live_volume(&volume.name, |live| live.health = Health::Removing);
         let pool_runs = self.memory().pools.get(&volume.pool).is_some_and(|p| p.health == Health::Running);
+        let degraded = self.memory().state.pool(&volume.pool).is_some_and(|p| p.degraded.is_some());
         if self.volume_attached(&volume.name) {
-            self.data().detach(volume, true)?;
+            match self.data().detach(volume, true) {
+                // The SSD failed and is never believed again: that it cannot be told to forget the volume does no harm.
+                Err(error) if degraded => self.events().note(Severity::Warning, &volume.name, format!("removed all the same: {error}")),
+                other => other?,
+            }
             self.set_live_volume(&volume.name, |live| live.attached = false);
         } else if pool_runs {
             self.data().forget(volume)?;
