@@ -1,6 +1,6 @@
 //! A trace through a cache, and what came out, beside LRU, Belady and a cache that admits everything.
 
-use crate::log_model::{LogModel, LogModelConfig};
+use crate::log_model::{LogModel, LogModelConfig, Overwrite};
 use crate::reference::{Belady, Lru};
 use crate::stream::{BlockAccess, Stream};
 use types::Admission;
@@ -40,44 +40,46 @@ pub fn replay(stream: &Stream, cache: &mut dyn Cache) -> Outcome {
     Outcome { accesses: stream.accesses.len() as u64, misses, ssd_blocks_written: cache.ssd_blocks_written() }
 }
 
-/// One trace at one cache size, through all of them.
+/// What a cache of some size is compared with on a trace.
 #[derive(Clone, Copy, Debug)]
-pub struct Comparison {
+pub struct Yardsticks {
     /// RAM and SSD together.
     pub capacity_blocks: u64,
-    /// The cache under test.
-    pub cache: Outcome,
-    /// Least recently used, of the same capacity.
+    /// Least recently used.
     pub lru: Outcome,
-    /// The optimum, of the same capacity.
+    /// The optimum.
     pub belady: Outcome,
-    /// The same log without RAM tier and admission: every miss and every write goes to the SSD.
+    /// An appending log without RAM tier and admission: every miss and every write goes to the SSD.
     pub admit_always: Outcome,
 }
 
-impl Comparison {
-    /// Replays the stream through `cache`, which has `config`'s capacity, and through its yardsticks.
-    pub fn new(stream: &Stream, config: LogModelConfig, cache: &mut dyn Cache) -> Comparison {
+impl Yardsticks {
+    /// Replays the stream through each.
+    pub fn new(stream: &Stream, capacity_blocks: u64) -> Yardsticks {
         let footprint = stream.footprint_blocks();
-        let capacity_blocks = config.ram_blocks + config.ssd_blocks;
-        let always = LogModelConfig { ram_blocks: 0, ssd_blocks: capacity_blocks, admission: Admission::Always, ..config };
-        Comparison {
+        let always =
+            LogModelConfig { ram_blocks: 0, ssd_blocks: capacity_blocks, admission: Admission::Always, overwrite: Overwrite::Append };
+        Yardsticks {
             capacity_blocks,
-            cache: replay(stream, cache),
             lru: replay(stream, &mut Lru::new(footprint, capacity_blocks)),
             belady: replay(stream, &mut Belady::new(stream, capacity_blocks)),
             admit_always: replay(stream, &mut LogModel::new(footprint, always)),
         }
     }
 
-    /// The part of LRU's avoidable misses that the cache avoids: 0 as LRU, 1 as Belady. `None` if LRU is the optimum.
-    pub fn gap_closed(&self) -> Option<f64> {
+    /// The part of LRU's avoidable misses that a cache avoids: 0 as LRU, 1 as Belady. `None` if LRU is the optimum.
+    pub fn gap_closed(&self, cache: &Outcome) -> Option<f64> {
         let gap = self.lru.misses - self.belady.misses;
-        (gap > 0).then(|| (self.lru.misses as f64 - self.cache.misses as f64) / gap as f64)
+        (gap > 0).then(|| (self.lru.misses as f64 - cache.misses as f64) / gap as f64)
     }
 
-    /// SSD writes as a part of what admitting everything writes.
-    pub fn write_part(&self) -> f64 {
-        self.cache.ssd_blocks_written as f64 / self.admit_always.ssd_blocks_written.max(1) as f64
+    /// How much higher a cache's miss ratio is than LRU's; negative if lower.
+    pub fn above_lru(&self, cache: &Outcome) -> f64 {
+        cache.miss_ratio() - self.lru.miss_ratio()
+    }
+
+    /// A cache's SSD writes as a part of what admitting everything writes.
+    pub fn write_part(&self, cache: &Outcome) -> f64 {
+        cache.ssd_blocks_written as f64 / self.admit_always.ssd_blocks_written.max(1) as f64
     }
 }
