@@ -81,9 +81,7 @@ pub fn open(medium: &mut dyn Medium, pool: &PoolState) -> Result<Option<Checkpoi
         && (head.generation == superblock.generation || any_generation)
         && head.log_ends.len() == superblock.log_starts.len();
     let segments = u64::from(superblock.layout.segments_per_shard);
-    let sound =
-        |end: &LogEnd| end.next_group >= 1 && end.tail_seq >= 1 && end.tail_seq <= end.next_seq && end.next_seq - end.tail_seq <= segments;
-    Ok((ours && head.log_ends.iter().all(sound)).then_some(Checkpoint(head)))
+    Ok((ours && head.log_ends.iter().all(|end| end.is_sound(segments))).then_some(Checkpoint(head)))
 }
 
 impl Checkpoint {

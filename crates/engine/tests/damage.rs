@@ -2,10 +2,12 @@
 
 mod support;
 
+use engine::checkpoint;
 use engine::inspect::inspect;
 use engine::recovery::{Recovered, RecoveredRecord, recover};
 use engine::superblock::{self, PoolState};
 use format::checkpoint::LogEnd;
+use format::checksum::crc32c;
 use format::payload_checksum;
 use std::collections::BTreeMap;
 use support::Random;
@@ -288,4 +290,49 @@ fn the_inspector_is_content_with_a_sound_pool() {
     let inspection = inspect(&mut disk, &mut |_, _| {});
     assert_eq!((inspection.problems_count, inspection.shards[0].dirty_mismatches), (1, 1));
     assert!(inspection.problems[0].contains("dirty block"), "{}", inspection.problems[0]);
+}
+
+/// Images made by somebody who means harm: impossible values under checksums that match. Nothing is promised of the content, but nothing
+/// panics, and nothing runs away.
+#[test]
+fn forged_images_never_panic() {
+    let mut opened = 0;
+    for seed in 0..20 {
+        let (mut disk, _, _) = settled_pool(seed);
+        let mut pool = superblock::load(&mut disk).expect("loads");
+        let end = pool.superblock.log_starts[0];
+        let end = LogEnd { next_seq: end.first_seq, next_group: end.first_group, tail_seq: end.tail_seq };
+        if seed % 4 == 0 {
+            checkpoint::write(&mut disk, &mut pool, &[end], &VOLUMES, &mut |_, _| None).expect("writes");
+        }
+        let magics: [&[u8]; 5] = [b"HEARTHSB", b"HRTHGRP1", b"HRTHFTR1", b"HRTHCKP1", b"HRTHCHK1"];
+        let is_structure = |page: &u64| magics.iter().any(|magic| disk.page(*page).starts_with(magic));
+        let structures: Vec<u64> = disk.used_pages().into_iter().filter(is_structure).collect();
+        for case in 0..150 {
+            let mut random = Random(seed << 32 | case);
+            let mut forged = disk.clone();
+            for _ in 0..1 + random.below(4) {
+                let page = structures[random.below(structures.len() as u64) as usize];
+                forged.rot(page * 4096, |bytes| {
+                    let at = 32 + random.below(28) as usize * 8;
+                    let value = [0, 1, 2, u64::MAX, u64::MAX - 1, 1 << 63, random.next(), random.below(300)][random.below(8) as usize];
+                    let bytes_changed = [1, 2, 4, 8][random.below(4) as usize];
+                    bytes[at..at + bytes_changed].copy_from_slice(&value.to_le_bytes()[..bytes_changed]);
+                    let covered =
+                        if bytes.starts_with(b"HEARTHSB") { u32::from_le_bytes([bytes[16], bytes[17], 0, 0]) as usize } else { 4096 };
+                    let crc = crc32c(&bytes[12..covered.clamp(12, 4096)]);
+                    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+                });
+            }
+            inspect(&mut forged.clone(), &mut |_, _| {});
+            if let Ok((_, recovered, _)) = recovery(&forged, random.chance(1, 2)) {
+                opened += 1;
+                let mut pool = superblock::load(&mut forged).expect("loaded before");
+                if recovered.end.next_seq < 1 << 60 {
+                    pool.begin_session(&mut forged, &[recovered.end], &[]).expect("the end of a log can begin a session");
+                }
+            }
+        }
+    }
+    assert!(opened > 1000, "{opened}");
 }

@@ -20,7 +20,7 @@
 use crate::bytes::{get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::layout::SHARDS_MAX;
-use crate::{DecodeError, FORMAT_VERSION, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, PAGE_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
 use types::{ShardIndex, VOLUME_BLOCKS_MAX, VOLUMES_MAX, VolumeId};
@@ -58,6 +58,16 @@ pub struct LogEnd {
     pub next_group: u64,
     /// Oldest live segment; `next_seq` if there is none.
     pub tail_seq: u64,
+}
+
+impl LogEnd {
+    /// Whether a log in a ring of that many segments can end so.
+    pub fn is_sound(&self, segments: u64) -> bool {
+        (1..2 * COUNT_MAX).contains(&self.next_group)
+            && (1..2 * COUNT_MAX).contains(&self.next_seq)
+            && (1..=self.next_seq).contains(&self.tail_seq)
+            && self.next_seq - self.tail_seq <= segments
+    }
 }
 
 /// What the checkpoint as a whole says.

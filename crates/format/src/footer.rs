@@ -17,7 +17,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{crc32c, header_matches, seal_header};
 use crate::record::{RECORD_BYTES, Record, decode_table};
-use crate::{DecodeError, FORMAT_VERSION, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, PAGE_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
 use types::ShardIndex;
@@ -151,6 +151,14 @@ impl FooterHead {
             shard: ShardIndex(get_u16(page, 96)),
             used_pages: get_u32(page, 104),
         };
+        let counts = [head.session, head.segment_seq, head.last_group, head.durable_group, head.resume_seq, head.resume_group];
+        if counts.into_iter().any(|count| count >= COUNT_MAX) {
+            return Err(DecodeError::Field { field: "count" });
+        }
+        let resumes = head.resume_seq > head.segment_seq && head.resume_group > head.last_group;
+        if (head.resume_seq, head.resume_group) != (0, 0) && !resumes {
+            return Err(DecodeError::Field { field: "resume" });
+        }
         if head.first_group == 0 || head.first_group > head.last_group {
             return Err(DecodeError::Field { field: "first group" });
         }

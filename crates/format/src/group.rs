@@ -14,7 +14,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::record::{RECORD_BYTES, Record, decode_table};
-use crate::{DecodeError, FORMAT_VERSION, GROUP_RECORDS_MAX, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, GROUP_RECORDS_MAX, PAGE_BYTES};
 use alloc::vec::Vec;
 use types::ShardIndex;
 
@@ -108,6 +108,9 @@ impl GroupHead {
         }
         if !all_zero(&page[80..TABLE_AT]) {
             return Err(DecodeError::Field { field: "padding" });
+        }
+        if head.session.max(head.segment_seq).max(head.group) >= COUNT_MAX {
+            return Err(DecodeError::Field { field: "count" });
         }
         if head.group == 0 || head.durable_group >= head.group {
             return Err(DecodeError::Field { field: "durable group" });

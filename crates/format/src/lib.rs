@@ -38,6 +38,10 @@ pub const PAGE_BYTES: usize = types::BLOCK_BYTES as usize;
 /// Records that fit a group's header page.
 pub const GROUP_RECORDS_MAX: usize = 120;
 
+/// Sequence numbers, group numbers and sessions in the log stay below this, and in what sums it up (superblock, checkpoint) below its
+/// double: no writer counts so far, and a reader can add to them without care.
+pub const COUNT_MAX: u64 = 1 << 62;
+
 /// Why stored bytes were not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {

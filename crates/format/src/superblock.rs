@@ -20,7 +20,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::layout::{SHARDS_MAX, SUPERBLOCK_SLOT_BYTES};
-use crate::{DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -231,7 +231,7 @@ impl Superblock {
         if self.layout.check().is_err() {
             return wrong("layout");
         }
-        if self.generation == 0 {
+        if self.generation == 0 || self.generation.max(self.session) >= 2 * COUNT_MAX {
             return wrong("generation");
         }
         if self.log_starts.len() != usize::from(self.layout.shards) {
@@ -239,6 +239,7 @@ impl Superblock {
         }
         let sound = |start: &LogStart| {
             start.first_group >= 1
+                && start.first_seq.max(start.first_group) < 2 * COUNT_MAX
                 && start.tail_seq >= 1
                 && start.tail_seq <= start.first_seq
                 && start.first_seq - start.tail_seq <= u64::from(self.layout.segments_per_shard)

@@ -3,7 +3,8 @@
 use format::checkpoint::{CheckpointEntry, CheckpointHead, ChunkHead, ENTRY_BYTES, LogEnd};
 use format::footer::footer_pages_for;
 use format::{
-    DecodeError, Footer, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, LogStart, Record, RecordKind, Superblock, VolumeRecord,
+    COUNT_MAX, DecodeError, Footer, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, LogStart, Record, RecordKind, Superblock,
+    VolumeRecord,
 };
 use types::{Mode, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId};
 
@@ -46,11 +47,11 @@ impl Random {
         let page = self.below(1800) as u32;
         let mut slot_page = page;
         let records = (0..1 + self.below(GROUP_RECORDS_MAX as u64)).map(|_| self.record(&mut slot_page)).collect();
-        let segment_seq = 1 + self.below(u64::MAX);
-        let group = 1 + self.below(u64::MAX);
+        let segment_seq = 1 + self.below(COUNT_MAX - 2);
+        let group = 1 + self.below(COUNT_MAX - 2);
         let head = GroupHead {
             uuid: self.uuid(),
-            session: self.next(),
+            session: self.below(COUNT_MAX),
             shard: ShardIndex(self.next() as u16),
             segment_seq,
             group,
@@ -65,6 +66,7 @@ impl Random {
         let (group, _) = self.group();
         let mut slot_page = 0;
         let records: Vec<Record> = (0..self.below(1017)).map(|_| self.record(&mut slot_page)).collect();
+        let damaged = self.below(2) == 0;
         let head = FooterHead {
             uuid: group.uuid,
             session: group.session,
@@ -73,9 +75,9 @@ impl Random {
             first_group: 1 + self.below(group.group),
             last_group: group.group,
             tail_seq: group.tail_seq,
-            durable_group: self.next(),
-            resume_seq: self.below(2),
-            resume_group: self.next(),
+            durable_group: self.below(COUNT_MAX),
+            resume_seq: if damaged { COUNT_MAX - 1 } else { 0 },
+            resume_group: if damaged { COUNT_MAX - 1 } else { 0 },
             used_pages: self.next() as u32,
         };
         (head, records)
@@ -85,7 +87,7 @@ impl Random {
         let layout = Layout::plan((1 << 28) + self.below(1 << 40), 1 + self.below(64) as u16, 64 << 10).expect("fits");
         let mut superblock = Superblock::new(self.uuid(), layout);
         superblock.generation = 1 + self.below(1 << 60);
-        superblock.session = self.next();
+        superblock.session = self.below(COUNT_MAX);
         superblock.clean = self.below(2) == 0;
         for start in &mut superblock.log_starts {
             let first_seq = 100 + self.below(1 << 50);

@@ -121,6 +121,8 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
     let last = head.segments.last().or(anchor.as_ref());
     let tail_seq = last.map_or(0, |segment| segment.tail_seq).max(start.tail_seq);
     let (next_seq, mut next_group) = last.map_or((start.first_seq, start.first_group), Segment::next);
+    // Of more segments than the ring has, the older ones are overwritten, whatever somebody says.
+    let tail_seq = tail_seq.max(next_seq.saturating_sub(u64::from(reader.layout.segments_per_shard)));
     if head.lost_end {
         next_group = next_group.max(watermark + 1);
     }
@@ -318,7 +320,7 @@ fn settled_segments(
 /// Finds and marks the places where groups are missing. Gives the count of those that no earlier start has recorded.
 fn mark_holes(reader: &Reader, segments: &mut [Segment], end: &mut LogEnd) -> u64 {
     let mut holes = 0;
-    let first_seq = segments.first().map_or(end.next_seq, |first| first.seq);
+    let first_seq = segments.first().map_or(end.next_seq, |first| first.seq).min(end.next_seq);
     if first_seq != end.tail_seq {
         // The oldest segments are gone. The raised tail keeps the next start from missing them again.
         holes += 1;
