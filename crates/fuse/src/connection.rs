@@ -9,15 +9,14 @@
 use crate::file::{Decision, VolumeFile, Work, errno};
 use crate::protocol::answer::out_header;
 use crate::protocol::{Answer, OUT_HEADER_BYTES};
-use crate::receiver::{Receiver, data_pieces};
+use crate::receiver::{Receiver, for_each_piece};
 use engine::api::{Op, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
 use page::PageVec;
-use runtime::{Context, Endpoint, Refused, VolumeRef};
+use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
 use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use types::VolumeIndex;
 
 /// Requests of one connection in flight. The loop driver has 128 requests, each of which may be cut in pieces; the kernel's
 /// background limit is set to as many.
@@ -279,7 +278,9 @@ impl Endpoint for Connection {
             slot.pages = reply.pages;
             slot.pieces.clear();
             slot.pieces.push(libc::iovec { iov_base: slot.reply.as_mut_ptr().cast(), iov_len: OUT_HEADER_BYTES });
-            data_pieces(&slot.pages, slot.work.skip_bytes, slot.work.data_bytes, &mut slot.pieces);
+            for_each_piece(&slot.pages, slot.work.skip_bytes, slot.work.data_bytes, |piece| {
+                slot.pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
+            });
             opcode::Writev::new(ring::Fd(self.device.as_raw_fd()), slot.pieces.as_ptr(), slot.pieces.len() as u32).build()
         } else {
             slot.reply[OUT_HEADER_BYTES..OUT_HEADER_BYTES + 4].copy_from_slice(&slot.work.data_bytes.to_ne_bytes());
@@ -307,14 +308,5 @@ impl Endpoint for Connection {
 
 /// The volume's request for `work`.
 pub(crate) fn request(work: &Work, id: u64, pages: PageVec) -> Request {
-    Request {
-        id,
-        volume: VolumeIndex(0),
-        op: work.op,
-        fua: false,
-        start_sector: work.start_sector,
-        sectors: work.sectors,
-        pages,
-        bypass: None,
-    }
+    Request { id, volume: ANY_VOLUME, op: work.op, fua: false, start_sector: work.start_sector, sectors: work.sectors, pages, bypass: None }
 }

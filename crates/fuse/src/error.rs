@@ -60,7 +60,9 @@ pub enum FuseError {
         attempts: u32,
     },
     /// Direct I/O is not in effect.
-    #[error("the kernel refuses direct I/O on {device:?}, so the page cache would stand between it and the volume: export the volume by NBD instead")]
+    #[error(
+        "the kernel refuses direct I/O on {device:?}, so the page cache would stand between it and the volume: export the volume by NBD instead"
+    )]
     NoDirectIo {
         /// The block device.
         device: PathBuf,

@@ -9,6 +9,7 @@ use crate::loopdev::{self, LoopDevice, LoopGeometry};
 use crate::mount::{self, Mount};
 use crate::patience::within;
 use crate::protocol::{Limits, Negotiated};
+use crate::ring::{self, RingConnection};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,12 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {
     /// Over `/dev/fuse`, on any kernel.
-    #[default]
     Classic,
+    /// Over io_uring, or not at all: Linux 6.14 or later, with `/sys/module/fuse/parameters/enable_uring` set.
+    Ring,
+    /// Over io_uring where the kernel offers it, else over `/dev/fuse`.
+    #[default]
+    Best,
 }
 
 /// How an export is made.
@@ -32,6 +37,8 @@ pub enum Transport {
 pub struct LoopOptions {
     /// How requests travel.
     pub transport: Transport,
+    /// Set the kernel's switch for FUSE over io_uring first. It is off by default, holds for the whole machine, and is not put back.
+    pub enable_ring: bool,
     /// Directory of the stable name, a link to the device; `None`: no stable name.
     pub link_directory: Option<PathBuf>,
     /// How long setting up and taking down may take. Both do I/O on the volume.
@@ -42,6 +49,7 @@ impl Default for LoopOptions {
     fn default() -> LoopOptions {
         LoopOptions {
             transport: Transport::default(),
+            enable_ring: false,
             link_directory: Some(PathBuf::from("/dev/hearth")),
             // A slow disk that spins up takes ten seconds; writing back a page cache may take longer.
             patience: Duration::from_secs(60),
@@ -75,17 +83,28 @@ impl FileExport {
         check_name(name)?;
         let path = canonical(run_directory)?.join(name);
         mount::clear_stale(&path)?;
+        if options.enable_ring {
+            ring::enable()?;
+        }
         let (mount, device) = Mount::new(&path, name)?;
+        let wants_ring = options.transport != Transport::Classic;
         let limits = Limits {
             request_bytes_max: REQUEST_BYTES_MAX.min(volume.request_bytes_max() / 4096 * 4096),
+            ring_request_bytes_max: ring::REQUEST_BYTES_MAX,
             background_max: SLOTS as u16,
-            over_io_uring: false,
+            over_io_uring: wants_ring,
         };
-        let Transport::Classic = options.transport;
-        let negotiated = shake(device.as_fd(), &limits, false)?;
-        let file = VolumeFile { size_bytes: volume.size_bytes(), block_bytes: volume.logical_block_bytes() };
-        let connection = Connection::new(device, volume.clone(), file, negotiated.request_bytes_max);
-        let endpoints = runtime.add_endpoint(Box::new(connection));
+        let negotiated = shake(device.as_fd(), &limits, options.transport == Transport::Ring)?;
+        let file =
+            VolumeFile { size_bytes: volume.size_bytes(), block_bytes: volume.logical_block_bytes(), can_discard: volume.can_discard() };
+        let request_bytes_max = negotiated.request_bytes_max;
+        let second = device.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
+        // With io_uring, too, something must read what the kernel says outside of requests: forgets and interrupts.
+        let endpoints = runtime.add_endpoint(Box::new(Connection::new(device, volume.clone(), file, request_bytes_max)));
+        if negotiated.over_io_uring {
+            let connection = RingConnection::new(second, volume.clone(), file, request_bytes_max);
+            runtime.add_endpoint_to(&endpoints, Box::new(connection));
+        }
         Ok(FileExport { mount, endpoints, path, negotiated })
     }
 
@@ -153,7 +172,6 @@ impl LoopExport {
         let geometry = LoopGeometry {
             block_bytes: volume.logical_block_bytes(),
             read_only: volume.read_only(),
-            discard: volume.can_discard(),
             request_bytes_max: file.negotiated.request_bytes_max,
         };
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.

@@ -51,6 +51,8 @@ pub(crate) struct VolumeFile {
     pub(crate) size_bytes: u64,
     /// 512 or 4096.
     pub(crate) block_bytes: u32,
+    /// Whether making a hole can free space.
+    pub(crate) can_discard: bool,
 }
 
 impl VolumeFile {
@@ -60,9 +62,7 @@ impl VolumeFile {
         match operation {
             Operation::Read { offset_bytes, length_bytes } => self.read(offset_bytes, length_bytes),
             Operation::Write { offset_bytes, length_bytes } => self.write(offset_bytes, length_bytes),
-            Operation::Fsync => {
-                Decision::Volume(Work { op: Op::Flush, start_sector: 0, sectors: 0, skip_bytes: 0, data_bytes: 0 })
-            }
+            Operation::Fsync => Decision::Volume(Work { op: Op::Flush, start_sector: 0, sectors: 0, skip_bytes: 0, data_bytes: 0 }),
             Operation::Fallocate { offset_bytes, length_bytes, mode } => self.fallocate(offset_bytes, length_bytes, mode),
             Operation::GetAttributes => Decision::Answer(Answer::attributes(&facts)),
             Operation::SetAttributes { size_bytes, access } => {
@@ -116,10 +116,15 @@ impl VolumeFile {
 
     /// The loop driver sends PUNCH_HOLE for two things: a discard, after which any content will do, and a
     /// WRITE_ZEROES that may deallocate, after which file systems rely on zeroes (ext4 zeroes its inode tables
-    /// so). They look the same here, so both must give zeroes: [`Op::WriteZeroes`], which deallocates where the device can.
-    /// Where it cannot, the loop device is told to offer no discard (see `loopdev`), and none arrives.
+    /// so). They look the same here, so both must give zeroes: [`Op::WriteZeroes`], which deallocates where the device can. Where it
+    /// cannot, a discard of the whole device would write all of it: EOPNOTSUPP makes the loop driver offer no discards from
+    /// then on, and the block layer write its zeroes itself. (Switching discards off in the queue's settings is no way: the
+    /// setting outlives the device and cannot be undone, since with it the granularity becomes 0 and every value is invalid.)
     fn fallocate(&self, offset_bytes: u64, length_bytes: u64, mode: u32) -> Decision {
         if !matches!(mode & !KEEP_SIZE, PUNCH_HOLE | ZERO_RANGE) {
+            return fail(libc::EOPNOTSUPP);
+        }
+        if mode & PUNCH_HOLE != 0 && !self.can_discard {
             return fail(libc::EOPNOTSUPP);
         }
         if let Err(decision) = self.range(offset_bytes, length_bytes) {
@@ -166,8 +171,8 @@ pub(crate) fn errno(error: RequestError) -> i32 {
 mod tests {
     use super::*;
 
-    const SMALL: VolumeFile = VolumeFile { size_bytes: 10_000 * 512, block_bytes: 512 };
-    const LARGE: VolumeFile = VolumeFile { size_bytes: 1000 * 4096, block_bytes: 4096 };
+    const SMALL: VolumeFile = VolumeFile { size_bytes: 10_000 * 512, block_bytes: 512, can_discard: true };
+    const LARGE: VolumeFile = VolumeFile { size_bytes: 1000 * 4096, block_bytes: 4096, can_discard: true };
 
     fn read(file: &VolumeFile, offset_bytes: u64, length_bytes: u32) -> Decision {
         file.decide(Operation::Read { offset_bytes, length_bytes }, false)
@@ -185,7 +190,13 @@ mod tests {
         );
         assert_eq!(
             read(&SMALL, 10_000 * 512 - 512, 4096),
-            Decision::Volume(Work { op: Op::Read, start_sector: 9999, sectors: 1, skip_bytes: 7 * 512 + 9992 * 512 % 4096, data_bytes: 512 })
+            Decision::Volume(Work {
+                op: Op::Read,
+                start_sector: 9999,
+                sectors: 1,
+                skip_bytes: 7 * 512 + 9992 * 512 % 4096,
+                data_bytes: 512
+            })
         );
         assert_eq!(read(&SMALL, 10_000 * 512, 1), Decision::Answer(Answer::OK));
         assert_eq!(read(&SMALL, u64::MAX, u32::MAX), Decision::Answer(Answer::OK));
@@ -208,6 +219,10 @@ mod tests {
             assert!(matches!(fallocate(mode), Decision::Volume(Work { op: Op::WriteZeroes, start_sector: 8, sectors: 16, .. })));
         }
         assert_eq!(fallocate(0), fail(libc::EOPNOTSUPP));
+        let solid = VolumeFile { can_discard: false, ..LARGE };
+        let fallocate = |mode| solid.decide(Operation::Fallocate { offset_bytes: 0, length_bytes: 4096, mode }, false);
+        assert_eq!(fallocate(PUNCH_HOLE | KEEP_SIZE), fail(libc::EOPNOTSUPP));
+        assert!(matches!(fallocate(ZERO_RANGE), Decision::Volume(_)));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! the loop driver, without a module of ours.
 //!
 //! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`, `receiver` and `connection` the classic
-//! transport over `/dev/fuse`; `mount` and `mounts`, `loopdev`, `loopsys` and `loopusers` the
+//! transport over `/dev/fuse`; `ring` the one over io_uring; `mount` and `mounts`, `loopdev`, `loopsys` and `loopusers` the
 //! kernel's objects, and `link` the stable name; `export` all of it together.
 //!
 //! Invariants: nothing here caches or reorders data; a request is answered once, when the volume has answered; I/O on our own devices
@@ -27,6 +27,7 @@ mod mounts;
 mod patience;
 pub mod protocol;
 mod receiver;
+mod ring;
 
 pub use error::FuseError;
 pub use export::{FileExport, LoopExport, LoopOptions, Transport};

@@ -26,9 +26,6 @@ pub(crate) struct LoopGeometry {
     /// 512 or 4096.
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
-    /// Whether discards are offered. Where a discard frees nothing, none must arrive: it cannot be told from a request
-    /// for zeroes, which would then be written out.
-    pub(crate) discard: bool,
     /// Longest request that is worth sending in one piece.
     pub(crate) request_bytes_max: u32,
 }
@@ -38,6 +35,8 @@ pub(crate) struct LoopGeometry {
 pub(crate) struct LoopDevice {
     number: u32,
     attached: bool,
+    /// Queue settings as they were: the kernel keeps them for the next user of the same number.
+    before: Vec<(PathBuf, String)>,
 }
 
 impl LoopDevice {
@@ -46,11 +45,7 @@ impl LoopDevice {
     /// # Errors
     /// [`FuseError::NoLoop`], [`FuseError::NoFreeDevice`], [`FuseError::NoDirectIo`], or the system's.
     pub(crate) fn new(backing: &Path, geometry: &LoopGeometry) -> Result<LoopDevice, FuseError> {
-        let control = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/loop-control")
-            .map_err(|source| FuseError::NoLoop { source })?;
+        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(|source| FuseError::NoLoop { source })?;
         let file = OpenOptions::new()
             .read(true)
             .write(!geometry.read_only)
@@ -64,7 +59,7 @@ impl LoopDevice {
             let node = node(number, !geometry.read_only)?;
             match loopsys::configure(&node, &config) {
                 Ok(()) => {
-                    let device = LoopDevice { number, attached: true };
+                    let mut device = LoopDevice { number, attached: true, before: Vec::new() };
                     device.settle(geometry)?;
                     return Ok(device);
                 }
@@ -82,26 +77,41 @@ impl LoopDevice {
     }
 
     /// Checks that direct I/O is in effect and sets the queue up.
-    fn settle(&self, geometry: &LoopGeometry) -> Result<(), FuseError> {
+    fn settle(&mut self, geometry: &LoopGeometry) -> Result<(), FuseError> {
         let direct = std::fs::read_to_string(sysfs(self.number).join("loop/dio"));
         if !direct.is_ok_and(|text| text.trim() == "1") {
             return Err(FuseError::NoDirectIo { device: self.path() });
         }
-        let wishes = [
-            // Ordering and merging are the engine's business, and cost time here.
-            ("scheduler", "none".to_owned()),
-            ("max_sectors_kb", (geometry.request_bytes_max / 1024).to_string()),
-        ];
-        for (name, value) in wishes {
-            if let Err(error) = std::fs::write(sysfs(self.number).join("queue").join(name), &value) {
+        // Ordering and merging are the engine's business, and cost time here.
+        for (name, value) in [("scheduler", "none"), ("max_sectors_kb", &(geometry.request_bytes_max / 1024).to_string())] {
+            if let Err(error) = self.set(name, value) {
                 tracing::debug!(device = self.number, name, value, %error, "a queue setting was not taken");
             }
         }
-        if !geometry.discard {
-            let limit = sysfs(self.number).join("queue/discard_max_bytes");
-            std::fs::write(&limit, "0").map_err(FuseError::system("switch discards off in", limit))?;
-        }
         Ok(())
+    }
+
+    fn setting(&self, name: &str) -> PathBuf {
+        sysfs(self.number).join("queue").join(name)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> io::Result<()> {
+        let path = self.setting(name);
+        let before = std::fs::read_to_string(&path)?;
+        std::fs::write(&path, value)?;
+        // A choice is written as "[none] mq-deadline".
+        let chosen = before.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(before.trim(), |(chosen, _)| chosen);
+        self.before.push((path, chosen.to_owned()));
+        Ok(())
+    }
+
+    /// Puts the queue's settings back. Nobody depends on it, so what fails is only noted.
+    fn put_settings_back(&mut self) {
+        for (path, value) in self.before.drain(..).rev() {
+            if let Err(error) = std::fs::write(&path, &value) {
+                tracing::debug!(path = %path.display(), value, %error, "a queue setting was not put back");
+            }
+        }
     }
 
     /// Detaches the device if nobody uses it.
@@ -134,6 +144,7 @@ impl LoopDevice {
             return Ok(());
         }
         self.attached = false;
+        self.put_settings_back();
         clear(self.number, false)
     }
 
@@ -141,6 +152,7 @@ impl LoopDevice {
         clear(self.number, true)?;
         if wait_until(DETACH_PATIENCE, || !is_attached(self.number)) {
             self.attached = false;
+            self.put_settings_back();
             return Ok(());
         }
         // Someone opened it at the last moment: take the order back, so that the device goes on as it was.

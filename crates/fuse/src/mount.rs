@@ -77,14 +77,18 @@ impl Drop for Mount {
 /// Detaches dead FUSE mounts at `path`, left by a daemon that was killed.
 ///
 /// # Errors
-/// [`FuseError::ServedElsewhere`] if someone answers there, or does not answer at all within a few seconds.
+/// [`FuseError::ServedElsewhere`] if someone answers there.
 pub(crate) fn clear_stale(path: &Path) -> Result<(), FuseError> {
     while mounts::read()?.iter().any(|mount| mount.point == path) {
         let probed = path.to_owned();
         // STATFS is never answered from a cache, so a dead connection cannot hide.
         match within(PROBE_PATIENCE, "fuse-probe", move || statfs(&probed)) {
-            Some(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => detach(path)?,
-            _ => return Err(FuseError::ServedElsewhere { path: path.to_owned() }),
+            Some(Ok(())) => return Err(FuseError::ServedElsewhere { path: path.to_owned() }),
+            Some(Err(error)) if !matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
+                return Err(FuseError::system("look at the mount", path)(error));
+            }
+            // Dead; or so much stuck in its end that it will never answer, for which breaking the connection is the cure.
+            Some(Err(_)) | None => detach(path)?,
         }
     }
     Ok(())

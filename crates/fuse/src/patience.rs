@@ -5,18 +5,28 @@ use std::time::{Duration, Instant};
 
 /// What `work` gives, or `None` if it takes longer than `patience`. The thread is then left to itself: a call that hangs in
 /// the kernel cannot be stopped, only unhung by breaking the connection it waits for.
-pub(crate) fn within<T: Send + 'static>(
-    patience: Duration,
-    thread_name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+///
+/// `work` may wait for an answer of this very process. Should the process be killed meanwhile, its end of the connection must close for the
+/// waiting to end; but a waiting thread would keep open whatever is open in the process. So the thread has a table of
+/// descriptors of its own, empty but for the standard ones: `work` must bring paths, not files.
+pub(crate) fn within<T: Send + 'static>(patience: Duration, thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
     let spawned = std::thread::Builder::new().name(thread_name.to_owned()).spawn(move || {
+        forget_descriptors();
         // Nobody listens any more after a timeout; then the result is worthless.
         let _ = sender.send(work());
     });
     spawned.ok()?;
     receiver.recv_timeout(patience).ok()
+}
+
+/// Gives this thread a descriptor table of its own, without what the process has open.
+fn forget_descriptors() {
+    // SAFETY: changes this thread only, and takes no pointers.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } == 0 {
+        // SAFETY: the table is this thread's alone, and this thread has opened nothing yet. On a kernel before 5.9 nothing happens.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    }
 }
 
 /// Asks `done` again and again until it says yes (true) or `patience` ends (false).
@@ -43,6 +53,11 @@ mod tests {
         let (sender, receiver) = mpsc::channel::<()>();
         assert_eq!(within(Duration::from_millis(10), "slow", move || receiver.recv().is_ok()), None);
         drop(sender);
+        let file = std::fs::File::open("/proc/self/stat").expect("opens");
+        let descriptors = within(Duration::from_secs(60), "look", || std::fs::read_dir("/proc/thread-self/fd").expect("lists").count());
+        // The three standard ones, and the one that lists.
+        assert!(descriptors.expect("in time") <= 4);
+        assert!(file.metadata().is_ok(), "still open here");
         assert!(!wait_until(Duration::from_millis(1), || false));
     }
 }

@@ -85,11 +85,8 @@ impl Receiver {
         // SAFETY: every piece is memory of ours, writable and not otherwise used until the call returns.
         let received = unsafe { libc::readv(connection.as_raw_fd(), self.pieces.as_ptr(), self.pieces.len() as i32) };
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-        self.long_mode = if received > WRITE_PREFIX_BYTES + PAGES_SHORT * PAGE_BYTES {
-            LONG_MODE_MESSAGES
-        } else {
-            self.long_mode.saturating_sub(1)
-        };
+        self.long_mode =
+            if received > WRITE_PREFIX_BYTES + PAGES_SHORT * PAGE_BYTES { LONG_MODE_MESSAGES } else { self.long_mode.saturating_sub(1) };
         Ok(received)
     }
 
@@ -133,36 +130,42 @@ impl Receiver {
             return self.pages.drain(..in_place).chain(extra).map(PageMut::freeze).collect();
         }
         // Data that begins within a block is shifted to its place.
-        let mut at = work.skip_bytes as usize;
-        let mut copy = |mut bytes: &[u8]| {
-            while !bytes.is_empty() {
-                let within = at % PAGE_BYTES;
-                let count = bytes.len().min(PAGE_BYTES - within);
-                extra[at / PAGE_BYTES][within..within + count].copy_from_slice(&bytes[..count]);
-                (at, bytes) = (at + count, &bytes[count..]);
+        let overflow = &self.overflow;
+        let received = self.pages[..self.offered].iter().map(|page| &page[..]).chain(std::iter::once(&overflow[..]));
+        let mut source = received.flat_map(|bytes| bytes.chunks(types::SECTOR_BYTES as usize));
+        for_each_piece_mut(&mut extra, work.skip_bytes, work.data_bytes, |piece| {
+            for (sector, bytes) in piece.chunks_mut(types::SECTOR_BYTES as usize).zip(&mut source) {
+                sector.copy_from_slice(bytes);
             }
-        };
-        let mut left = data_bytes;
-        for page in &self.pages[..self.offered] {
-            let count = left.min(PAGE_BYTES);
-            copy(&page[..count]);
-            left -= count;
-        }
-        copy(&self.overflow[..left]);
+        });
         extra.into_iter().map(PageMut::freeze).collect()
     }
 }
 
-/// The pieces of `pages` that hold `data_bytes` bytes beginning at `skip_bytes` of the first page.
-pub(crate) fn data_pieces(pages: &[Page], skip_bytes: u32, data_bytes: u32, pieces: &mut impl Extend<libc::iovec>) {
-    let mut skip = skip_bytes as usize;
-    let mut left = data_bytes as usize;
-    pieces.extend(pages.iter().map_while(|page| {
+/// Calls `visit` with the pieces of `pages` that hold `data_bytes` bytes beginning at `skip_bytes` of the first page.
+pub(crate) fn for_each_piece<'a>(pages: &'a [Page], skip_bytes: u32, data_bytes: u32, mut visit: impl FnMut(&'a [u8])) {
+    let (mut skip, mut left) = (skip_bytes as usize, data_bytes as usize);
+    for page in pages {
         let count = left.min(PAGE_BYTES - skip);
-        let bytes = &page[skip..skip + count];
+        if count == 0 {
+            return;
+        }
+        visit(&page[skip..skip + count]);
         (left, skip) = (left - count, 0);
-        (count > 0).then(|| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: count })
-    }));
+    }
+}
+
+/// As [`for_each_piece`], for pages that are being filled.
+pub(crate) fn for_each_piece_mut(pages: &mut [PageMut], skip_bytes: u32, data_bytes: u32, mut visit: impl FnMut(&mut [u8])) {
+    let (mut skip, mut left) = (skip_bytes as usize, data_bytes as usize);
+    for page in pages {
+        let count = left.min(PAGE_BYTES - skip);
+        if count == 0 {
+            return;
+        }
+        visit(&mut page[skip..skip + count]);
+        (left, skip) = (left - count, 0);
+    }
 }
 
 fn piece(bytes: *mut u8, length: usize) -> libc::iovec {
@@ -216,13 +219,8 @@ mod tests {
             in_place += usize::from(needed == 0);
             let pages = receiver.take_data(&work, take(&pool, needed));
             assert_eq!(pages.len(), work.pages());
-            let mut pieces = Vec::new();
-            data_pieces(&pages, work.skip_bytes, data_bytes, &mut pieces);
-            let bytes: Vec<u8> = pieces
-                .iter()
-                // SAFETY: pieces of `pages`, which live in this round.
-                .flat_map(|piece| unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) }.to_vec())
-                .collect();
+            let mut bytes = Vec::new();
+            for_each_piece(&pages, work.skip_bytes, data_bytes, |piece| bytes.extend_from_slice(piece));
             assert!(bytes == data, "round {round}");
         }
         assert!(in_place > 10, "some writes need no copy: {in_place}");

@@ -144,7 +144,9 @@ mod tests {
 
     #[test]
     fn attributes_carry_size_and_permissions() {
-        let body = |read_only| *Answer::attributes(&FileFacts { size_bytes: 7 << 9, block_bytes: 512, read_only }).body().first_chunk::<104>().unwrap();
+        let body = |read_only| {
+            *Answer::attributes(&FileFacts { size_bytes: 7 << 9, block_bytes: 512, read_only }).body().first_chunk::<104>().unwrap()
+        };
         assert_eq!(u64::from_ne_bytes(body(false)[24..32].try_into().unwrap()), 7 << 9);
         assert_eq!(u32::from_ne_bytes(body(false)[76..80].try_into().unwrap()), 0o100_600);
         assert_eq!(u32::from_ne_bytes(body(true)[76..80].try_into().unwrap()), 0o100_400);

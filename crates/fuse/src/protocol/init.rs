@@ -46,6 +46,8 @@ pub struct Init {
 pub struct Limits {
     /// Most bytes in one READ or WRITE; a multiple of 4096, at least 4096.
     pub request_bytes_max: u32,
+    /// The same if requests come over io_uring, where each of many entries needs a buffer for it.
+    pub ring_request_bytes_max: u32,
     /// Most asynchronous requests in flight. The kernel's own default of 12 would turn queue depth 32 into 12.
     pub background_max: u16,
     /// Take FUSE over io_uring if it is offered.
@@ -80,8 +82,11 @@ impl Init {
         if limits.over_io_uring {
             flags |= self.flags & OVER_IO_URING;
         }
+        let over_io_uring = flags & OVER_IO_URING != 0;
+        let wanted_bytes =
+            if over_io_uring { limits.ring_request_bytes_max.min(limits.request_bytes_max) } else { limits.request_bytes_max };
         // Without MAX_PAGES the kernel keeps to 32 pages per request, whatever max_write says.
-        let pages_max = if flags & MAX_PAGES != 0 { limits.request_bytes_max / 4096 } else { (limits.request_bytes_max / 4096).min(32) };
+        let pages_max = if flags & MAX_PAGES != 0 { wanted_bytes / 4096 } else { (wanted_bytes / 4096).min(32) };
         let request_bytes_max = pages_max * 4096;
         let mut out = [0u8; 64];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -96,11 +101,7 @@ impl Init {
         put(24, &1u32.to_ne_bytes()); // time granularity, ns
         put(28, &(pages_max as u16).to_ne_bytes());
         put(32, &((flags >> 32) as u32).to_ne_bytes());
-        let negotiated = Negotiated {
-            request_bytes_max,
-            over_io_uring: flags & OVER_IO_URING != 0,
-            asynchronous_direct_io: flags & ASYNC_DIO != 0,
-        };
+        let negotiated = Negotiated { request_bytes_max, over_io_uring, asynchronous_direct_io: flags & ASYNC_DIO != 0 };
         (out, negotiated)
     }
 }
@@ -117,7 +118,7 @@ pub fn decode_message(bytes: &[u8]) -> Option<(u64, Init)> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { request_bytes_max: 1 << 20, background_max: 512, over_io_uring: true };
+    const LIMITS: Limits = Limits { request_bytes_max: 1 << 20, ring_request_bytes_max: 1 << 18, background_max: 512, over_io_uring: true };
 
     fn offer(flags: u64) -> Init {
         Init { major: 7, minor: 45, read_ahead_bytes: 131_072, flags }
@@ -137,6 +138,7 @@ mod tests {
     fn io_uring_needs_offer_and_wish() {
         let all = offer(u64::MAX);
         assert!(all.negotiate(&LIMITS).1.over_io_uring);
+        assert_eq!(all.negotiate(&LIMITS).1.request_bytes_max, 1 << 18);
         assert!(!all.negotiate(&Limits { over_io_uring: false, ..LIMITS }).1.over_io_uring);
         assert!(!offer(!OVER_IO_URING).negotiate(&LIMITS).1.over_io_uring);
     }

@@ -3,11 +3,12 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use device::Geometry;
-use fuse::LoopOptions;
+use fuse::{LoopOptions, Transport};
 use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a test needs of the machine. Without it the test says so and passes: a build machine may be without root.
@@ -21,10 +22,42 @@ pub fn machine_can(test: &str) -> bool {
     can
 }
 
+/// The kernel's switch for FUSE over io_uring.
+const RING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Transports that this kernel can do.
+pub fn transports() -> Vec<Transport> {
+    if Path::new(RING_SWITCH).exists() { vec![Transport::Classic, Transport::Ring] } else { vec![Transport::Classic] }
+}
+
+/// Sets the switch as a transport needs it; puts it back when dropped. One at a time.
+pub struct RingSwitch(String, #[allow(dead_code, reason = "held, not used")] MutexGuard<'static, ()>);
+
+impl RingSwitch {
+    pub fn set(transport: Transport) -> RingSwitch {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::fs::read_to_string(RING_SWITCH).unwrap_or_default();
+        if transport == Transport::Ring {
+            std::fs::write(RING_SWITCH, "Y").expect("root may set it");
+        }
+        RingSwitch(before, guard)
+    }
+}
+
+impl Drop for RingSwitch {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            let _ = std::fs::write(RING_SWITCH, self.0.trim());
+        }
+    }
+}
+
 /// A bare volume over a sparse file in a directory of its own.
 pub struct Stage {
     pub runtime: Option<Runtime>,
     pub volume: VolumeRef,
+    pub transport: Transport,
     pub directory: tempfile::TempDir,
 }
 
@@ -35,11 +68,20 @@ pub struct StageOptions {
     pub discard: bool,
     pub io_pages: usize,
     pub in_flight_max: u32,
+    pub transport: Transport,
 }
 
 impl Default for StageOptions {
     fn default() -> StageOptions {
-        StageOptions { size_bytes: 64 << 20, block_bytes: 512, read_only: false, discard: true, io_pages: 16 << 10, in_flight_max: 1024 }
+        StageOptions {
+            size_bytes: 64 << 20,
+            block_bytes: 512,
+            read_only: false,
+            discard: true,
+            io_pages: 16 << 10,
+            in_flight_max: 1024,
+            transport: Transport::Classic,
+        }
     }
 }
 
@@ -69,11 +111,10 @@ impl Stage {
             discard_zeroes: options.discard,
         };
         let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
-        let volume = runtime
-            .add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only: options.read_only })
-            .expect("a volume");
+        let volume =
+            runtime.add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only: options.read_only }).expect("a volume");
         std::fs::create_dir(directory.path().join("run")).expect("a directory");
-        Stage { runtime: Some(runtime), volume, directory }
+        Stage { runtime: Some(runtime), volume, transport: options.transport, directory }
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -92,6 +133,7 @@ impl Stage {
         LoopOptions {
             link_directory: Some(self.directory.path().join("links")),
             patience: Duration::from_secs(60),
+            transport: self.transport,
             ..LoopOptions::default()
         }
     }
