@@ -81,6 +81,13 @@ fn the_largest_requests_work_at_odd_places() {
     assert_eq!(client.write(0, 1536, &data), 0);
     assert!(client.read_at(1536, length as u32).unwrap() == data);
     assert_eq!(client.read_at(0, 1536).unwrap(), vec![0; 1536]);
+    // A write may be longer than what is read in one piece: it goes to the volume in parts.
+    let data = Random(4).bytes(32 << 20);
+    assert_eq!(client.write(FUA, 512, &data), 0);
+    assert_eq!(client.call(READ, 0, 512, data.len() as u32), 75);
+    for (index, piece) in data.chunks(4 << 20).enumerate() {
+        assert!(client.read_at(512 + (index as u64 * (4 << 20)), 4 << 20).unwrap() == piece);
+    }
 }
 
 #[test]

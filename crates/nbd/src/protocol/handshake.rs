@@ -45,8 +45,9 @@ pub struct ExportInfo {
     pub size_bytes: u64,
     /// Requests must start and end on a multiple of this: the logical block size.
     pub block_bytes_min: u32,
-    /// Longest READ or WRITE in bytes, at most [`PAYLOAD_BYTES_MAX`].
-    pub payload_bytes_max: u32,
+    /// Longest READ in bytes that is answered in one chunk, at most [`PAYLOAD_BYTES_MAX`], which is the limit for all others and
+    /// for WRITE.
+    pub whole_read_bytes_max: u32,
     /// No changes.
     pub read_only: bool,
     /// Whether WRITE_ZEROES is faster than writing zeroes; where it is not, a client that asks for that gets ENOTSUP.
@@ -61,7 +62,7 @@ impl ExportInfo {
             description: String::new(),
             size_bytes,
             block_bytes_min: 512,
-            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            whole_read_bytes_max: PAYLOAD_BYTES_MAX,
             read_only: false,
             fast_zeroes: false,
         }
@@ -316,7 +317,9 @@ impl Handshake {
             fact(info::DESCRIPTION, &[export.description.as_bytes()]);
         }
         let preferred = PREFERRED_BLOCK_BYTES.max(export.block_bytes_min);
-        let sizes = [export.block_bytes_min, preferred, export.payload_bytes_max].map(u32::to_be_bytes);
+        // Structured replies may come in chunks, so that no single one has to be large.
+        let maximum = if self.structured { PAYLOAD_BYTES_MAX } else { export.whole_read_bytes_max };
+        let sizes = [export.block_bytes_min, preferred, maximum].map(u32::to_be_bytes);
         fact(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
         answer(output, option, option_reply::ACK, &[]);
         if option == option::INFO {

@@ -1,7 +1,7 @@
 //! Requests of the transmission phase: reading the header and judging it.
 
 use super::handshake::ExportInfo;
-use super::wire::{Errno, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag, u16_at, u32_at, u64_at};
+use super::wire::{Errno, PAYLOAD_BYTES_MAX, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag, u16_at, u32_at, u64_at};
 
 /// A request header as it came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,8 @@ impl Session {
     /// Judges a request by the rules of "Transmission phase" and the announced limits.
     ///
     /// Refusals: unknown types and flags, flags where they mean nothing, unaligned ranges and reads, trims or status beyond the
-    /// end are EINVAL; writes beyond the end are ENOSPC; READ or WRITE above the announced maximum EOVERFLOW; changes of a
+    /// end are EINVAL; writes beyond the end are ENOSPC; a READ above
+    /// the announced maximum EOVERFLOW, a WRITE EINVAL; changes of a
     /// read-only export EPERM; fast zeroes that are not fast ENOTSUP.
     pub fn judge(&self, header: &RequestHeader) -> Verdict {
         use command_flag as flag;
@@ -147,8 +148,14 @@ impl Session {
         if changes && self.export.read_only {
             return Verdict::Refuse(Errno::Perm);
         }
-        if matches!(command, Command::Read | Command::Write) && header.length_bytes > self.export.payload_bytes_max {
-            return Verdict::Refuse(Errno::Overflow);
+        let one_chunk = !self.structured || header.flags & command_flag::DF != 0;
+        match command {
+            Command::Read if one_chunk && header.length_bytes > self.export.whole_read_bytes_max => {
+                return Verdict::Refuse(Errno::Overflow);
+            }
+            Command::Read if header.length_bytes > PAYLOAD_BYTES_MAX => return Verdict::Refuse(Errno::Overflow),
+            Command::Write if header.length_bytes > PAYLOAD_BYTES_MAX => return Verdict::Refuse(Errno::Inval),
+            _ => (),
         }
         let Some((start_sector, sectors)) = self.range(header) else {
             let beyond = !self.within(header) && self.aligned(header);
@@ -183,7 +190,6 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::PAYLOAD_BYTES_MAX;
     use super::*;
 
     fn session() -> Session {
@@ -236,12 +242,27 @@ mod tests {
         check(command::READ, 0, 1, 512, inval);
         check(command::WRITE, 0, 512, 100, inval);
         check(command::READ, 0, 0, PAYLOAD_BYTES_MAX + 512, Verdict::Refuse(Errno::Overflow));
-        check(command::WRITE, 0, 0, u32::MAX, Verdict::Refuse(Errno::Overflow));
+        check(command::WRITE, 0, 0, u32::MAX, inval);
+        check(command::WRITE, 0, 0, PAYLOAD_BYTES_MAX + 512, inval);
         check(command::BLOCK_STATUS, 0, 0, 0, inval);
         check(command::BLOCK_STATUS, 0, 1 << 20, 512, inval);
         check(command::FLUSH, 0, 512, 0, inval);
         check(5, 0, 0, 512, inval);
         check(999, 0, 0, 0, inval);
+    }
+
+    #[test]
+    fn reads_in_one_chunk_have_a_limit_of_their_own() {
+        let mut session = session();
+        session.export.whole_read_bytes_max = 65536;
+        let length = 65536 + 512;
+        let overflow = Verdict::Refuse(Errno::Overflow);
+        assert!(matches!(session.judge(&header(command::READ, 0, 0, length)), Verdict::Volume { .. }));
+        assert_eq!(session.judge(&header(command::READ, command_flag::DF, 0, length)), overflow);
+        assert!(matches!(session.judge(&header(command::READ, command_flag::DF, 0, 65536)), Verdict::Volume { .. }));
+        session.structured = false;
+        assert_eq!(session.judge(&header(command::READ, 0, 0, length)), overflow);
+        assert!(matches!(session.judge(&header(command::WRITE, 0, 0, length)), Verdict::Volume { .. }));
     }
 
     #[test]
