@@ -109,9 +109,8 @@ impl Session {
     /// Judges a request by the rules of "Transmission phase" and the announced limits.
     ///
     /// Refusals: unknown types and flags, flags where they mean nothing, unaligned ranges and reads, trims or status beyond the
-    /// end are EINVAL; writes beyond the end are ENOSPC; a READ above
-    /// the announced maximum EOVERFLOW, a WRITE EINVAL; changes of a
-    /// read-only export EPERM; fast zeroes that are not fast ENOTSUP.
+    /// end are EINVAL; writes beyond the end are ENOSPC; a READ above the announced maximum EOVERFLOW, a WRITE above it
+    /// EINVAL; changes of a read-only export EPERM; fast zeroes that are not fast ENOTSUP.
     pub fn judge(&self, header: &RequestHeader) -> Verdict {
         use command_flag as flag;
         let allowed = match header.kind {
