@@ -1,8 +1,9 @@
 //! What two bits of an index entry can say of a block on the SSD: whether it was used since it was last judged, and
 //! roughly how often it was fetched.
 //!
-//! The count has one bit, "about 1" or "about 4", kept by chance so that it is right on average (a Morris counter): with
-//! 1 and 4 the replayed traces come out as with an exact count; with 1 and 2, or 1 and 3, they lose up to a tenth of the gap to Belady.
+//! The count has one bit, "about 1" or "about 4", kept by chance so that it is right on average (a Morris counter). In a prototype of this
+//! policy on the recorded traces, in a log that overwrites in place, 1 and 4 closed 26 / 23 / 10 % of the gap from LRU to Belady at 1 / 10 / 30 % of
+//! the footprint, four levels in two bits 28 / 22 / 11, 1 and 3 25 / 21 / 11, and 1 and 2 22 / 19 / 8.
 
 /// Bits of an index entry that hold a block's [`Heat`].
 pub const HEAT_BITS: u32 = 2;
