@@ -37,7 +37,8 @@ pub struct GroupHead {
     pub segment_seq: u64,
     /// The group's number in its shard, from 1, consecutive over the whole life of the shard.
     pub group: u64,
-    /// Oldest segment that was still live when this group was written. Never goes back.
+    /// Oldest segment that was still live when this group was closed: all that is needed of segments before it stands in this group or
+    /// in earlier ones. Never goes back.
     pub tail_seq: u64,
     /// All groups up to and including this one were known to be flushed when this group was written; below `group`.
     pub durable_group: u64,
