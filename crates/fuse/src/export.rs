@@ -27,7 +27,9 @@ pub enum Transport {
     Classic,
     /// Over io_uring, or not at all: Linux 6.14 or later, with `/sys/module/fuse/parameters/enable_uring` set.
     Ring,
-    /// Over io_uring where the kernel offers it, else over `/dev/fuse`.
+    /// Over io_uring where the kernel offers it, else over `/dev/fuse`. The default by measurement (4 KiB random reads at queue
+    /// depth 32, `loop_bare /dev/zero`, one busy machine, alternating): 2,230 to 2,440 ns of server CPU per read over io_uring, 2,490 to
+    /// 2,730 over `/dev/fuse`, the 1-GiB stand-in for a device included.
     #[default]
     Best,
 }

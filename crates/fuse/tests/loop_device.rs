@@ -62,7 +62,8 @@ fn check_data(path: &Path, backing: &Path, block_bytes: u64) {
         ((6 << 20) + 3584, 20480),
         ((64 << 20) - 4096, 4096),
     ];
-    let shapes: Vec<_> = shapes.into_iter().filter(|(at, length)| at % block_bytes == 0 && *length as u64 % block_bytes == 0).collect();
+    let shapes: Vec<_> =
+        shapes.into_iter().filter(|(at, length)| at.is_multiple_of(block_bytes) && (*length as u64).is_multiple_of(block_bytes)).collect();
     for round in 0..3 {
         for &(at, length) in &shapes {
             let memory = aligned(&pattern(at, length, round));
