@@ -59,8 +59,11 @@ impl Job {
         self.progress().state == JobState::Running
     }
 
-    /// Notes how far it is.
+    /// Notes how far it is. A part of the work that finds nothing to do leaves what the parts before it have noted.
     pub fn advance(&self, done_bytes: u64, total_bytes: u64) {
+        if total_bytes == 0 {
+            return;
+        }
         let now = Instant::now();
         let mut progress = self.progress();
         (progress.done_bytes, progress.total_bytes) = (done_bytes, total_bytes);

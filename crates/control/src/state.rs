@@ -4,7 +4,8 @@
 //! * names are valid and unique, each volume's pool exists;
 //! * a volume's number in the log is below its pool's `next_volume_id`, so that no number is used twice;
 //! * a volume that may be written in write-back mode is marked `may_have_dirty`. The mark is durable before the mode is in
-//!   force and goes only after the data path has confirmed that nothing is dirty (then, or at a clean stop).
+//!   force and goes only after the data path has confirmed that nothing is dirty: then, at a clean stop, or while it is served without its
+//!   cache.
 //!
 //! Half-done operations are told by the phases; what a start does with them stands there.
 
@@ -205,7 +206,8 @@ impl State {
             if self.volumes[..at].iter().any(|other| other.pool == volume.pool && other.id == volume.id) {
                 return Err(format!("two volumes of \"{}\" have the number {}", volume.pool, volume.id));
             }
-            if volume.options.mode == Mode::WriteBack && !volume.may_have_dirty && !volume.stopped_clean {
+            let without_cache = volume.stopped_clean || volume.cache_stale;
+            if volume.options.mode == Mode::WriteBack && !volume.may_have_dirty && !without_cache {
                 return Err(format!("the write-back volume \"{}\" is not marked as possibly dirty", volume.name));
             }
         }

@@ -282,7 +282,22 @@ fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
             _ => {}
         }
     }
-    Ok(())
+    let ram_bytes = create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT);
+    match memory_bytes() {
+        Some(has_bytes) if ram_bytes > has_bytes / 2 => bad(
+            "--ram",
+            format!("asks for {}, this machine has {}", human::bytes(ram_bytes), human::bytes(has_bytes)),
+            "give at most half of what there is: the index and everybody else need theirs",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The machine's memory; `None` where the kernel does not tell.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// A new UUID.

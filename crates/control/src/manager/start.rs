@@ -29,7 +29,8 @@ pub struct Started {
     pub troubled: usize,
 }
 
-type Judged = BTreeMap<String, (Verdict, BackingIdentity)>;
+/// By volume: the verdict, what the device is like now, and whether anything may have been dirty before this start.
+type Judged = BTreeMap<String, (Verdict, BackingIdentity, bool)>;
 
 impl Manager {
     /// Brings back all pools and volumes. Called once.
@@ -69,14 +70,18 @@ impl Manager {
             }
             Err(error) => (Verdict::Refuse(error.to_string(), error.remedy()), BackingIdentity::default()),
         };
-        volumes.iter().map(|v| (v.name.clone(), judge(v))).collect()
+        let with_mark = |v: &VolumeRecord| {
+            let (verdict, now) = judge(v);
+            (v.name.clone(), (verdict, now, v.may_have_dirty))
+        };
+        volumes.iter().map(with_mark).collect()
     }
 
     fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
         self.change(|state| {
             let State { pools, volumes, .. } = state;
             for volume in volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready) {
-                let Some((verdict, now)) = judged.get(&volume.name) else { continue };
+                let Some((verdict, now, _)) = judged.get(&volume.name) else { continue };
                 match verdict {
                     Verdict::Refuse(..) => continue,
                     Verdict::Same => {}
@@ -146,10 +151,10 @@ impl Manager {
     fn start_one_volume(&self, volume: &VolumeRecord, judged: &Judged) {
         let result = match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
-            (_, Some((Verdict::Refuse(problem, remedy), _))) => Err(refused(volume, problem, remedy)),
+            (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(refused(volume, problem, remedy)),
             (VolumePhase::Removing, _) => self.resume_remove(volume),
             (VolumePhase::Ready, verdict) => {
-                if let Some((Verdict::DropClean(why), _)) = verdict {
+                if let Some((Verdict::DropClean(why), ..)) = verdict {
                     self.events().note(Severity::Warning, &volume.name, format!("{why}: what was cached of it is dropped"));
                 }
                 self.bring_up_volume(volume)
@@ -255,9 +260,9 @@ impl Manager {
     fn start_without_pool(&self, volume: &VolumeRecord, judged: &Judged, pool_error: &ControlError) {
         let result = match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
-            (_, Some((Verdict::Refuse(problem, remedy), _))) => Err(refused(volume, problem, remedy)),
+            (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(refused(volume, problem, remedy)),
             (VolumePhase::Removing, _) if !volume.may_have_dirty => self.finish_remove(volume),
-            _ if volume.may_have_dirty => {
+            (_, Some((_, _, true))) => {
                 let problem = format!("its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks");
                 let remedy = format!(
                     "bring the SSD back and restart the daemon, or give up what is dirty with `hearth volume remove {} --drop-dirty`",
@@ -275,7 +280,8 @@ impl Manager {
     fn serve_bare(&self, volume: &VolumeRecord, pool_error: &ControlError) -> Result<(), ControlError> {
         self.change(|state| {
             if let Some(volume) = state.volume_mut(&volume.name) {
-                volume.cache_stale = true;
+                // Nothing was dirty, and without its cache nothing becomes so.
+                (volume.cache_stale, volume.may_have_dirty) = (true, false);
             }
         })?;
         self.data().attach_bare(volume)?;
@@ -330,14 +336,23 @@ impl Manager {
                 Kind::Conflict,
             ));
         }
+        let before = volume;
         let volume = self.change(|state| {
-            let volume = state.volume_mut(name)?;
-            (volume.size_bytes, volume.identity) = (identity.size_bytes, identity);
-            (volume.stopped_clean, volume.cache_stale) = (false, true);
+            let State { pools, volumes, .. } = state;
+            let volume = volumes.iter_mut().find(|v| v.name == name)?;
+            if volume.may_have_dirty {
+                volume.cache_stale = true;
+            } else {
+                renumber(volume, pools.iter_mut().find(|p| p.name == volume.pool)?);
+            }
+            (volume.size_bytes, volume.identity, volume.stopped_clean) = (identity.size_bytes, identity, false);
             volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
             Some(volume.clone())
         })?;
         let volume = volume.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
+        if volume.id != before.id {
+            self.data().forget(&before)?;
+        }
         self.bring_up_volume(&volume)
     }
 }

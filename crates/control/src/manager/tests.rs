@@ -342,6 +342,26 @@ fn a_lost_ssd_stops_only_what_may_be_dirty() {
     assert_eq!((world.read("v"), world.read("w")), (Some(8), Some(6)), "stale cache was served");
 }
 
+/// A write-back volume that was stopped with nothing dirty needs no SSD, start after start.
+#[test]
+fn a_write_back_volume_without_dirty_data_survives_the_loss_of_its_ssd() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    manager.stop().expect("nothing fails");
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    for version in [7, 8] {
+        let manager = started(&world);
+        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+        assert!(world.write("v", version));
+    }
+    world.inside().devices.insert(SSD.into(), ssd);
+    started(&world);
+    assert_eq!(world.read("v"), Some(8));
+    assert!(world.write("v", 9) && world.inside().saved.volumes[0].may_have_dirty, "write-back again, and marked");
+}
+
 #[test]
 fn an_ssd_that_failed_is_never_believed_again() {
     let world = world();

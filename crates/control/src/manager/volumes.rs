@@ -221,7 +221,8 @@ impl Manager {
         let record = self.change(|state| {
             let volume = state.volume_mut(name)?;
             volume.options = options.clone();
-            volume.may_have_dirty |= options.mode == Mode::WriteBack;
+            // Served without its cache, it cannot become dirty; the next start marks it.
+            volume.may_have_dirty |= options.mode == Mode::WriteBack && !volume.cache_stale;
             Some(volume.clone())
         })?;
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
@@ -240,7 +241,7 @@ impl Manager {
                     if let Some(volume) = state.volume_mut(name) {
                         // `may_have_dirty` stays: a mark too many costs nothing.
                         volume.options = before.options.clone();
-                        volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
+                        volume.may_have_dirty |= volume.options.mode == Mode::WriteBack && !volume.cache_stale;
                     }
                 })?;
                 return Err(error);

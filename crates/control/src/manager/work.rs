@@ -49,15 +49,14 @@ impl Manager {
 
     /// Waits for a command that ends when nothing is dirty, and reports how far it is.
     fn watch_dirty(&self, volume: &VolumeRecord, mut pending: Box<dyn Pending>, job: &Job) -> Result<(), ControlError> {
-        let begin_bytes = self.data().volume_stats(&volume.name);
-        let mut total_bytes = begin_bytes.dirty_bytes;
+        let mut total_bytes = 0;
         let mut cancelled = false;
         loop {
             let ended = pending.poll();
-            let stats = self.data().volume_stats(&volume.name);
-            // What is home since the beginning, not the fall of the dirty bytes: clients may go on writing.
-            let done_bytes = stats.destaged_bytes.saturating_sub(begin_bytes.destaged_bytes);
-            total_bytes = total_bytes.max(done_bytes + stats.dirty_bytes);
+            // What is left is exact; clients that go on writing add to it, and to the whole.
+            let dirty_bytes = self.data().volume_stats(&volume.name).dirty_bytes;
+            total_bytes = dirty_bytes.max(total_bytes);
+            let done_bytes = total_bytes - dirty_bytes;
             match ended {
                 Some(Ok(())) => {
                     job.advance(total_bytes, total_bytes);
