@@ -145,7 +145,15 @@ impl Shard {
 
     /// Looks at every job once.
     pub(super) fn check_commands(&mut self) {
-        for job in core::mem::take(&mut self.commands.jobs) {
+        // Quiesce comes last: what the others still append, it waits for.
+        let (last, jobs): (Vec<Job>, Vec<Job>) =
+            core::mem::take(&mut self.commands.jobs).into_iter().partition(|job| matches!(job, Job::Quiesce { .. }));
+        for job in jobs.into_iter().chain(last) {
+            let appends = |job: &Job| matches!(job, Job::DropClean { .. } | Job::Detach { .. });
+            if matches!(job, Job::Quiesce { .. }) && self.commands.jobs.iter().any(appends) {
+                self.commands.jobs.push(job);
+                continue;
+            }
             match self.check_job(job) {
                 Standing::Goes(job) => self.commands.jobs.push(job),
                 Standing::Ended(token, result) => {

@@ -239,8 +239,8 @@ impl Shard {
             self.starved.push_back(id);
             return;
         }
-        // Others may have taken the room while the edges were read.
-        if !self.log_has_room_for(self.ops.get(id).blocks) {
+        // Others may have taken the room, or what the dirty limits allow, while the edges were read.
+        if !self.may_log(id) {
             self.ops.get_mut(id).phase = Phase::LogSpace;
             self.throttled.push_back(id);
             return;
