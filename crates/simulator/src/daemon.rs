@@ -338,6 +338,11 @@ impl System for Daemon {
         }
     }
 
+    fn dirty_blocks(&self, volume: u16) -> u64 {
+        let of_shard = |shard: &Shard| shard.attached().find(|(index, ..)| index.0 == volume).map_or(0, |(.., dirty)| dirty);
+        self.shards.iter().map(of_shard).sum()
+    }
+
     fn facts(&self) -> Facts {
         Facts { dirty_bytes: self.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).sum() }
     }

@@ -6,6 +6,8 @@ pub mod coverage;
 pub mod daemon;
 pub mod disk;
 pub mod exhaustive;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod oracle;
 pub mod plan;
 pub mod prng;

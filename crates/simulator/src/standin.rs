@@ -254,6 +254,10 @@ impl System for Plain {
         assert!(self.waiting.is_empty() || !self.active.is_empty(), "something to wait for");
     }
 
+    fn dirty_blocks(&self, _: u16) -> u64 {
+        0
+    }
+
     fn facts(&self) -> Facts {
         Facts::default()
     }

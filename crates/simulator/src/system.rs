@@ -65,6 +65,8 @@ pub trait System {
     fn poll(&mut self) -> Option<Output>;
     /// Panics if the state contradicts itself.
     fn check_invariants(&self);
+    /// Dirty blocks of a volume, in all shards.
+    fn dirty_blocks(&self, volume: u16) -> u64;
     /// Numbers.
     fn facts(&self) -> Facts;
     /// The volume's number in the log, as the superblock has it.

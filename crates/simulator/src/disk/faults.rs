@@ -79,6 +79,8 @@ pub struct Faults {
     pub shrunk: bool,
     /// Flushes fail for good.
     pub flush_broken: bool,
+    /// A flush failed: flushes and writes are refused until the device is opened anew.
+    pub refuses: bool,
     /// Most strikes in a run, so that one run does not drown in errors.
     pub budget: u32,
     /// What struck since last asked.
@@ -98,6 +100,7 @@ impl Faults {
         self.on = false;
         self.gone = false;
         self.flush_broken = false;
+        self.refuses = false;
         self.bad.clear();
     }
 
@@ -127,6 +130,9 @@ impl Faults {
         }
         let (start, end) = (io.offset_bytes, io.offset_bytes + io.length_bytes);
         let is_read = matches!(io.kind, IoKind::Read(_));
+        if self.refuses && !is_read {
+            return Strike::Error { partial: false };
+        }
         if matches!(io.kind, IoKind::Flush) {
             return self.strike_flush(prng);
         }

@@ -75,6 +75,16 @@ impl Disk {
         Some((io.id.0, io.offset_bytes, io.length_bytes, flight.lane, format!("{:?}", flight.strike)))
     }
 
+    /// Whether the I/O in flight is a flush.
+    pub fn is_flush(&self, token: u64) -> bool {
+        self.flights.get(&token).is_some_and(|flight| matches!(flight.io.kind, IoKind::Flush))
+    }
+
+    /// Who asked for the I/O in flight.
+    pub fn lane(&self, token: u64) -> u16 {
+        self.flights[&token].lane
+    }
+
     /// Takes an I/O. Gives its token and how long it will take.
     pub fn begin(&mut self, now_ns: u64, lane: u16, io: Io, prng: &mut Prng) -> (u64, u64) {
         let token = self.next_token;
@@ -136,9 +146,13 @@ impl Disk {
             }
             Strike::NoSpace => return Err(IoError::NoSpace),
             Strike::FlushError { drop_pages } => {
+                // What the runtime does: a failed flush is final for the device, whoever asks.
+                self.faults.refuses = true;
                 if drop_pages {
                     let keep = Keep::draw(prng);
                     self.media.power_cut(keep, prng);
+                    // What of a write in flight was on the media may be gone; completing it brings it back.
+                    self.flights.values_mut().for_each(|flight| flight.applied_sectors = 0);
                 }
                 return Err(IoError::Failed);
             }

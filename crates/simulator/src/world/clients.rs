@@ -77,6 +77,7 @@ impl World<'_> {
         }
         let state = &mut self.volumes[usize::from(volume)];
         state.in_flight += 1;
+        state.longest_blocks = state.longest_blocks.max(u64::from(draft.sectors) / 8 + 2);
         self.client_busy[usize::from(connection)] += 1;
         self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled });
         let request = Request {

@@ -113,6 +113,7 @@ impl World<'_> {
         self.operator.forget();
         for volume in &mut self.volumes {
             (volume.paused, volume.in_flight, volume.settles_with) = (false, 0, None);
+            volume.dirty_blocks = u64::MAX;
         }
         self.queue.retain(|happening| {
             matches!(happening, Happening::SsdLeaves | Happening::BackingLeaves(_) | Happening::Rot | Happening::Operator)
@@ -155,6 +156,7 @@ impl World<'_> {
     fn restore_devices(&mut self) {
         for (index, device) in self.devices.iter_mut().enumerate() {
             device.faults.flush_broken = false;
+            device.faults.refuses = false;
             if index == 0 {
                 // An SSD that left without anyone having noticed is the same when it comes back.
                 device.faults.gone = false;

@@ -93,14 +93,30 @@ pub(crate) struct VolumeState {
     pub settled: bool,
     /// It was settled all along: then even a lying SSD can take nothing from the backing device.
     pub always_settled: bool,
+    /// What a cancelled `SetOptions` goes back to.
+    pub before: Option<VolumeOptions>,
     /// The `SetOptions` that will settle it.
     pub settles_with: Option<u64>,
     pub judged: Judged,
     /// Clients leave it alone.
     pub paused: bool,
     pub in_flight: u32,
+    /// Of the longest request so far.
+    pub longest_blocks: u64,
+    /// When last looked.
+    pub dirty_blocks: u64,
     /// The device failed a flush; it needs a new start.
     pub backing_failed: bool,
+}
+
+/// A write to the log.
+#[derive(Clone, Copy)]
+pub(crate) struct LogWrite {
+    pub offset: u64,
+    pub length: u64,
+    pub lane: u16,
+    /// Flushes the shard had had before.
+    pub flushes: u64,
 }
 
 pub(crate) enum Happening {
@@ -149,7 +165,9 @@ pub(crate) struct World<'a> {
     /// A write that the SSD confirmed was lost or damaged by it.
     pub ssd_lied: bool,
     pub ssd_failed: bool,
-    pub log_writes: VecDeque<(u64, u64)>,
+    pub log_writes: VecDeque<LogWrite>,
+    /// Flushes each shard has had from the SSD.
+    pub log_flushes: BTreeMap<u16, u64>,
     pub written_places: BTreeSet<u64>,
     pub reused_places: BTreeSet<u64>,
     pub stats: Outcome,
@@ -211,10 +229,13 @@ impl<'a> World<'a> {
                 options: volume.options.clone(),
                 settled: volume.options.mode != Mode::WriteBack,
                 always_settled: volume.options.mode != Mode::WriteBack,
+                before: None,
                 settles_with: None,
                 judged: Judged::Strictly,
                 paused: false,
                 in_flight: 0,
+                longest_blocks: 1,
+                dirty_blocks: 0,
                 backing_failed: false,
             })
             .collect();
@@ -253,6 +274,7 @@ impl<'a> World<'a> {
             ssd_lied: false,
             ssd_failed: false,
             log_writes: VecDeque::new(),
+            log_flushes: BTreeMap::new(),
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
@@ -361,6 +383,7 @@ impl<'a> World<'a> {
         }
         if self.steps.is_multiple_of(64) || self.plan.requests <= 8 {
             self.system_mut().check_invariants();
+            self.check_dirty_limits()?;
         }
         if let Some(at) = self.system_mut().next_deadline() {
             let now = self.queue.now_ns();
@@ -369,6 +392,22 @@ impl<'a> World<'a> {
                 self.tick_at = Some(at);
                 self.queue.after(at - now, Happening::Tick);
             }
+        }
+        Ok(())
+    }
+
+    /// C8: dirty data stays below its limit. A limit smaller than one request lets one through at a time, in each shard; and a limit
+    /// made smaller takes effect as dirty blocks go home.
+    fn check_dirty_limits(&mut self) -> Step {
+        let shards = u64::from(self.plan.shards);
+        for volume in 0..self.volumes.len() {
+            let dirty = self.system_mut().dirty_blocks(volume as u16);
+            let state = &mut self.volumes[volume];
+            let most = (state.options.dirty_limit_bytes / 4096 / shards).max(state.longest_blocks).saturating_mul(shards);
+            if dirty > most && dirty > state.dirty_blocks {
+                return Err(failed(format!("volume {volume} has {dirty} dirty blocks, its limit is {most}")));
+            }
+            state.dirty_blocks = dirty;
         }
         Ok(())
     }
@@ -382,7 +421,7 @@ impl<'a> World<'a> {
         self.note(2 + device as u64, io.offset_bytes ^ io.length_bytes << 40 ^ u64::from(lane) << 60);
         self.watch_io(device, &io, "begins", None);
         if device == 0 {
-            self.see_log_write(&io);
+            self.see_log_write(lane, &io);
         }
         let now = self.queue.now_ns();
         let (token, delay_ns) = self.devices[device].begin(now, lane, io, &mut self.disk_prng);
@@ -394,6 +433,10 @@ impl<'a> World<'a> {
         let now = self.queue.now_ns();
         if self.watch.is_some() {
             self.tell_io_done(device, token);
+        }
+        if device == 0 && self.devices[0].is_flush(token) {
+            let lane = self.devices[0].lane(token);
+            *self.log_flushes.entry(lane).or_default() += 1;
         }
         let begins_at = self.devices[device].describe(token).map_or(0, |flight| flight.1);
         let (lane, completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
@@ -439,17 +482,21 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Old data on the SSD decays: only where newer writes and flushes leave no doubt that it is old and durable.
+    /// Old data on the SSD decays: only where three later flushes of its shard leave no doubt that it is durable and known to be.
     fn rot(&mut self) {
         let delay = self.prng.spread(self.plan.rot_ns);
         self.queue.after(delay, Happening::Rot);
         let faults = &mut self.devices[0].faults;
-        if faults.budget == 0 || self.log_writes.len() < 24 {
+        let flushes = &self.log_flushes;
+        let old = |write: &&LogWrite| flushes.get(&write.lane).is_some_and(|count| *count >= write.flushes + 3);
+        let old: Vec<LogWrite> = self.log_writes.iter().filter(old).copied().collect();
+        if faults.budget == 0 || old.is_empty() {
             return;
         }
         faults.budget -= 1;
-        let at = self.prng.below(self.log_writes.len() as u64 - 16) as usize;
-        let (offset, length) = self.log_writes[at];
+        let LogWrite { offset, length, .. } = old[self.prng.below(old.len() as u64) as usize];
+        // Half of the time it is the group's header, which little else would ever damage.
+        let length = if self.prng.percent(50) { length.min(4096) } else { length };
         self.devices[0].media.rot(offset, length, &mut self.disk_prng);
         self.tell(format!("SSD bytes {offset}..{} decay", offset + length));
         self.cover(Fault::Corruption);

@@ -84,7 +84,7 @@ impl World<'_> {
             (state.settled, state.always_settled) = (false, false);
         }
         state.settles_with = (!keeps_back).then_some(token);
-        state.options = options;
+        state.before = Some(std::mem::replace(&mut state.options, options));
     }
 
     pub fn destage(&mut self, volume: u16, purpose: Purpose) -> u64 {
@@ -198,6 +198,9 @@ impl World<'_> {
         if purpose == Purpose::SetOptions && state.settles_with == Some(token) {
             state.settles_with = None;
             state.settled |= result.is_ok() && !cancelled;
+        }
+        if purpose == Purpose::SetOptions && cancelled && result.is_err() {
+            state.options = state.before.take().expect("kept when it was sent");
         }
         if let Err(reason) = &result {
             let ssd = self.plan.ssd_faults.harmful() || self.plan.ssd_leaves || self.plan.rot_ns > 0;

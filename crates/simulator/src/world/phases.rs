@@ -3,19 +3,21 @@
 use engine::api::{Io, IoKind, Op};
 use types::Mode;
 
-use super::World;
+use super::{LogWrite, World};
 use super::operator::Purpose;
 use crate::coverage::Phase;
 
 impl World<'_> {
     /// Remembers where the log was written, to know segments that are written again and data that is old.
-    pub fn see_log_write(&mut self, io: &Io) {
+    pub fn see_log_write(&mut self, lane: u16, io: &Io) {
         if let IoKind::Write { .. } = io.kind {
             // The log goes on in order; a write at a place written before is another lap.
             if !self.written_places.insert(io.offset_bytes) {
                 self.reused_places.insert(io.offset_bytes);
             }
-            self.log_writes.push_back((io.offset_bytes, io.length_bytes));
+            let flushes = self.log_flushes.get(&lane).copied().unwrap_or(0);
+            self.log_writes.retain(|other| other.offset != io.offset_bytes);
+            self.log_writes.push_back(LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, flushes });
             if self.log_writes.len() > 200 {
                 self.log_writes.pop_front();
             }

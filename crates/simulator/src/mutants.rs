@@ -1,0 +1,99 @@
+//! The checker can fail: every planted mistake of the engine must be found by the simulator within a stated number of seeds, and what
+//! fails must pass once the mistake is switched off.
+
+use engine::mutants::{ALL, set};
+
+use crate::daemon::Engine;
+use crate::exhaustive::{Setting, try_all};
+use crate::plan::Plan;
+use crate::soak::{Soak, run_caught};
+use types::Mode;
+
+/// How one mistake fared.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Its number.
+    pub number: u32,
+    /// What it does.
+    pub what: &'static str,
+    /// Seeds until it was found, from several starting points; `None` where it lived.
+    pub seeds: Vec<Option<u64>>,
+    /// What was found first.
+    pub found: String,
+    /// Found by the exhaustive run instead: after that many runs.
+    pub exhaustive_runs: Option<u64>,
+}
+
+impl Verdict {
+    /// The median count of seeds until it was found, if it was found from every starting point.
+    pub fn median(&self) -> Option<u64> {
+        let mut seeds: Vec<u64> = self.seeds.iter().copied().collect::<Option<_>>()?;
+        seeds.sort_unstable();
+        seeds.get(seeds.len() / 2).copied()
+    }
+
+    /// Whether it was found at all.
+    pub fn killed(&self) -> bool {
+        self.seeds.iter().any(Option::is_some) || self.exhaustive_runs.is_some()
+    }
+}
+
+/// Mistakes of the list in `docs/` that have no place here, and why.
+pub const NOT_APPLICABLE: [(u32, &str); 2] = [(25, "volumes cannot be resized"), (28, "there is no ordered mode")];
+
+/// Seeds from `first` until the mistake is found: a seed counts only if it passes without the mistake.
+fn seeds_until_found(number: u32, first: u64, most: u64, threads: usize) -> Option<(u64, String)> {
+    let mut at = first;
+    while at < first + most {
+        set(number);
+        let soak = Soak { first: at, count: first + most - at, threads, failures_max: 1, twice_every: 0, adjust: &|_| () };
+        let totals = soak.run(&Engine);
+        set(0);
+        let Some(found) = totals.found.first() else { return None };
+        if run_caught(&Plan::of(found.seed), &Engine).is_ok() {
+            return Some((found.seed - first + 1, found.failure.what.clone()));
+        }
+        at = found.seed + 1;
+    }
+    None
+}
+
+/// Looks for one mistake from `starts` starting points, `most` seeds from each.
+pub fn hunt(number: u32, what: &'static str, starts: u64, most: u64, threads: usize) -> Verdict {
+    let mut verdict = Verdict { number, what, seeds: Vec::new(), found: String::new(), exhaustive_runs: None };
+    for start in 0..starts {
+        let found = seeds_until_found(number, 10_000_000 * (start + 1), most, threads);
+        verdict.seeds.push(found.as_ref().map(|(seeds, _)| *seeds));
+        if let Some((_, what)) = found
+            && verdict.found.is_empty()
+        {
+            verdict.found = what;
+        }
+        if verdict.seeds.last() == Some(&None) {
+            break;
+        }
+    }
+    if !verdict.killed() {
+        for mode in [Mode::WriteBack, Mode::WriteThrough] {
+            set(number);
+            let (count, wrong) = try_all(Setting { mode, one_by_one: false, depth: 2 }, &Engine, threads, 1);
+            set(0);
+            if let Some(example) = wrong.first() {
+                verdict.exhaustive_runs = Some(count.runs);
+                verdict.found = example.failure.what.clone();
+                break;
+            }
+        }
+    }
+    verdict
+}
+
+/// Looks for all of them, telling each verdict as it comes.
+pub fn hunt_all(starts: u64, most: u64, threads: usize, mut tell: impl FnMut(&Verdict)) -> Vec<Verdict> {
+    let one = |(number, what): &(u32, &'static str)| {
+        let verdict = hunt(*number, what, starts, most, threads);
+        tell(&verdict);
+        verdict
+    };
+    ALL.iter().map(one).collect()
+}

@@ -1,0 +1,43 @@
+//! The engine under the simulator: random runs, and all short sequences. `SIM_SEEDS` says how many seeds (2,000 unless said).
+
+use simulator::daemon::Engine;
+use simulator::exhaustive::{Setting, story, try_all};
+use simulator::soak::Soak;
+use types::Mode;
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+#[test]
+fn random_runs_break_no_promise() {
+    let count = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let soak = Soak { first: 0, count, threads: threads(), failures_max: 3, twice_every: 20, adjust: &|_| () };
+    let totals = soak.run(&Engine);
+    println!("{}\n{}", totals.coverage().table(), totals.text());
+    for found in &totals.found {
+        println!("seed {}: {}", found.seed, found.failure.what);
+        println!("replay: cargo run -p simulator --release --bin soak -- --seed {}", found.seed);
+    }
+    assert!(totals.found.is_empty());
+    let missing = totals.coverage().missing();
+    assert!(missing.is_empty() || count < 2000, "faults that never met a phase: {missing:?}");
+}
+
+#[test]
+fn every_short_sequence_survives_every_crash() {
+    let depth = std::env::var("SIM_DEPTH").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    for mode in [Mode::WriteBack, Mode::WriteThrough] {
+        for one_by_one in [true, false] {
+            let (count, wrong) = try_all(Setting { mode, one_by_one, depth }, &Engine, threads(), 1);
+            println!("{mode:?}, one by one: {one_by_one}: {count:?}");
+            for example in &wrong {
+                for line in story(example, &Engine) {
+                    println!("{line}");
+                }
+                println!("{:?}, crash {:?}: {}", example.moves, example.crash, example.failure.what);
+            }
+            assert!(wrong.is_empty());
+        }
+    }
+}
