@@ -93,6 +93,13 @@ impl Shard {
                 let op = self.ops.get_mut(id);
                 op.over_dirty.push(*key);
                 op.shielded.push(*key);
+                // Its record must be durable before the backing device changes: else a crash could bring back an older clean record of
+                // the block, over a backing device that is newer.
+                if !self.log.is_failed() {
+                    let last = self.log.last_group();
+                    self.log.want_durable(last);
+                    group = group.max(last);
+                }
                 continue;
             }
             let in_ram = self.drop_from_ram(*key);
