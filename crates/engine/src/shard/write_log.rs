@@ -69,7 +69,8 @@ impl Shard {
         let shards = u64::from(self.config.place.layout.shards);
         let volume_max = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         // A limit smaller than one request still lets one through at a time.
-        let of_volume = self.dirty.blocks_of(op.request.volume);
+        // What cannot be read never goes home: did it count, it could hold up the volume for ever.
+        let of_volume = self.dirty.blocks_of(op.request.volume).saturating_sub(self.unreadable_blocks(op.request.volume));
         let within = |have: u64, max: u64| new == 0 || have == 0 || have + new <= max;
         let limits = within(of_volume, volume_max) && within(self.dirty.blocks(), self.dirty_max_blocks());
         (limits || mutants::active(40)) && self.log_has_room_for(op.blocks)
