@@ -1,0 +1,16 @@
+//! What the trials share. A trial runs the *real* `hearth` binary beside real programs (ext4, MariaDB, fio, the NBD tools) in a place of its own.
+//!
+//! * [`command`]: child processes with a hard time limit; nothing in a trial may wait for ever.
+//! * [`place`]: a directory, a daemon, mounts; everything ends with its guard, also when a trial panics.
+//! * [`needs`]: what a trial needs of the machine, and the message when it is not there.
+//! * [`tree`]: the content of a directory tree, for comparison.
+//! * [`nbd`]: an NBD client as small as the protocol allows.
+//! * [`history`]: the checker of register histories.
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod history;
+pub mod nbd;
+pub mod needs;
+pub mod place;
+pub mod tree;

@@ -1,0 +1,50 @@
+//! What a trial needs of the machine. A trial whose needs are not met says so and passes: the rest of the suite is still worth running.
+
+use std::path::Path;
+
+/// Something a trial cannot do without.
+#[derive(Debug, Clone, Copy)]
+pub enum Need {
+    /// The rights to mount and to make loop devices.
+    Root,
+    /// `/dev/fuse` and `/dev/loop-control`, which the loop export stands on.
+    LoopExport,
+    /// A program in the usual directories.
+    Program(&'static str),
+    /// A module of Debian's own Python.
+    PythonModule(&'static str),
+}
+
+/// Whether all needs are met; otherwise says on standard error what is missing.
+pub fn met(trial: &str, needs: &[Need]) -> bool {
+    let missing: Vec<String> = needs.iter().filter_map(|need| need.missing()).collect();
+    if !missing.is_empty() {
+        eprintln!("{trial}: SKIPPED, this machine lacks {}", missing.join(", "));
+    }
+    missing.is_empty()
+}
+
+/// The full path of a program.
+pub fn program(name: &str) -> Option<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin"]).map(|d| format!("{d}/{name}")).find(|full| Path::new(full).is_file())
+}
+
+impl Need {
+    fn missing(self) -> Option<String> {
+        let (there, name) = match self {
+            Need::Root => (rustix::process::geteuid().is_root(), "root's rights".to_string()),
+            Need::LoopExport => {
+                let nodes = ["/dev/fuse", "/dev/loop-control"];
+                (nodes.iter().all(|node| Path::new(node).exists()), nodes.join(" and "))
+            }
+            Need::Program(name) => (program(name).is_some(), format!("the program {name}")),
+            Need::PythonModule(name) => {
+                let import = format!("import {name}");
+                let asked = std::process::Command::new("/usr/bin/python3").args(["-c", &import]).output();
+                (asked.is_ok_and(|o| o.status.success()), format!("Python's module {name}"))
+            }
+        };
+        (!there).then_some(name)
+    }
+}
