@@ -8,6 +8,7 @@ static ACTIVE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::ne
 #[cfg(feature = "mutants")]
 pub fn set(number: u32) {
     ACTIVE.store(number, core::sync::atomic::Ordering::SeqCst);
+    format::mutants::set(number);
 }
 
 /// Whether the mistake of that number is switched on.

@@ -30,6 +30,9 @@ pub struct Building {
     records_max: u32,
     /// The earliest time anyone wants it out.
     pub deadline_ns: u64,
+    /// The tail it publishes: as it was when the group was closed, because what the tail's cleaning appended later stands in later
+    /// groups, and a crash between them must not find the tail already past it.
+    pub tail_seq: u64,
     /// Somebody waits for completion.
     pub commit: bool,
     /// Somebody waits for durability.
@@ -48,6 +51,7 @@ impl Building {
             pages_max: pages_left - 1,
             records_max: records_left.min(GROUP_RECORDS_MAX as u32),
             deadline_ns: u64::MAX,
+            tail_seq: 0,
             commit: false,
             durable: false,
         }

@@ -333,7 +333,8 @@ impl Log {
     }
 
     fn close_building(&mut self) {
-        if let Some(building) = self.building.take() {
+        if let Some(mut building) = self.building.take() {
+            building.tail_seq = self.space.tail_seq().min(building.seq);
             self.space.take(building.pages_used(), building.records.len() as u32);
             self.head_records.extend_from_slice(&building.records);
             self.closed.push_back(building);
@@ -429,7 +430,7 @@ impl Log {
             shard: self.place.shard,
             segment_seq: group.seq,
             group: group.group,
-            tail_seq: self.space.tail_seq().min(group.seq),
+            tail_seq: group.tail_seq,
             durable_group: self.durable,
             page: group.first_page,
         };
