@@ -159,8 +159,8 @@ const THEMES: [(Theme, u32); 10] = [
 ];
 
 fn latency(faults: &mut Faults, prng: &mut Prng) {
-    faults.spike_per_10k = prng.pick(&[0, 100, 500]);
-    faults.hang_per_10k = prng.pick(&[0, 0, 10]);
+    faults.spike_per_10k = prng.pick(&[0, 100, 1000]);
+    faults.hang_per_10k = prng.pick(&[0, 0, 10, 50]);
 }
 
 fn faults(theme: Theme, ssd: bool, prng: &mut Prng) -> Faults {

@@ -293,7 +293,12 @@ impl Oracle {
     /// Everything of this volume that was acknowledged but not made durable may be gone (power cut, failed flush, or a
     /// cache declared lost).
     pub fn give_up_unflushed(&mut self, volume: u16) {
-        let Oracle { writes, unsettled, volumes, .. } = self;
+        let Oracle { writes, in_flight, unsettled, volumes, .. } = self;
+        for number in in_flight.iter() {
+            // Its answer may be on the way already, for what the device had only in its cache.
+            let write = &mut writes[*number as usize];
+            write.lost |= write.volume == volume && !write.fua;
+        }
         unsettled.retain(|number| {
             let write = &mut writes[*number as usize];
             if write.volume != volume {

@@ -118,6 +118,7 @@ impl World<'_> {
             return Err(failed(format!("a reply to request {}, which nobody waits for", reply.id)));
         };
         let draft = pending.draft;
+        self.answered_at_ns = self.queue.now_ns();
         self.note(40, reply.id ^ u64::from(reply.result.is_err()) << 60);
         if self.draft_watched(&draft) {
             self.tell(format!("reply to request {}: {:?} ({:?})", reply.id, reply.result, reply.outcome));

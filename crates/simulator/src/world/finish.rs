@@ -4,7 +4,7 @@
 use engine::api::Op;
 
 use super::operator::Purpose;
-use super::{Judged, Step, World, failed};
+use super::{Failure, Judged, Step, World, failed};
 use crate::disk::media::Keep;
 use crate::workload::Draft;
 
@@ -19,11 +19,7 @@ impl World<'_> {
             device.faults.heal();
         }
         self.tell("faults stop".to_string());
-        let wounded = self.ssd_failed || self.host.degraded || self.volumes.iter().any(|volume| volume.backing_failed);
-        if wounded || self.restart_wanted {
-            self.restart_wanted = false;
-            self.crash_and_restart()?;
-        }
+        self.restart_if_wounded()?;
         self.settle_down()?;
         self.read_everything()?;
         self.settle_down()?;
@@ -80,10 +76,26 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A device may have failed for good by an I/O that was under way when faults stopped: then another life is needed.
+    fn restart_if_wounded(&mut self) -> Result<bool, Failure> {
+        let wounded = self.ssd_failed || self.host.degraded || self.volumes.iter().any(|volume| volume.backing_failed);
+        if wounded || self.restart_wanted {
+            self.restart_wanted = false;
+            self.crash_and_restart()?;
+            self.settle_down()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     fn bring_home(&mut self, volume: u16) -> Step {
+        self.restart_if_wounded()?;
         self.destage(volume, Purpose::Destage);
         self.drain()?;
         self.settle_down()?;
+        if self.restart_if_wounded()? {
+            return self.bring_home(volume);
+        }
         self.submit(0, Draft { volume, op: Op::Flush, fua: false, start_sector: 0, sectors: 0 });
         self.drain()?;
         self.settle_down()?;

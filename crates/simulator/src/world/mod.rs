@@ -158,6 +158,8 @@ pub(crate) struct World<'a> {
     pub next_request: u64,
     pub tick_at: Option<u64>,
     pub steps: u64,
+    /// When a client was last answered.
+    pub answered_at_ns: u64,
     pub crash_at: Option<u64>,
     pub crashes_left: u32,
     pub restart_wanted: bool,
@@ -179,6 +181,9 @@ pub(crate) struct World<'a> {
 
 /// Steps after which a run is stuck: the longest good runs take a hundredth of it.
 const STEPS_MAX: u64 = 400_000;
+
+/// Virtual time without an answer after which the safety phase ends: four hangs of thirty seconds in a row.
+const STALL_NS: u64 = 120_000_000_000;
 
 /// Runs this plan. With `watch`, the failure carries the history of that sector.
 pub fn run(plan: &Plan, builder: &dyn Builder, watch: Option<(u16, u64)>) -> Result<Outcome, Failure> {
@@ -267,6 +272,7 @@ impl<'a> World<'a> {
             next_request: 1,
             tick_at: None,
             steps: 0,
+            answered_at_ns: 0,
             crash_at: None,
             crashes_left: plan.crashes,
             restart_wanted: false,
@@ -290,6 +296,10 @@ impl<'a> World<'a> {
         self.plan_misfortunes();
         while self.requests_left > 0 || !self.pending.is_empty() {
             self.step()?;
+            if self.queue.now_ns() > self.answered_at_ns + STALL_NS {
+                // A device refuses for good and everybody waits for it: how that ends is seen once faults stop.
+                break;
+            }
             let out_of_work = self.requests_left == 0 && self.pending.is_empty();
             if self.crash_at.is_some_and(|at| self.steps >= at) || self.restart_wanted || (out_of_work && self.crashes_left > 0) {
                 self.restart_wanted = false;

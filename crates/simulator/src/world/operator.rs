@@ -84,6 +84,8 @@ impl World<'_> {
             (state.settled, state.always_settled) = (false, false);
         }
         state.settles_with = (!keeps_back).then_some(token);
+        // Another limit from now on; what is dirty by then was so before.
+        state.dirty_blocks = u64::MAX;
         state.before = Some(std::mem::replace(&mut state.options, options));
     }
 
