@@ -1,4 +1,4 @@
-//! `hearth replay`: a trace through the cache's policy, beside LRU and the optimum.
+//! `hearth replay`: a trace through the shipping engine over modelled devices, beside LRU and the optimum.
 
 use crate::cli::Replay;
 use crate::commands::print;
@@ -7,10 +7,10 @@ use crate::progress::patiently;
 use crate::{quantity, table};
 use control::human;
 use serde::Serialize;
-use traces::log_model::{LogModel, LogModelConfig, Overwrite};
-use traces::replay::Comparison;
+use traces::replay::Yardsticks;
+use traces::shard_replay::{ShardReplay, ShardReplayConfig};
 use traces::stream::Stream;
-use types::BLOCK_BYTES;
+use types::{Admission, BLOCK_BYTES};
 
 /// Part of the cache that is RAM, unless `--ram` says otherwise.
 const RAM_PERCENT: u64 = 10;
@@ -41,19 +41,21 @@ pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
         let stream = Stream::new(&requests);
         // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.
         let blocks = (pool_bytes / BLOCK_BYTES).clamp(2, stream.footprint_blocks().max(2));
-        let config = LogModelConfig::new(blocks, RAM_PERCENT, Overwrite::Append);
-        let compared = Comparison::new(&stream, config, &mut LogModel::new(stream.footprint_blocks(), config));
+        let ram_blocks = (blocks * RAM_PERCENT / 100).max(1);
+        let config = ShardReplayConfig { ram_blocks, ssd_pages: blocks - ram_blocks, admission: Admission::SecondTouch };
+        let cache = ShardReplay::new(config).run(&requests);
+        let yardsticks = Yardsticks::new(&stream, blocks);
         Report {
             requests: requests.len() as u64,
-            block_accesses: compared.cache.accesses,
+            block_accesses: cache.accesses,
             footprint_bytes: stream.footprint_blocks() * BLOCK_BYTES,
             pool_bytes,
-            miss_ratio: compared.cache.miss_ratio(),
-            miss_ratio_lru: compared.lru.miss_ratio(),
-            miss_ratio_belady: compared.belady.miss_ratio(),
-            gap_closed: compared.gap_closed(),
-            ssd_written_bytes: compared.cache.ssd_blocks_written * BLOCK_BYTES,
-            ssd_written_bytes_admit_always: compared.admit_always.ssd_blocks_written * BLOCK_BYTES,
+            miss_ratio: cache.miss_ratio(),
+            miss_ratio_lru: yardsticks.lru.miss_ratio(),
+            miss_ratio_belady: yardsticks.belady.miss_ratio(),
+            gap_closed: yardsticks.gap_closed(&cache),
+            ssd_written_bytes: cache.ssd_blocks_written * BLOCK_BYTES,
+            ssd_written_bytes_admit_always: yardsticks.admit_always.ssd_blocks_written * BLOCK_BYTES,
         }
     });
     if json {
