@@ -4,7 +4,7 @@ use std::time::Duration;
 use trials::needs::{Need, met};
 use trials::place::{LONG, Place};
 
-const SIZE_MIB: u64 = 64;
+const SIZE_MIB: u64 = 96;
 
 /// How fio reaches the volume.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ fn rounds(way: Way, export: &str) {
     let mut place = Place::new("fio");
     place.start();
     // Less SSD than data: the log wraps and evicts while it is written.
-    place.pool(48, 8);
+    place.pool(64, 8);
     let (volume, mut exports) = place.volume(SIZE_MIB, "write-back", &["--export", export]);
     for (round, mode) in ["write-back", "write-through", "write-back", "write-around"].into_iter().enumerate() {
         place.must(&["volume", "set", &volume, "--mode", mode]);
