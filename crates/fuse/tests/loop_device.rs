@@ -316,7 +316,6 @@ fn an_abandoned_device_has_written_back_and_fails_its_users() {
 
 /// Not a test: what [`what_a_killed_daemon_left_is_cleared_away`] starts in a process of its own, to kill it.
 #[test]
-#[ignore = "serves until it is killed"]
 fn server_to_be_killed() {
     let Ok(directory) = std::env::var(SERVER_DIRECTORY) else { return };
     let transport = if std::env::var(SERVER_TRANSPORT).is_ok_and(|name| name == "Ring") { Transport::Ring } else { Transport::Classic };
@@ -337,7 +336,7 @@ const SERVER_TRANSPORT: &str = "HEARTH_TEST_SERVER_TRANSPORT";
 fn server(directory: &Path, transport: Transport) -> (Server, PathBuf) {
     let _switch = RingSwitch::set(transport);
     let child = Command::new(std::env::current_exe().expect("known"))
-        .args(["--exact", "server_to_be_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "server_to_be_killed", "--nocapture"])
         .env(SERVER_DIRECTORY, directory)
         .env(SERVER_TRANSPORT, format!("{transport:?}"))
         .stdin(Stdio::piped())

@@ -38,6 +38,10 @@ impl Machine {
         let spec = devices::parse(&record.backing)?;
         let opened = devices::open_backing(&spec, record.options.read_only)?;
         let geometry = opened.geometry();
+        if !record.options.read_only {
+            // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
+            opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: look at it before it is used"))?;
+        }
         let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
         let model = spec.model().map(|set| devices::model(set, geometry.size_bytes));
         let options = DeviceOptions { name: record.backing.clone(), file, geometry, model };
