@@ -137,6 +137,8 @@ impl World<'_> {
         if self.host.degraded || (self.devices[0].faults.gone && self.ssd_failed) {
             self.replace_ssd()?;
         }
+        // A failure that was not recorded before the process died is not known to the next life, which may trust the SSD.
+        self.ssd_failed = false;
         self.restore_devices();
         let mut tries = 0;
         loop {
@@ -213,7 +215,7 @@ impl World<'_> {
         faults.corrupt_write_per_10k > 0
             || self.plan.rot_ns > 0
             || faults.lies
-            || self.ssd_failed
+            || self.stats.events.contains_key("SsdFailed")
             || faults.flush_error_per_10k > 0
             || faults.write_error_per_10k > 0
     }

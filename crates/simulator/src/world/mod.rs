@@ -179,8 +179,8 @@ pub(crate) struct World<'a> {
     pub history: Vec<String>,
 }
 
-/// Steps after which a run is stuck: the longest good runs take a hundredth of it.
-const STEPS_MAX: u64 = 400_000;
+/// Steps after which a run is stuck: the longest good runs take a third of it.
+const STEPS_MAX: u64 = 1_500_000;
 
 /// Virtual time without an answer after which the safety phase ends: four hangs of thirty seconds in a row.
 const STALL_NS: u64 = 120_000_000_000;
@@ -411,7 +411,9 @@ impl<'a> World<'a> {
     fn check_dirty_limits(&mut self) -> Step {
         let shards = u64::from(self.plan.shards);
         for volume in 0..self.volumes.len() {
-            let dirty = self.system_mut().dirty_blocks(volume as u16);
+            // What cannot be read never goes home and is not held against those who write.
+            let unreadable = self.wounded.iter().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
+            let dirty = self.system_mut().dirty_blocks(volume as u16).saturating_sub(unreadable);
             let state = &mut self.volumes[volume];
             let most = (state.options.dirty_limit_bytes / 4096 / shards).max(state.longest_blocks).saturating_mul(shards);
             if dirty > most && dirty > state.dirty_blocks {
