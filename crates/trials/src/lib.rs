@@ -6,6 +6,7 @@
 //! * [`tree`]: the content of a directory tree, for comparison.
 //! * [`nbd`]: an NBD client as small as the protocol allows.
 //! * [`history`]: the checker of register histories.
+//! * [`registers`]: clients that use sectors as registers and record what they saw.
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -13,4 +14,5 @@ pub mod history;
 pub mod nbd;
 pub mod needs;
 pub mod place;
+pub mod registers;
 pub mod tree;

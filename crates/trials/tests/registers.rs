@@ -1,0 +1,100 @@
+//! Sectors as registers: several connections read and write few sectors while the mode changes, the log wraps and the processors are busy;
+//! then, while the daemon is killed. Every register's history must be linearizable, and no sector and no 4 KiB block torn.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use trials::nbd::Client;
+use trials::place::Place;
+use trials::registers::{Clock, Dice, END_LBA, Record, SECTOR_BYTES, Worker, judge, seed};
+
+const CONNECTIONS: u64 = 8;
+const VOLUME_MIB: u64 = 128;
+/// Gone through again and again: into and out of write-back on several ways.
+const MODES: [&str; 7] = ["write-through", "write-back", "write-around", "pass-through", "write-back", "pass-through", "write-around"];
+
+#[test]
+fn register_history_while_modes_change() {
+    let mut place = Place::new("registers");
+    place.start();
+    place.pool(64, 8);
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "nbd", "--write-cache-depth", "1s"]);
+    let (seed, clock, changes, uri) = (seed(), Clock::default(), AtomicU32::new(0), exports.nbd_uri.as_str());
+    let until = Instant::now() + Duration::from_secs(15);
+    let record: Record = std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..=CONNECTIONS)
+            .map(|number| {
+                let mut worker = Worker::new(&clock, number, seed);
+                scope.spawn(move || {
+                    worker.work(&mut Client::connect(uri).expect("it listens"), until).expect("the daemon answers");
+                    worker.record
+                })
+            })
+            .collect();
+        scope.spawn(|| wear(uri, seed, until));
+        for _ in 0..2 * std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| while Instant::now() < until {});
+        }
+        for mode in MODES.iter().cycle().take_while(|_| Instant::now() < until) {
+            place.must(&["volume", "set", &volume, "--mode", mode]);
+            changes.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(150));
+        }
+        workers.into_iter().flat_map(|worker| worker.join().expect("what it read was whole")).collect()
+    });
+    let (operations, changes) = (judge(&record, &[]).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}")), changes.into_inner());
+    eprintln!("{operations} operations on registers over {CONNECTIONS} connections, {changes} changes of mode: linearizable");
+    assert!(operations > 2000 && changes as usize > MODES.len(), "{operations} operations and {changes} changes are too few to tell");
+    assert_eq!(place.counter(&volume, "checksum_errors"), 0);
+    place.stop();
+}
+
+#[test]
+fn register_history_over_kills() {
+    let mut place = Place::new("kills");
+    place.start();
+    place.pool(64, 8);
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "nbd", "--write-cache-depth", "1s"]);
+    let (seed, clock, uri) = (seed(), Clock::default(), exports.nbd_uri.as_str());
+    let (mut dice, mut crashes) = (Dice::new(seed), Vec::new());
+    let mut workers: Vec<Worker> = (1..=CONNECTIONS).map(|number| Worker::new(&clock, number, seed)).collect();
+    for mode in ["write-back", "write-through", "write-back", "write-around", "write-back"] {
+        place.must(&["volume", "set", &volume, "--mode", mode]);
+        let (killed, until) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            for worker in &mut workers {
+                let killed = &killed;
+                scope.spawn(move || {
+                    let ended = Client::connect(uri).and_then(|mut client| worker.work(&mut client, until));
+                    assert!(ended.is_err() && killed.load(Ordering::SeqCst), "before the kill: {ended:?}");
+                });
+            }
+            std::thread::sleep(Duration::from_millis(300 + dice.below(1500)));
+            killed.store(true, Ordering::SeqCst);
+            place.kill();
+        });
+        crashes.push(clock.now());
+        place.start();
+        assert_eq!(place.exports(&volume).nbd_uri, uri, "the export has another name after a restart");
+        // Twice: what was read once must stay.
+        for _ in 0..2 {
+            workers[0].read_all(&mut Client::connect(uri).expect("it listens")).expect("the daemon answers");
+        }
+    }
+    let record: Record = workers.into_iter().flat_map(|worker| worker.record).collect();
+    let operations = judge(&record, &crashes).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}"));
+    eprintln!("{operations} operations on registers over {} kills: linearizable, nothing acknowledged was lost", crashes.len());
+    assert!(operations > 2000, "{operations} operations are too few to tell");
+    assert_eq!(place.counter(&volume, "checksum_errors"), 0);
+    place.stop();
+}
+
+/// Large writes beside the registers, so that the log wraps and what the registers hold is evicted, appended again and destaged.
+fn wear(uri: &str, seed: u64, until: Instant) {
+    let (mut client, mut dice) = (Client::connect(uri).expect("it listens"), Dice::new(seed));
+    let data = vec![0x5A; 32 << 10];
+    let chunks = ((VOLUME_MIB << 20) - END_LBA * SECTOR_BYTES as u64) / data.len() as u64;
+    while Instant::now() < until {
+        let offset = END_LBA * SECTOR_BYTES as u64 + dice.below(chunks) * data.len() as u64;
+        client.write(offset, &data, false).expect("the daemon answers");
+    }
+}
