@@ -91,15 +91,8 @@ impl Builder for Engine {
         }
         let damaged = plan_volumes(&pool, &damaged);
         let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();
-        let daemon = Daemon {
-            pool,
-            shards,
-            fronts,
-            outputs: VecDeque::new(),
-            waiting: BTreeMap::new(),
-            now_ns,
-            threads: plan.message_ns > 0,
-        };
+        let daemon =
+            Daemon { pool, shards, fronts, outputs: VecDeque::new(), waiting: BTreeMap::new(), now_ns, threads: plan.message_ns > 0 };
         Ok(Started { system: Box::new(daemon), damaged })
     }
 
@@ -193,13 +186,13 @@ impl Daemon {
             for front in 0..self.fronts.len() {
                 while let Some(action) = self.fronts[front].poll() {
                     idle = false;
-                    self.from_front(front as u16, action);
+                    self.front_wants(front as u16, action);
                 }
             }
             for shard in 0..self.shards.len() {
                 while let Some(action) = self.shards[shard].poll_action() {
                     idle = false;
-                    self.from_shard(shard as u16, action);
+                    self.shard_wants(shard as u16, action);
                 }
             }
             if idle {
@@ -208,7 +201,7 @@ impl Daemon {
         }
     }
 
-    fn from_front(&mut self, front: u16, action: FrontAction) {
+    fn front_wants(&mut self, front: u16, action: FrontAction) {
         match action {
             FrontAction::Reply(reply) => self.outputs.push_back(Output::Reply(reply)),
             FrontAction::ToShard(shard, mut request) => {
@@ -219,7 +212,7 @@ impl Daemon {
         }
     }
 
-    fn from_shard(&mut self, shard: u16, action: Action) {
+    fn shard_wants(&mut self, shard: u16, action: Action) {
         match action {
             Action::Io(io) => self.outputs.push_back(Output::Io(shard, io)),
             Action::Reply(mut reply) => {
@@ -378,11 +371,8 @@ impl System for Daemon {
     fn stop(mut self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal> {
         let ends: Vec<LogEnd> = self.shards.iter().map(Shard::log_end).collect();
         let volumes: Vec<VolumeId> = self.pool.superblock.volumes.iter().map(|record| record.id).collect();
-        let places: BTreeMap<u16, u16> = volumes
-            .iter()
-            .enumerate()
-            .filter_map(|(place, id)| Some((volume_index(&self.pool, *id)?, place as u16)))
-            .collect();
+        let places: BTreeMap<u16, u16> =
+            volumes.iter().enumerate().filter_map(|(place, id)| Some((volume_index(&self.pool, *id)?, place as u16))).collect();
         let mut blocks: Vec<BTreeMap<u32, CheckpointEntry>> = Vec::new();
         for shard in &self.shards {
             assert!(shard.is_quiesced() && shard.io_in_flight() == 0, "stopped only when quiet");

@@ -257,8 +257,8 @@ fn masks(units: usize) -> Vec<u64> {
 }
 
 /// Tries one sequence in one setting.
-pub fn try_sequence(moves: &[Move], setting: Setting, builder: &dyn Builder, count: &mut Count) -> Result<(), Counterexample> {
-    let wrong = |crash: Option<(u64, Crash)>, failure: Failure| Counterexample { moves: moves.to_vec(), setting, crash, failure };
+pub fn try_sequence(moves: &[Move], setting: Setting, builder: &dyn Builder, count: &mut Count) -> Result<(), Box<Counterexample>> {
+    let wrong = |crash: Option<(u64, Crash)>, failure: Failure| Box::new(Counterexample { moves: moves.to_vec(), setting, crash, failure });
     let whole = caught(|| run(moves, setting, builder, u64::MAX, None, None)).map_err(|failure| wrong(None, failure))?;
     count.sequences += 1;
     count.runs += 1;
@@ -269,8 +269,7 @@ pub fn try_sequence(moves: &[Move], setting: Setting, builder: &dyn Builder, cou
         crashes.extend([Crash::Process(false), Crash::Process(true), Crash::Torn(point)]);
         for crash in crashes {
             count.runs += 1;
-            caught(|| run(moves, setting, builder, point, Some(crash), None))
-                .map_err(|failure| wrong(Some((point, crash)), failure))?;
+            caught(|| run(moves, setting, builder, point, Some(crash), None)).map_err(|failure| wrong(Some((point, crash)), failure))?;
         }
     }
     Ok(())
@@ -309,7 +308,7 @@ pub fn try_all(setting: Setting, builder: &(dyn Builder + Sync), threads: usize,
                     shared.0.sequences += count.sequences;
                     shared.0.points += count.points;
                     shared.0.runs += count.runs;
-                    shared.1.extend(result.err());
+                    shared.1.extend(result.err().map(|example| *example));
                     if shared.1.len() >= wrong_max {
                         next.store(all.len(), Ordering::Relaxed);
                     }

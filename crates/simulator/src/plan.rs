@@ -202,15 +202,8 @@ impl Plan {
             sequential_cutoff_bytes: None,
             ..VolumeOptions::default()
         };
-        let volume = VolumePlan {
-            sectors: 16,
-            zeroed: false,
-            volatile: true,
-            discards: true,
-            options,
-            faults: Faults::none(),
-            pace: pace(100_000),
-        };
+        let volume =
+            VolumePlan { sectors: 16, zeroed: false, volatile: true, discards: true, options, faults: Faults::none(), pace: pace(100_000) };
         Plan {
             seed: salt,
             volumes: vec![volume],
@@ -263,13 +256,7 @@ impl Plan {
         let shards = prng.pick(&[1, 1, 2, 3]);
         let segments = prng.between(8, 18);
         let mix = Mix {
-            ops: [
-                prng.pick(&[10, 40, 80]),
-                prng.pick(&[20, 40, 80]),
-                prng.pick(&[0, 0, 5]),
-                prng.pick(&[0, 0, 5]),
-                prng.pick(&[0, 3, 10]),
-            ],
+            ops: [prng.pick(&[10, 40, 80]), prng.pick(&[20, 40, 80]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 3, 10])],
             fua_percent: prng.pick(&[0, 8, 30]),
             hot_blocks: prng.pick(&[2, 8, 32, 128]),
             hot_percent: prng.pick(&[50, 90, 99]),

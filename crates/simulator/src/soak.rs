@@ -1,9 +1,9 @@
 //! Many seeds: runs them on all cores, sums up, and on a failure says how to see it again.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::cell::RefCell;
-use std::sync::{Mutex, Once};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 
 use crate::coverage::Coverage;
 use crate::plan::Plan;

@@ -110,8 +110,8 @@ impl Plain {
     fn start_ready(&mut self) {
         let mut held: VecDeque<Request> = VecDeque::new();
         while let Some(request) = self.waiting.pop_front() {
-            let blocked = held.iter().any(|earlier| overlap(earlier, &request))
-                || self.active.values().any(|(active, _)| overlap(active, &request));
+            let blocked =
+                held.iter().any(|earlier| overlap(earlier, &request)) || self.active.values().any(|(active, _)| overlap(active, &request));
             if blocked && self.bug != Bug::NoOrder {
                 held.push_back(request);
             } else {
@@ -127,22 +127,25 @@ impl Plain {
         if (writes || request.op == Op::Flush) && self.broken.contains(&request.volume.0) {
             return self.reply(request.id, Err(RequestError::Io), PageVec::new());
         }
-        if self.bug == Bug::StaleCache && request.op == Op::Read && request.sectors == 8 && request.start_sector % 8 == 0 {
-            if let Some(page) = self.cached.get(&(request.volume.0, request.start_sector)) {
-                let pages = PageVec::from_iter([page.clone()]);
-                return self.reply(request.id, Ok(()), pages);
-            }
+        if self.bug == Bug::StaleCache
+            && request.op == Op::Read
+            && request.sectors == 8
+            && request.start_sector.is_multiple_of(8)
+            && let Some(page) = self.cached.get(&(request.volume.0, request.start_sector))
+        {
+            let pages = PageVec::from_iter([page.clone()]);
+            return self.reply(request.id, Ok(()), pages);
         }
         let (mut start, mut sectors) = (request.start_sector, request.sectors);
         let fua = request.fua && self.bug != Bug::FuaIgnored;
         let mut dropped = false;
         if request.op == Op::Write {
             self.cached.retain(|(volume, at), _| *volume != request.volume.0 || at + 8 <= start || *at >= start + u64::from(sectors));
-            dropped = self.bug == Bug::WriteDropped && self.count % 50 == 0;
-            if self.bug == Bug::Misdirected && self.count % 50 == 0 && start >= 8 {
+            dropped = self.bug == Bug::WriteDropped && self.count.is_multiple_of(50);
+            if self.bug == Bug::Misdirected && self.count.is_multiple_of(50) && start >= 8 {
                 start -= 8;
             }
-            if self.bug == Bug::Torn && self.count % 20 == 0 && sectors > 1 {
+            if self.bug == Bug::Torn && self.count.is_multiple_of(20) && sectors > 1 {
                 sectors -= 1;
             }
         }
@@ -179,7 +182,7 @@ impl Plain {
     }
 
     fn reply(&mut self, id: u64, result: Result<(), RequestError>, pages: PageVec) {
-        if self.bug == Bug::ReplyForgotten && self.count % 200 == 0 {
+        if self.bug == Bug::ReplyForgotten && self.count.is_multiple_of(200) {
             return;
         }
         self.outputs.push_back(Output::Reply(Reply { id, result, pages, outcome: Outcome::Bypass }));
@@ -203,7 +206,7 @@ impl Plain {
             return self.begin(flush);
         }
         let pages: PageVec = pages.into_iter().map(|page| page.freeze()).collect();
-        if self.bug == Bug::StaleCache && request.op == Op::Read && request.sectors == 8 && request.start_sector % 8 == 0 {
+        if self.bug == Bug::StaleCache && request.op == Op::Read && request.sectors == 8 && request.start_sector.is_multiple_of(8) {
             self.cached.insert((request.volume.0, request.start_sector), pages[0].clone());
         }
         self.reply(request.id, Ok(()), pages);

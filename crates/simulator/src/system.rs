@@ -119,14 +119,7 @@ pub trait Builder {
     /// Makes a new pool.
     fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal>;
     /// Begins a life from what is on the SSD. Volumes are attached by commands afterwards.
-    fn start(
-        &self,
-        plan: &Plan,
-        host: &HostRecord,
-        now_ns: u64,
-        ssd: &mut Blocking,
-        pages: &PagePool,
-    ) -> Result<Started, Refusal>;
+    fn start(&self, plan: &Plan, host: &HostRecord, now_ns: u64, ssd: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal>;
     /// Whether there is an SSD at all in what this builds.
     fn uses_ssd(&self) -> bool;
 }

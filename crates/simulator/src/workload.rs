@@ -48,11 +48,8 @@ impl Client {
         }
         let sectors = length(mix, prng).min(size);
         let cursor = &mut self.cursor[usize::from(volume)];
-        let start_sector = if prng.percent(mix.sequential_percent) && *cursor + sectors <= size {
-            *cursor
-        } else {
-            place(mix, size, sectors, prng)
-        };
+        let start_sector =
+            if prng.percent(mix.sequential_percent) && *cursor + sectors <= size { *cursor } else { place(mix, size, sectors, prng) };
         *cursor = start_sector + sectors;
         let fua = op != Op::Read && prng.percent(mix.fua_percent);
         Draft { volume, op, fua, start_sector, sectors: sectors as u32 }
@@ -103,7 +100,7 @@ mod tests {
                 let end = draft.start_sector + u64::from(draft.sectors);
                 assert!(end <= plan.volumes[usize::from(draft.volume)].sectors);
                 assert_eq!(draft.sectors == 0, draft.op == Op::Flush);
-                shapes.insert((format!("{:?}", draft.op), draft.fua, draft.start_sector % 8 == 0));
+                shapes.insert((format!("{:?}", draft.op), draft.fua, draft.start_sector.is_multiple_of(8)));
             }
         }
         assert!(shapes.len() >= 15, "{shapes:?}");

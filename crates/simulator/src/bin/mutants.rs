@@ -11,7 +11,14 @@ fn main() -> ExitCode {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let tell = |verdict: &simulator::mutants::Verdict| {
         let found: String = verdict.found.chars().take(110).collect();
-        println!("M{:<3} {:<75} median {:?} of {:?} exhaustive {:?}  {found}", verdict.number, verdict.what, verdict.median(), verdict.seeds, verdict.exhaustive_runs);
+        println!(
+            "M{:<3} {:<75} median {:?} of {:?} exhaustive {:?}  {found}",
+            verdict.number,
+            verdict.what,
+            verdict.median(),
+            verdict.seeds,
+            verdict.exhaustive_runs
+        );
     };
     let verdicts = match only {
         Some(number) => vec![hunt(number as u32, "", starts, most, threads)],

@@ -21,20 +21,12 @@ struct Arguments {
     sector: Option<(u16, u64)>,
 }
 
-const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] | --seed N [--sector VOLUME:SECTOR] [--plan]";
+const USAGE: &str =
+    "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] | --seed N [--sector VOLUME:SECTOR] [--plan]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let mut parsed = Arguments {
-        seed: None,
-        seeds: 2000,
-        first: 0,
-        threads,
-        failures: 1,
-        stand_in: false,
-        plan: false,
-        sector: None,
-    };
+    let mut parsed = Arguments { seed: None, seeds: 2000, first: 0, threads, failures: 1, stand_in: false, plan: false, sector: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || -> Result<u64, String> {

@@ -136,9 +136,8 @@ impl Faults {
         if matches!(io.kind, IoKind::Flush) {
             return self.strike_flush(prng);
         }
-        let covers = |(from, to, reads, writes): &(u64, u64, bool, bool)| {
-            start < *to && *from < end && if is_read { *reads } else { *writes }
-        };
+        let covers =
+            |(from, to, reads, writes): &(u64, u64, bool, bool)| start < *to && *from < end && if is_read { *reads } else { *writes };
         if self.bad.iter().any(covers) {
             self.struck.push(if is_read { Class::ReadError } else { Class::WriteError });
             return Strike::Error { partial: prng.percent(30) };
@@ -146,11 +145,8 @@ impl Faults {
         if !self.on {
             return Strike::None;
         }
-        let (rate, class) = if is_read {
-            (self.read_error_per_10k, Class::ReadError)
-        } else {
-            (self.write_error_per_10k, Class::WriteError)
-        };
+        let (rate, class) =
+            if is_read { (self.read_error_per_10k, Class::ReadError) } else { (self.write_error_per_10k, Class::WriteError) };
         if prng.per_10k(rate) && self.spend(class) {
             if prng.percent(self.sticky_percent) {
                 let both = prng.percent(30);

@@ -75,14 +75,7 @@ impl Media {
     /// A device full of zeroes. `volatile`: it has a write cache that a power cut empties.
     pub fn new(size_bytes: u64, volatile: bool) -> Media {
         assert!(size_bytes.is_multiple_of(SECTOR as u64));
-        Media {
-            image: vec![0; size_bytes as usize],
-            volatile,
-            undo: VecDeque::new(),
-            undo_start: 0,
-            write: 0,
-            durable_at: BTreeMap::new(),
-        }
+        Media { image: vec![0; size_bytes as usize], volatile, undo: VecDeque::new(), undo_start: 0, write: 0, durable_at: BTreeMap::new() }
     }
 
     /// Size in bytes.

@@ -172,18 +172,7 @@ impl Oracle {
         let submitted = self.tick();
         let number = self.writes.len() as u32;
         let life = self.life;
-        self.writes.push(Write {
-            kind,
-            volume,
-            start_sector,
-            sectors,
-            submitted,
-            end: u64::MAX,
-            acked: u64::MAX,
-            fua,
-            lost: false,
-            life,
-        });
+        self.writes.push(Write { kind, volume, start_sector, sectors, submitted, end: u64::MAX, acked: u64::MAX, fua, lost: false, life });
         self.in_flight.push(number);
         let model = &mut self.volumes[usize::from(volume)];
         let context = Self::context(&self.writes, model.flushed, self.life, self.clock, &self.reads);
@@ -248,9 +237,12 @@ impl Oracle {
             let at = start_sector + index as u64;
             let found = content::read(data(index));
             let state = &mut model.sectors[at as usize];
-            let seen = state
-                .judge(found, volume, at, began, &context)
-                .map_err(|(fault, detail)| Violation { fault, volume, sector: at, detail })?;
+            let seen = state.judge(found, volume, at, began, &context).map_err(|(fault, detail)| Violation {
+                fault,
+                volume,
+                sector: at,
+                detail,
+            })?;
             if let Some(version) = seen {
                 state.learn(version, began, &context);
             }

@@ -97,22 +97,12 @@ impl Sector {
     /// The certain version that forbids a read begun at `began` to return `version`.
     fn forbids(&self, version: &Version, began: u64, context: &Context) -> Option<&Version> {
         self.versions.iter().find(|other| {
-            other.write != version.write
-                && version.before(other, context)
-                && other.certain(context)
-                && other.end(context) < began
+            other.write != version.write && version.before(other, context) && other.certain(context) && other.end(context) < began
         })
     }
 
     /// Judges what was found by a read begun at `began`. Gives the version it must be, if only one can be meant.
-    pub fn judge(
-        &self,
-        found: Content,
-        volume: u16,
-        sector: u64,
-        began: u64,
-        context: &Context,
-    ) -> Result<Option<usize>, (Fault, String)> {
+    pub fn judge(&self, found: Content, volume: u16, sector: u64, began: u64, context: &Context) -> Result<Option<usize>, (Fault, String)> {
         if !belongs(found, volume, sector) {
             let fault = if found == Content::Garbage { Fault::Torn } else { Fault::Misdirected };
             return Err((fault, format!("found {found:?}; {}", self.expected(began, context))));

@@ -74,7 +74,11 @@ impl World<'_> {
             }
         }
         self.oracle.crash(power);
-        if power { self.stats.power_cuts += 1 } else { self.stats.crashes += 1 }
+        if power {
+            self.stats.power_cuts += 1
+        } else {
+            self.stats.crashes += 1
+        }
         let lied = self.ssd_lied || (power && self.devices[0].faults.lies);
         if lied && self.builder.uses_ssd() {
             for volume in &mut self.volumes {

@@ -262,10 +262,7 @@ impl<'a> World<'a> {
             client_idle: vec![false; usize::from(plan.connections)],
             pending: BTreeMap::new(),
             volumes,
-            host: HostRecord {
-                degraded: false,
-                pool_uuid,
-            },
+            host: HostRecord { degraded: false, pool_uuid },
             operator: Operator::default(),
             channels: BTreeMap::new(),
             requests_left: plan.requests,
@@ -532,12 +529,10 @@ impl<'a> World<'a> {
         }
         match event {
             Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block))),
-            Event::SsdFailed => {
-                if !self.ssd_failed {
-                    self.ssd_failed = true;
-                    let delay = self.prng.spread(1_000_000);
-                    self.queue.after(delay, Happening::DegradedRecorded);
-                }
+            Event::SsdFailed if !self.ssd_failed => {
+                self.ssd_failed = true;
+                let delay = self.prng.spread(1_000_000);
+                self.queue.after(delay, Happening::DegradedRecorded);
             }
             Event::BackingFailed(volume) => {
                 let state = &mut self.volumes[usize::from(volume.0)];

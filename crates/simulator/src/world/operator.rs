@@ -73,11 +73,8 @@ impl World<'_> {
 
     pub fn set_options(&mut self, volume: u16, options: VolumeOptions) {
         let sent = options.clone();
-        let token = self.command(Purpose::SetOptions, volume, |token| Command::SetOptions {
-            token,
-            volume: VolumeIndex(volume),
-            options: sent,
-        });
+        let token =
+            self.command(Purpose::SetOptions, volume, |token| Command::SetOptions { token, volume: VolumeIndex(volume), options: sent });
         let state = &mut self.volumes[usize::from(volume)];
         let keeps_back = options.mode == Mode::WriteBack;
         if keeps_back {

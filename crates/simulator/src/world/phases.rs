@@ -3,8 +3,8 @@
 use engine::api::{Io, IoKind, Op};
 use types::Mode;
 
-use super::{LogWrite, World};
 use super::operator::Purpose;
+use super::{LogWrite, World};
 use crate::coverage::Phase;
 
 impl World<'_> {
@@ -60,9 +60,8 @@ impl World<'_> {
         }
         for one in self.pending.values().filter(|one| one.draft.op == Op::Write) {
             let (start, end) = (one.draft.start_sector * 512, (one.draft.start_sector + u64::from(one.draft.sectors)) * 512);
-            let meets = |(volume, offset, length): &(u16, u64, u64)| {
-                *volume == one.draft.volume && *offset < end && start < *offset + *length
-            };
+            let meets =
+                |(volume, offset, length): &(u16, u64, u64)| *volume == one.draft.volume && *offset < end && start < *offset + *length;
             if destage.iter().any(meets) {
                 phases.push(Phase::OverwriteDestage);
             }
