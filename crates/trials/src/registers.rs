@@ -191,7 +191,7 @@ mod tests {
     fn an_unanswered_write_comes_before_the_restart_or_never() {
         let write = |value, begin, end| (9, Operation { value, is_write: true, begin, end });
         let read = |value, begin, end| (9, Operation { value, is_write: false, begin, end });
-        let base = vec![write(5, 1, 2), write(6, 3, u64::MAX)];
+        let base = [write(5, 1, 2), write(6, 3, u64::MAX)];
         let with = |more: &[(u64, Operation)]| [&base[..], more].concat();
         assert_eq!(judge(&with(&[read(5, 5, 6), read(5, 7, 8)]), &[4]), Ok(4));
         assert_eq!(judge(&with(&[read(6, 5, 6), read(6, 7, 8)]), &[4]), Ok(4));
