@@ -122,7 +122,9 @@ fn reachable(fault: usize, phase: usize) -> bool {
     match fault {
         // Blocking work touches the SSD only, one call at a time: backing devices, latency and the operator have no part.
         f if f == Fault::BackingError as usize || f == Fault::BackingFlushError as usize => !blocking,
-        f if f == Fault::Latency as usize || f == Fault::Operator as usize => !blocking,
+        f if f == Fault::Latency as usize => !blocking,
+        // An act of the operator is something going on.
+        f if f == Fault::Operator as usize => !blocking && phase != Phase::Idle as usize,
         // A device that is away at format is no pool; one that leaves does so while it is used.
         f if f == Fault::Gone as usize => !blocking,
         // Corruption is of data at rest or on its way through the data path; format writes what nobody reads back before.

@@ -94,6 +94,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     let totals = soak.run(builder.as_ref());
     let seconds = began.elapsed().as_secs_f64();
     println!("{}", totals.coverage().table());
+    println!("reachable and never hit: {:?}", totals.coverage().missing());
     println!("{}", totals.text());
     println!(
         "{seconds:.1} s on {} threads: {:.0} requests and {:.0} seeds a second",

@@ -244,7 +244,9 @@ impl World<'_> {
         let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
         let result = system.record(change, &mut ssd);
         let dead = ssd.dead;
-        self.count_strikes(0);
+        for class in std::mem::take(&mut self.devices[0].faults.struck) {
+            self.stats.coverage.hit(crate::coverage::fault_of(class, true), Phase::Superblock);
+        }
         self.tell(format!("superblock: {change:?}: {result:?}, died in it: {dead}"));
         if result.is_ok() && !dead {
             self.system = Some(system);

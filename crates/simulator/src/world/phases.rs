@@ -76,8 +76,8 @@ impl World<'_> {
         for waiting in self.operator.waiting.values() {
             phases.push(match waiting.purpose {
                 Purpose::SetOptions => Phase::SetOptions,
-                Purpose::Destage | Purpose::DestageQuiet | Purpose::DestageToDetach | Purpose::DropClean => Phase::DestageCommand,
-                Purpose::Detach => Phase::Detach,
+                Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean => Phase::DestageCommand,
+                Purpose::DestageToDetach | Purpose::Detach => Phase::Detach,
                 Purpose::Quiesce => Phase::Stop,
             });
         }
