@@ -215,7 +215,9 @@ impl Shard {
         let swept = matches!(stage, DestageStage::Runs(run) if self.destage_ended_before(index, run));
         let result = match () {
             () if (swept || clean) && self.unreadable_blocks(index) > 0 => Err(cannot_be_read(self.unreadable_blocks(index))),
-            () if clean || swept => Ok(()),
+            () if clean => Ok(()),
+            // Runs that ended badly were swept over too.
+            () if swept && volume.stats.destage_errors == errors => Ok(()),
             () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
             () if volume.held => Err("the backing device is not available".to_string()),
             () if volume.stats.destage_errors > errors => {
