@@ -24,7 +24,7 @@ impl World<'_> {
         self.read_everything()?;
         self.settle_down()?;
         for volume in 0..self.volumes.len() as u16 {
-            self.bring_home(volume)?;
+            self.bring_home(volume, 5)?;
         }
         self.system_mut().check_invariants();
         let dirty = self.system_mut().facts().dirty_bytes;
@@ -88,13 +88,15 @@ impl World<'_> {
         Ok(false)
     }
 
-    fn bring_home(&mut self, volume: u16) -> Step {
+    fn bring_home(&mut self, volume: u16, tries: u32) -> Step {
         self.restart_if_wounded()?;
         self.destage(volume, Purpose::Destage);
         self.drain()?;
         self.settle_down()?;
-        if self.restart_if_wounded()? {
-            return self.bring_home(volume);
+        // An I/O that failed when it was handed out may have spoilt this try; the faults are over, so the next one must do.
+        let spoilt = self.restart_if_wounded()? || std::mem::take(&mut self.destage_refused);
+        if spoilt && tries > 0 {
+            return self.bring_home(volume, tries - 1);
         }
         self.submit(0, Draft { volume, op: Op::Flush, fua: false, start_sector: 0, sectors: 0 });
         self.drain()?;

@@ -163,6 +163,8 @@ pub(crate) struct World<'a> {
     pub crash_at: Option<u64>,
     pub crashes_left: u32,
     pub restart_wanted: bool,
+    /// The last destage command ended with an error.
+    pub destage_refused: bool,
     pub safety: bool,
     /// A write that the SSD confirmed was lost or damaged by it.
     pub ssd_lied: bool,
@@ -273,6 +275,7 @@ impl<'a> World<'a> {
             crash_at: None,
             crashes_left: plan.crashes,
             restart_wanted: false,
+            destage_refused: false,
             safety: true,
             ssd_lied: false,
             ssd_failed: false,

@@ -205,6 +205,9 @@ impl World<'_> {
         if purpose == Purpose::SetOptions && cancelled && result.is_err() {
             state.options = state.before.take().expect("kept when it was sent");
         }
+        if purpose == Purpose::Destage {
+            self.destage_refused = result.is_err();
+        }
         if let Err(reason) = &result {
             let ssd = self.plan.ssd_faults.harmful() || self.plan.ssd_leaves || self.plan.rot_ns > 0;
             let judged = self.volumes[usize::from(volume)].judged;
