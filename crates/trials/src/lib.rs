@@ -5,11 +5,13 @@
 //! * [`needs`]: what a trial needs of the machine, and the message when it is not there.
 //! * [`tree`]: the content of a directory tree, for comparison.
 //! * [`nbd`]: an NBD client as small as the protocol allows.
+//! * [`direct`]: a block device around the page cache.
 //! * [`history`]: the checker of register histories.
 //! * [`registers`]: clients that use sectors as registers and record what they saw.
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod direct;
 pub mod history;
 pub mod nbd;
 pub mod needs;

@@ -1,6 +1,7 @@
 //! An NBD client as small as the protocol allows: fixed newstyle over a Unix socket, one request at a time, simple replies.
 //! Written from the protocol's own description (`doc/proto.md` of the NBD project), not from the server's code.
 
+use crate::registers::Port;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -54,34 +55,6 @@ impl Client {
         Ok(Client { stream, cookie: 0, size_bytes })
     }
 
-    /// Reads into `data` from `offset` bytes on.
-    ///
-    /// # Errors
-    ///
-    /// The server's errno, or the socket's.
-    pub fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<()> {
-        self.request(COMMAND_READ, 0, offset, data.len(), &[])?;
-        self.stream.read_exact(data)
-    }
-
-    /// Writes `data` at `offset` bytes; with `fua`, to stable media.
-    ///
-    /// # Errors
-    ///
-    /// The server's errno, or the socket's.
-    pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
-        self.request(COMMAND_WRITE, if fua { FLAG_FUA } else { 0 }, offset, data.len(), data)
-    }
-
-    /// All writes answered before this are on stable media when it returns.
-    ///
-    /// # Errors
-    ///
-    /// The server's errno, or the socket's.
-    pub fn flush(&mut self) -> Result<()> {
-        self.request(COMMAND_FLUSH, 0, 0, 0, &[])
-    }
-
     fn send(&mut self, command: u16, flags: u16, offset: u64, length: usize, data: &[u8]) -> Result<()> {
         self.cookie += 1;
         let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();
@@ -104,6 +77,21 @@ impl Client {
             0 => Ok(()),
             errno => Err(Error::from_raw_os_error(errno)),
         }
+    }
+}
+
+impl Port for Client {
+    fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<()> {
+        self.request(COMMAND_READ, 0, offset, data.len(), &[])?;
+        self.stream.read_exact(data)
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
+        self.request(COMMAND_WRITE, if fua { FLAG_FUA } else { 0 }, offset, data.len(), data)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.request(COMMAND_FLUSH, 0, 0, 0, &[])
     }
 }
 

@@ -5,7 +5,6 @@
 //! in the *mixed* area requests of one and of eight sectors begin at any sector, and each sector is a register.
 
 use crate::history::{self, Operation, Value};
-use crate::nbd::Client;
 use std::collections::HashSet;
 use std::io::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +21,30 @@ const MIXED_SECTORS: u64 = 4 * BLOCK_SECTORS;
 
 /// Where registers end: what lies from here on may be used for anything else.
 pub const END_LBA: u64 = 4 * 2048;
+
+/// A client's way to the volume.
+pub trait Port {
+    /// Reads into `data` from `offset` bytes on.
+    ///
+    /// # Errors
+    ///
+    /// The device's or the connection's.
+    fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<()>;
+
+    /// Writes `data` at `offset` bytes; with `fua`, to stable media where this way can say so.
+    ///
+    /// # Errors
+    ///
+    /// The device's or the connection's.
+    fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<()>;
+
+    /// All writes answered before this are on stable media when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The device's or the connection's.
+    fn flush(&mut self) -> Result<()>;
+}
 
 /// A clock of instants that are all different. Taken before a request is sent and after its answer came, they order operations as real time does.
 #[derive(Debug, Default)]
@@ -84,7 +107,7 @@ impl<'a> Worker<'a> {
     /// # Errors
     ///
     /// The connection's. A write without an answer is then on record with no end.
-    pub fn work(&mut self, client: &mut Client, until: Instant) -> Result<()> {
+    pub fn work(&mut self, client: &mut impl Port, until: Instant) -> Result<()> {
         while Instant::now() < until {
             let (start_lba, sectors) = self.place();
             match self.dice.below(16) {
@@ -101,7 +124,7 @@ impl<'a> Worker<'a> {
     /// # Errors
     ///
     /// The connection's.
-    pub fn read_all(&mut self, client: &mut Client) -> Result<()> {
+    pub fn read_all(&mut self, client: &mut impl Port) -> Result<()> {
         for block in 0..WHOLE_BLOCKS {
             self.read(client, WHOLE_START_LBA + block * BLOCK_SECTORS, BLOCK_SECTORS)?;
         }
@@ -116,7 +139,7 @@ impl<'a> Worker<'a> {
         (MIXED_START_LBA + self.dice.below(MIXED_SECTORS - sectors + 1), sectors)
     }
 
-    fn write(&mut self, client: &mut Client, start_lba: u64, sectors: u64) -> Result<()> {
+    fn write(&mut self, client: &mut impl Port, start_lba: u64, sectors: u64) -> Result<()> {
         let value = self.next_value;
         self.next_value += 1;
         let data: Vec<u8> = (start_lba..start_lba + sectors).flat_map(|lba| stamp(value, lba)).collect();
@@ -128,7 +151,7 @@ impl<'a> Worker<'a> {
         answer
     }
 
-    fn read(&mut self, client: &mut Client, start_lba: u64, sectors: u64) -> Result<()> {
+    fn read(&mut self, client: &mut impl Port, start_lba: u64, sectors: u64) -> Result<()> {
         let mut data = vec![0xEE; sectors as usize * SECTOR_BYTES];
         let begin = self.clock.now();
         client.read(start_lba * SECTOR_BYTES as u64, &mut data)?;

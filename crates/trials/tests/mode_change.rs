@@ -6,6 +6,7 @@ use std::time::Duration;
 use trials::command;
 use trials::needs::{Need, met};
 use trials::place::{LONG, Place};
+use trials::registers::Port;
 
 const VOLUME_MIB: u64 = 128;
 const MODES: [&str; 4] = ["write-through", "write-around", "write-back", "pass-through"];

@@ -3,9 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use trials::direct::Direct;
 use trials::nbd::Client;
-use trials::place::Place;
-use trials::registers::{Clock, Dice, END_LBA, Record, SECTOR_BYTES, Worker, judge, seed};
+use trials::needs::{Need, met};
+use trials::place::{Exports, Place};
+use trials::registers::{Clock, Dice, END_LBA, Port, Record, SECTOR_BYTES, Worker, judge, seed};
 
 const CONNECTIONS: u64 = 8;
 const VOLUME_MIB: u64 = 128;
@@ -13,24 +15,36 @@ const VOLUME_MIB: u64 = 128;
 const MODES: [&str; 7] = ["write-through", "write-back", "write-around", "pass-through", "write-back", "pass-through", "write-around"];
 
 #[test]
-fn register_history_while_modes_change() {
+fn register_history_over_nbd_while_modes_change() {
+    while_modes_change("nbd", |exports| Client::connect(&exports.nbd_uri).expect("it listens"));
+}
+
+#[test]
+fn register_history_over_loop_while_modes_change() {
+    if met("register_history_over_loop_while_modes_change", &[Need::Root, Need::LoopExport]) {
+        while_modes_change("loop", |exports| Direct::open(&exports.loop_device).expect("it is there"));
+    }
+}
+
+fn while_modes_change<P: Port>(export: &str, open: impl Fn(&Exports) -> P + Sync) {
     let mut place = Place::new("registers");
     place.start();
     place.pool(64, 8);
-    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "nbd", "--write-cache-depth", "1s"]);
-    let (seed, clock, changes, uri) = (seed(), Clock::default(), AtomicU32::new(0), exports.nbd_uri.as_str());
-    let until = Instant::now() + Duration::from_secs(15);
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", export, "--write-cache-depth", "1s"]);
+    let (seed, clock, changes) = (seed(), Clock::default(), AtomicU32::new(0));
+    let until = Instant::now() + Duration::from_secs(12);
     let record: Record = std::thread::scope(|scope| {
+        let (open, exports) = (&open, &exports);
         let workers: Vec<_> = (1..=CONNECTIONS)
             .map(|number| {
                 let mut worker = Worker::new(&clock, number, seed);
                 scope.spawn(move || {
-                    worker.work(&mut Client::connect(uri).expect("it listens"), until).expect("the daemon answers");
+                    worker.work(&mut open(exports), until).expect("the daemon answers");
                     worker.record
                 })
             })
             .collect();
-        scope.spawn(|| wear(uri, seed, until));
+        scope.spawn(move || wear(open(exports), seed, until));
         for _ in 0..2 * std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| while Instant::now() < until {});
         }
@@ -41,9 +55,13 @@ fn register_history_while_modes_change() {
         }
         workers.into_iter().flat_map(|worker| worker.join().expect("what it read was whole")).collect()
     });
-    let (operations, changes) = (judge(&record, &[]).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}")), changes.into_inner());
-    eprintln!("{operations} operations on registers over {CONNECTIONS} connections, {changes} changes of mode: linearizable");
-    assert!(operations > 2000 && changes as usize > MODES.len(), "{operations} operations and {changes} changes are too few to tell");
+    let operations = judge(&record, &[]).unwrap_or_else(|wrong| panic!("{export}, seed {seed:#x}: {wrong}"));
+    let changes = changes.into_inner() as usize;
+    let log_mib = place.counter(&volume, "ssd_written_bytes") >> 20;
+    eprintln!(
+        "{export}: {operations} operations on registers by {CONNECTIONS} clients, {changes} changes of mode, {log_mib} MiB of log: linearizable"
+    );
+    assert!(operations > 2000 && changes > MODES.len(), "{operations} operations and {changes} changes are too few to tell");
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
     place.stop();
 }
@@ -89,12 +107,12 @@ fn register_history_over_kills() {
 }
 
 /// Large writes beside the registers, so that the log wraps and what the registers hold is evicted, appended again and destaged.
-fn wear(uri: &str, seed: u64, until: Instant) {
-    let (mut client, mut dice) = (Client::connect(uri).expect("it listens"), Dice::new(seed));
+fn wear(mut port: impl Port, seed: u64, until: Instant) {
+    let mut dice = Dice::new(seed);
     let data = vec![0x5A; 32 << 10];
     let chunks = ((VOLUME_MIB << 20) - END_LBA * SECTOR_BYTES as u64) / data.len() as u64;
     while Instant::now() < until {
         let offset = END_LBA * SECTOR_BYTES as u64 + dice.below(chunks) * data.len() as u64;
-        client.write(offset, &data, false).expect("the daemon answers");
+        port.write(offset, &data, false).expect("the daemon answers");
     }
 }
