@@ -221,13 +221,15 @@ impl Oracle {
         self.reads.swap_remove(at);
     }
 
-    /// The read was answered: judges one sector after the other (`data` gives the bytes of the n-th).
+    /// The read was answered: judges one sector after the other (`data` gives the bytes of the n-th). Without `learn` (a device lied, and
+    /// what the cache shows proves nothing) later reads are not held to it.
     pub fn end_read<'d>(
         &mut self,
         volume: u16,
         start_sector: u64,
         sectors: u32,
         began: u64,
+        learn: bool,
         data: impl Fn(usize) -> &'d [u8],
     ) -> Result<(), Violation> {
         let now = self.tick();
@@ -243,7 +245,7 @@ impl Oracle {
                 sector: at,
                 detail,
             })?;
-            if let Some(version) = seen {
+            if let Some(version) = seen.filter(|_| learn) {
                 state.learn(version, began, &context);
             }
         }

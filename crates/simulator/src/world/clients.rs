@@ -152,7 +152,8 @@ impl World<'_> {
                     let at = (first + index) % 8 * 512;
                     &reply.pages[(first + index) / 8][at..at + 512]
                 };
-                let verdict = self.oracle.end_read(draft.volume, draft.start_sector, draft.sectors, pending.ticket, sector);
+                let learn = self.volumes[usize::from(draft.volume)].judged == Judged::Strictly;
+                let verdict = self.oracle.end_read(draft.volume, draft.start_sector, draft.sectors, pending.ticket, learn, sector);
                 self.weigh(verdict)
             }
             Op::Write | Op::WriteZeroes | Op::Discard => {
