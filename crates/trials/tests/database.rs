@@ -53,7 +53,7 @@ fn mariadb_survives_kill() {
             }
             let begun = Instant::now();
             let sum = || acknowledged.iter().map(|a| a.load(Ordering::SeqCst)).sum::<u64>() - before;
-            let load = Duration::from_millis(1500 + u64::from(std::process::id() ^ round * 2654) % 1500);
+            let load = Duration::from_millis(1500 + trials::registers::seed() % 1500);
             while (begun.elapsed() < load || sum() < COMMITS_MIN) && begun.elapsed() < SHORT {
                 std::thread::sleep(Duration::from_millis(7));
             }
