@@ -217,7 +217,7 @@ impl Shard {
             () if (swept || clean) && self.unreadable_blocks(index) > 0 => Err(cannot_be_read(self.unreadable_blocks(index))),
             () if clean => Ok(()),
             // Runs that ended badly were swept over too.
-            () if swept && volume.stats.destage_errors == errors => Ok(()),
+            () if swept && volume.stats.destage_errors == errors && !volume.backing.failed => Ok(()),
             () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
             () if volume.held => Err("the backing device is not available".to_string()),
             () if volume.stats.destage_errors > errors => {
