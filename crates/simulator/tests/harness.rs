@@ -16,9 +16,9 @@ fn a_correct_system_passes() {
 #[test]
 fn every_planted_bug_is_caught() {
     for bug in Bug::ALL {
-        let soak = Soak { first: 0, count: 400, threads: 2, failures_max: 1, twice_every: 0, adjust: &|_| () };
+        let soak = Soak { first: 0, count: 1500, threads: 2, failures_max: 1, twice_every: 0, adjust: &|_| () };
         let totals = soak.run(&StandIn(bug));
-        let found = totals.found.first().unwrap_or_else(|| panic!("{bug:?} lived through 400 seeds"));
+        let found = totals.found.first().unwrap_or_else(|| panic!("{bug:?} lived through 1,500 seeds"));
         println!("{bug:?}: seed {}: {}", found.seed, found.failure.what);
     }
 }
