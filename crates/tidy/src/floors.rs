@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn only_real_dependencies_count() {
-        let manifest = "[package]\nname = \"x\"\n[dependencies]\nengine.workspace = true\nserde = \"1\"\n[dev-dependencies]\nhearth = \"1\"\n";
+        let manifest =
+            "[package]\nname = \"x\"\n[dependencies]\nengine.workspace = true\nserde = \"1\"\n[dev-dependencies]\nhearth = \"1\"\n";
         assert_eq!(dependencies(manifest), ["engine", "serde"]);
     }
 }

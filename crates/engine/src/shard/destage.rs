@@ -299,7 +299,9 @@ impl Shard {
         let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).filter(|(found, _)| *found == extent)?;
         let free = |index: usize| {
             let key = extent.key(index);
-            let held = !mutants::active(27) && self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.shielded.contains(&key);
+            let held = !mutants::active(27) && self.is_on_its_way_home(key)
+                || self.destager.written.contains_key(&key)
+                || self.shielded.contains(&key);
             let resting = self.destager.unreadable.get(&key).is_some_and(|retry_at_ns| *retry_at_ns > self.now_ns);
             dirty.contains(index) && !held && !resting
         };

@@ -122,7 +122,11 @@ impl Op {
 
     /// How it locks its blocks.
     pub fn lock_kind(&self) -> Kind {
-        if self.request.op == OpKind::Read || mutants::active(19) && self.request.op == OpKind::Discard { Kind::Shared } else { Kind::Exclusive }
+        if self.request.op == OpKind::Read || mutants::active(19) && self.request.op == OpKind::Discard {
+            Kind::Shared
+        } else {
+            Kind::Exclusive
+        }
     }
 
     /// Whether it has taken the way into the log.
