@@ -20,6 +20,7 @@ pub struct Place {
     daemon: Option<Child>,
     mounts: Vec<PathBuf>,
     loops: Vec<String>,
+    volumes: Vec<String>,
     starts: u32,
 }
 
@@ -48,7 +49,7 @@ impl Place {
         let disk = disk.canonicalize().expect("it was just made");
         let data = tempfile::Builder::new().prefix(trial).tempdir_in(disk).expect("a directory");
         let run = tempfile::Builder::new().prefix("trial").tempdir().expect("a directory");
-        Place { data, run, daemon: None, mounts: Vec::new(), loops: Vec::new(), starts: 0 }
+        Place { data, run, daemon: None, mounts: Vec::new(), loops: Vec::new(), volumes: Vec::new(), starts: 0 }
     }
 
     /// A path in the place's directory.
@@ -159,6 +160,7 @@ impl Place {
         let backing = self.file("backing.img", mib << 20);
         let name = format!("trial-{}-{}", std::process::id(), self.starts);
         let options = ["volume", "add", &name, "--backing", &backing, "--pool", "fast", "--mode", mode, "--admission", "always"];
+        self.volumes.push(name.clone());
         self.must(&[&options, more].concat());
         let exports = self.exports(&name);
         (name, exports)
@@ -227,6 +229,10 @@ impl Drop for Place {
             if command::wait(&mut child, Duration::from_secs(20)).is_none() {
                 command::end(&mut child);
             }
+        }
+        for name in &self.volumes {
+            // Gone already, unless a daemon was killed and none came after it.
+            drop(std::fs::remove_file(Path::new("/dev/hearth").join(name)));
         }
         // What a killed daemon left: its device, if it is still the one of this place, and its mounts.
         let ours = self.run.path().display().to_string();
