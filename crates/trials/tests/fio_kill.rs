@@ -46,6 +46,8 @@ fn rounds(way: Way, export: &str) {
             let common =
                 ["fio", "--name=kill", "--thread", "--bs=4k", "--rw=randwrite", "--iodepth=32", "--verify=crc32c", "--verify_fatal=1"];
             words.splice(0..0, common.map(String::from));
+            // Without randrepeat=0 fio ignores the seed: each round would write the same as the one before, and a lost round pass unseen.
+            words.push("--randrepeat=0".into());
             words.extend([format!("--size={SIZE_MIB}m"), format!("--randseed={seed}")]);
             words
         };
