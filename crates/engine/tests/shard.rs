@@ -275,10 +275,10 @@ fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
             rig.shards.iter().for_each(Shard::check_invariants);
         }
     }
-    for volume in 0..modes.len() {
+    for (volume, model) in model.iter().enumerate() {
         let index = VolumeIndex(volume as u16);
         rig.command(|token| Command::Destage { token, volume: index }, 10_000_000 + volume as u64);
-        assert!(rig.backing[volume] == model[volume], "seed {seed}: after destage the backing device is complete");
+        assert!(rig.backing[volume] == *model, "seed {seed}: after destage the backing device is complete");
     }
     rig.command(|token| Command::Quiesce { token }, 20_000_000);
     for shard in &rig.shards {

@@ -417,8 +417,8 @@ impl Shard {
         }
         let run = &self.destager.runs[&id];
         if run.group > self.log.durable() {
-            if self.log.is_failed() {
-                // It never will be durable; the volume takes no writes any more until this is home, so nothing can fall behind.
+            if self.log.is_failed() && self.degraded_recorded {
+                // It never will be durable, and after a restart nobody will believe the log, so nothing can fall behind it.
                 self.destager.waiting_durable.retain(|other| *other != id);
             } else {
                 self.destager.waiting_durable.push(id);

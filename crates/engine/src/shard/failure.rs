@@ -19,6 +19,7 @@ impl Shard {
     /// The host has written down that the SSD failed.
     pub(super) fn degraded_is_recorded(&mut self) {
         self.degraded_recorded = true;
+        self.destage_log_moved();
         self.ready.extend(self.waiting_degraded.drain(..));
     }
 
