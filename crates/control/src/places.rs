@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn others_live_where_xdg_says() {
-        let user = Surroundings { home: Some("/home/u".into()), user_id: 7, ..Default::default() };
-        check((None, None), user.clone(), ("/home/u/.local/state/hearth", "/home/u/.local/state/hearth/hearth.sock"));
+        let user = Surroundings { home: Some("/users/ana".into()), user_id: 7, ..Default::default() };
+        check((None, None), user.clone(), ("/users/ana/.local/state/hearth", "/users/ana/.local/state/hearth/hearth.sock"));
         let xdg = Surroundings { xdg_state_home: Some("/s".into()), xdg_runtime_dir: Some("/run/user/7".into()), ..user.clone() };
         check((None, None), xdg, ("/s/hearth", "/run/user/7/hearth.sock"));
         let relative = Surroundings { xdg_state_home: Some("s".into()), ..user };
-        check((None, None), relative, ("/home/u/.local/state/hearth", "/home/u/.local/state/hearth/hearth.sock"));
+        check((None, None), relative, ("/users/ana/.local/state/hearth", "/users/ana/.local/state/hearth/hearth.sock"));
         check((None, None), Surroundings { user_id: 7, ..Default::default() }, ("/tmp/hearth-7", "/tmp/hearth-7/hearth.sock"));
     }
 

@@ -72,7 +72,7 @@ impl Mode {
 pub enum Admission {
     /// At once.
     Always,
-    /// When it proves re-use: touched again in RAM, or remembered by the ghost queue.
+    /// When it proves re-use: fetched more often than what the log forgets, or remembered by the ghost queue. While the log has room, at once.
     #[default]
     SecondTouch,
 }

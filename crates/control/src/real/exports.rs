@@ -150,7 +150,11 @@ fn device_user(device: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let number = std::fs::metadata(device).ok()?.rdev();
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // What cannot be looked up counts as in use: nothing is taken away under somebody unseen.
+    let mounts = match std::fs::read_to_string("/proc/self/mountinfo") {
+        Ok(mounts) => mounts,
+        Err(error) => return Some(format!("the list of mounts cannot be read: {error}")),
+    };
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
         (fields.nth(2) == Some(&number)).then(|| fields.nth(1).unwrap_or("?").to_string())
@@ -159,7 +163,12 @@ fn device_user(device: &Path) -> Option<String> {
         return Some(format!("mounted at {mount}"));
     }
     let name = device.file_name()?.to_string_lossy().into_owned();
-    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swaps = match std::fs::read_to_string("/proc/swaps") {
+        Ok(swaps) => swaps,
+        // A kernel without swap has no such file.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Some(format!("the list of swap areas cannot be read: {error}")),
+    };
     if swaps.lines().any(|line| line.split_whitespace().next().is_some_and(|d| Path::new(d) == device)) {
         return Some("swap".into());
     }

@@ -84,8 +84,8 @@ const RESERVE_SEGMENTS: u64 = 3;
 /// once: a lone writer waits for nobody.
 const GROUP_HOLD_REQUESTS: usize = 16;
 
-/// How long: about a tenth of what a slow disk takes for one read, so it cannot be felt at such depths; at thousands of writes a
-/// second it fills groups enough that headers cost less than a fifth.
+/// How long: about a tenth of what a slow disk takes for one read, little beside what else such a depth waits for. At a thousand writes a second
+/// it puts two or three into a group, so headers still cost a third of the payload.
 const GROUP_HOLD_NS: u64 = 2_000_000;
 
 /// Clean blocks on their way to the SSD wait for others this long: nobody waits for them.
