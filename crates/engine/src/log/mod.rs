@@ -49,8 +49,8 @@ const UNFLUSHED_PAGES_MAX: u64 = 4096;
 pub enum LogIo {
     /// The group of this number was written.
     Group(u64),
-    /// A footer was written.
-    Footer,
+    /// The footer of this segment was written.
+    Footer(u64),
     /// The SSD flushed: what was complete when it was issued is durable.
     Flush,
 }
@@ -234,6 +234,12 @@ impl Log {
         self.pages.remove(&slot);
     }
 
+    /// Whether all groups of a segment before the head are on the device: only then can its records be read there.
+    pub fn is_segment_complete(&self, seq: u64) -> bool {
+        let oldest = self.in_flight.front().map(|group| group.end.0).or_else(|| self.closed.front().map(|group| group.seq));
+        oldest.or_else(|| self.building.as_ref().map(|group| group.seq)).is_none_or(|oldest| oldest > seq)
+    }
+
     /// Whether the record in this slot survives a power cut.
     pub fn is_durable(&self, slot: Slot) -> bool {
         let seq = self.seq_of(slot);
@@ -345,6 +351,8 @@ impl Log {
     fn seal_head(&mut self) {
         if self.head_first_group < self.next_group {
             self.want_durable(self.next_group - 1);
+            // The place is not used anew before its footer is written: a late footer would lie over the new segment's own.
+            self.space.pin(self.space.head_seq());
             self.sealed.push_back(Sealed {
                 seq: self.space.head_seq(),
                 first_group: self.head_first_group,
@@ -494,15 +502,16 @@ impl Log {
             background: true,
         };
         let pages = pages.into_iter().map(page::PageMut::freeze).collect();
-        out.io(span, IoKind::Write { pages, fua: false }, context(LogIo::Footer));
+        out.io(span, IoKind::Write { pages, fua: false }, context(LogIo::Footer(sealed.seq)));
         true
     }
 
     /// A log I/O completed.
     pub fn completed(&mut self, io: LogIo, ok: bool) -> Progress {
         let mut progress = Progress::default();
-        if io == LogIo::Footer {
+        if let LogIo::Footer(seq) = io {
             self.footers_in_flight -= 1;
+            self.space.unpin(seq);
         }
         if self.failed {
             return progress;
@@ -518,7 +527,7 @@ impl Log {
         }
         match io {
             LogIo::Group(number) => self.group_written(number, &mut progress),
-            LogIo::Footer => {}
+            LogIo::Footer(_) => {}
             LogIo::Flush => self.flushed(&mut progress),
         }
         progress

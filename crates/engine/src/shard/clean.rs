@@ -84,6 +84,10 @@ impl Shard {
                     return;
                 }
                 let seq = space.tail_seq();
+                // In a tiny ring the tail can still be on its way to the device; the completion comes back here.
+                if !self.log.is_segment_complete(seq) {
+                    return;
+                }
                 self.begin_cleaning(seq);
             }
             self.read_batches();
