@@ -69,6 +69,10 @@ pub trait System {
     fn dirty_blocks(&self, volume: u16) -> u64;
     /// Numbers.
     fn facts(&self) -> Facts;
+    /// What goes on inside, in words, for the story of a system that waits for ever.
+    fn describe(&self) -> String {
+        String::new()
+    }
     /// The volume's number in the log, as the superblock has it.
     fn volume_id(&self, volume: u16) -> VolumeId;
     /// Stores a change in the superblock, while requests may be running.

@@ -81,6 +81,8 @@ impl Shard {
             self.throttled.len(),
             self.starved.len(),
         );
+        self.describe_destage(&mut text);
+        self.describe_commands(&mut text);
         for op in self.ops.iter() {
             let (request, phase) = (&op.request, op.phase);
             let _ = writeln!(

@@ -9,11 +9,13 @@ use crate::log::Urgency;
 use crate::mutants;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::Write;
 use types::{Mode, VolumeId, VolumeIndex};
 
 /// Slots a sweep through the index looks at in one turn, so that clients do not wait for it.
 const SLOTS_A_TURN: u32 = 4096;
 
+#[derive(Debug)]
 enum Job {
     /// Until no block of the volume is dirty; `before` comes back if it is cancelled.
     LeaveWriteBack { token: u64, volume: VolumeIndex, before: VolumeOptions },
@@ -29,7 +31,7 @@ enum Job {
 }
 
 /// See [`Job::Destage`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum DestageStage {
     /// Runs with lower numbers are to end first.
     Before(u32),
@@ -310,6 +312,13 @@ impl Shard {
             if volume.backing.written > volume.backing.flushed && !volume.held {
                 self.flush_backing(index);
             }
+        }
+    }
+
+    /// For [`Shard::describe`].
+    pub(super) fn describe_commands(&self, text: &mut String) {
+        for job in &self.commands.jobs {
+            let _ = writeln!(text, "job: {job:?}");
         }
     }
 

@@ -17,7 +17,9 @@ use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
 use crate::log::Urgency;
 use crate::mutants;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::Write;
 use format::{Record, RecordKind, payload_checksum};
 use page::{Page, PageMutVec, PageVec};
 use smallvec::SmallVec;
@@ -161,6 +163,23 @@ impl Shard {
             if let Some(slot) = places.get_mut(&key) {
                 *slot = OVERTAKEN;
             }
+        }
+    }
+
+    /// For [`Shard::describe`].
+    pub(super) fn describe_destage(&self, text: &mut String) {
+        let destager = &self.destager;
+        let (demanded, written, waiting) = (destager.demanded.len(), destager.written.len(), destager.waiting_durable.len());
+        let unreadable = destager.unreadable.len();
+        let _ = writeln!(
+            text,
+            "destage: {} runs, {waiting} wait for the log, {written} blocks wait for a flush, {demanded} demanded, {unreadable} unreadable",
+            destager.runs.len(),
+        );
+        for (volume, sweep) in &destager.sweeps {
+            let dirty = self.dirty.blocks_of(VolumeIndex(*volume));
+            let (runs, unflushed, passes, all) = (sweep.runs, sweep.unflushed, sweep.passes, sweep.all);
+            let _ = writeln!(text, "volume {volume}: {dirty} dirty, {runs} runs, {unflushed} unflushed, {passes} passes, all {all}");
         }
     }
 
@@ -512,6 +531,15 @@ impl Shard {
             }
             self.wake_destage_waiters(key);
         }
+        self.flush_after_destage(run.first.volume());
+    }
+
+    /// What was written is flushed when the last run under way has ended, however it ended.
+    fn flush_after_destage(&mut self, index: VolumeIndex) {
+        let sweep = self.destager.sweeps.entry(index.0).or_default();
+        if sweep.unflushed > 0 && sweep.runs == 0 {
+            self.flush_backing(index);
+        }
     }
 
     /// The volume's backing device has flushed (or failed): written blocks are at home (or not).
@@ -547,10 +575,7 @@ impl Shard {
                 self.wake_destage_waiters(key);
             }
         }
-        let sweep = self.destager.sweeps.entry(index.0).or_default();
-        if sweep.unflushed > 0 && sweep.runs == 0 {
-            self.flush_backing(index);
-        }
+        self.flush_after_destage(index);
     }
 
     fn is_home(&mut self, key: Key, slot: Slot) {

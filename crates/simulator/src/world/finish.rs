@@ -47,7 +47,11 @@ impl World<'_> {
             }
             self.step()?;
             if self.queue.now_ns() > until {
-                return Err(failed(format!("not answered within ten minutes without faults: {}", self.pending_text())));
+                return Err(failed(format!(
+                    "not answered within ten minutes without faults: {}\n{}",
+                    self.pending_text(),
+                    self.system_mut().describe()
+                )));
             }
             if std::mem::take(&mut self.restart_wanted) {
                 self.crash_and_restart()?;
