@@ -335,9 +335,9 @@ impl System for Daemon {
         self.shards.iter().enumerate().map(|(at, shard)| format!("shard {at}: {}", shard.describe())).collect()
     }
 
-    fn dirty_blocks(&self, volume: u16) -> u64 {
+    fn dirty_blocks(&self, volume: u16) -> Vec<u64> {
         let of_shard = |shard: &Shard| shard.attached().find(|(index, ..)| index.0 == volume).map_or(0, |(.., dirty)| dirty);
-        self.shards.iter().map(of_shard).sum()
+        self.shards.iter().map(of_shard).collect()
     }
 
     fn facts(&self) -> Facts {

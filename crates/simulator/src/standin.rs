@@ -254,8 +254,8 @@ impl System for Plain {
         assert!(self.waiting.is_empty() || !self.active.is_empty(), "something to wait for");
     }
 
-    fn dirty_blocks(&self, _: u16) -> u64 {
-        0
+    fn dirty_blocks(&self, _: u16) -> Vec<u64> {
+        Vec::new()
     }
 
     fn facts(&self) -> Facts {

@@ -65,8 +65,8 @@ pub trait System {
     fn poll(&mut self) -> Option<Output>;
     /// Panics if the state contradicts itself.
     fn check_invariants(&self);
-    /// Dirty blocks of a volume, in all shards.
-    fn dirty_blocks(&self, volume: u16) -> u64;
+    /// Dirty blocks of a volume, of each shard.
+    fn dirty_blocks(&self, volume: u16) -> Vec<u64>;
     /// Numbers.
     fn facts(&self) -> Facts;
     /// What goes on inside, in words, for the story of a system that waits for ever.

@@ -129,6 +129,11 @@ impl Shard {
         self.destager.unreadable.remove(&key);
     }
 
+    /// Whether it is a dirty block that cannot be read from the SSD.
+    pub(super) fn is_unreadable(&self, key: Key) -> bool {
+        self.destager.unreadable.contains_key(&key)
+    }
+
     /// Dirty blocks of the volume that cannot be read from the SSD.
     pub(super) fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
         self.destager.unreadable.keys().filter(|key| key.volume() == index).count() as u64

@@ -64,7 +64,9 @@ impl Shard {
     /// Whether dirty limits and the log have room for this write.
     fn may_log(&self, id: OpId) -> bool {
         let op = self.ops.get(id);
-        let new = (0..op.blocks as usize).filter(|index| !self.dirty.contains(op.key(*index))).count() as u64;
+        // An unreadable block does not count (below) until it is written anew.
+        let adds = |key: Key| !self.dirty.contains(key) || self.is_unreadable(key);
+        let new = (0..op.blocks as usize).filter(|index| adds(op.key(*index))).count() as u64;
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
         let shards = u64::from(self.config.place.layout.shards);
         let volume_max = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);

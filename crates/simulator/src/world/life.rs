@@ -117,7 +117,7 @@ impl World<'_> {
         self.operator.forget();
         for volume in &mut self.volumes {
             (volume.paused, volume.in_flight, volume.settles_with) = (false, 0, None);
-            volume.dirty_blocks = u64::MAX;
+            volume.dirty_blocks = Vec::new();
         }
         self.queue.retain(|happening| {
             matches!(happening, Happening::SsdLeaves | Happening::BackingLeaves(_) | Happening::Rot | Happening::Operator)

@@ -104,7 +104,7 @@ pub(crate) struct VolumeState {
     /// Of the longest request so far.
     pub longest_blocks: u64,
     /// When last looked.
-    pub dirty_blocks: u64,
+    pub dirty_blocks: Vec<u64>,
     /// The device failed a flush; it needs a new start.
     pub backing_failed: bool,
 }
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
                 paused: false,
                 in_flight: 0,
                 longest_blocks: 1,
-                dirty_blocks: 0,
+                dirty_blocks: Vec::new(),
                 backing_failed: false,
             })
             .collect();
@@ -413,13 +413,17 @@ impl<'a> World<'a> {
         for volume in 0..self.volumes.len() {
             // What cannot be read never goes home and is not held against those who write.
             let unreadable = self.wounded.iter().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
-            let dirty = self.system_mut().dirty_blocks(volume as u16).saturating_sub(unreadable);
+            let dirty = self.system_mut().dirty_blocks(volume as u16);
             let state = &mut self.volumes[volume];
-            let most = (state.options.dirty_limit_bytes / 4096 / shards).max(state.longest_blocks).saturating_mul(shards);
-            if dirty > most && dirty > state.dirty_blocks {
-                return Err(failed(format!("volume {volume} has {dirty} dirty blocks, its limit is {most}")));
+            // Every shard has an equal part of the limit; one that is above it, since the limit was made smaller, does not hold up the others.
+            let most = (state.options.dirty_limit_bytes / 4096 / shards).max(state.longest_blocks);
+            let before = std::mem::replace(&mut state.dirty_blocks, dirty.clone());
+            let shard =
+                (0..before.len().min(dirty.len())).find(|at| dirty[*at].saturating_sub(unreadable) > most && dirty[*at] > before[*at]);
+            if let Some(shard) = shard {
+                let have = dirty[shard];
+                return Err(failed(format!("volume {volume} has {have} dirty blocks in shard {shard}, the limit there is {most}")));
             }
-            state.dirty_blocks = dirty;
         }
         Ok(())
     }

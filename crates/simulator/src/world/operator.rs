@@ -85,7 +85,7 @@ impl World<'_> {
         }
         state.settles_with = (!keeps_back).then_some(token);
         // Another limit from now on; what is dirty by then was so before.
-        state.dirty_blocks = u64::MAX;
+        state.dirty_blocks = Vec::new();
         state.before = Some(std::mem::replace(&mut state.options, options));
     }
 
@@ -204,6 +204,8 @@ impl World<'_> {
         }
         if purpose == Purpose::SetOptions && cancelled && result.is_err() {
             state.options = state.before.take().expect("kept when it was sent");
+            // The larger limit was in force meanwhile.
+            state.dirty_blocks = Vec::new();
         }
         if purpose == Purpose::Destage {
             self.destage_refused = result.is_err();
