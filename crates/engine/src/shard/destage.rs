@@ -72,6 +72,8 @@ struct Sweep {
     retry_at_ns: u64,
     /// Dirty data passed the high mark: destage until the low mark.
     pressed: bool,
+    /// The last look found nothing to start; time alone changes that only at this moment. A completion or a request looks anew.
+    nothing_until_ns: u64,
 }
 
 /// See the module.
@@ -199,13 +201,13 @@ impl Shard {
             let (oldest_ns, _) = self.dirty.oldest(index)?;
             let sweep = self.destager.sweeps.get(&index.0);
             let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
-            let idle = volume.backing.client_last_ns + IDLE_AFTER_NS;
+            let idle = if volume.backing.client_in_flight == 0 { volume.backing.client_last_ns + IDLE_AFTER_NS } else { u64::MAX };
             let wanted = aged.min(idle);
-            let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()));
+            let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
             (!volume.backing.failed && !volume.held).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
         };
-        self.attached.iter().filter_map(of_volume).min()
+        self.attached.iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
     }
 
     /// Picks and starts runs as far as pace and memory allow.
@@ -259,6 +261,7 @@ impl Shard {
         let throttled = !self.throttled.is_empty();
         let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
         let sweep = self.destager.sweeps.entry(index.0).or_default();
+        sweep.nothing_until_ns = 0;
         if blocked || sweep.retry_at_ns > now_ns {
             return;
         }
@@ -269,13 +272,23 @@ impl Shard {
         sweep.pace.adjust(now_ns, latency_ns, goal_ns, idle || urgent);
         loop {
             let sweep = self.destager.sweeps.entry(index.0).or_default();
-            if sweep.runs >= sweep.pace.runs_max() || !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX
-            {
+            if sweep.runs > 0 && sweep.runs >= sweep.pace.runs_max() {
+                sweep.nothing_until_ns = u64::MAX;
+                return;
+            }
+            if !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
                 return;
             }
             let picked =
                 if all { self.next_run_of_sweep(index) } else { aged_before_ns.and_then(|before| self.next_aged_run(index, before)) };
-            let Some((first, count)) = picked else { return };
+            let Some((first, count)) = picked else {
+                if all {
+                    let rests = self.destager.unreadable.iter().filter(|(key, _)| key.volume() == index).map(|(_, until_ns)| *until_ns);
+                    let nothing_until_ns = rests.min().unwrap_or(u64::MAX);
+                    self.destager.sweeps.entry(index.0).or_default().nothing_until_ns = nothing_until_ns;
+                }
+                return;
+            };
             if !self.start_run(first, count) {
                 return;
             }
