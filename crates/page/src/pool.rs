@@ -25,15 +25,17 @@ struct Slot {
 struct Shared {
     locked: AtomicBool,
     inner: UnsafeCell<Inner>,
-    /// Handles to the pool plus pages out of it: the memory goes when it reaches zero.
-    owners: AtomicUsize,
     pages_max: usize,
+    /// Changed only under the lock, read by anyone.
     pages_out: AtomicUsize,
 }
 
+/// What the lock guards; the memory goes when there are no handles and all pages are back.
 struct Inner {
     free: Vec<NonNull<Slot>>,
     slabs: Vec<Slab>,
+    /// Handles to the pool.
+    handles: usize,
 }
 
 struct Slab {
@@ -55,19 +57,18 @@ impl PagePool {
     pub fn new(pages_max: usize) -> PagePool {
         let shared = Box::new(Shared {
             locked: AtomicBool::new(false),
-            inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new() }),
-            owners: AtomicUsize::new(1),
+            inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new(), handles: 1 }),
             pages_max,
             pages_out: AtomicUsize::new(0),
         });
-        // The box is a stable address; `owners` counts who uses it.
+        // The box is a stable address; handles and pages out are counted, and the last to go frees it.
         let pointer = Box::into_raw(shared);
         // SAFETY: `Box::into_raw` never gives null.
         PagePool(unsafe { NonNull::new_unchecked(pointer) })
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: `owners` counts this handle, so the memory is there.
+        // SAFETY: this handle is counted, so the memory is there.
         unsafe { self.0.as_ref() }
     }
 
@@ -78,10 +79,10 @@ impl PagePool {
             if inner.free.is_empty() {
                 inner.grow(self.0, shared.pages_max);
             }
-            inner.free.pop()
+            let slot = inner.free.pop()?;
+            shared.pages_out.store(shared.pages_out() + 1, Ordering::Relaxed);
+            Some(slot)
         })?;
-        shared.pages_out.fetch_add(1, Ordering::Relaxed);
-        shared.owners.fetch_add(1, Ordering::Relaxed);
         // SAFETY: a slot on the free list is valid and has no handle: we are its only user.
         unsafe { slot.as_ref() }.handles.store(1, Ordering::Relaxed);
         Some(PageMut(Page(slot)))
@@ -96,7 +97,7 @@ impl PagePool {
 
     /// Pages in use now.
     pub fn pages_out(&self) -> usize {
-        self.shared().pages_out.load(Ordering::Relaxed)
+        self.shared().pages_out()
     }
 
     /// The pool's limit, in pages.
@@ -107,14 +108,15 @@ impl PagePool {
 
 impl Clone for PagePool {
     fn clone(&self) -> PagePool {
-        self.shared().owners.fetch_add(1, Ordering::Relaxed);
+        self.shared().with_inner(|inner| inner.handles += 1);
         PagePool(self.0)
     }
 }
 
 impl Drop for PagePool {
     fn drop(&mut self) {
-        release_owner(self.0);
+        // SAFETY: this handle was counted until now.
+        unsafe { leave(self.0, |inner| inner.handles -= 1) };
     }
 }
 
@@ -133,6 +135,10 @@ impl Shared {
         let result = work(unsafe { &mut *self.inner.get() });
         self.locked.store(false, Ordering::Release);
         result
+    }
+
+    fn pages_out(&self) -> usize {
+        self.pages_out.load(Ordering::Relaxed)
     }
 }
 
@@ -167,13 +173,23 @@ fn slab_layouts(pages: usize) -> (Layout, Layout) {
     (bytes, Layout::array::<Slot>(pages).expect("a slab is far below isize::MAX"))
 }
 
-fn release_owner(shared: NonNull<Shared>) {
-    // SAFETY: the caller's share in `owners` keeps the memory until this line.
-    if unsafe { shared.as_ref() }.owners.fetch_sub(1, Ordering::Release) != 1 {
+/// Does `work`, which takes one handle or one page out of the count, and frees the memory if it was the last.
+///
+/// # Safety
+/// The caller's handle or page must be one that is counted still, so that the memory is there.
+unsafe fn leave(shared: NonNull<Shared>, work: impl FnOnce(&mut Inner)) {
+    let last = {
+        // SAFETY: the caller is counted until `work` is done, and whoever is last knows it under the lock ...
+        let shared = unsafe { shared.as_ref() };
+        shared.with_inner(|inner| {
+            work(inner);
+            inner.handles == 0 && shared.pages_out() == 0
+        })
+    };
+    if !last {
         return;
     }
-    fence(Ordering::Acquire);
-    // SAFETY: we were the last owner: no handle and no page is left. The pointer came from `Box::into_raw`.
+    // SAFETY: ... so there is exactly one of them, and nobody else can reach the memory. It came from `Box::into_raw`.
     let shared = unsafe { Box::from_raw(shared.as_ptr()) };
     shared.with_inner(|inner| {
         for slab in inner.slabs.drain(..) {
@@ -226,16 +242,23 @@ impl Clone for Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        if self.slot().handles.fetch_sub(1, Ordering::Release) != 1 {
-            return;
+        // A sole owner stays the sole owner: only a handle makes another. So the usual case needs no atomic change.
+        let handles = &self.slot().handles;
+        if handles.load(Ordering::Acquire) != 1 {
+            if handles.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
         }
-        fence(Ordering::Acquire);
         let (slot, pool) = (self.0, self.slot().pool);
-        // SAFETY: a page out of the pool is one of its owners, so the pool is still there.
-        let shared = unsafe { pool.as_ref() };
-        shared.pages_out.fetch_sub(1, Ordering::Relaxed);
-        shared.with_inner(|inner| inner.free.push(slot));
-        release_owner(pool);
+        // SAFETY: this page counts as out until now.
+        unsafe {
+            leave(pool, |inner| {
+                inner.free.push(slot);
+                let pages_out = &pool.as_ref().pages_out;
+                pages_out.store(pages_out.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            });
+        }
     }
 }
 
