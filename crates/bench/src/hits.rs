@@ -23,27 +23,59 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// One warmed-up loop of each, for instruction counts.
-pub fn one_of_each() -> Result<()> {
-    println!("{} {}", ram_hit_ns(), ssd_hit_ns());
-    Ok(())
+/// One warmed-up loop, for instruction counts: `valgrind --tool=callgrind --toggle-collect='*one_loop*'`. Without clocks, which valgrind and
+/// the library that asks for them do not agree on.
+pub fn instructions(of_ram: bool, hits: u64) {
+    let mut rig = if of_ram { warm_ram(4096) } else { warm_ssd(4096) };
+    println!("{}", one_loop(&mut rig, of_ram, hits));
 }
 
-fn ram_hit_ns() -> f64 {
-    let mut rig = Rig::new(512 << 20, RAM_SET + 1024);
-    for block in 0..RAM_SET {
+#[inline(never)]
+fn one_loop(rig: &mut Rig, of_ram: bool, hits: u64) -> u64 {
+    if of_ram { ram_hits(rig, 4096, hits) } else { ssd_hits(rig, 4096, hits) }
+}
+
+fn warm_ram(set: u64) -> Rig {
+    let mut rig = Rig::new(512 << 20, set + 1024);
+    for block in 0..set {
         rig.request(Op::Write, block);
         rig.request(Op::Read, block);
     }
+    rig
+}
+
+fn warm_ssd(set: u64) -> Rig {
+    let mut rig = Rig::new(512 << 20, 0);
+    (0..set).for_each(|block| drop(rig.request(Op::Write, block)));
+    rig
+}
+
+fn ram_hits(rig: &mut Rig, set: u64, requests: u64) -> u64 {
     let mut buffer = [0_u8; 4096];
-    let mut hits = 0_u64;
-    let begun = cpu_ns();
-    for step in 0..HITS {
-        let block = mix(step) % RAM_SET;
+    let mut hits = 0;
+    for step in 0..requests {
+        let block = mix(step) % set;
         let reply = rig.request(Op::Read, block);
         buffer.copy_from_slice(&reply.pages[0][..]);
         hits += u64::from(reply.outcome == Outcome::RamHit && buffer[..8] == block.to_le_bytes());
     }
+    hits
+}
+
+fn ssd_hits(rig: &mut Rig, set: u64, requests: u64) -> u64 {
+    let mut hits = 0;
+    for step in 0..requests {
+        let block = mix(step) % set;
+        let reply = rig.request(Op::Read, block);
+        hits += u64::from(reply.outcome == Outcome::SsdHit && reply.pages[0][..8] == block.to_le_bytes());
+    }
+    hits
+}
+
+fn ram_hit_ns() -> f64 {
+    let mut rig = warm_ram(RAM_SET);
+    let begun = cpu_ns();
+    let hits = ram_hits(&mut rig, RAM_SET, HITS);
     let spent = cpu_ns() - begun;
     assert_eq!(hits, HITS, "every read is a hit in RAM with the right data");
     spent as f64 / HITS as f64
@@ -56,19 +88,11 @@ fn two_threads_ns() -> f64 {
 }
 
 fn ssd_hit_ns() -> f64 {
-    let mut rig = Rig::new(512 << 20, 0);
-    for block in 0..RAM_SET {
-        rig.request(Op::Write, block);
-    }
+    let mut rig = warm_ssd(RAM_SET);
     let mut copy = vec![0_u8; 4096];
     let source = vec![1_u8; 64 << 20];
-    let mut hits = 0_u64;
     let begun = cpu_ns();
-    for step in 0..HITS {
-        let block = mix(step) % RAM_SET;
-        let reply = rig.request(Op::Read, block);
-        hits += u64::from(reply.outcome == Outcome::SsdHit && reply.pages[0][..8] == block.to_le_bytes());
-    }
+    let hits = ssd_hits(&mut rig, RAM_SET, HITS);
     let spent = cpu_ns() - begun;
     assert_eq!(hits, HITS, "every read is a hit on the SSD with the right data");
     // The rig's SSD copies a page from a cold place for each read; that is the device's time, not ours.

@@ -16,13 +16,17 @@ fn main() -> Result<()> {
         "hits" => hits::run(),
         "memory" => memory::run(),
         "start" => start::run(),
-        "callgrind" => hits::one_of_each(),
+        "count-ram" | "count-ssd" => {
+            let hits = std::env::args().nth(2).map_or(Ok(10_000), |hits| hits.parse())?;
+            hits::instructions(which == "count-ram", hits);
+            Ok(())
+        }
         "all" => {
             hits::run()?;
             memory::run()?;
             start::run()
         }
-        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, callgrind, all"),
+        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, count-ram, count-ssd, all"),
     }
 }
 

@@ -6,7 +6,6 @@
 
 use crate::key::{Key, Map};
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 /// Names a request inside the shard.
 pub type OpId = u32;
@@ -42,6 +41,14 @@ impl Locks {
         self.held.is_empty() || self.held.get(&key).is_none_or(|lock| !lock.writer && lock.waiting.is_empty())
     }
 
+    /// Shares the block with its readers if that is possible at once; [`Locks::release`] gives it back.
+    pub fn share_if_free(&mut self, key: Key) -> bool {
+        let lock = self.held.entry(key).or_default();
+        let free = !lock.writer && lock.waiting.is_empty();
+        lock.readers += u32::from(free);
+        free
+    }
+
     /// Queues the request on `count` blocks from `first`. True if it has all of them; otherwise `release` by others will
     /// name it when it has.
     pub fn acquire(&mut self, op: OpId, first: Key, count: u32, kind: Kind) -> bool {
@@ -65,7 +72,7 @@ impl Locks {
     }
 
     /// Gives the blocks back; requests that now have all of theirs are appended to `ready`, in order of arrival per block.
-    pub fn release(&mut self, first: Key, count: u32, kind: Kind, ready: &mut Vec<OpId>) {
+    pub fn release(&mut self, first: Key, count: u32, kind: Kind, ready: &mut impl Extend<OpId>) {
         for index in 0..u64::from(count) {
             let key = Key(first.0 + index);
             let lock = self.held.get_mut(&key).expect("a released block was locked");
@@ -90,7 +97,7 @@ impl Locks {
                 *lacking -= 1;
                 if *lacking == 0 {
                     self.lacking.remove(&op);
-                    ready.push(op);
+                    ready.extend(Some(op));
                 }
             }
             if !lock.writer && lock.readers == 0 {
@@ -110,6 +117,7 @@ impl Locks {
 mod tests {
     use super::*;
     use alloc::vec;
+    use alloc::vec::Vec;
 
     fn key(block: u64) -> Key {
         Key(block)

@@ -89,20 +89,22 @@ impl Shard {
 
     /// Tells the policy of a touch, and stores the new heat.
     pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32) -> Advice {
-        let slot = self.index.get(key);
-        let place = match (self.ram.get(key), slot) {
+        let place = match (self.ram.get(key), self.index.get(key)) {
             (Some(block), _) => Place::Ram(block.slot),
-            (None, Some(slot)) => {
-                let age_segments = (self.log.space().head_seq() - self.log.seq_of(slot)) as u32;
-                Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_segments }
-            }
+            (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks),
             (None, None) => Place::Absent,
         };
         let admission = self.volume_of(key).options.admission;
+        self.policy.on_access(key.0, place, Access { write, request_blocks, admission })
+    }
+
+    /// The same for a block that is known to be in this slot and not in RAM.
+    pub(super) fn touch_on_ssd(&mut self, key: Key, slot: Slot, write: bool, request_blocks: u32) -> Advice {
+        let age_segments = (self.log.space().head_seq() - self.log.seq_of(slot)) as u32;
+        let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_segments };
+        let admission = self.volume_of(key).options.admission;
         let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission });
-        if let (Place::Ssd { .. }, Some(slot)) = (place, slot) {
-            self.index.set_frequency(slot, advice.heat.bits());
-        }
+        self.index.set_frequency(slot, advice.heat.bits());
         advice
     }
 

@@ -37,6 +37,8 @@ impl Shard {
         }
         assert_eq!(self.policy.ram_len(), self.ram.len(), "policy and RAM hold the same blocks");
         assert!(self.ram.keys().all(|key| !self.partial.contains_key(&key)), "RAM holds whole blocks only");
+        let quick: u32 = self.attached.iter().filter_map(|index| Some(self.volume(*index)?.quick_reads)).sum();
+        assert_eq!(quick, self.quick_reads, "quick reads of all volumes");
         for op in self.ops.iter().filter(|op| op.blocks > 0) {
             assert!(op.blocks as usize <= 256 && op.key(op.blocks as usize - 1) >= Key(op.first.0));
         }
@@ -72,7 +74,7 @@ impl Shard {
         let cleaner = if self.cleaner.is_idle() { "idle" } else { "at work" };
         let _ = writeln!(
             text,
-            "blocks: {} cached, {} dirty of at most {}, {} in RAM; cleaner {cleaner}; {} I/Os in flight, {} throttled, {} starved",
+            "blocks: {} cached, {} dirty of at most {}, {} in RAM; cleaner {cleaner}; {} I/Os in flight, {} throttled, {} starved, {} quick reads",
             self.index.live_blocks(),
             self.dirty.blocks(),
             self.dirty_max_blocks(),
@@ -80,6 +82,7 @@ impl Shard {
             self.out.in_flight(),
             self.throttled.len(),
             self.starved.len(),
+            self.quick_reads,
         );
         self.describe_destage(&mut text);
         self.describe_commands(&mut text);

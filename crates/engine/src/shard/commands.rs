@@ -147,6 +147,9 @@ impl Shard {
 
     /// Looks at every job once.
     pub(super) fn check_commands(&mut self) {
+        if self.commands.jobs.is_empty() {
+            return;
+        }
         // Quiesce comes last: what the others still append, it waits for.
         let (last, jobs): (Vec<Job>, Vec<Job>) =
             core::mem::take(&mut self.commands.jobs).into_iter().partition(|job| matches!(job, Job::Quiesce { .. }));
@@ -178,7 +181,7 @@ impl Shard {
                 let last = self.log.last_group();
                 self.log.want_durable(last);
                 let durable = self.log.is_failed() || self.log.durable() == last;
-                let still = self.out.in_flight() == 0 && self.ops.len() == 0 && self.log.is_idle() && self.cleaner.is_idle();
+                let still = self.out.in_flight() == 0 && self.requests() == 0 && self.log.is_idle() && self.cleaner.is_idle();
                 if still && durable { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }
             }
         }
@@ -233,7 +236,8 @@ impl Shard {
     }
 
     fn check_detach(&mut self, token: u64, index: VolumeIndex, mut slot: u32) -> Standing {
-        let busy = self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
+        let quick = self.volume(index).is_some_and(|volume| volume.quick_reads > 0);
+        let busy = quick || self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
         let flushing = self.volume(index).is_some_and(|volume| volume.backing.flushing.is_some());
         if busy || flushing {
             return Standing::Goes(Job::Detach { token, volume: index, slot });

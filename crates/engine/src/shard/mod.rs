@@ -5,6 +5,7 @@
 //! writes share a group. Time never goes back.
 //!
 //! The path of a request: `submit` checks it, counts it and locks its blocks ([`crate::locks`]); then
+//! * a read of one block that is cached takes a short way ([`quick`]), or
 //! * a read ([`read`]) gathers each block from RAM, a group in flight, the SSD, or the backing device;
 //! * a write takes one of two ways, chosen by [`route`]: into the log ([`write_log`]), or to the backing device with
 //!   the cache kept coherent ([`write_backing`]).
@@ -28,6 +29,7 @@ mod destage;
 mod failure;
 mod flush;
 mod op;
+mod quick;
 mod read;
 mod route;
 mod volume;
@@ -94,6 +96,7 @@ const CLEAN_HOLD_NS: u64 = 100_000_000;
 /// What the completion of an I/O means.
 enum Context {
     Log(LogIo),
+    QuickRead(quick::QuickRead),
     ReadSsd(read::SsdPart),
     ReadBacking(read::BackingPart),
     MergeSsd { op: OpId, edge: usize, found: write_log::MergeBase },
@@ -124,6 +127,8 @@ pub struct Shard {
     /// Index entries by volume that recovery brought, until the volume is attached.
     restored: Map<u16, u64>,
     ops: Ops,
+    /// Reads on their way that are not in `ops`.
+    quick_reads: u32,
     ready: VecDeque<OpId>,
     /// Writes into the log that wait for dirty blocks to go home or for free segments, in order of arrival.
     throttled: VecDeque<OpId>,
@@ -181,6 +186,7 @@ impl Shard {
             attached: Vec::new(),
             restored: Map::default(),
             ops: Ops::default(),
+            quick_reads: 0,
             ready: VecDeque::new(),
             throttled: VecDeque::new(),
             starved: VecDeque::new(),
@@ -223,7 +229,7 @@ impl Shard {
         self.count(&request);
         if request.op == OpKind::Flush {
             self.begin_flush(request);
-        } else if !(request.op == OpKind::Read && self.read_from_ram(&request)) {
+        } else if !(request.op == OpKind::Read && (self.read_from_ram(&request) || self.read_quickly(&request))) {
             let op = Op::new(request);
             let (first, blocks, kind) = (op.first, op.blocks, op.lock_kind());
             let unlocked = mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read;
@@ -284,6 +290,7 @@ impl Shard {
         let Completion { id, result, pages } = completion;
         match self.out.completed(id) {
             Context::Log(io) => self.log_completed(io, result.is_ok()),
+            Context::QuickRead(read) => self.quick_read_done(read, result, pages),
             Context::ReadSsd(part) => self.ssd_read(part, result, pages),
             Context::ReadBacking(part) => self.backing_read(part, result, pages),
             Context::MergeSsd { op, edge, found } => self.merge_ssd_read(op, edge, found, result, pages),
@@ -380,9 +387,7 @@ impl Shard {
         }
         let unlocked = mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read;
         if op.blocks > 0 && !unlocked {
-            let mut ready = Vec::new();
-            self.locks.release(op.first, op.blocks, op.lock_kind(), &mut ready);
-            self.ready.extend(ready);
+            self.locks.release(op.first, op.blocks, op.lock_kind(), &mut self.ready);
         }
         self.out.reply(Reply { id: op.request.id, result, pages, outcome });
     }
@@ -392,7 +397,9 @@ impl Shard {
     }
 
     fn wake_starved(&mut self) {
-        self.ready.append(&mut self.starved);
+        if !self.starved.is_empty() {
+            self.ready.append(&mut self.starved);
+        }
     }
 
     fn log_completed(&mut self, io: LogIo, ok: bool) {
@@ -413,9 +420,14 @@ impl Shard {
         }
     }
 
+    /// Requests in the shard.
+    fn requests(&self) -> usize {
+        self.ops.len() + self.quick_reads as usize
+    }
+
     /// How soon a dirty write must go: at once for a lone writer, soon where many are.
     fn commit_urgency(&self) -> Urgency {
-        if self.ops.len() >= GROUP_HOLD_REQUESTS { Urgency::By(self.now_ns + GROUP_HOLD_NS) } else { Urgency::Commit }
+        if self.requests() >= GROUP_HOLD_REQUESTS { Urgency::By(self.now_ns + GROUP_HOLD_NS) } else { Urgency::Commit }
     }
 
     fn volume(&self, index: VolumeIndex) -> Option<&Volume> {
@@ -450,7 +462,7 @@ impl Shard {
             head_seq: self.log.space().head_seq(),
             tail_seq: self.log.space().tail_seq(),
             free_segments: self.log.space().free_segments(),
-            requests: self.ops.len() as u64,
+            requests: self.requests() as u64,
         }
     }
 
@@ -461,7 +473,7 @@ impl Shard {
 
     /// Whether `Quiesce` is complete: nothing in flight, nothing to come.
     pub fn is_quiesced(&self) -> bool {
-        self.quiescing && self.out.in_flight() == 0 && self.ops.len() == 0 && self.log.is_idle()
+        self.quiescing && self.out.in_flight() == 0 && self.requests() == 0 && self.log.is_idle()
     }
 
     /// Everything cached on the SSD, for the checkpoint of a clean stop. Only when quiesced.

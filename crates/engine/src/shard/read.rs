@@ -23,13 +23,13 @@ use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason};
 
 /// A run of blocks being read from the SSD for a request.
 pub struct SsdPart {
-    op: OpId,
-    first: usize,
+    pub(super) op: OpId,
+    pub(super) first: usize,
     /// Only to be laid over the backing device's data.
-    overlay: bool,
+    pub(super) overlay: bool,
     /// The segment that is pinned meanwhile.
-    seq: u64,
-    checksums: SmallVec<[u32; 1]>,
+    pub(super) seq: u64,
+    pub(super) checksums: SmallVec<[u32; 1]>,
 }
 
 /// A run of blocks being read from the backing device for a request.

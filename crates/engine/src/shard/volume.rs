@@ -25,6 +25,8 @@ pub struct Volume {
     pub cached_blocks: u64,
     /// Blocks it has in RAM.
     pub ram_blocks: u64,
+    /// Reads of it that are on their way without an entry in the table of requests.
+    pub quick_reads: u32,
     /// The last group with a record that an acknowledged write of this volume rests on.
     pub log_group: u64,
     /// Its backing device.
@@ -67,6 +69,7 @@ impl Volume {
             stats: VolumeStats::default(),
             cached_blocks: 0,
             ram_blocks: 0,
+            quick_reads: 0,
             log_group: 0,
             backing: Backing::default(),
         }

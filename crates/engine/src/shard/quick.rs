@@ -1,0 +1,126 @@
+//! The short way of a read: one block, whole on the SSD, nobody changing it. No entry in the table of requests, no lists.
+//!
+//! What goes wrong (an SSD that cannot read, a checksum) is handed to [`super::read`], as if the read had gone its way from the start.
+
+use super::op::{Op, Phase, ReadBlock};
+use super::read::SsdPart;
+use super::route::reads_use_cache;
+use super::{Context, Shard};
+use crate::api::{IoError, IoKind, Op as OpKind, Outcome, Reply, Request, Target};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::locks::Kind;
+use crate::mutants;
+use crate::outbox::Span;
+use crate::policy::Arrival;
+use format::payload_checksum;
+use page::{PageMutVec, PageVec};
+use smallvec::smallvec;
+use types::{BLOCK_BYTES, BLOCK_SECTORS};
+
+/// A block being read from the SSD, with what a reply needs.
+pub struct QuickRead {
+    id: u64,
+    key: Key,
+    /// The segment that is pinned meanwhile.
+    seq: u64,
+    checksum: u32,
+    /// Within the block.
+    first_sector: u8,
+    sectors: u8,
+    /// The policy wants a copy in RAM.
+    copy: Option<Arrival>,
+}
+
+impl Shard {
+    /// Starts a read on the short way. False if it has to go the long one.
+    pub(super) fn read_quickly(&mut self, request: &Request) -> bool {
+        let first_sector = request.start_sector % BLOCK_SECTORS;
+        if first_sector + u64::from(request.sectors) > BLOCK_SECTORS || request.bypass.is_some() || self.log.is_failed() {
+            return false;
+        }
+        let volume = self.volume(request.volume).expect("checked by refuse");
+        if !reads_use_cache(volume.options.mode) || volume.backing.failed || mutants::active(22) || mutants::active(38) {
+            return false;
+        }
+        let key = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
+        let Some(slot) = self.index.get(key).filter(|_| self.ram.get(key).is_none()) else { return false };
+        let meta = self.index.meta(slot);
+        if meta.partial || self.log.page_in_flight(slot).is_some() {
+            return false;
+        }
+        let Some(page) = self.config.pool.allocate() else { return false };
+        if !self.locks.share_if_free(key) {
+            return false;
+        }
+        let volume = self.volume_of(key);
+        volume.stats.read_hits_ssd += 1;
+        volume.quick_reads += 1;
+        self.quick_reads += 1;
+        let copy = self.touch_on_ssd(key, slot, false, 1).enter;
+        let read = QuickRead {
+            id: request.id,
+            key,
+            seq: self.pin(slot),
+            checksum: meta.checksum,
+            first_sector: first_sector as u8,
+            sectors: request.sectors as u8,
+            copy,
+        };
+        let span = Span { target: Target::Ssd, offset_bytes: self.log.offset_bytes(slot), length_bytes: BLOCK_BYTES, background: false };
+        self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), Context::QuickRead(read));
+        true
+    }
+
+    /// Keeps the slot's segment from being written anew; gives the segment.
+    fn pin(&mut self, slot: Slot) -> u64 {
+        let seq = self.log.seq_of(slot);
+        self.log.space_mut().pin(seq);
+        seq
+    }
+
+    /// The block has been read.
+    pub(super) fn quick_read_done(&mut self, read: QuickRead, result: Result<(), IoError>, mut pages: PageMutVec) {
+        let QuickRead { id, key, seq, checksum, copy, .. } = read;
+        // Those who starved go before those who wait for this block, as on the long way.
+        self.wake_starved();
+        self.quick_reads -= 1;
+        let volume = self.volume_of(key);
+        volume.quick_reads -= 1;
+        let good = result.is_ok() && payload_checksum(volume.id, key.block(), &pages[0]) == checksum;
+        if !good {
+            self.quick_read_failed(read, result, pages);
+            return;
+        }
+        let may_keep = reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
+        self.log.space_mut().unpin(seq);
+        let page = pages.pop().expect("one block was read").freeze();
+        if let Some(arrival) = copy.filter(|_| may_keep)
+            && self.index.get(key).is_some_and(|slot| !self.index.meta(slot).partial)
+        {
+            self.keep_copy(key, &page, Some(arrival));
+        }
+        self.locks.release(key, 1, Kind::Shared, &mut self.ready);
+        self.out.reply(Reply { id, result: Ok(()), pages: PageVec::from_buf([page]), outcome: Outcome::SsdHit });
+    }
+
+    fn quick_read_failed(&mut self, read: QuickRead, result: Result<(), IoError>, pages: PageMutVec) {
+        let QuickRead { id, key, seq, checksum, first_sector, sectors, copy } = read;
+        let mut op = Op::new(Request {
+            id,
+            volume: key.volume(),
+            op: OpKind::Read,
+            fua: false,
+            start_sector: key.start_sector() + u64::from(first_sector),
+            sectors: u32::from(sectors),
+            pages: PageVec::new(),
+            bypass: None,
+        });
+        op.phase = Phase::Reading;
+        op.pending = 1;
+        op.ssd_hit = true;
+        op.read = smallvec![ReadBlock { copy, ..ReadBlock::default() }];
+        let op = self.ops.add(op);
+        self.ssd_read(SsdPart { op, first: 0, overlay: false, seq, checksums: smallvec![checksum] }, result, pages);
+    }
+}
