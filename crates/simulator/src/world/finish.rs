@@ -35,8 +35,9 @@ impl World<'_> {
         self.one_last_power_cut()
     }
 
-    /// Runs until every request and command is answered.
-    pub fn settle_down(&mut self) -> Step {
+    /// Runs until every request and command is answered. True if that needed a new life, which forgets commands.
+    pub fn settle_down(&mut self) -> Result<bool, Failure> {
+        let mut restarted = false;
         let until = self.queue.now_ns() + PATIENCE_NS;
         while !self.pending.is_empty() || !self.operator.idle() {
             if self.operator.waiting.is_empty() && self.pending.is_empty() {
@@ -55,10 +56,11 @@ impl World<'_> {
             }
             if std::mem::take(&mut self.restart_wanted) {
                 self.crash_and_restart()?;
+                restarted = true;
             }
         }
         self.operator.forget();
-        Ok(())
+        Ok(restarted)
     }
 
     /// Reads every sector that was ever written.
@@ -96,9 +98,8 @@ impl World<'_> {
         self.restart_if_wounded()?;
         self.destage(volume, Purpose::Destage);
         self.drain()?;
-        self.settle_down()?;
         // An I/O that failed when it was handed out may have spoilt this try; the faults are over, so the next one must do.
-        let spoilt = self.restart_if_wounded()? || std::mem::take(&mut self.destage_refused);
+        let spoilt = self.settle_down()? | self.restart_if_wounded()? | std::mem::take(&mut self.destage_refused);
         if spoilt && tries > 0 {
             return self.bring_home(volume, tries - 1);
         }
@@ -124,6 +125,6 @@ impl World<'_> {
         }
         self.start()?;
         self.read_everything()?;
-        self.settle_down()
+        self.settle_down().map(drop)
     }
 }
