@@ -2,12 +2,13 @@
 
 use device::Geometry;
 use device::model::DiskModel;
+use engine::flush_gate::FlushGate;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A device to be taken into the runtime.
 pub struct DeviceOptions {
@@ -25,14 +26,23 @@ pub struct DeviceOptions {
 #[derive(Clone)]
 pub struct DeviceRef(pub(crate) Arc<DeviceShared>);
 
+/// An I/O that waits for a flush: its reactor and its slot there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlushWaiter {
+    pub(crate) reactor: u16,
+    pub(crate) slot: u32,
+}
+
 pub(crate) struct DeviceShared {
     /// The runtime's own number of the device; never reused.
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) file: File,
     pub(crate) geometry: Geometry,
-    /// A flush has failed: final.
-    pub(crate) failed: Arc<AtomicBool>,
+    /// Who waits for its flushes: one flush at a time, whichever reactor asks.
+    pub(crate) gate: Mutex<FlushGate<FlushWaiter>>,
+    /// A flush has failed: final. The gate knows it too; this can be read on the way of every I/O.
+    pub(crate) failed: AtomicBool,
     /// A modelled device is driven by one reactor, since the model must see all I/O in one order.
     pub(crate) model_home: Option<u16>,
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
-//! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` and `flush_gate` what happens to an I/O;
+//! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
 //! `reactor::bare` and `cached` who serves a volume; [`latency`] and [`stats`] what is counted.
 
 pub mod cached;
@@ -16,7 +16,6 @@ mod device_io;
 mod devices;
 pub mod endpoint;
 mod error;
-mod flush_gate;
 mod group;
 mod inbox;
 pub mod latency;

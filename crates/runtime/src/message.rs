@@ -67,6 +67,11 @@ pub(crate) enum Message {
         result: Result<(), IoError>,
         pages: PageMutVec,
     },
+    /// A flush that an I/O here waited for has ended on another reactor.
+    FlushEnded {
+        slot: u32,
+        believed: bool,
+    },
     AddPool {
         part: Box<PoolPart>,
         done: Sender<()>,

@@ -6,8 +6,7 @@
 
 mod transfer;
 
-use crate::devices::{DeviceShared, reopen};
-use crate::flush_gate::{Arrival, FlushGate};
+use crate::devices::{DeviceShared, FlushWaiter, reopen};
 use crate::message::{Directory, Message};
 use crate::ring::Ring;
 use crate::slab::Slab;
@@ -15,6 +14,7 @@ use crate::stats::DeviceStats;
 use crate::user_data::{Kind, user_data};
 use device::model::{DiskModel, IoDescription, IoKind as ModelKind};
 use engine::api::{Io, IoError, IoId, IoKind};
+use engine::flush_gate::{Arrival, Ended};
 use io_uring::types::Fd;
 use page::{PAGE_BYTES, PageMutVec};
 use std::collections::VecDeque;
@@ -22,6 +22,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use transfer::{Active, Verdict, Work, ZeroMethod};
 use types::ShardIndex;
 
@@ -54,7 +55,6 @@ pub(crate) struct Finished {
 struct Device {
     shared: Arc<DeviceShared>,
     file: File,
-    gate: FlushGate<u32>,
     model: Option<Box<DiskModel>>,
     zero_method: ZeroMethod,
     can_discard: bool,
@@ -71,7 +71,7 @@ pub(crate) struct DeviceIo {
     finished: VecDeque<Finished>,
     retries: VecDeque<(u64, u32)>,
     spare_iovecs: Vec<Vec<libc::iovec>>,
-    answered: Vec<u32>,
+    answered: Vec<FlushWaiter>,
 }
 
 impl DeviceIo {
@@ -98,7 +98,6 @@ impl DeviceIo {
         let file = reopen(&shared.file).or_else(|_| shared.file.try_clone())?;
         self.devices[number] = Some(Device {
             file,
-            gate: FlushGate::new(shared.failed.clone()),
             model,
             zero_method: ZeroMethod::PunchHole,
             can_discard: shared.geometry.discard,
@@ -144,7 +143,7 @@ impl DeviceIo {
         let geometry = known.shared.geometry;
         let inside = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= geometry.size_bytes);
         let aligned = (offset_bytes | length_bytes).is_multiple_of(u64::from(geometry.logical_block_bytes));
-        let failed = known.gate.has_failed() && !matches!(kind, IoKind::Read(_));
+        let failed = known.shared.failed.load(Ordering::Acquire) && !matches!(kind, IoKind::Read(_));
         if !inside || !aligned || failed {
             return self.refuse(owner, kind, IoError::Failed);
         }
@@ -193,7 +192,9 @@ impl DeviceIo {
     /// A flush, or the tail of a FUA I/O that has no FUA of its own, comes to the gate.
     fn arrive_at_gate(&mut self, ring: &mut Ring, now_ns: u64, slot: u32) {
         let device = self.active.get(slot).expect("in flight").device;
-        match self.device(device).gate.arrive(slot) {
+        let waiter = FlushWaiter { reactor: self.reactor, slot };
+        let arrival = self.device(device).shared.gate.lock().expect("no panic under the lock").arrive(waiter);
+        match arrival {
             Arrival::Start => self.start_flush(ring, now_ns, device),
             Arrival::Wait => {}
             Arrival::Failed => self.finish(ring, now_ns, slot, Err(IoError::Failed)),
@@ -282,7 +283,7 @@ impl DeviceIo {
             return self.end_flush(ring, now_ns, device, result.is_ok());
         }
         // A write that was under way when the device failed a flush may be lost: it must not be believed.
-        let is_lost = !matches!(work, Work::Read(_)) && known.gate.has_failed();
+        let is_lost = !matches!(work, Work::Read(_)) && known.shared.failed.load(Ordering::Acquire);
         let result = if is_lost { Err(IoError::Failed) } else { result };
         match &work {
             Work::Read(_) => known.stats.record_read(length_bytes, latency_ns, result),
@@ -297,15 +298,27 @@ impl DeviceIo {
 
     fn end_flush(&mut self, ring: &mut Ring, now_ns: u64, device: u32, succeeded: bool) {
         let mut answered = std::mem::take(&mut self.answered);
-        let (believed, start_next) = self.device(device).gate.end(succeeded, &mut answered);
-        let result = if believed { Ok(()) } else { Err(IoError::Failed) };
-        for slot in answered.drain(..) {
-            self.finish(ring, now_ns, slot, result);
+        let shared = &self.device(device).shared;
+        if !succeeded {
+            shared.failed.store(true, Ordering::Release);
+        }
+        let Ended { believed, start_next } = shared.gate.lock().expect("no panic under the lock").end(succeeded, &mut answered);
+        for waiter in answered.drain(..) {
+            if waiter.reactor == self.reactor {
+                self.flush_ended(ring, now_ns, waiter.slot, believed);
+            } else {
+                self.directory.send(waiter.reactor, Message::FlushEnded { slot: waiter.slot, believed });
+            }
         }
         self.answered = answered;
         if start_next {
             self.start_flush(ring, now_ns, device);
         }
+    }
+
+    /// A flush that an I/O here waited for has ended, here or on another reactor.
+    pub(crate) fn flush_ended(&mut self, ring: &mut Ring, now_ns: u64, slot: u32, believed: bool) {
+        self.finish(ring, now_ns, slot, if believed { Ok(()) } else { Err(IoError::Failed) });
     }
 
     fn answer(&mut self, finished: Finished) {

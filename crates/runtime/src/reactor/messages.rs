@@ -47,6 +47,7 @@ impl Reactor {
                 self.devices.submit(&mut self.ring, self.now_ns, device, io, owner);
             }
             Message::RemoteIoDone { tag, result, pages } => self.devices.forwarded_done(tag, result, pages),
+            Message::FlushEnded { slot, believed } => self.devices.flush_ended(&mut self.ring, self.now_ns, slot, believed),
             Message::AddPool { part, done } => {
                 let number = part.number as usize;
                 if self.pools.len() <= number {

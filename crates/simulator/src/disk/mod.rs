@@ -80,6 +80,11 @@ impl Disk {
         self.flights.get(&token).is_some_and(|flight| matches!(flight.io.kind, IoKind::Flush))
     }
 
+    /// Whether the I/O in flight is a read.
+    pub fn is_read(&self, token: u64) -> bool {
+        self.flights.get(&token).is_some_and(|flight| matches!(flight.io.kind, IoKind::Read(_)))
+    }
+
     /// Who asked for the I/O in flight.
     pub fn lane(&self, token: u64) -> u16 {
         self.flights[&token].lane

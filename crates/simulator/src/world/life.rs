@@ -3,6 +3,7 @@
 use engine::api::Command;
 use types::{Mode, VolumeIndex};
 
+use super::gates::Gates;
 use super::{Happening, Judged, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
@@ -144,6 +145,7 @@ impl World<'_> {
         // A failure that was not recorded before the process died is not known to the next life, which may trust the SSD.
         self.ssd_failed = false;
         self.restore_devices();
+        self.gates = Gates::new(self.devices.len());
         let mut tries = 0;
         loop {
             let Some(started) = self.try_start(&mut tries)? else { continue };

@@ -5,6 +5,7 @@
 
 mod clients;
 mod finish;
+mod gates;
 mod life;
 pub(crate) mod operator;
 mod phases;
@@ -12,8 +13,8 @@ mod phases;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
-use engine::api::{Command, Event, Target, VolumeOptions};
-use page::PagePool;
+use engine::api::{Command, Completion, Event, IoError, IoId, IoKind, Target, VolumeOptions};
+use page::{PageMutVec, PagePool};
 use types::Mode;
 
 use crate::coverage::{Coverage, Fault, fault_of};
@@ -26,6 +27,7 @@ use crate::scheduler::Scheduler;
 use crate::system::{Builder, Cargo, HostRecord, Output, System};
 use crate::workload::Client;
 use clients::Pending;
+use gates::Gates;
 use operator::Operator;
 
 /// What a run showed.
@@ -122,6 +124,8 @@ pub(crate) struct LogWrite {
 pub(crate) enum Happening {
     /// Device 0 is the SSD, 1 + n the backing device of volume n.
     IoDone(usize, u64),
+    /// A flush of this shard on a device that has failed one before.
+    FlushRefused(u16, IoId),
     Parcel(u32),
     Client(u16),
     Operator,
@@ -143,6 +147,7 @@ pub(crate) struct World<'a> {
     pub queue: Scheduler<Happening>,
     /// Device 0 is the SSD, 1 + n the backing device of volume n.
     pub devices: Vec<Disk>,
+    pub gates: Gates,
     pub oracle: Oracle,
     pub system: Option<Box<dyn System>>,
     pub pages: PagePool,
@@ -280,6 +285,7 @@ impl<'a> World<'a> {
             ssd_lied: false,
             ssd_failed: false,
             log_writes: VecDeque::new(),
+            gates: Gates::default(),
             log_flushes: BTreeMap::new(),
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
@@ -338,6 +344,9 @@ impl<'a> World<'a> {
         self.note(1, now);
         match happening {
             Happening::IoDone(device, token) => self.io_done(device, token),
+            Happening::FlushRefused(lane, id) => {
+                self.answer_io(lane, Completion { id, result: Err(IoError::Failed), pages: PageMutVec::new() });
+            }
             Happening::Parcel(channel) => {
                 let cargo = self.channels.get_mut(&channel).and_then(VecDeque::pop_front).expect("one per event");
                 self.system_mut().deliver(now, cargo);
@@ -439,6 +448,13 @@ impl<'a> World<'a> {
         if device == 0 {
             self.see_log_write(lane, &io);
         }
+        if !matches!(io.kind, IoKind::Flush) || self.flush_begins(device, lane, io.id) {
+            self.device_begin(device, lane, io);
+        }
+    }
+
+    /// Hands an I/O to its device.
+    pub fn device_begin(&mut self, device: usize, lane: u16, io: engine::api::Io) {
         let now = self.queue.now_ns();
         let (token, delay_ns) = self.devices[device].begin(now, lane, io, &mut self.disk_prng);
         self.queue.after(delay_ns, Happening::IoDone(device, token));
@@ -446,16 +462,12 @@ impl<'a> World<'a> {
     }
 
     fn io_done(&mut self, device: usize, token: u64) {
-        let now = self.queue.now_ns();
         if self.watch.is_some() {
             self.tell_io_done(device, token);
         }
-        if device == 0 && self.devices[0].is_flush(token) {
-            let lane = self.devices[0].lane(token);
-            *self.log_flushes.entry(lane).or_default() += 1;
-        }
+        let (is_flush, is_read) = (self.devices[device].is_flush(token), self.devices[device].is_read(token));
         let begins_at = self.devices[device].describe(token).map_or(0, |flight| flight.1);
-        let (lane, completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
+        let (lane, mut completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
         if device == 0 && self.watch.is_some() {
             let found = self.copies_in(begins_at, completion.pages.iter().map(|page| &page[..]));
             if !found.is_empty() {
@@ -471,8 +483,13 @@ impl<'a> World<'a> {
             }
             _ => {}
         }
-        self.note(20, completion.id.0 ^ u64::from(completion.result.is_err()) << 63);
-        self.system_mut().complete(now, lane, completion);
+        if is_flush {
+            return self.flush_ended(device, lane, completion.id, completion.result);
+        }
+        if !is_read && self.has_failed_a_flush(device) {
+            completion.result = Err(IoError::Failed);
+        }
+        self.answer_io(lane, completion);
     }
 
     /// The SSD dropped what it had not flushed: acknowledged writes that only its log held may be gone.
