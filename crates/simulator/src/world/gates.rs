@@ -24,6 +24,9 @@ impl Gates {
 impl World<'_> {
     /// A flush comes to its device's gate. True if the device is to do one now.
     pub fn flush_begins(&mut self, device: usize, lane: u16, id: IoId) -> bool {
+        if device == 0 {
+            self.log_writes.flush_asked(lane, id);
+        }
         let arrival = self.gates.0[device].arrive((lane, id));
         if arrival == Arrival::Failed {
             self.queue.after(1, Happening::FlushRefused(lane, id));
@@ -38,7 +41,7 @@ impl World<'_> {
         let result = if believed { Ok(()) } else { Err(IoError::Failed) };
         for (lane, id) in answered {
             if device == 0 {
-                *self.log_flushes.entry(lane).or_default() += 1;
+                self.log_writes.flush_answered(lane, id, result.is_ok());
             }
             self.answer_io(lane, Completion { id, result, pages: PageMutVec::new() });
         }

@@ -4,6 +4,7 @@ use engine::api::Command;
 use types::{Mode, VolumeIndex};
 
 use super::gates::Gates;
+use super::log_writes::LogWrites;
 use super::{Happening, Judged, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
@@ -116,6 +117,7 @@ impl World<'_> {
         self.client_busy.fill(0);
         self.client_idle.fill(false);
         self.operator.forget();
+        self.log_writes.crash();
         for volume in &mut self.volumes {
             (volume.paused, volume.in_flight, volume.settles_with) = (false, 0, None);
             volume.dirty_blocks = Vec::new();
@@ -303,7 +305,7 @@ impl World<'_> {
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
         self.host.pool_uuid = uuid;
-        self.log_writes.clear();
+        self.log_writes = LogWrites::default();
         self.format()
     }
 

@@ -7,6 +7,7 @@ mod clients;
 mod finish;
 mod gates;
 mod life;
+mod log_writes;
 pub(crate) mod operator;
 mod phases;
 
@@ -28,6 +29,7 @@ use crate::system::{Builder, Cargo, HostRecord, Output, System};
 use crate::workload::Client;
 use clients::Pending;
 use gates::Gates;
+use log_writes::LogWrites;
 use operator::Operator;
 
 /// What a run showed.
@@ -111,16 +113,6 @@ pub(crate) struct VolumeState {
     pub backing_failed: bool,
 }
 
-/// A write to the log.
-#[derive(Clone, Copy)]
-pub(crate) struct LogWrite {
-    pub offset: u64,
-    pub length: u64,
-    pub lane: u16,
-    /// Flushes the shard had had before.
-    pub flushes: u64,
-}
-
 pub(crate) enum Happening {
     /// Device 0 is the SSD, 1 + n the backing device of volume n.
     IoDone(usize, u64),
@@ -174,9 +166,7 @@ pub(crate) struct World<'a> {
     /// A write that the SSD confirmed was lost or damaged by it.
     pub ssd_lied: bool,
     pub ssd_failed: bool,
-    pub log_writes: VecDeque<LogWrite>,
-    /// Flushes each shard has had from the SSD.
-    pub log_flushes: BTreeMap<u16, u64>,
+    pub log_writes: LogWrites,
     pub written_places: BTreeSet<u64>,
     pub reused_places: BTreeSet<u64>,
     pub stats: Outcome,
@@ -284,9 +274,8 @@ impl<'a> World<'a> {
             safety: true,
             ssd_lied: false,
             ssd_failed: false,
-            log_writes: VecDeque::new(),
+            log_writes: LogWrites::default(),
             gates: Gates::default(),
-            log_flushes: BTreeMap::new(),
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
@@ -489,6 +478,9 @@ impl<'a> World<'a> {
         if !is_read && self.has_failed_a_flush(device) {
             completion.result = Err(IoError::Failed);
         }
+        if device == 0 {
+            self.log_writes.ends(lane, completion.id);
+        }
         self.answer_io(lane, completion);
     }
 
@@ -515,19 +507,17 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Old data on the SSD decays: only where three later flushes of its shard leave no doubt that it is durable and known to be.
+    /// Old data on the SSD decays: only where a durable header says that it was durable.
     fn rot(&mut self) {
         let delay = self.prng.spread(self.plan.rot_ns);
         self.queue.after(delay, Happening::Rot);
         let faults = &mut self.devices[0].faults;
-        let flushes = &self.log_flushes;
-        let old = |write: &&LogWrite| flushes.get(&write.lane).is_some_and(|count| *count >= write.flushes + 3);
-        let old: Vec<LogWrite> = self.log_writes.iter().filter(old).copied().collect();
+        let old = self.log_writes.provably_durable();
         if faults.budget == 0 || old.is_empty() {
             return;
         }
         faults.budget -= 1;
-        let LogWrite { offset, length, .. } = old[self.prng.below(old.len() as u64) as usize];
+        let log_writes::LogWrite { offset, length, .. } = old[self.prng.below(old.len() as u64) as usize];
         // Half of the time it is the group's header, which little else would ever damage.
         let length = if self.prng.percent(50) { length.min(4096) } else { length };
         self.devices[0].media.rot(offset, length, &mut self.disk_prng);

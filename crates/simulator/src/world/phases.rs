@@ -3,8 +3,8 @@
 use engine::api::{Io, IoKind, Op};
 use types::Mode;
 
+use super::World;
 use super::operator::Purpose;
-use super::{LogWrite, World};
 use crate::coverage::Phase;
 
 impl World<'_> {
@@ -15,12 +15,7 @@ impl World<'_> {
             if !self.written_places.insert(io.offset_bytes) {
                 self.reused_places.insert(io.offset_bytes);
             }
-            let flushes = self.log_flushes.get(&lane).copied().unwrap_or(0);
-            self.log_writes.retain(|other| other.offset != io.offset_bytes);
-            self.log_writes.push_back(LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, flushes });
-            if self.log_writes.len() > 200 {
-                self.log_writes.pop_front();
-            }
+            self.log_writes.begins(lane, io);
         }
     }
 

@@ -1,0 +1,100 @@
+//! What was written to the logs, and what each shard knows to be durable of it, as far as it can be seen from outside.
+//!
+//! Data on an SSD may decay at any time; but only where a durable header says that what decayed had been durable can recovery tell
+//! decay from a write that a power cut tore.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use engine::api::{Io, IoId};
+
+/// Writes remembered, over all shards.
+const REMEMBERED: usize = 200;
+
+/// A write to a shard's log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogWrite {
+    /// Where, in bytes.
+    pub offset: u64,
+    /// How long, in bytes.
+    pub length: u64,
+    lane: u16,
+    order: u64,
+    /// Writes before this one were known to be durable when this one began: its header may say so.
+    says: u64,
+}
+
+#[derive(Default)]
+struct Lane {
+    next: u64,
+    incomplete: BTreeSet<u64>,
+    under_way: BTreeMap<IoId, u64>,
+    /// Flushes under way: writes before this one had completed when the shard asked.
+    asked: BTreeMap<IoId, u64>,
+    known_durable: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct LogWrites {
+    writes: VecDeque<LogWrite>,
+    lanes: BTreeMap<u16, Lane>,
+}
+
+impl LogWrites {
+    /// A shard hands out a write.
+    pub fn begins(&mut self, lane: u16, io: &Io) {
+        let state = self.lanes.entry(lane).or_default();
+        let (order, says) = (state.next, state.known_durable);
+        state.next += 1;
+        state.incomplete.insert(order);
+        state.under_way.insert(io.id, order);
+        self.writes.retain(|other| other.offset != io.offset_bytes);
+        self.writes.push_back(LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, order, says });
+        if self.writes.len() > REMEMBERED {
+            self.writes.pop_front();
+        }
+    }
+
+    /// An I/O of the shard is done.
+    pub fn ends(&mut self, lane: u16, id: IoId) {
+        let state = self.lanes.entry(lane).or_default();
+        if let Some(order) = state.under_way.remove(&id) {
+            state.incomplete.remove(&order);
+        }
+    }
+
+    /// A shard asks for a flush.
+    pub fn flush_asked(&mut self, lane: u16, id: IoId) {
+        let state = self.lanes.entry(lane).or_default();
+        state.asked.insert(id, state.incomplete.first().copied().unwrap_or(state.next));
+    }
+
+    /// It is told how the flush ended.
+    pub fn flush_answered(&mut self, lane: u16, id: IoId, ok: bool) {
+        let state = self.lanes.entry(lane).or_default();
+        if let Some(order) = state.asked.remove(&id).filter(|_| ok) {
+            state.known_durable = state.known_durable.max(order);
+        }
+    }
+
+    /// The process died: what was under way never ends.
+    pub fn crash(&mut self) {
+        for state in self.lanes.values_mut() {
+            state.incomplete.clear();
+            state.under_way.clear();
+            state.asked.clear();
+        }
+    }
+
+    /// Writes that a durable one says were durable.
+    pub fn provably_durable(&self) -> Vec<LogWrite> {
+        let mut said: BTreeMap<u16, u64> = BTreeMap::new();
+        for write in &self.writes {
+            if write.order < self.lanes[&write.lane].known_durable {
+                let most = said.entry(write.lane).or_default();
+                *most = write.says.max(*most);
+            }
+        }
+        self.writes.iter().filter(|write| said.get(&write.lane).is_some_and(|most| write.order < *most)).copied().collect()
+    }
+}
