@@ -55,6 +55,8 @@ pub struct ReadBlock {
     pub page: Option<Page>,
     /// Valid sectors of a cached version to be laid over what the backing device gives.
     pub overlay: Option<(Option<Page>, u8)>,
+    /// The cached version went bad after it had come home: the backing device is to be read again.
+    pub again: bool,
     /// The backing device filled the page alone: it may enter the cache.
     pub fill: bool,
     /// Read from the SSD, and the policy wants a copy in RAM.

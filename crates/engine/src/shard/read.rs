@@ -238,8 +238,8 @@ impl Shard {
             } else if self.cached_copy_is_bad(key, result.is_err()) {
                 self.ops.get_mut(part.op).error.get_or_insert(RequestError::Io);
             } else if part.overlay {
-                // Clean by now, so the backing device has it all: nothing to lay over.
-                self.ops.get_mut(part.op).read[index].overlay = None;
+                // Clean by now, so the backing device has it all; but what was read there may be from before it came home.
+                self.ops.get_mut(part.op).read[index].again = true;
             } else {
                 missing.push(index);
             }
@@ -321,6 +321,18 @@ impl Shard {
         let op = self.ops.get_mut(id);
         if let Some(error) = op.error {
             self.fail(id, error);
+            return;
+        }
+        let mut again: SmallVec<[usize; 1]> = SmallVec::new();
+        for (index, block) in op.read.iter_mut().enumerate().filter(|(_, block)| block.again) {
+            (block.again, block.overlay) = (false, None);
+            again.push(index);
+        }
+        if !again.is_empty() {
+            self.read_missing(id, &again);
+            if self.ops.get(id).pending == 0 {
+                self.ready.push_back(id);
+            }
             return;
         }
         let mut pages = PageVec::new();

@@ -120,6 +120,7 @@ impl World<'_> {
         for volume in 0..self.volumes.len() as u16 {
             self.check_all_at_home(volume)?;
         }
+        self.doubt_a_lying_ssd(true);
         if self.pages.pages_out() > 0 {
             return Err(failed(format!("{} pages were never given back", self.pages.pages_out())));
         }

@@ -81,6 +81,11 @@ impl World<'_> {
         } else {
             self.stats.crashes += 1
         }
+        self.doubt_a_lying_ssd(power);
+    }
+
+    /// An SSD that confirmed what it did not write may have lost the end of the log, and nothing on it says so.
+    pub fn doubt_a_lying_ssd(&mut self, power: bool) {
         let lied = self.ssd_lied || (power && self.devices[0].faults.lies);
         if lied && self.builder.uses_ssd() {
             for volume in &mut self.volumes {
