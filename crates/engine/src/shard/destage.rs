@@ -163,7 +163,7 @@ impl Shard {
         }
     }
 
-    /// A client has written the block anew: what is on its way home is no longer current, even if the ring brings the new version to the
+    /// A client has written the block anew, or writes over it at home: what is on its way home is no longer current, even if the ring brings the new version to the
     /// very slot number of the old one before the old one's flush is done.
     pub(super) fn destage_overtaken(&mut self, key: Key) {
         for places in [&mut self.destager.on_the_way, &mut self.destager.written] {

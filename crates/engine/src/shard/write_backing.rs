@@ -90,6 +90,8 @@ impl Shard {
                 // Stays readable in the log until the backing device has the new data; and no destage may carry the old data
                 // there meanwhile.
                 self.shielded.insert(*key);
+                // What destage has written there and not yet flushed is written over too: should this write fail, it must go home again.
+                self.destage_overtaken(*key);
                 let op = self.ops.get_mut(id);
                 op.over_dirty.push(*key);
                 op.shielded.push(*key);
