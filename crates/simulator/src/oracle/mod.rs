@@ -105,7 +105,7 @@ pub struct Oracle {
     life: u32,
     writes: Vec<Write>,
     in_flight: Vec<u32>,
-    /// Acknowledged, possibly not durable.
+    /// Answered, possibly not durable.
     unsettled: Vec<u32>,
     volumes: Vec<Volume>,
     /// When each unfinished read began.
@@ -192,8 +192,9 @@ impl Oracle {
         write.end = now;
         if done {
             write.acked = now;
-            self.unsettled.push(number);
         }
+        // One that failed may have taken effect, and is no more durable for it.
+        self.unsettled.push(number);
     }
 
     /// A client submits a flush; gives the moment to hand to [`Oracle::end_flush`].
@@ -298,7 +299,8 @@ impl Oracle {
             if write.volume != volume {
                 return true;
             }
-            if !write.fua && write.acked >= volumes[usize::from(volume)].flushed {
+            let durable_by_itself = write.fua && write.acked != u64::MAX;
+            if !durable_by_itself && write.end >= volumes[usize::from(volume)].flushed {
                 write.lost = true;
             }
             false
