@@ -180,6 +180,7 @@ impl World<'_> {
         let excused = self.backing_can_fail(draft.volume)
             || (ssd && !(pending.settled && state.settled))
             || state.judged == Judged::NotAtAll
+            || (state.judged == Judged::Leniently && !(pending.settled && state.settled))
             || read_only;
         if excused {
             return Ok(());
