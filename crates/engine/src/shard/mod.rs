@@ -30,6 +30,7 @@ mod failure;
 mod flush;
 mod op;
 mod quick;
+mod quiet;
 mod read;
 mod route;
 mod volume;
@@ -55,6 +56,7 @@ use destage::Destager;
 use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
+use quiet::Quiet;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
@@ -141,6 +143,7 @@ pub struct Shard {
     unsettled: Map<Key, u64>,
     /// Dirty blocks that a backing write is about to replace: destage leaves them alone.
     shielded: Set<Key>,
+    quiet: Quiet,
     destager: Destager,
     cleaner: Cleaner,
     commands: Commands,
@@ -194,6 +197,7 @@ impl Shard {
             degraded_recorded: false,
             unsettled: Map::default(),
             shielded: Set::default(),
+            quiet: Quiet::new(start.next_group - 1),
             destager: Destager::default(),
             cleaner: Cleaner::default(),
             commands: Commands::default(),
@@ -323,7 +327,7 @@ impl Shard {
     pub fn next_deadline(&self) -> Option<u64> {
         let waits = !self.starved.is_empty() || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
-        [self.log.next_deadline(), self.destage_deadline(), starved].into_iter().flatten().min()
+        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), starved].into_iter().flatten().min()
     }
 
     /// The next thing to do outside, or `None` when drained.
@@ -353,6 +357,7 @@ impl Shard {
                 break;
             }
         }
+        self.end_quietly();
         let head_seq = self.log.space().head_seq();
         while self.head_seq_seen < head_seq {
             self.head_seq_seen += 1;
