@@ -77,7 +77,8 @@ pub enum Notice {
         /// The pool.
         pool: String,
     },
-    /// A volume's backing device failed a flush: it acknowledges no more writes until it is attached anew.
+    /// A volume's backing device failed a flush: it acknowledges no more writes until it is attached anew. Not all of the pool may know:
+    /// see [`DataPath::backing_failed`].
     BackingFailed {
         /// The volume.
         volume: String,
@@ -138,6 +139,9 @@ pub trait DataPath: Send + Sync {
 
     /// The failure of the pool's SSD is on record: writes may go on without it.
     fn degraded_recorded(&self, pool: &str);
+
+    /// All of the volume's pool is to know that its backing device failed a flush.
+    fn backing_failed(&self, volume: &str);
 
     /// Attaches a volume to its running pool; nothing is exported yet.
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError>;

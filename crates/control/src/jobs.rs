@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How often a job looks at its progress and its flag.
-pub const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 });
 /// Over how long the rate is taken: long enough to be calm, short enough to follow a changed load.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Finished jobs kept for those who ask late.

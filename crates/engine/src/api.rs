@@ -299,6 +299,12 @@ pub enum Command {
     },
     /// The host has recorded durably that this pool's SSD failed (answer to [`Event::SsdFailed`]).
     DegradedRecorded,
+    /// The volume's backing device failed a flush that another shard had asked for (answer to [`Event::BackingFailed`], for all
+    /// shards): a failed flush is final for the device, whoever asked.
+    BackingFailed {
+        /// Which volume.
+        volume: VolumeIndex,
+    },
     /// Finish what is in flight, take no new requests, write nothing more after `CommandDone`.
     Quiesce {
         /// For `CommandDone`.

@@ -98,7 +98,11 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         Command::Detach { volume, .. } => Command::Detach { token, volume },
         Command::DropClean { volume, .. } => Command::DropClean { token, volume },
         Command::Quiesce { .. } => Command::Quiesce { token },
-        unanswered @ (Command::Attach { .. } | Command::Hold { .. } | Command::Cancel { .. } | Command::DegradedRecorded) => {
+        unanswered @ (Command::Attach { .. }
+        | Command::Hold { .. }
+        | Command::Cancel { .. }
+        | Command::DegradedRecorded
+        | Command::BackingFailed { .. }) => {
             return Err(unanswered);
         }
     })

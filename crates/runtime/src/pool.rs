@@ -151,7 +151,7 @@ impl Runtime {
     }
 
     /// Gives a command to all shards of a pool; the token in it is replaced by one of the runtime's. Commands that no shard
-    /// answers (`Attach`, `Hold`, `DegradedRecorded`) end when every shard has them.
+    /// answers (`Attach`, `Hold`, `DegradedRecorded`, `BackingFailed`) end when every shard has them.
     ///
     /// # Errors
     /// [`RuntimeError::Timeout`] if a reactor did not take it.

@@ -286,7 +286,11 @@ impl System for Daemon {
             | Command::Detach { token, .. }
             | Command::DropClean { token, .. }
             | Command::Quiesce { token } => Some(*token),
-            Command::Attach { .. } | Command::Hold { .. } | Command::Cancel { .. } | Command::DegradedRecorded => None,
+            Command::Attach { .. }
+            | Command::Hold { .. }
+            | Command::Cancel { .. }
+            | Command::DegradedRecorded
+            | Command::BackingFailed { .. } => None,
         };
         if let Some(token) = token {
             self.waiting.insert(token, Waiting { shards_left: self.shards.len(), result: Ok(()) });

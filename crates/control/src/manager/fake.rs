@@ -253,6 +253,8 @@ impl DataPath for World {
 
     fn degraded_recorded(&self, _pool: &str) {}
 
+    fn backing_failed(&self, _volume: &str) {}
+
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.device(&volume.backing)?;

@@ -21,7 +21,11 @@ mod watch;
 mod work;
 
 #[cfg(test)]
+mod every_io;
+#[cfg(test)]
 pub(crate) mod fake;
+#[cfg(test)]
+mod modelled;
 #[cfg(test)]
 mod tests;
 

@@ -15,6 +15,7 @@ impl Manager {
         match notice {
             Notice::SsdFailed { pool } => self.ssd_failed(pool),
             Notice::BackingFailed { volume } => {
+                self.data().backing_failed(volume);
                 let problem = "its backing device failed to flush: what was written since the last good flush is in doubt, and no more writes are taken";
                 let remedy = "check the device and the data on it, then restart the daemon";
                 self.events().note(Severity::Error, volume, problem);

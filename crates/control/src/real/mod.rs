@@ -1,5 +1,6 @@
 //! The data path on a real machine: the runtime, its devices, pools and exports, behind [`DataPath`].
 
+pub(crate) mod assembly;
 mod devices;
 mod exports;
 mod figures;
@@ -126,6 +127,10 @@ impl DataPath for Machine {
 
     fn degraded_recorded(&self, pool: &str) {
         self.tell_degraded(pool);
+    }
+
+    fn backing_failed(&self, volume: &str) {
+        self.tell_backing_failed(volume);
     }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {

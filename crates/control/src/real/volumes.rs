@@ -125,6 +125,15 @@ impl Machine {
         }
     }
 
+    /// One shard's flush failed; the others must not go on with that device.
+    pub(super) fn tell_backing_failed(&self, volume: &str) {
+        let Ok(live) = self.volume(volume) else { return };
+        let Some((pool, place)) = &live.cached else { return };
+        if let Err(error) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: *place }) {
+            tracing::error!(volume, "the shards cannot be told that the backing device failed: {error}");
+        }
+    }
+
     fn run(&self, pool: &LivePool, what: &'static str, command: Command) -> Result<(), ControlError> {
         let never = AtomicBool::new(false);
         self.runtime.run_command(&pool.handle, what, command, PATIENCE, &never).map_err(|e| failed(&e, "see the log, then ask again"))

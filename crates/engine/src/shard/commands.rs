@@ -86,6 +86,11 @@ impl Shard {
                 self.commands.jobs.push(Job::DropClean { token: Some(token), volume, slot: 0, group: 0 });
             }
             Command::DegradedRecorded => self.degraded_is_recorded(),
+            Command::BackingFailed { volume } => {
+                if self.volume(volume).is_some() {
+                    self.backing_failed_now(volume);
+                }
+            }
             Command::Quiesce { token } => {
                 self.quiescing = true;
                 self.fail_throttled_of(None);

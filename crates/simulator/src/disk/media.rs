@@ -9,6 +9,7 @@ use crate::prng::Prng;
 
 const SECTOR: usize = 512;
 
+#[derive(Clone)]
 struct Undo {
     sector: u32,
     /// Number of the write it belongs to.
@@ -60,6 +61,7 @@ impl Keep {
 }
 
 /// The content of one device.
+#[derive(Clone)]
 pub struct Media {
     image: Vec<u8>,
     volatile: bool,

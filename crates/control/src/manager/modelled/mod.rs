@@ -1,0 +1,456 @@
+//! A data path that is the engine itself on modelled devices: the shards, the front, recovery, checkpoint and superblock that ship, put
+//! together by the code that ships ([`crate::real::assembly`]). What is left out is the runtime: I/O is done at once, on
+//! devices in memory with volatile caches. Any one access can fail, or be the last before the power goes.
+//!
+//! Rooms: [`hardware`] is what outlives the daemon; [`engine`] drives the shards; this one is what management sees.
+
+mod engine;
+mod hardware;
+
+pub use self::engine::Ears;
+pub use hardware::{Access, Fate, Hardware};
+
+use self::engine::{Engine, Running};
+use self::hardware::{Blocking, Device, Pass};
+use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
+use crate::error::{ControlError, Kind};
+use crate::real::assembly;
+use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
+use crate::stats::{PoolStats, VolumeStats};
+use crate::store::{Loaded, Store};
+use crate::uuid::Uuid;
+use crate::words::Export;
+use ::engine::api::{Command, Op, Request, RequestError, VolumeOptions};
+use ::engine::front::Front;
+use ::engine::superblock;
+use format::Layout;
+use page::PageVec;
+use simulator::disk::media::Media;
+use simulator::prng::Prng;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+
+/// The part of the SSD that a pool takes: a ring of some twenty small segments for each of two shards, so that it goes round.
+const POOL_BYTES: u64 = 4 << 20;
+const SHARDS: u16 = 2;
+const SEGMENT_BYTES: u32 = 64 << 10;
+/// So little that what is read leaves for the SSD at once.
+const RAM_BYTES: u64 = 64 << 10;
+/// What an SSD says it has: the least that a pool may be made on. Nobody goes beyond [`POOL_BYTES`].
+const SSD_SAYS_BYTES: u64 = 64 << 20;
+/// Turns of the engine at a look; then others (who record that the SSD failed, say) come in between.
+const TURNS: u32 = 50;
+/// What is said of a command that never ends.
+pub const STUCK: &str = "it never comes to an end";
+/// Looks after which something is stuck: two seconds at least.
+const LOOKS_MAX: u32 = 2_000;
+
+/// The world outside the daemon, and what of the daemon lies below management.
+#[derive(Clone)]
+pub struct World {
+    hardware: Arc<Mutex<Hardware>>,
+    running: Arc<Mutex<Running>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no holder of this lock panics")
+}
+
+fn told(path: &str, problem: &str) -> ControlError {
+    let remedy = "check the device".to_string();
+    ControlError::Device { path: path.into(), problem: problem.into(), remedy, kind: Kind::Failed }
+}
+
+impl World {
+    /// Devices of zeroes: SSDs and backing devices of `backing_bytes`.
+    pub fn new(ssds: &[&str], backings: &[&str], backing_bytes: u64) -> World {
+        let device = |bytes, says_bytes| Device { media: Media::new(bytes, true), says_bytes, writes: 0, failed: false };
+        let mut devices: BTreeMap<String, Device> =
+            ssds.iter().map(|path| ((*path).to_string(), device(POOL_BYTES, SSD_SAYS_BYTES))).collect();
+        devices.extend(backings.iter().map(|path| ((*path).to_string(), device(backing_bytes, backing_bytes))));
+        let saved = State::default();
+        World::of(Hardware { devices, saved, prng: Prng::new(1), trap: None, caught: None, dead: false })
+    }
+
+    /// What a device holds from the beginning.
+    pub fn lay_out(&self, path: &str, bytes: &[u8]) {
+        locked(&self.hardware).device(path).media.lay_out().copy_from_slice(bytes);
+    }
+
+    /// A world with that hardware.
+    pub fn of(hardware: Hardware) -> World {
+        World { hardware: Arc::new(Mutex::new(hardware)), running: Arc::default() }
+    }
+
+    /// A copy of the hardware as it stands.
+    pub fn hardware(&self) -> Hardware {
+        locked(&self.hardware).clone()
+    }
+
+    /// The saved state.
+    pub fn saved(&self) -> State {
+        locked(&self.hardware).saved.clone()
+    }
+
+    /// What the saved state is made to say instead.
+    pub fn change_saved(&self, change: impl FnOnce(&mut State)) {
+        change(&mut locked(&self.hardware).saved);
+    }
+
+    /// The n-th access of a kind from now on meets its fate.
+    pub fn arm(&self, access: Access, n: u64, fate: Fate, salt: u64) {
+        let mut hardware = locked(&self.hardware);
+        (hardware.trap, hardware.caught, hardware.prng) = (Some((access, n, fate)), None, Prng::new(salt));
+    }
+
+    /// No more traps; what was caught, in words.
+    pub fn disarm(&self) -> Option<String> {
+        let mut hardware = locked(&self.hardware);
+        hardware.trap = None;
+        hardware.caught.take()
+    }
+
+    /// The daemon is gone, and the machine has power (again).
+    pub fn reboot(&self) {
+        *locked(&self.running) = Running::default();
+        let mut hardware = locked(&self.hardware);
+        hardware.dead = false;
+        hardware.devices.values_mut().for_each(|device| device.failed = false);
+    }
+
+    /// Says where the data path reports to.
+    pub fn report_to(&self, ears: Ears) {
+        locked(&self.running).ears = Some(ears);
+    }
+
+    fn wait<T>(&self, mut ended: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, ControlError> {
+        for _ in 0..LOOKS_MAX {
+            if let Some(result) = locked(&self.running).look(&self.hardware, &mut ended)? {
+                return Ok(result);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(told("the engine", STUCK))
+    }
+
+    fn run(&self, make: impl Fn(u64) -> Command) -> Result<(), ControlError> {
+        let token = self.engine(|engine| engine.command(make))?;
+        self.wait(|engine| engine.ended(token))?.map_err(|reason| told("the pool", &reason))
+    }
+
+    fn engine<T>(&self, work: impl FnOnce(&mut Engine) -> T) -> Result<T, ControlError> {
+        let mut running = locked(&self.running);
+        running.engine.as_mut().map(work).ok_or_else(|| told("the pool", "it does not run"))
+    }
+
+    fn place(&self, volume: &str) -> Option<VolumeIndex> {
+        locked(&self.running).place(volume)
+    }
+
+    /// What a device itself holds.
+    pub fn bytes(&self, path: &str, offset_bytes: u64, length_bytes: u64) -> Vec<u8> {
+        locked(&self.hardware).device(path).media.bytes(offset_bytes, length_bytes).to_vec()
+    }
+
+    /// A client's request to a volume that is served.
+    pub fn request(&self, volume: &str, op: Op, block: u64, data: Option<&[u8]>) -> Result<Vec<u8>, RequestError> {
+        let bare = locked(&self.running).bare.get(volume).cloned();
+        if let Some(path) = bare {
+            return locked(&self.hardware).bare(&path, op, block, data);
+        }
+        let place = self.place(volume).ok_or(RequestError::Shutdown)?;
+        let submit = |engine: &mut Engine| {
+            engine.next_number += 1;
+            let id = engine.next_number;
+            let page = |bytes: &[u8]| {
+                let mut page = engine.pages.allocate().expect("enough pages for one client");
+                page.copy_from_slice(bytes);
+                page.freeze()
+            };
+            let pages: PageVec = data.map(page).into_iter().collect();
+            let sectors = if op == Op::Flush { 0 } else { 8 };
+            engine.front.submit(Request { id, volume: place, op, fua: false, start_sector: block * 8, sectors, pages, bypass: None });
+            id
+        };
+        let id = self.engine(submit).map_err(|_| RequestError::Shutdown)?;
+        let reply = self.wait(|engine| engine.replies.remove(&id)).map_err(|_| RequestError::Shutdown)?;
+        reply.result.map(|()| reply.pages.iter().flat_map(|page| page.to_vec()).collect())
+    }
+}
+
+/// A command that takes its time.
+struct Ticket {
+    world: World,
+    token: u64,
+    looks: u32,
+}
+
+impl Pending for Ticket {
+    fn poll(&mut self) -> Option<Result<(), ControlError>> {
+        let token = self.token;
+        self.looks += 1;
+        if self.looks > LOOKS_MAX {
+            // Told, not asserted: a job that panics would be waited for until the end of time.
+            return Some(Err(told("the engine", STUCK)));
+        }
+        match locked(&self.world.running).look(&self.world.hardware, &mut |engine| engine.ended(token)) {
+            Ok(ended) => ended.map(|result| result.map_err(|reason| told("the pool", &reason))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn cancel(&mut self) {
+        // If the pool is gone, so is the command.
+        drop(self.world.engine(|engine| engine.tell(&Command::Cancel { token: self.token })));
+    }
+}
+
+impl World {
+    fn blocking(&self, path: &str) -> Blocking {
+        Blocking { hardware: self.hardware.clone(), path: path.into() }
+    }
+
+    fn facts(&self, path: &str) -> Result<DeviceFacts, ControlError> {
+        let unknown = || ControlError::Unknown { named: "device", name: path.into() };
+        let (says_bytes, writes) =
+            locked(&self.hardware).devices.get(path).map(|device| (device.says_bytes, device.writes)).ok_or_else(unknown)?;
+        let mut start = [0; 512];
+        locked(&self.hardware).read(path, 0, &mut start).map_err(|()| told(path, "it cannot be read"))?;
+        let pool = superblock::load(&mut self.blocking(path)).ok().map(|state| Uuid(state.superblock.uuid));
+        let fact = |name: &str, value: String| Fact { name: name.into(), value };
+        let identity = BackingIdentity {
+            size_bytes: says_bytes,
+            fixed: vec![fact("serial number", path.into())],
+            stamps: vec![fact("last write", writes.to_string())],
+        };
+        Ok(DeviceFacts { size_bytes: says_bytes, signature: pool.map(|p| format!("the hearth pool {p}")), pool, in_use: None, identity })
+    }
+
+    /// As the real data path opens a backing device: nothing unflushed of an earlier life may be shown before it is flushed (C3).
+    fn open_backing(&self, path: &str) -> Result<(), ControlError> {
+        let mut hardware = locked(&self.hardware);
+        hardware.device(path).failed = false;
+        hardware.flush(path).map_err(|()| told(path, "it cannot flush"))
+    }
+
+    fn ticket(&self, make: impl Fn(u64) -> Command) -> Result<Box<dyn Pending>, ControlError> {
+        let token = self.engine(|engine| engine.command(make))?;
+        Ok(Box::new(Ticket { world: self.clone(), token, looks: 0 }))
+    }
+
+    fn not_attached(volume: &VolumeRecord) -> ControlError {
+        told(&volume.backing, "its volume is not attached")
+    }
+}
+
+impl DataPath for World {
+    fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
+        self.facts(path)
+    }
+
+    fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
+        self.facts(spec)
+    }
+
+    fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
+        Ok((one == other).then(|| format!("{one} and {other} are the same")))
+    }
+
+    fn make_file(&self, path: &str, _size_bytes: u64) -> Result<(), ControlError> {
+        Err(told(path, "no files can be made here"))
+    }
+
+    fn remove_file(&self, _path: &str) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        locked(&self.hardware).device(&pool.ssd).failed = false;
+        let layout = Layout::plan(POOL_BYTES, SHARDS, SEGMENT_BYTES).map_err(|e| told(&pool.ssd, &e.to_string()))?;
+        let made = superblock::create(&mut self.blocking(&pool.ssd), layout, pool.uuid.0);
+        made.map(drop).map_err(|e| assembly::open_error(pool, e))
+    }
+
+    fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        locked(&self.hardware).device(&pool.ssd).failed = false;
+        let mut medium = self.blocking(&pool.ssd);
+        match superblock::load(&mut medium) {
+            Ok(state) if state.superblock.uuid == pool.uuid.0 => superblock::wipe(&mut medium).map_err(|e| assembly::open_error(pool, e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+        locked(&self.hardware).device(&pool.ssd).failed = false;
+        let assembly::Opened { root, found, started } = assembly::open(pool, Box::new(self.blocking(&pool.ssd)), known)?;
+        let samples = root.samples(&found);
+        let (pages, shards) = assembly::make_shards(RAM_BYTES, root.state(), found);
+        let holds = root.holds();
+        let mut engine = Engine {
+            pool: pool.name.clone(),
+            ssd: pool.ssd.clone(),
+            root,
+            samples,
+            shards,
+            front: Front::new(SHARDS),
+            now_ns: 0,
+            pages,
+            next_number: 0,
+            replies: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            backing: BTreeMap::new(),
+        };
+        holds.iter().for_each(|hold| engine.tell(hold));
+        locked(&self.running).engine = Some(engine);
+        Ok(started)
+    }
+
+    fn stop_pool(&self, _pool: &str, clean: bool) -> Result<(), ControlError> {
+        if locked(&self.running).engine.is_none() {
+            return Ok(());
+        }
+        let quiet = self.run(|token| Command::Quiesce { token });
+        let mut engine = locked(&self.running).engine.take().expect("looked above");
+        quiet?;
+        if clean { engine.root.checkpoint(&engine.shards) } else { Ok(()) }
+    }
+
+    fn degraded_recorded(&self, _pool: &str) {
+        // A pool that stopped meanwhile needs not be told.
+        drop(self.engine(|engine| engine.tell(&Command::DegradedRecorded)));
+    }
+
+    fn backing_failed(&self, volume: &str) {
+        let Some(place) = self.place(volume) else { return };
+        drop(self.engine(|engine| engine.tell(&Command::BackingFailed { volume: place })));
+    }
+
+    fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.open_backing(&volume.backing)?;
+        self.engine(|engine| {
+            let place = engine.root.enter(volume)?;
+            engine.backing.insert(place.0, (volume.backing.clone(), volume.name.clone()));
+            let (id, options) = (VolumeId(volume.id), VolumeOptions::from(&volume.options));
+            engine.front.set_volume(place, id, options.clone());
+            engine.tell(&Command::Attach { volume: place, id, size_bytes: volume.size_bytes, options });
+            Ok(())
+        })?
+    }
+
+    fn attach_bare(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.open_backing(&volume.backing)?;
+        locked(&self.running).bare.insert(volume.name.clone(), volume.backing.clone());
+        Ok(())
+    }
+
+    fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        if locked(&self.running).bare.remove(&volume.name).is_some() {
+            return Ok(());
+        }
+        let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
+        self.engine(|engine| engine.front.remove_volume(place))?;
+        if forget {
+            self.forget(volume)?;
+            self.engine(|engine| engine.backing.remove(&place.0))?;
+        }
+        Ok(())
+    }
+
+    fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let retire = |engine: &mut Engine| match engine.root.place_of(volume.id) {
+            Some(place) => engine.root.retire(volume.id).map(|()| Some(place)),
+            None => Ok(None),
+        };
+        let Some(place) = self.engine(retire)?? else { return Ok(()) };
+        self.run(|token| Command::Detach { token, volume: place })?;
+        self.engine(|engine| engine.root.leave_place(volume.id))
+    }
+
+    fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
+        let wanted = self.engine(|engine| engine.samples.remove(&volume.id))?.unwrap_or_default();
+        let mut sample = Sample::default();
+        for (block, checksum) in wanted {
+            let mut data = [0; BLOCK_BYTES as usize];
+            let read = locked(&self.hardware).read(&volume.backing, block * BLOCK_BYTES, &mut data);
+            read.map_err(|()| told(&volume.backing, "it cannot be read"))?;
+            sample.compared += 1;
+            sample.different += u64::from(format::payload_checksum(VolumeId(volume.id), block, &data) != checksum);
+        }
+        Ok(sample)
+    }
+
+    fn drop_clean(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
+        self.run(|token| Command::DropClean { token, volume: place })
+    }
+
+    fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let options = VolumeOptions::from(&volume.options);
+        let place = self.engine(|engine| {
+            let place = engine.root.enter(volume)?;
+            engine.front.set_volume(place, VolumeId(volume.id), options.clone());
+            Ok::<_, ControlError>(place)
+        })??;
+        self.ticket(|token| Command::SetOptions { token, volume: place, options: options.clone() })
+    }
+
+    fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
+        self.ticket(|token| Command::Destage { token, volume: place })
+    }
+
+    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        for block in offset_bytes / BLOCK_BYTES..(offset_bytes + length_bytes) / BLOCK_BYTES {
+            let read = self.request(&volume.name, Op::Read, block, None);
+            read.map_err(|error| told(&volume.backing, &format!("a read failed ({error:?})")))?;
+        }
+        Ok(())
+    }
+
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
+        Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
+    }
+
+    fn unexport(&self, _volume: &VolumeRecord, _export: &Export, _force: bool) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
+        None
+    }
+
+    fn finish(&self) {}
+
+    fn volume_stats(&self, volume: &str) -> VolumeStats {
+        let running = locked(&self.running);
+        let Some((place, engine)) = running.place(volume).zip(running.engine.as_ref()) else { return VolumeStats::default() };
+        let of = |figure: fn(&::engine::stats::VolumeStats) -> u64| {
+            engine.shards.iter().filter_map(|shard| shard.volume_stats(place)).map(|stats| figure(&stats)).sum()
+        };
+        VolumeStats { dirty_bytes: of(|stats| stats.dirty_bytes), cached_bytes: of(|stats| stats.cached_bytes), ..VolumeStats::default() }
+    }
+
+    fn pool_stats(&self, _pool: &str) -> PoolStats {
+        PoolStats::default()
+    }
+}
+
+impl Store for World {
+    fn load(&mut self) -> Result<Loaded, ControlError> {
+        Ok(Loaded { state: self.saved(), warning: None })
+    }
+
+    /// A save that fails leaves the old state or the new one.
+    fn save(&mut self, state: &State) -> Result<(), ControlError> {
+        state.check().unwrap_or_else(|broken| panic!("a state that breaks its invariants was about to be saved: {broken}"));
+        let mut hardware = locked(&self.hardware);
+        let was_dead = hardware.dead;
+        let pass = hardware.pass("the state", Access::Save);
+        if matches!(pass, Pass::Go) || !was_dead && hardware.prng.percent(50) {
+            hardware.saved = state.clone();
+        }
+        if let Pass::Go = pass { Ok(()) } else { Err(told("the state", "it cannot be saved")) }
+    }
+}

@@ -1,0 +1,321 @@
+//! A pool put together from what is on its SSD, and its superblock kept while it runs: blocking code over [`Medium`], so that the same
+//! code runs on a real SSD and, in tests, on one that fails at any access.
+
+use super::failed;
+use crate::datapath::PoolStarted;
+use crate::error::{ControlError, Kind};
+use crate::human;
+use crate::state::{PoolRecord, VolumeRecord};
+use engine::api::Command;
+use engine::checkpoint;
+use engine::index::Slot;
+use engine::log::LogPlace;
+use engine::medium::Medium;
+use engine::recovery::{self, RecoveryReport};
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Shard, ShardConfig};
+use engine::superblock::{self, OpenError, PoolState};
+use format::checkpoint::{CheckpointEntry, LogEnd};
+use page::PagePool;
+use std::collections::BTreeMap;
+use types::{BLOCK_BYTES, ShardIndex, VolumeId, VolumeIndex};
+
+/// Clean blocks of a volume that a start compares with the backing device: a change of 5 % of the cached blocks is then missed one time
+/// in 27 (0.95^64), and 64 random reads of a hard disk take half a second.
+const SAMPLE_BLOCKS: usize = 64;
+
+/// A pool's superblock, and the way to it beside the shards.
+pub(crate) struct Root {
+    state: PoolState,
+    medium: Box<dyn Medium + Send>,
+    /// Places in the shards' tables by volume number.
+    places: BTreeMap<u32, VolumeIndex>,
+}
+
+/// A pool that was opened and whose session has begun: what is needed to start its shards.
+pub(crate) struct Opened {
+    /// The superblock.
+    pub root: Root,
+    /// What each shard's part of the SSD holds.
+    pub found: Vec<Found>,
+    /// What is told to the manager.
+    pub started: PoolStarted,
+}
+
+/// What one shard's part of the SSD holds.
+pub(crate) struct Found {
+    end: LogEnd,
+    blocks: Vec<RecoveredBlock>,
+    report: Option<RecoveryReport>,
+}
+
+/// Opens a pool: voids what belongs to volumes that are gone, takes each shard's blocks from the checkpoint or the log, and begins the
+/// session, durably.
+pub(crate) fn open(record: &PoolRecord, mut medium: Box<dyn Medium + Send>, known: &[u32]) -> Result<Opened, ControlError> {
+    let mut state = load(record, &mut *medium)?;
+    state.superblock.volumes.retain(|v| known.contains(&v.id.0));
+    let next = VolumeId(record.next_volume_id);
+    state.superblock.next_volume_id = VolumeId(state.superblock.next_volume_id.0.max(next.0));
+    let places: BTreeMap<u32, VolumeIndex> = (0u16..).zip(&state.superblock.volumes).map(|(n, v)| (v.id.0, VolumeIndex(n))).collect();
+    let found = gather(&mut *medium, &mut state, &places).map_err(|e| open_error(record, e))?;
+    let ends: Vec<LogEnd> = found.iter().map(|f| f.end).collect();
+    let damaged: Vec<VolumeId> = found.iter().filter_map(|f| f.report.as_ref()).flat_map(|r| r.damaged_volumes.clone()).collect();
+    state.begin_session(&mut *medium, &ends, &damaged).map_err(|e| open_error(record, e))?;
+    let superblock = &state.superblock;
+    let started = PoolStarted {
+        session: superblock.session,
+        size_bytes: superblock.layout.ssd_bytes,
+        recovery: if superblock.session == 1 { vec!["the first".into()] } else { described(&found) },
+        damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
+        dirty_bytes: dirty_of(&found, &places),
+    };
+    Ok(Opened { root: Root { state, medium, places }, found, started })
+}
+
+impl Root {
+    /// What the shards must be told before anything is attached: every known volume keeps its blocks until it is.
+    pub fn holds(&self) -> Vec<Command> {
+        let hold = |v: &format::VolumeRecord| Command::Hold { volume: self.places[&v.id.0], id: v.id, size_bytes: v.size_bytes };
+        self.state.superblock.volumes.iter().map(hold).collect()
+    }
+
+    /// The pool's root as it stands.
+    pub fn state(&self) -> &PoolState {
+        &self.state
+    }
+
+    /// The volume's place in the shards' tables, if it has one.
+    pub fn place_of(&self, id: u32) -> Option<VolumeIndex> {
+        self.places.get(&id).copied()
+    }
+
+    /// Clean and whole blocks of each volume, spread over what was found, with their checksums; by number of the volume.
+    pub fn samples(&self, found: &[Found]) -> BTreeMap<u32, Vec<(u64, u32)>> {
+        samples_of(found, &self.places)
+    }
+
+    /// Puts the volume's record into the superblock, durably, before anything can be logged under its number; gives its place in the
+    /// shards' tables.
+    pub fn enter(&mut self, volume: &VolumeRecord) -> Result<VolumeIndex, ControlError> {
+        let entry = format::VolumeRecord {
+            id: VolumeId(volume.id),
+            uuid: volume.uuid.0,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            mode: volume.options.mode,
+            may_have_dirty: volume.may_have_dirty,
+            damaged: false,
+            backing_identity: Vec::new(),
+        };
+        let place = match self.places.get(&volume.id) {
+            Some(place) => *place,
+            None => {
+                let taken: Vec<VolumeIndex> = self.places.values().copied().collect();
+                let free = (0..types::VOLUMES_MAX as u16).map(VolumeIndex).find(|p| !taken.contains(p));
+                free.ok_or_else(|| failed(&"the pool has no place for another volume", "add it to another pool"))?
+            }
+        };
+        let before = self.state.superblock.volumes.clone();
+        let volumes = &mut self.state.superblock.volumes;
+        match volumes.iter_mut().find(|v| v.id == entry.id) {
+            Some(known) if *known == entry => return Ok(place),
+            Some(known) => *known = entry,
+            None => volumes.push(entry),
+        }
+        let next = self.state.superblock.next_volume_id.0.max(volume.id + 1);
+        self.state.superblock.next_volume_id = VolumeId(next);
+        if let Err(error) = self.store() {
+            // Who asks again must not find it entered: it may not be on the SSD.
+            self.state.superblock.volumes = before;
+            return Err(error);
+        }
+        self.places.insert(volume.id, place);
+        Ok(place)
+    }
+
+    /// Takes the volume's record out of the superblock, durably: what the log holds of it is void from then on.
+    pub fn retire(&mut self, id: u32) -> Result<(), ControlError> {
+        self.state.superblock.volumes.retain(|v| v.id.0 != id);
+        self.store()
+    }
+
+    /// The volume's place in the shards' tables is free again. Only when no shard knows the volume any more.
+    pub fn leave_place(&mut self, id: u32) {
+        self.places.remove(&id);
+    }
+
+    fn store(&mut self) -> Result<(), ControlError> {
+        self.state.store(&mut *self.medium).map_err(|e| failed(&e, "check the SSD"))
+    }
+
+    /// Writes the checkpoint of shards that are at rest.
+    pub fn checkpoint(&mut self, shards: &[Shard]) -> Result<(), ControlError> {
+        write_checkpoint(&mut self.state, &mut *self.medium, &self.places, shards)
+            .map_err(|e| failed(&e, "the next start reads the log instead; check the SSD if it fails again"))
+    }
+}
+
+fn load(record: &PoolRecord, medium: &mut dyn Medium) -> Result<PoolState, ControlError> {
+    let state = superblock::load(medium).map_err(|e| open_error(record, e))?;
+    let wrong = |problem: String, remedy: &str| {
+        Err(ControlError::Device { path: record.ssd.clone(), problem, remedy: remedy.into(), kind: Kind::Conflict })
+    };
+    if state.superblock.uuid != record.uuid.0 {
+        return wrong("it carries another pool".into(), "bring the right SSD back and restart the daemon");
+    }
+    if state.superblock.session < record.session {
+        let (found, known) = (state.superblock.session, record.session);
+        return wrong(
+            format!("it is an old copy of the pool (session {found}, the latest was {known})"),
+            "bring the right SSD back and restart the daemon",
+        );
+    }
+    Ok(state)
+}
+
+/// From the checkpoint if there is a valid one, else from the log.
+fn gather(medium: &mut dyn Medium, state: &mut PoolState, places: &BTreeMap<u32, VolumeIndex>) -> Result<Vec<Found>, OpenError> {
+    let saved = checkpoint::open(medium, state)?;
+    let layout = state.superblock.layout;
+    let mut found = Vec::new();
+    for shard in (0..layout.shards).map(ShardIndex) {
+        let mut blocks = Vec::new();
+        if let Some(saved) = &saved {
+            let mut sink = |slot: u32, entry: CheckpointEntry| {
+                let id = saved.volumes()[usize::from(entry.volume)];
+                blocks.extend(places.get(&id.0).map(|volume| RecoveredBlock {
+                    volume: *volume,
+                    block: entry.block,
+                    slot: Slot(slot),
+                    dirty: entry.dirty,
+                    mask: entry.mask,
+                    checksum: entry.checksum,
+                }));
+            };
+            if saved.load_shard(medium, state, shard, &mut sink)? {
+                found.push(Found { end: saved.log_ends()[usize::from(shard.0)], blocks, report: None });
+                continue;
+            }
+            blocks.clear();
+        }
+        let mut sink = |record: recovery::RecoveredRecord| {
+            blocks.extend(places.get(&record.volume.0).map(|volume| RecoveredBlock {
+                volume: *volume,
+                block: record.block,
+                slot: Slot(layout.slot(layout.physical(record.segment_seq), record.page)),
+                dirty: record.dirty,
+                mask: record.mask,
+                checksum: record.checksum,
+            }));
+        };
+        let recovered = recovery::recover(medium, state, shard, false, &mut sink)?;
+        found.push(Found { end: recovered.end, blocks, report: Some(recovered.report) });
+    }
+    Ok(found)
+}
+
+/// Dirty bytes of each volume.
+fn dirty_of(found: &[Found], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, u64> {
+    let mut blocks: BTreeMap<VolumeIndex, u64> = BTreeMap::new();
+    found.iter().flat_map(|f| &f.blocks).filter(|b| b.dirty).for_each(|b| *blocks.entry(b.volume).or_default() += 1);
+    places.iter().filter_map(|(id, place)| Some((*id, blocks.get(place)? * BLOCK_BYTES))).collect()
+}
+
+/// Clean and whole blocks of each volume, spread over what was found.
+fn samples_of(found: &[Found], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, u32)>> {
+    let sample = |place: VolumeIndex| {
+        let clean = || found.iter().flat_map(|f| &f.blocks).filter(move |b| b.volume == place && !b.dirty && b.mask == u8::MAX);
+        let step = (clean().count() / SAMPLE_BLOCKS).max(1);
+        clean().step_by(step).map(|b| (b.block, b.checksum)).collect()
+    };
+    places.iter().map(|(id, place)| (*id, sample(*place))).collect()
+}
+
+/// The shards with what was found, and the pages they and their clients share.
+pub(crate) fn make_shards(ram_bytes: u64, state: &PoolState, found: Vec<Found>) -> (PagePool, Vec<Shard>) {
+    let superblock = &state.superblock;
+    let shards = u64::from(superblock.layout.shards);
+    let ram_blocks = ram_bytes / BLOCK_BYTES;
+    // The RAM tier, what the shards need to work, and as much again for requests of clients in flight.
+    let working_pages = shards as usize * PAGES_MIN;
+    let pages = PagePool::new(ram_blocks as usize + working_pages + working_pages.max(CLIENT_PAGES_MIN));
+    let made = (0u16..).zip(found).map(|(index, found)| {
+        let place = LogPlace { uuid: superblock.uuid, session: superblock.session, shard: ShardIndex(index), layout: superblock.layout };
+        let config = ShardConfig { place, ram_blocks: ram_blocks / shards, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
+        let mut shard = Shard::new(config, found.end);
+        found.blocks.into_iter().for_each(|block| shard.restore(block));
+        shard
+    });
+    let shards = made.collect();
+    (pages, shards)
+}
+
+/// Pages kept for clients' writes: two of the largest requests (32 MiB each), so that one can always be under way.
+const CLIENT_PAGES_MIN: usize = 2 * (32 << 20) / BLOCK_BYTES as usize;
+
+fn write_checkpoint(
+    state: &mut PoolState,
+    medium: &mut dyn Medium,
+    places: &BTreeMap<u32, VolumeIndex>,
+    shards: &[Shard],
+) -> Result<(), OpenError> {
+    let ends: Vec<LogEnd> = shards.iter().map(|s| s.log_end()).collect();
+    let volumes: Vec<VolumeId> = state.superblock.volumes.iter().map(|v| v.id).collect();
+    let order: BTreeMap<u16, u16> = volumes.iter().zip(0u16..).filter_map(|(id, at)| Some((places.get(&id.0)?.0, at))).collect();
+    let mut iterators: Vec<_> = shards.iter().map(|s| s.cached_blocks().peekable()).collect();
+    // Slots are asked for in ascending order, and the shards give theirs in that order.
+    let mut entry = |shard: ShardIndex, slot: u32| {
+        let block = iterators[usize::from(shard.0)].next_if(|block| block.slot.0 == slot)?;
+        Some(CheckpointEntry {
+            volume: *order.get(&block.volume.0)?,
+            block: block.block,
+            mask: block.mask,
+            dirty: block.dirty,
+            heat: 0,
+            checksum: block.checksum,
+        })
+    };
+    checkpoint::write(medium, state, &ends, &volumes, &mut entry)
+}
+
+/// The report for people.
+fn described(found: &[Found]) -> Vec<String> {
+    let reports: Vec<&RecoveryReport> = found.iter().filter_map(|f| f.report.as_ref()).collect();
+    let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
+    let blocks: usize = found.iter().map(|f| f.blocks.len()).sum();
+    let dirty = found.iter().flat_map(|f| &f.blocks).filter(|b| b.dirty).count();
+    let (cached, dirty) = (human::bytes(blocks as u64 * BLOCK_BYTES), human::bytes(dirty as u64 * BLOCK_BYTES));
+    let mut lines = if reports.is_empty() {
+        vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
+    } else {
+        vec![format!(
+            "after an unclean stop: {cached} cached, {dirty} of it dirty, from {} segments of the log; {} groups were still in flight and are void",
+            sum(|r| r.segments),
+            sum(|r| r.discarded_groups)
+        )]
+    };
+    for (count, what) in [
+        (sum(|r| r.walked_segments), "segments had lost their footer and were read from their headers"),
+        (sum(|r| r.unreadable_pages), "pages could not be read and were taken from their copy"),
+        (sum(|r| r.damaged_places), "places of the log are damaged"),
+        (sum(|r| r.forgotten_blocks), "clean blocks were forgotten because damage stands behind them"),
+    ] {
+        if count > 0 {
+            lines.push(format!("{count} {what}"));
+        }
+    }
+    lines
+}
+
+/// What is wrong with a pool's SSD, and what to do.
+pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
+    let check = format!("look at it with `hearth pool check {}`", record.ssd);
+    let remedy = match &error {
+        OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
+        OpenError::NoPool => "bring the right SSD back and restart the daemon, or destroy the pool if its SSD was given away".into(),
+        OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
+        OpenError::SuperblockDamaged | OpenError::SuperblockOutdated { .. } | OpenError::Truncated { .. } => {
+            format!("{check}, restore it, and restart the daemon")
+        }
+    };
+    ControlError::Device { path: record.ssd.clone(), problem: error.to_string(), remedy, kind: Kind::Failed }
+}
