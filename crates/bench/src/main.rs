@@ -5,6 +5,7 @@
 
 mod hits;
 mod memory;
+mod restart;
 mod rig;
 mod start;
 
@@ -16,6 +17,7 @@ fn main() -> Result<()> {
         "hits" => hits::run(),
         "memory" => memory::run(),
         "start" => start::run(),
+        "restart" => restart::run(),
         "count-ram" | "count-ssd" => {
             let hits = std::env::args().nth(2).map_or(Ok(10_000), |hits| hits.parse())?;
             hits::instructions(which == "count-ram", hits);
@@ -24,9 +26,10 @@ fn main() -> Result<()> {
         "all" => {
             hits::run()?;
             memory::run()?;
-            start::run()
+            start::run()?;
+            restart::run()
         }
-        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, count-ram, count-ssd, all"),
+        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, restart, count-ram, count-ssd, all"),
     }
 }
 

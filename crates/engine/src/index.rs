@@ -110,6 +110,13 @@ impl Index {
         }
     }
 
+    /// Has the processor fetch what [`Index::insert`] or [`Index::get`] of the key will look at first: asked for many keys, one after the
+    /// other, the waits for memory overlap.
+    #[inline]
+    pub fn approach(&self, key: Key) {
+        core::hint::black_box(self.buckets[self.home(key.hash())]);
+    }
+
     /// The block whose newest record lies in this slot.
     #[inline]
     pub fn key_of(&self, slot: Slot) -> Option<Key> {

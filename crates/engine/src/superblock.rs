@@ -213,6 +213,11 @@ impl PoolState {
         if self.flush_failed { Err(OpenError::FlushFailed) } else { Ok(()) }
     }
 
+    /// The number of the session that [`PoolState::begin_session`] will begin.
+    pub fn next_session(&self) -> u64 {
+        self.superblock.session + 1
+    }
+
     /// Begins a session: from here on the logs go on where recovery, or the checkpoint, says they end. One atomic step for all
     /// shards; whatever stands behind those ends is void for ever. Volumes in `damaged` are marked as such.
     ///
@@ -220,7 +225,7 @@ impl PoolState {
     /// As [`PoolState::store`]. The pool must then be loaded anew.
     pub fn begin_session(&mut self, medium: &mut dyn Medium, ends: &[LogEnd], damaged: &[VolumeId]) -> Result<(), OpenError> {
         assert_eq!(ends.len(), usize::from(self.superblock.layout.shards), "one log end a shard");
-        self.superblock.session += 1;
+        self.superblock.session = self.next_session();
         self.superblock.log_starts = ends.iter().map(log_start).collect::<Vec<_>>();
         for volume in &mut self.superblock.volumes {
             volume.damaged |= damaged.contains(&volume.id);

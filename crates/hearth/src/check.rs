@@ -51,7 +51,7 @@ pub fn check(path: &str, json: bool) -> Result<(), Failure> {
     let device = OpenDevice::open(Path::new(&path), Access::ReadOnly).map_err(|e| Failure::failed(e.to_string(), ""))?;
     let blocking = device.blocking().map_err(|e| Failure::failed(e.to_string(), ""))?;
     let mut progress = Progress { began: Instant::now(), bar: None };
-    let inspection = inspect(&mut SsdMedium::new(blocking), &mut |done, total| progress.update(done, total));
+    let inspection = inspect(&mut SsdMedium(blocking), &mut |done, total| progress.update(done, total));
     progress.clear();
     let report = report(&inspection);
     print(&if json {

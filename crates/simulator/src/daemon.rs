@@ -9,7 +9,7 @@ use engine::front::{Front, FrontAction};
 use engine::index::Slot;
 use engine::log::LogPlace;
 use engine::recovery;
-use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Shard, ShardConfig};
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig};
 use engine::superblock::{self, OpenError, PoolState};
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use format::{Layout, VolumeRecord};
@@ -83,11 +83,9 @@ impl Builder for Engine {
                 pool: pages.clone(),
                 dirty_max_permille: DIRTY_MAX_PERMILLE,
             };
-            let mut made = Shard::new(config, shard.end);
-            for block in shard.blocks {
-                made.restore(block);
-            }
-            shards.push(made);
+            let mut blocks = Restored::new(pool.superblock.layout.slots_per_shard());
+            shard.blocks.into_iter().for_each(|block| blocks.add(block));
+            shards.push(Shard::with_blocks(config, shard.end, blocks));
         }
         let damaged = plan_volumes(&pool, &damaged);
         let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();

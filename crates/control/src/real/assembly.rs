@@ -8,14 +8,13 @@ use crate::human;
 use crate::state::{PoolRecord, VolumeRecord};
 use engine::api::Command;
 use engine::checkpoint;
-use engine::index::Slot;
-use engine::log::LogPlace;
 use engine::medium::Medium;
-use engine::recovery::{self, RecoveryReport};
-use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Shard, ShardConfig};
+use engine::recovery::RecoveryReport;
+use engine::shard::{PAGES_MIN, Shard};
 use engine::superblock::{self, OpenError, PoolState};
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use page::PagePool;
+use runtime::restart::{Restart, Restarted, Tally, restart};
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, ShardIndex, VolumeId, VolumeIndex};
 
@@ -35,28 +34,37 @@ pub(crate) struct Root {
 pub(crate) struct Opened {
     /// The superblock.
     pub root: Root,
-    /// What each shard's part of the SSD holds.
-    pub found: Vec<Found>,
+    /// The pages that shards and their clients share.
+    pub pages: PagePool,
+    /// The shards with what was found.
+    pub shards: Vec<Shard>,
+    /// Clean and whole blocks of each volume, spread over what was found, with their checksums; by number of the volume.
+    pub samples: BTreeMap<u32, Vec<(u64, u32)>>,
     /// What is told to the manager.
     pub started: PoolStarted,
 }
 
-/// What one shard's part of the SSD holds.
-pub(crate) struct Found {
-    end: LogEnd,
-    blocks: Vec<RecoveredBlock>,
-    report: Option<RecoveryReport>,
-}
+/// A way to the SSD; each thread of a start opens its own.
+pub(crate) type OpenMedium<'a> = &'a (dyn Fn() -> Result<Box<dyn Medium + Send>, ControlError> + Sync);
 
-/// Opens a pool: voids what belongs to volumes that are gone, takes each shard's blocks from the checkpoint or the log, and begins the
-/// session, durably.
-pub(crate) fn open(record: &PoolRecord, mut medium: Box<dyn Medium + Send>, known: &[u32]) -> Result<Opened, ControlError> {
+/// Opens a pool: voids what belongs to volumes that are gone, makes the shards from the checkpoint or the log, and begins the session,
+/// durably.
+pub(crate) fn open(
+    record: &PoolRecord,
+    ram_bytes: u64,
+    open_medium: OpenMedium,
+    threads: usize,
+    known: &[u32],
+) -> Result<Opened, ControlError> {
+    let mut medium = open_medium()?;
     let mut state = load(record, &mut *medium)?;
     state.superblock.volumes.retain(|v| known.contains(&v.id.0));
     let next = VolumeId(record.next_volume_id);
     state.superblock.next_volume_id = VolumeId(state.superblock.next_volume_id.0.max(next.0));
     let places: BTreeMap<u32, VolumeIndex> = (0u16..).zip(&state.superblock.volumes).map(|(n, v)| (v.id.0, VolumeIndex(n))).collect();
-    let found = gather(&mut *medium, &mut state, &places).map_err(|e| open_error(record, e))?;
+    let (pages, ram_blocks) = pages_for(ram_bytes, &state);
+    let plan = Restart { state: &state, places: &places, ram_blocks, pages: pages.clone(), threads };
+    let found = restart(&plan, &|| open_medium().map_err(StartError::Told)).map_err(|error| error.told(record))?;
     let ends: Vec<LogEnd> = found.iter().map(|f| f.end).collect();
     let damaged: Vec<VolumeId> = found.iter().filter_map(|f| f.report.as_ref()).flat_map(|r| r.damaged_volumes.clone()).collect();
     state.begin_session(&mut *medium, &ends, &damaged).map_err(|e| open_error(record, e))?;
@@ -68,7 +76,10 @@ pub(crate) fn open(record: &PoolRecord, mut medium: Box<dyn Medium + Send>, know
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, &places),
     };
-    Ok(Opened { root: Root { state, medium, places }, found, started })
+    let samples = samples_of(&found, &places);
+    let shards: Vec<Shard> = found.into_iter().map(|f| f.shard).collect();
+    assert!(shards.iter().all(|s| s.config().place.session == state.superblock.session), "the shards write in the session begun");
+    Ok(Opened { root: Root { state, medium, places }, pages, shards, samples, started })
 }
 
 impl Root {
@@ -78,19 +89,9 @@ impl Root {
         self.state.superblock.volumes.iter().map(hold).collect()
     }
 
-    /// The pool's root as it stands.
-    pub fn state(&self) -> &PoolState {
-        &self.state
-    }
-
     /// The volume's place in the shards' tables, if it has one.
     pub fn place_of(&self, id: u32) -> Option<VolumeIndex> {
         self.places.get(&id).copied()
-    }
-
-    /// Clean and whole blocks of each volume, spread over what was found, with their checksums; by number of the volume.
-    pub fn samples(&self, found: &[Found]) -> BTreeMap<u32, Vec<(u64, u32)>> {
-        samples_of(found, &self.places)
     }
 
     /// Puts the volume's record into the superblock, durably, before anything can be logged under its number; gives its place in the
@@ -172,81 +173,54 @@ fn load(record: &PoolRecord, medium: &mut dyn Medium) -> Result<PoolState, Contr
     Ok(state)
 }
 
-/// From the checkpoint if there is a valid one, else from the log.
-fn gather(medium: &mut dyn Medium, state: &mut PoolState, places: &BTreeMap<u32, VolumeIndex>) -> Result<Vec<Found>, OpenError> {
-    let saved = checkpoint::open(medium, state)?;
-    let layout = state.superblock.layout;
-    let mut found = Vec::new();
-    for shard in (0..layout.shards).map(ShardIndex) {
-        let mut blocks = Vec::new();
-        if let Some(saved) = &saved {
-            let mut sink = |slot: u32, entry: CheckpointEntry| {
-                let id = saved.volumes()[usize::from(entry.volume)];
-                blocks.extend(places.get(&id.0).map(|volume| RecoveredBlock {
-                    volume: *volume,
-                    block: entry.block,
-                    slot: Slot(slot),
-                    dirty: entry.dirty,
-                    mask: entry.mask,
-                    checksum: entry.checksum,
-                }));
-            };
-            if saved.load_shard(medium, state, shard, &mut sink)? {
-                found.push(Found { end: saved.log_ends()[usize::from(shard.0)], blocks, report: None });
-                continue;
-            }
-            blocks.clear();
-        }
-        let mut sink = |record: recovery::RecoveredRecord| {
-            blocks.extend(places.get(&record.volume.0).map(|volume| RecoveredBlock {
-                volume: *volume,
-                block: record.block,
-                slot: Slot(layout.slot(layout.physical(record.segment_seq), record.page)),
-                dirty: record.dirty,
-                mask: record.mask,
-                checksum: record.checksum,
-            }));
-        };
-        let recovered = recovery::recover(medium, state, shard, false, &mut sink)?;
-        found.push(Found { end: recovered.end, blocks, report: Some(recovered.report) });
-    }
-    Ok(found)
+/// Why the shards could not be made.
+enum StartError {
+    Open(OpenError),
+    Told(ControlError),
 }
 
-/// Dirty bytes of each volume.
-fn dirty_of(found: &[Found], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, u64> {
-    let mut blocks: BTreeMap<VolumeIndex, u64> = BTreeMap::new();
-    found.iter().flat_map(|f| &f.blocks).filter(|b| b.dirty).for_each(|b| *blocks.entry(b.volume).or_default() += 1);
-    places.iter().filter_map(|(id, place)| Some((*id, blocks.get(place)? * BLOCK_BYTES))).collect()
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> StartError {
+        StartError::Open(error)
+    }
+}
+
+impl StartError {
+    fn told(self, record: &PoolRecord) -> ControlError {
+        match self {
+            StartError::Open(error) => open_error(record, error),
+            StartError::Told(error) => error,
+        }
+    }
+}
+
+fn tallies(found: &[Restarted], place: VolumeIndex) -> impl Iterator<Item = &Tally> {
+    found.iter().filter_map(move |f| f.tallies.get(&place))
+}
+
+/// Dirty bytes of each volume that has any blocks.
+fn dirty_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, u64> {
+    let dirty = |place: VolumeIndex| tallies(found, place).map(|t| t.dirty).sum::<u64>() * BLOCK_BYTES;
+    places.iter().map(|(id, place)| (*id, dirty(*place))).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 /// Clean and whole blocks of each volume, spread over what was found.
-fn samples_of(found: &[Found], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, u32)>> {
+fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, u32)>> {
     let sample = |place: VolumeIndex| {
-        let clean = || found.iter().flat_map(|f| &f.blocks).filter(move |b| b.volume == place && !b.dirty && b.mask == u8::MAX);
-        let step = (clean().count() / SAMPLE_BLOCKS).max(1);
-        clean().step_by(step).map(|b| (b.block, b.checksum)).collect()
+        let all: Vec<(u64, u32)> = tallies(found, place).flat_map(|t| &t.samples).copied().collect();
+        let step = (all.len() / SAMPLE_BLOCKS).max(1);
+        all.into_iter().step_by(step).collect()
     };
     places.iter().map(|(id, place)| (*id, sample(*place))).collect()
 }
 
-/// The shards with what was found, and the pages they and their clients share.
-pub(crate) fn make_shards(ram_bytes: u64, state: &PoolState, found: Vec<Found>) -> (PagePool, Vec<Shard>) {
-    let superblock = &state.superblock;
-    let shards = u64::from(superblock.layout.shards);
+/// The pool's pages, and how many each shard's RAM tier may hold.
+fn pages_for(ram_bytes: u64, state: &PoolState) -> (PagePool, u64) {
+    let shards = u64::from(state.superblock.layout.shards);
     let ram_blocks = ram_bytes / BLOCK_BYTES;
     // The RAM tier, what the shards need to work, and as much again for requests of clients in flight.
     let working_pages = shards as usize * PAGES_MIN;
-    let pages = PagePool::new(ram_blocks as usize + working_pages + working_pages.max(CLIENT_PAGES_MIN));
-    let made = (0u16..).zip(found).map(|(index, found)| {
-        let place = LogPlace { uuid: superblock.uuid, session: superblock.session, shard: ShardIndex(index), layout: superblock.layout };
-        let config = ShardConfig { place, ram_blocks: ram_blocks / shards, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
-        let mut shard = Shard::new(config, found.end);
-        found.blocks.into_iter().for_each(|block| shard.restore(block));
-        shard
-    });
-    let shards = made.collect();
-    (pages, shards)
+    (PagePool::new(ram_blocks as usize + working_pages + working_pages.max(CLIENT_PAGES_MIN)), ram_blocks / shards)
 }
 
 /// Pages kept for clients' writes: two of the largest requests (32 MiB each), so that one can always be under way.
@@ -278,12 +252,12 @@ fn write_checkpoint(
 }
 
 /// The report for people.
-fn described(found: &[Found]) -> Vec<String> {
+fn described(found: &[Restarted]) -> Vec<String> {
     let reports: Vec<&RecoveryReport> = found.iter().filter_map(|f| f.report.as_ref()).collect();
     let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
-    let blocks: usize = found.iter().map(|f| f.blocks.len()).sum();
-    let dirty = found.iter().flat_map(|f| &f.blocks).filter(|b| b.dirty).count();
-    let (cached, dirty) = (human::bytes(blocks as u64 * BLOCK_BYTES), human::bytes(dirty as u64 * BLOCK_BYTES));
+    let all = || found.iter().flat_map(|f| f.tallies.values());
+    let (blocks, dirty) = (all().map(|t| t.blocks).sum::<u64>(), all().map(|t| t.dirty).sum::<u64>());
+    let (cached, dirty) = (human::bytes(blocks * BLOCK_BYTES), human::bytes(dirty * BLOCK_BYTES));
     let mut lines = if reports.is_empty() {
         vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
     } else {

@@ -35,7 +35,7 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
     let blocking = device.blocking().map_err(|e| plain(path, &e))?;
     let signatures = signature::find(&blocking, &OWN_MARKS).map_err(|e| plain(path, &e))?;
     let identity = identify(&device, &view).map_err(|e| plain(path, &e))?;
-    let mut medium = super::medium::SsdMedium::new(blocking);
+    let mut medium = runtime::SsdMedium(blocking);
     let pool = engine::superblock::load(&mut medium).ok().map(|state| crate::uuid::Uuid(state.superblock.uuid));
     Ok(DeviceFacts {
         size_bytes: device.geometry().size_bytes,

@@ -4,12 +4,11 @@ pub(crate) mod assembly;
 mod devices;
 mod exports;
 mod figures;
-mod medium;
 mod pools;
 mod volumes;
 mod warm;
 
-pub use medium::SsdMedium;
+pub use runtime::SsdMedium;
 
 use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;

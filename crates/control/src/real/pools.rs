@@ -1,11 +1,10 @@
 //! Pools: formatted, recovered and started, and stopped with a checkpoint.
 //!
-//! Order of a start: open and lock the SSD, load the superblock, void what belongs to volumes that are gone, take each shard's
-//! blocks from the checkpoint or the log, begin the session (durable), start the shards, hold every known volume. Only
+//! Order of a start: open and lock the SSD, load the superblock, void what belongs to volumes that are gone, make the shards from
+//! the checkpoint or the log (all cores at work), begin the session (durable), start the shards, hold every known volume. Only
 //! then is anything attached.
 
-use super::assembly::{self, Opened, Root, make_shards, open_error};
-use super::medium::SsdMedium;
+use super::assembly::{self, Opened, Root, open_error};
 use super::volumes::Backing;
 use super::{Machine, devices, failed, locked};
 use crate::datapath::{Notice, PoolStarted};
@@ -13,11 +12,12 @@ use crate::error::ControlError;
 use crate::state::{PoolRecord, VolumeRecord};
 use device::{Access, OpenDevice};
 use engine::api::{Command, Event};
+use engine::medium::Medium;
 use engine::shard::Shard;
 use engine::superblock;
 use format::Layout;
 use page::PagePool;
-use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef};
+use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -57,7 +57,7 @@ impl Machine {
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
         let blocking = ssd.blocking().map_err(|e| failed(&e, ""))?;
         devices::erase_signatures(&blocking).map_err(|e| failed(&e, "check the SSD"))?;
-        let mut medium = SsdMedium::new(blocking);
+        let mut medium = SsdMedium(blocking);
         superblock::create(&mut medium, layout, record.uuid.0).map_err(|e| open_error(record, e))?;
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Machine {
             return Ok(());
         }
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let mut medium = SsdMedium::new(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
         match superblock::load(&mut medium) {
             Ok(state) if state.superblock.uuid == record.uuid.0 => superblock::wipe(&mut medium).map_err(|e| open_error(record, e)),
             // Somebody else's pool, or none that can be read: not ours to wipe.
@@ -77,10 +77,12 @@ impl Machine {
 
     pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let medium = SsdMedium::new(ssd.blocking().map_err(|e| failed(&e, ""))?);
-        let Opened { root, found, started } = assembly::open(record, Box::new(medium), known)?;
-        let samples = root.samples(&found);
-        let (pages, shards) = make_shards(record.ram_bytes, root.state(), found);
+        let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
+            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit of open files"))?)))
+        };
+        // Recovery waits for the SSD about as long as it computes.
+        let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+        let Opened { root, pages, shards, samples, started } = assembly::open(record, record.ram_bytes, &medium, threads, known)?;
         let (handle, device) = self.start_shards(record, &ssd, pages, shards)?;
         for hold in root.holds() {
             self.runtime.command(&handle, hold).map_err(|e| failed(&e, ""))?;

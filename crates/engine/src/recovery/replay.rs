@@ -12,6 +12,9 @@ use types::{Mode, VolumeId};
 /// Where an entry stands in [`Replay::entries`]. A shard has at most 2^31 slots and two records for each.
 type Place = u32;
 
+/// Records looked up ahead of being played.
+const AHEAD: Place = 32;
+
 struct Replay {
     /// All live segments' records, in log order.
     entries: Vec<Entry>,
@@ -92,7 +95,11 @@ impl Replay {
         let first = self.entries.len() as Place;
         self.segments.push((segment.seq, first));
         self.entries.extend_from_slice(&segment.entries);
-        for place in first..self.entries.len() as Place {
+        let end = self.entries.len() as Place;
+        for place in first..end {
+            if (place - first).is_multiple_of(AHEAD) {
+                self.approach(place..end.min(place + AHEAD));
+            }
             let entry = *self.at(place);
             // Volumes that were removed never come back: their numbers are not used again.
             if self.known_volumes.binary_search(&entry.volume).is_err() {
@@ -110,6 +117,14 @@ impl Replay {
                 EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq)),
                 EntryKind::Dead => {}
             }
+        }
+    }
+
+    /// Has the processor fetch what the table says of these records, so that the waits for memory overlap.
+    fn approach(&self, places: core::ops::Range<Place>) {
+        for place in places {
+            let hash = hash(self.seed, &self.entries[place as usize]);
+            core::hint::black_box(self.newest.find(hash, |_| false));
         }
     }
 

@@ -32,6 +32,7 @@ mod op;
 mod quick;
 mod quiet;
 mod read;
+mod restore;
 mod route;
 mod volume;
 mod write_backing;
@@ -39,7 +40,7 @@ mod write_log;
 
 use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
-use crate::index::{Index, Slot, SlotMeta};
+use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
 use crate::locks::{Locks, OpId};
 use crate::log::{Log, LogIo, LogPlace, Urgency};
@@ -59,6 +60,8 @@ use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
+
+pub use restore::{RecoveredBlock, Restored};
 
 /// What a shard is made with.
 #[derive(Clone, Debug)]
@@ -152,42 +155,34 @@ pub struct Shard {
     head_seq_seen: u64,
 }
 
-/// A block that recovery found in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RecoveredBlock {
-    /// Which volume's.
-    pub volume: VolumeIndex,
-    /// Which block.
-    pub block: u64,
-    /// Where its payload lies.
-    pub slot: Slot,
-    /// Newer than the backing device.
-    pub dirty: bool,
-    /// Valid sectors.
-    pub mask: u8,
-    /// Of the payload.
-    pub checksum: u32,
-}
-
 impl Shard {
-    /// A shard with an empty log, or one that continues where recovery says, without blocks yet: [`Shard::restore`] adds them.
+    /// A shard with an empty log.
     pub fn new(config: ShardConfig, start: LogEnd) -> Shard {
         let layout = &config.place.layout;
         let slots = layout.segments_per_shard * layout.pages_per_segment();
+        Shard::with_blocks(config, start, Restored::new(slots))
+    }
+
+    /// A shard whose log continues where a checkpoint or recovery says, with the blocks that were found in it.
+    pub fn with_blocks(config: ShardConfig, start: LogEnd, mut found: Restored) -> Shard {
+        found.settle();
+        let layout = &config.place.layout;
+        let slots = layout.segments_per_shard * layout.pages_per_segment();
+        assert_eq!(found.index.slots(), slots, "the blocks of a log of this size");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let log = Log::new(config.place.clone(), start);
         Shard {
             now_ns: 0,
             out: Outbox::default(),
-            index: Index::new(slots),
-            partial: Map::default(),
+            index: found.index,
+            partial: found.partial,
             locks: Locks::default(),
             ram: Ram::default(),
             policy: Policy::new(config.ram_blocks, u64::from(slots)),
-            dirty: DirtySet::default(),
+            dirty: found.dirty,
             volumes: (0..VOLUMES_MAX).map(|_| None).collect(),
             attached: Vec::new(),
-            restored: Map::default(),
+            restored: found.blocks,
             ops: Ops::default(),
             quick_reads: 0,
             ready: VecDeque::new(),
@@ -207,20 +202,6 @@ impl Shard {
             log,
             config,
         }
-    }
-
-    /// Adds a block that recovery found. Only before the first request; in ascending log order (the newest of a block last).
-    pub fn restore(&mut self, block: RecoveredBlock) {
-        let key = Key::new(block.volume, block.block);
-        let meta = SlotMeta { dirty: block.dirty, partial: block.mask != u8::MAX, frequency: 0, checksum: block.checksum };
-        if self.index.insert(key, block.slot, meta).is_none() {
-            *self.restored.entry(block.volume.0).or_default() += 1;
-        }
-        self.partial.remove(&key);
-        if meta.partial {
-            self.partial.insert(key, block.mask);
-        }
-        if block.dirty { self.dirty.insert(key, 0) } else { self.dirty.remove(key) }
     }
 
     /// Takes in a client's request. Its reply comes by `poll_action`, possibly at once.

@@ -22,6 +22,7 @@ use crate::uuid::Uuid;
 use crate::words::Export;
 use ::engine::api::{Command, Op, Request, RequestError, VolumeOptions};
 use ::engine::front::Front;
+use ::engine::medium::Medium;
 use ::engine::superblock;
 use format::Layout;
 use page::PageVec;
@@ -284,9 +285,9 @@ impl DataPath for World {
 
     fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
-        let assembly::Opened { root, found, started } = assembly::open(pool, Box::new(self.blocking(&pool.ssd)), known)?;
-        let samples = root.samples(&found);
-        let (pages, shards) = assembly::make_shards(RAM_BYTES, root.state(), found);
+        let medium = || -> Result<Box<dyn Medium + Send>, ControlError> { Ok(Box::new(self.blocking(&pool.ssd))) };
+        // One thread: the n-th access is to be the same one every time.
+        let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, known)?;
         let holds = root.holds();
         let mut engine = Engine {
             pool: pool.name.clone(),

@@ -1,0 +1,219 @@
+//! From a pool's SSD to its shards, with all cores: each shard's part of the log stands by itself.
+//!
+//! A shard comes from the checkpoint if there is a valid one, else from its log. Blocks go straight into the shard's index: ten million of them
+//! are never held a second time.
+
+use engine::checkpoint::{self, Checkpoint};
+use engine::index::Slot;
+use engine::log::LogPlace;
+use engine::medium::Medium;
+use engine::recovery::{self, RecoveryReport};
+use engine::shard::{DIRTY_MAX_PERMILLE, RecoveredBlock, Restored, Shard, ShardConfig};
+use engine::superblock::{OpenError, PoolState};
+use format::checkpoint::LogEnd;
+use page::PagePool;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+use types::{ShardIndex, VolumeId, VolumeIndex};
+
+/// Clean blocks of a volume in a shard to be kept as samples, at least (if there are as many); at most twice this.
+const SAMPLES_MIN: usize = 64;
+
+/// How a pool's shards are to be made.
+pub struct Restart<'a> {
+    /// The pool as loaded. Its next session is the one that the shards will write in.
+    pub state: &'a PoolState,
+    /// Places in the shards' tables by volume number; blocks of other volumes are left out.
+    pub places: &'a BTreeMap<u32, VolumeIndex>,
+    /// Blocks of RAM tier for each shard.
+    pub ram_blocks: u64,
+    /// Where the shards' pages come from.
+    pub pages: PagePool,
+    /// Threads to work with.
+    pub threads: usize,
+}
+
+/// A shard, ready once [`PoolState::begin_session`] has been told all ends.
+pub struct Restarted {
+    /// The shard.
+    pub shard: Shard,
+    /// Where its log goes on.
+    pub end: LogEnd,
+    /// What recovery found; none if the checkpoint was used.
+    pub report: Option<RecoveryReport>,
+    /// What was found of each volume, by its place.
+    pub tallies: BTreeMap<VolumeIndex, Tally>,
+}
+
+/// What a shard's part of the SSD holds of a volume.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Blocks.
+    pub blocks: u64,
+    /// Of them, dirty ones.
+    pub dirty: u64,
+    /// Number and checksum of some clean and whole blocks, spread evenly over those found.
+    pub samples: Vec<(u64, u32)>,
+    /// Each one of how many clean and whole blocks is kept as a sample.
+    every: u64,
+    clean: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally { blocks: 0, dirty: 0, samples: Vec::new(), every: 1, clean: 0 }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, block: &RecoveredBlock) {
+        self.blocks += 1;
+        self.dirty += u64::from(block.dirty);
+        if block.dirty || block.mask != u8::MAX {
+            return;
+        }
+        if self.clean.is_multiple_of(self.every) {
+            if self.samples.len() == 2 * SAMPLES_MIN {
+                let mut nth = 0;
+                self.samples.retain(|_| {
+                    nth += 1;
+                    nth % 2 == 1
+                });
+                self.every *= 2;
+            }
+            if self.clean.is_multiple_of(self.every) {
+                self.samples.push((block.block, block.checksum));
+            }
+        }
+        self.clean += 1;
+    }
+}
+
+/// Makes all shards of a pool. `open` gives each thread its own way to the SSD.
+///
+/// # Errors
+/// What the medium says; then no session may begin, and the start may be repeated (not after a failed flush).
+pub fn restart<E: From<OpenError> + Send>(
+    restart: &Restart,
+    open: &(dyn Fn() -> Result<Box<dyn Medium + Send>, E> + Sync),
+) -> Result<Vec<Restarted>, E> {
+    let saved = checkpoint::open(&mut *open()?, restart.state)?;
+    let shards = restart.state.superblock.layout.shards;
+    let next = AtomicU16::new(0);
+    let made: Mutex<BTreeMap<u16, Restarted>> = Mutex::default();
+    let work = || -> Result<(), E> {
+        let mut medium = open()?;
+        loop {
+            let shard = next.fetch_add(1, Ordering::Relaxed);
+            if shard >= shards {
+                return Ok(());
+            }
+            let restarted = restart.shard(&mut *medium, saved.as_ref(), ShardIndex(shard))?;
+            made.lock().expect("nobody panics with the lock").insert(shard, restarted);
+        }
+    };
+    let results: Vec<Result<(), E>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..restart.threads.min(usize::from(shards))).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    results.into_iter().collect::<Result<(), E>>()?;
+    Ok(made.into_inner().expect("nobody panics with the lock").into_values().collect())
+}
+
+impl Restart<'_> {
+    fn shard(&self, medium: &mut dyn Medium, saved: Option<&Checkpoint>, shard: ShardIndex) -> Result<Restarted, OpenError> {
+        if let Some(saved) = saved
+            && let Some(restarted) = self.read_checkpoint(medium, saved, shard)?
+        {
+            return Ok(restarted);
+        }
+        self.read_log(medium, shard)
+    }
+
+    /// `None` if a part of the checkpoint is damaged.
+    fn read_checkpoint(&self, medium: &mut dyn Medium, saved: &Checkpoint, shard: ShardIndex) -> Result<Option<Restarted>, OpenError> {
+        let mut gathering = self.gathering();
+        let mut sink = |slot: u32, entry: format::checkpoint::CheckpointEntry| {
+            let volume = saved.volumes()[usize::from(entry.volume)];
+            let format::checkpoint::CheckpointEntry { block, dirty, mask, checksum, .. } = entry;
+            gathering.add(volume, |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum });
+        };
+        if !saved.load_shard(medium, self.state, shard, &mut sink)? {
+            return Ok(None);
+        }
+        let end = saved.log_ends()[usize::from(shard.0)];
+        Ok(Some(self.finish(shard, gathering, end, None)))
+    }
+
+    fn read_log(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
+        let mut gathering = self.gathering();
+        let layout = self.state.superblock.layout;
+        let mut sink = |record: recovery::RecoveredRecord| {
+            let recovery::RecoveredRecord { block, dirty, mask, checksum, .. } = record;
+            let slot = Slot(layout.slot(layout.physical(record.segment_seq), record.page));
+            gathering.add(record.volume, |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum });
+        };
+        // A state of its own: it remembers a failed flush, which also comes back as an error and ends the whole start.
+        let recovered = recovery::recover(medium, &mut self.state.clone(), shard, false, &mut sink)?;
+        Ok(self.finish(shard, gathering, recovered.end, Some(recovered.report)))
+    }
+
+    fn gathering(&self) -> Gathering<'_> {
+        let blocks = Restored::new(self.state.superblock.layout.slots_per_shard());
+        Gathering { places: self.places, blocks, tallies: Vec::new() }
+    }
+
+    fn finish(&self, shard: ShardIndex, gathering: Gathering, end: LogEnd, report: Option<RecoveryReport>) -> Restarted {
+        let superblock = &self.state.superblock;
+        let place = LogPlace { uuid: superblock.uuid, session: self.state.next_session(), shard, layout: superblock.layout };
+        let (ram_blocks, pool) = (self.ram_blocks, self.pages.clone());
+        let config = ShardConfig { place, ram_blocks, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
+        let tallies = gathering.tallies.into_iter().map(|(_, place, tally)| (place, tally)).collect();
+        Restarted { shard: Shard::with_blocks(config, end, gathering.blocks), end, report, tallies }
+    }
+}
+
+/// A shard's blocks while they are read.
+struct Gathering<'a> {
+    places: &'a BTreeMap<u32, VolumeIndex>,
+    blocks: Restored,
+    /// The volume met last is first: blocks come in runs of one volume.
+    tallies: Vec<(VolumeId, VolumeIndex, Tally)>,
+}
+
+impl Gathering<'_> {
+    fn add(&mut self, volume: VolumeId, block: impl FnOnce(VolumeIndex) -> RecoveredBlock) {
+        if self.tallies.first().is_none_or(|(first, ..)| *first != volume) {
+            let Some(place) = self.places.get(&volume.0) else { return };
+            let at = self.tallies.iter().position(|(known, ..)| *known == volume).unwrap_or_else(|| {
+                self.tallies.push((volume, *place, Tally::default()));
+                self.tallies.len() - 1
+            });
+            self.tallies.swap(0, at);
+        }
+        let (_, place, tally) = &mut self.tallies[0];
+        let block = block(*place);
+        tally.count(&block);
+        self.blocks.add(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_spread_and_bounded() {
+        let mut tally = Tally::default();
+        for block in 0..100_000_u64 {
+            let of = RecoveredBlock { volume: VolumeIndex(0), block, slot: Slot(0), dirty: block % 10 == 3, mask: 0xff, checksum: 5 };
+            tally.count(&of);
+        }
+        assert_eq!((tally.blocks, tally.dirty), (100_000, 10_000));
+        assert!((SAMPLES_MIN..=2 * SAMPLES_MIN).contains(&tally.samples.len()), "{} samples", tally.samples.len());
+        let gaps = tally.samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        let (least, most) = (gaps.clone().min().unwrap(), gaps.max().unwrap());
+        assert!(most <= least + 1 && tally.samples[0].0 == 0, "gaps from {least} to {most}");
+    }
+}
