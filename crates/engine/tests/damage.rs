@@ -19,8 +19,6 @@ use types::{Mode, ShardIndex, VolumeId};
 
 const SHARD: ShardIndex = ShardIndex(0);
 const VOLUMES: [VolumeId; 3] = [VolumeId(1), VolumeId(2), VolumeId(3)];
-/// Can have no dirty blocks, by the superblock.
-const SETTLED: [VolumeId; 1] = [VolumeId(3)];
 
 type Blocks = BTreeMap<(u32, u64), RecoveredRecord>;
 
@@ -81,13 +79,13 @@ fn check(model: &Model, last: u64, known_durable: u64, outcome: &Outcome, story:
     if report.damaged_places == 0 {
         let end = recovered.end.next_group - 1;
         assert!(end >= known_durable && end <= last, "{story}: ends at {end} of {last} without a word");
-        let expected = model.newest(end, recovered.end.tail_seq, &VOLUMES, &SETTLED);
+        let expected = model.newest(end, recovered.end.tail_seq, &VOLUMES);
         assert!(*blocks == expected, "{story}: not what the log up to {end} says");
         return;
     }
     assert_eq!(report.damaged_volumes, [VolumeId(1), VolumeId(2)], "{story}");
     let tail_seq = |end| model.group(end).map_or(1, |group| group.tail_seq);
-    let newest: Vec<Blocks> = (known_durable..=last).map(|end| model.newest(end, tail_seq(end), &VOLUMES, &SETTLED)).collect();
+    let newest: Vec<Blocks> = (known_durable..=last).map(|end| model.newest(end, tail_seq(end), &VOLUMES)).collect();
     for (key, record) in blocks.iter().filter(|(_, record)| !record.dirty) {
         // It may have come home by a note that is lost, or be newer than one; its place is what counts.
         let place = |blocks: &Blocks| blocks.get(key).map(|other| (other.segment_seq, other.page));
@@ -281,7 +279,7 @@ fn the_inspector_is_content_with_a_sound_pool() {
     assert_eq!(inspection.problems, Vec::<String>::new());
     assert_eq!(inspection.shards[0].end, recovered.end);
     assert_eq!(inspection.shards[0].payloads, blocks.len() as u64);
-    let expected = model.newest(last, recovered.end.tail_seq, &VOLUMES, &SETTLED);
+    let expected = model.newest(last, recovered.end.tail_seq, &VOLUMES);
     let dirty = expected.values().filter(|record| record.dirty).count() as u64;
     assert_eq!(inspection.volumes.iter().map(|volume| volume.dirty_blocks).sum::<u64>(), dirty);
     assert_eq!(calls.last(), Some(&(8, 8)));

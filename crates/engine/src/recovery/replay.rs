@@ -23,8 +23,6 @@ struct Replay {
     newest: HashTable<Place>,
     seed: u64,
     known_volumes: Vec<u32>,
-    /// Volumes that can have no dirty blocks, as the superblock says.
-    settled_volumes: Vec<u32>,
 }
 
 /// Gives the newest records that have payloads, and completes the report. Gives the log's end, its tail perhaps moved on.
@@ -34,10 +32,7 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
     let seed = u64::from_le_bytes(superblock.uuid.first_chunk().copied().unwrap_or_default());
     let count = found.segments.iter().map(|segment| segment.entries.len()).sum();
     let (entries, newest) = (Vec::with_capacity(count), HashTable::with_capacity(count));
-    let is_settled = |volume: &&VolumeRecord| !volume.may_have_dirty && volume.mode != Mode::WriteBack;
-    let mut settled_volumes: Vec<u32> = superblock.volumes.iter().filter(is_settled).map(|volume| volume.id.0).collect();
-    settled_volumes.sort_unstable();
-    let mut replay = Replay { entries, segments: Vec::new(), newest, seed, known_volumes, settled_volumes };
+    let mut replay = Replay { entries, segments: Vec::new(), newest, seed, known_volumes };
     let hole_at_end = found.segments.last().is_some_and(|last| last.resume.is_some());
     for segment in found.segments {
         report.segments += 1;
@@ -107,11 +102,6 @@ impl Replay {
                 continue;
             }
             match entry.kind {
-                // It came home before the superblock said so; its note, and what else followed, may be lost with an SSD that lies.
-                EntryKind::Dirty if self.settled_volumes.binary_search(&entry.volume).is_ok() => {
-                    self.forget(&entry);
-                    self.kill(place);
-                }
                 EntryKind::Clean | EntryKind::Dirty => self.newest_is(&entry, place),
                 EntryKind::Invalidate => self.forget(&entry),
                 EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq)),

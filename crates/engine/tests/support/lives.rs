@@ -32,7 +32,7 @@ pub fn check(disk: &Disk, model: &Model, recovered: &Recovered, records: &[Recov
         assert_eq!(recovered.end.next_seq, group.seq + 1, "{story}: next segment");
     }
     assert_eq!(recovered.report.damaged_places, 0, "{story}: damage where there is none: {recovered:?}");
-    let expected = model.newest(last, recovered.end.tail_seq, &[VolumeId(1), VolumeId(2), VolumeId(3)], &[]);
+    let expected = model.newest(last, recovered.end.tail_seq, &[VolumeId(1), VolumeId(2), VolumeId(3)]);
     let order: Vec<(u64, u32)> = records.iter().map(|record| (record.segment_seq, record.page)).collect();
     assert!(order.is_sorted(), "{story}: not in log order");
     assert_eq!(records.len(), expected.len(), "{story}: count of blocks with the log ending at {last}");

@@ -25,16 +25,13 @@ impl Model {
         self.groups.iter().find(|group| group.number == number)
     }
 
-    /// What recovery must give if the log ends with group `last`. Of `settled` volumes no dirty record is believed.
-    pub fn newest(&self, last: u64, tail_seq: u64, volumes: &[VolumeId], settled: &[VolumeId]) -> BTreeMap<(u32, u64), RecoveredRecord> {
+    /// What recovery must give if the log ends with group `last`.
+    pub fn newest(&self, last: u64, tail_seq: u64, volumes: &[VolumeId]) -> BTreeMap<(u32, u64), RecoveredRecord> {
         let mut newest = BTreeMap::new();
         for group in self.groups.iter().filter(|group| group.number <= last && group.seq >= tail_seq) {
             for record in group.records.iter().filter(|record| volumes.contains(&record.volume)) {
                 let key = (record.volume.0, record.block);
                 match record.kind {
-                    RecordKind::DataDirty if settled.contains(&record.volume) => {
-                        newest.remove(&key);
-                    }
                     RecordKind::DataClean | RecordKind::DataDirty => {
                         let recovered = RecoveredRecord {
                             volume: record.volume,
