@@ -181,6 +181,9 @@ pub trait DataPath: Send + Sync {
     /// [`ControlError::Export`] while it is in use (mounted, held by another device), unless forced.
     fn unexport(&self, volume: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError>;
 
+    /// The volume cannot be served: names that a killed daemon left of it are cleared.
+    fn not_served(&self, _volume: &VolumeRecord) {}
+
     /// Who uses an export so that it must not be taken away now ("mounted at /srv").
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String>;
 

@@ -177,12 +177,13 @@ impl LoopExport {
             request_bytes_max: file.negotiated.request_bytes_max,
         };
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.
+        let own = backing.clone();
         let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &geometry))
             .ok_or_else(timed_out("setting up the loop device"))??;
         let device_path = device.path();
         let link = match &options.link_directory {
             None => None,
-            Some(directory) => match Link::new(directory, name, &device_path) {
+            Some(directory) => match Link::new(directory, name, &device_path, &own) {
                 Ok(link) => Some(link),
                 Err(warning) => {
                     warnings.push(warning);

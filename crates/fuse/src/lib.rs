@@ -31,3 +31,4 @@ mod ring;
 
 pub use error::FuseError;
 pub use export::{FileExport, LoopExport, LoopOptions, Transport};
+pub use link::forget_stale_name;

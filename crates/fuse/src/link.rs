@@ -12,17 +12,17 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Makes `directory/name` a link to `target`, in place of a stale one.
+    /// Makes `directory/name` a link to `target`, a device over the file `own`, in place of a stale one.
     ///
     /// # Errors
     /// A sentence for the administrator: a missing name is no reason not to serve the device.
-    pub(crate) fn new(directory: &Path, name: &str, target: &Path) -> Result<Link, String> {
+    pub(crate) fn new(directory: &Path, name: &str, target: &Path, own: &Path) -> Result<Link, String> {
         let path = directory.join(name);
         match std::fs::symlink_metadata(&path) {
             Ok(facts) if !facts.is_symlink() => {
                 return Err(format!("{} is not a link and was left alone: use {} instead", path.display(), target.display()));
             }
-            Ok(_) if is_served(&path) => {
+            Ok(_) if is_served_by_another(&path, own) => {
                 return Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()));
             }
             _ => {}
@@ -52,15 +52,32 @@ fn make(directory: &Path, name: &str, path: &Path, target: &Path) -> io::Result<
     })
 }
 
-/// Whether the link leads to a loop device over a file that a hearth daemon serves. Our own leftovers were cleared before.
-fn is_served(link: &Path) -> bool {
+/// Removes the stable name of a device that is not served any more, such as one that a killed daemon left: it leads nowhere, or to whoever
+/// got the loop device since. A name that belongs to another running daemon, or that is no link, stays. `own` is the file that the device
+/// was over.
+///
+/// # Errors
+/// A sentence for the administrator.
+pub fn forget_stale_name(directory: &Path, name: &str, own: &Path) -> Result<(), String> {
+    let path = directory.join(name);
+    let is_link = std::fs::symlink_metadata(&path).is_ok_and(|facts| facts.is_symlink());
+    if !is_link || is_served_by_another(&path, own) {
+        return Ok(());
+    }
+    std::fs::remove_file(&path).map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
+}
+
+/// Whether the link leads to a loop device over a file that a hearth daemon serves, and the file is not `own`: nobody else serves that one,
+/// so what is over it was left by our own predecessor.
+fn is_served_by_another(link: &Path, own: &Path) -> bool {
     let Ok(device) = std::fs::read_link(link) else { return false };
     let Some(device_name) = device.file_name() else { return false };
     let Ok(backing) = std::fs::read_to_string(Path::new("/sys/block").join(device_name).join("loop/backing_file")) else {
         return false;
     };
+    let backing = Path::new(backing.trim_end());
     let mounts = mounts::read().unwrap_or_default();
-    mounts.iter().any(|mount| mount.is_ours() && mount.point == Path::new(backing.trim_end()))
+    backing != own && mounts.iter().any(|mount| mount.is_ours() && mount.point == backing)
 }
 
 impl Drop for Link {
@@ -82,19 +99,34 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("volume");
         std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
-        let link = Link::new(directory.path(), "volume", Path::new("/dev/loop-of-now")).expect("replaced");
+        let link = Link::new(directory.path(), "volume", Path::new("/dev/loop-of-now"), Path::new("/own")).expect("replaced");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/loop-of-now"));
         drop(link);
         assert!(std::fs::symlink_metadata(&path).is_err(), "removed with its owner");
         std::fs::write(&path, "mine").expect("a file");
-        assert!(Link::new(directory.path(), "volume", Path::new("/dev/x")).expect_err("left alone").contains("not a link"));
+        assert!(
+            Link::new(directory.path(), "volume", Path::new("/dev/x"), Path::new("/own")).expect_err("left alone").contains("not a link")
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_device_that_is_gone_is_forgotten_and_a_file_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("volume");
+        std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
+        forget_stale_name(directory.path(), "volume", Path::new("/own")).expect("removed");
+        assert!(std::fs::symlink_metadata(&path).is_err());
+        std::fs::write(&path, "mine").expect("a file");
+        forget_stale_name(directory.path(), "volume", Path::new("/own")).expect("left alone");
+        assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
+        forget_stale_name(directory.path(), "another", Path::new("/own")).expect("nothing to do");
     }
 
     #[test]
     fn a_link_that_was_pointed_elsewhere_is_not_removed() {
         let directory = tempfile::tempdir().expect("a directory");
-        let old = Link::new(directory.path(), "volume", Path::new("/dev/a")).expect("made");
-        let new = Link::new(directory.path(), "volume", Path::new("/dev/b")).expect("replaced");
+        let old = Link::new(directory.path(), "volume", Path::new("/dev/a"), Path::new("/own")).expect("made");
+        let new = Link::new(directory.path(), "volume", Path::new("/dev/b"), Path::new("/own")).expect("replaced");
         drop(old);
         assert!(std::fs::read_link(directory.path().join("volume")).is_ok());
         drop(new);

@@ -167,6 +167,7 @@ impl Manager {
 
     pub(super) fn fail_volume(&self, volume: &VolumeRecord, error: &ControlError) {
         self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {error}"));
+        self.data().not_served(volume);
         // "volume x does not run: REASON" is shown beside the name: only the reason is news there.
         let trouble = match error {
             ControlError::NotRunning { reason, remedy, .. } => Trouble { problem: reason.clone(), remedy: remedy.clone() },

@@ -41,9 +41,6 @@ impl Machine {
         let volume = self.volume(&record.name)?;
         let mounts = self.export_directory.join(MOUNTS);
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
-        if self.stable_names {
-            forget_own_link(&Path::new(STABLE_DIRECTORY).join(&record.name), &mounts.join(&record.name));
-        }
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
         let options = LoopOptions { link_directory, ..LoopOptions::default() };
         let made = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options).map_err(|e| fuse_error(&e))?;
@@ -54,6 +51,21 @@ impl Machine {
         };
         *locked(&volume.loop_export) = Some(made);
         Ok(offer)
+    }
+
+    /// Clears the stable name of a volume that does not run: a killed daemon may have left it, and whoever gets its loop device next must not
+    /// be found under it.
+    pub(super) fn clear_name(&self, record: &VolumeRecord) {
+        let runs = self.volume(&record.name).is_ok_and(|volume| locked(&volume.loop_export).is_some());
+        if !self.stable_names || runs || !record.exports.contains(&Export::Loop) {
+            return;
+        }
+        let mounts = self.export_directory.join(MOUNTS);
+        // As the kernel shows it; without the directory nothing can be mounted there.
+        let own = mounts.canonicalize().unwrap_or(mounts).join(&record.name);
+        if let Err(problem) = fuse::forget_stale_name(Path::new(STABLE_DIRECTORY), &record.name, &own) {
+            tracing::warn!("{problem}");
+        }
     }
 
     fn offer_nbd(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
@@ -131,18 +143,6 @@ impl Machine {
 
 fn export_options(record: &VolumeRecord) -> ExportOptions {
     ExportOptions { description: format!("hearth volume over {}", record.backing), ..ExportOptions::default() }
-}
-
-/// Removes the stable name that a killed daemon left, if it leads to the loop device over our own file.
-fn forget_own_link(link: &Path, file: &Path) {
-    let Ok(device) = std::fs::read_link(link) else { return };
-    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let shown = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
-    if Path::new(shown.trim_end()) == file
-        && let Err(error) = std::fs::remove_file(link)
-    {
-        tracing::debug!("{} is left over ({error})", link.display());
-    }
 }
 
 /// Mount points, swap areas and devices built on it.

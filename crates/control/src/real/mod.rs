@@ -176,6 +176,10 @@ impl DataPath for Machine {
         self.withdraw(volume, export, force)
     }
 
+    fn not_served(&self, volume: &VolumeRecord) {
+        self.clear_name(volume);
+    }
+
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
         self.user_of(volume, export)
     }
