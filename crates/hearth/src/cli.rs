@@ -85,7 +85,7 @@ pub enum Pool {
         /// Use only so much of it; a file that is not there is made with this size
         #[arg(long, value_name = "SIZE")]
         size: Option<String>,
-        /// RAM in front of the SSD [default: 256MiB]
+        /// RAM in front of the SSD, 0 for none [default: 256MiB]
         #[arg(long, value_name = "SIZE")]
         ram: Option<String>,
         /// Overwrite a file system or anything else that is found on the SSD

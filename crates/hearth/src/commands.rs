@@ -50,7 +50,7 @@ impl Session {
                     name: request::name(Named::Pool, name)?.into(),
                     ssd: request::absolute("--ssd", ssd)?,
                     size_bytes: size.as_deref().map(|t| quantity::size("--size", t)).transpose()?,
-                    ram_bytes: ram.as_deref().map(|t| quantity::size("--ram", t)).transpose()?,
+                    ram_bytes: ram.as_deref().map(|t| quantity::size_or_none("--ram", t)).transpose()?,
                     force: *force,
                 };
                 let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;

@@ -11,6 +11,14 @@ pub fn size(option: &str, text: &str) -> Result<u64, Failure> {
     device::size::parse_nonzero(text).map_err(|e| Failure { message: format!("{option}: {e}"), status: STATUS_USAGE })
 }
 
+/// Reads a size; 0 is one.
+///
+/// # Errors
+/// As [`size`].
+pub fn size_or_none(option: &str, text: &str) -> Result<u64, Failure> {
+    if text == "0" { Ok(0) } else { size(option, text) }
+}
+
 /// Reads a size or `off`.
 ///
 /// # Errors
@@ -66,6 +74,13 @@ mod tests {
             assert_eq!(failure.status, 2, "{text}");
             assert!(failure.message.starts_with("--size: ") && !failure.message.contains('\n'), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_a_size_where_it_makes_sense() {
+        assert_eq!(size_or_none("--ram", "0").expect("none"), 0);
+        assert_eq!(size_or_none("--ram", "8MiB").expect("a size"), 8 << 20);
+        assert!(size_or_none("--ram", "-1").is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::uuid::Uuid;
 
 /// RAM tier if nothing is said: enough to hold what is being proven for admission, small on any machine of today.
 pub const RAM_BYTES_DEFAULT: u64 = 256 << 20;
-/// Smallest RAM tier: a request in flight needs pages too.
+/// Smallest RAM tier, if there is one: a block for each shard, and some more to make it worth its name.
 pub const RAM_BYTES_MIN: u64 = 4 << 20;
 /// Smallest part of an SSD worth a pool: superblock, checkpoint and a few segments for each shard.
 pub const SSD_BYTES_MIN: u64 = 64 << 20;
@@ -276,8 +276,11 @@ fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
             Some(bytes) if bytes > SIZE_BYTES_MAX => {
                 return bad(option, "is beyond 2^63 bytes".into(), "write a smaller size");
             }
+            // No RAM tier at all is a choice.
+            Some(0) if option == "--ram" => {}
             Some(bytes) if bytes < least => {
-                return bad(option, format!("must be at least {}", human::bytes(least)), "write a larger size, for instance 1GiB");
+                let or_none = if option == "--ram" { ", or 0 for no RAM tier" } else { "" };
+                return bad(option, format!("must be at least {}{or_none}", human::bytes(least)), "write a larger size, for instance 1GiB");
             }
             _ => {}
         }

@@ -408,6 +408,17 @@ fn check_refused(action: Action, expected: &str) {
 }
 
 #[test]
+fn a_pool_may_have_no_ram_tier() {
+    let manager = started(&world());
+    let create = |ram_bytes| PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes, force: false };
+    let refused = manager.handle(Action::PoolCreate(create(Some(4096)))).expect_err("too small to be one").refusal().to_string();
+    assert!(refused.contains("or 0 for no RAM tier"), "{refused}");
+    must(&manager, Action::PoolCreate(create(Some(0))));
+    let Answer::Pool(pool) = manager.handle(Action::PoolShow { name: "p".into() }).expect("it is there") else { panic!("no pool") };
+    assert_eq!(pool.ram_bytes, 0);
+}
+
+#[test]
 fn nothing_is_destroyed_by_mistake() {
     let pool = |name: &str, ssd: &str, size_bytes| {
         Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes: None, force: false })
