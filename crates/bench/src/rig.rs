@@ -44,8 +44,17 @@ impl Rig {
             page[..8].copy_from_slice(&block.to_le_bytes());
             pages.push(page.freeze());
         }
-        let request =
-            Request { id: block, volume: VolumeIndex(0), op, fua: false, start_sector: block * 8, sectors: 8, pages, bypass: None };
+        let request = Request {
+            id: block,
+            volume: VolumeIndex(0),
+            op,
+            fua: false,
+            start_sector: block * 8,
+            sectors: 8,
+            pages,
+            bypass: None,
+            wanted: false,
+        };
         self.now_ns += 100;
         self.shard.submit(self.now_ns, request);
         let mut reply = None;

@@ -44,6 +44,9 @@ pub struct Request {
     pub pages: PageVec,
     /// Set by the front when a policy sends this request around the cache.
     pub bypass: Option<BypassReason>,
+    /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
+    /// part of a stream.
+    pub wanted: bool,
 }
 
 /// Why a request failed, as clients are told.

@@ -159,7 +159,7 @@ impl Volume {
     /// Whether a policy sends the request around the cache.
     fn bypass(&mut self, request: &Request) -> Option<BypassReason> {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-        let data = matches!(request.op, Op::Read | Op::Write);
+        let data = matches!(request.op, Op::Read | Op::Write) && !request.wanted;
         let sequential = data
             && self.options.sequential_cutoff_bytes.is_some_and(|cutoff| {
                 let write = request.op == Op::Write;
@@ -167,6 +167,8 @@ impl Volume {
             });
         if self.options.mode == Mode::PassThrough && request.op == Op::Read {
             Some(BypassReason::PassThrough)
+        } else if request.wanted {
+            None
         } else if request.op != Op::Flush && bytes > u64::from(self.options.max_io_bytes) {
             Some(BypassReason::Size)
         } else if sequential {
@@ -220,7 +222,7 @@ mod tests {
     use page::PagePool;
 
     fn request(op: Op, start_sector: u64, sectors: u32) -> Request {
-        Request { id: 7, volume: VolumeIndex(0), op, fua: false, start_sector, sectors, pages: PageVec::new(), bypass: None }
+        Request { id: 7, volume: VolumeIndex(0), op, fua: false, start_sector, sectors, pages: PageVec::new(), bypass: None, wanted: false }
     }
 
     fn front(shards: u16) -> Front {
@@ -278,6 +280,29 @@ mod tests {
             front.shard_reply(ShardIndex(at as u16), Reply { id, result, pages: PageVec::new(), outcome: Outcome::Other });
         }
         assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { result: Err(RequestError::Io), .. }))));
+    }
+
+    #[test]
+    fn what_is_wanted_passes_size_and_streams_but_not_pass_through() {
+        let mut front = front(1);
+        let options = VolumeOptions { max_io_bytes: 4096, sequential_cutoff_bytes: Some(8192), ..VolumeOptions::default() };
+        let mut bypass_of = |options: &VolumeOptions, wanted, start_sector, sectors| {
+            front.set_volume(VolumeIndex(0), VolumeId(1), options.clone());
+            front.submit(Request { wanted, ..request(Op::Read, start_sector, sectors) });
+            let Some(FrontAction::ToShard(_, part)) = front.poll() else { panic!("no part") };
+            assert_eq!(part.wanted, wanted);
+            part.bypass
+        };
+        assert_eq!(bypass_of(&options, false, 1024, 16), Some(BypassReason::Size));
+        assert_eq!(bypass_of(&options, true, 1040, 16), None);
+        let mut last = None;
+        for at in 0..32 {
+            assert_eq!(bypass_of(&options, true, 4096 + at * 8, 8), None, "wanted reads are no stream");
+            last = bypass_of(&options, false, 9000 * 8 + at * 8, 8);
+        }
+        assert_eq!(last, Some(BypassReason::Sequential), "a client's stream beside them is still seen");
+        let through = VolumeOptions { mode: Mode::PassThrough, ..options };
+        assert_eq!(bypass_of(&through, true, 8, 8), Some(BypassReason::PassThrough));
     }
 
     #[test]

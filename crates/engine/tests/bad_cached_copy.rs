@@ -58,7 +58,10 @@ impl Rig {
 
     fn request(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec) -> Reply {
         self.now_ns += 1000;
-        self.shard.submit(self.now_ns, Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None });
+        self.shard.submit(
+            self.now_ns,
+            Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false },
+        );
         self.drain().expect("the devices answer at once")
     }
 

@@ -223,7 +223,17 @@ fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
             next_id += 1;
             let fua = rig.chance(4) == 0 && op != Op::Read && op != Op::Flush;
             let volume_index = VolumeIndex(volume as u16);
-            let request = Request { id, volume: volume_index, op, fua, start_sector: start, sectors: sectors as u32, pages, bypass: None };
+            let request = Request {
+                id,
+                volume: volume_index,
+                op,
+                fua,
+                start_sector: start,
+                sectors: sectors as u32,
+                pages,
+                bypass: None,
+                wanted: false,
+            };
             rig.front.submit(request);
             if op == Op::Read {
                 reads.push((id, volume, from, to));

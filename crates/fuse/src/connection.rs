@@ -308,5 +308,15 @@ impl Endpoint for Connection {
 
 /// The volume's request for `work`.
 pub(crate) fn request(work: &Work, id: u64, pages: PageVec) -> Request {
-    Request { id, volume: ANY_VOLUME, op: work.op, fua: false, start_sector: work.start_sector, sectors: work.sectors, pages, bypass: None }
+    Request {
+        id,
+        volume: ANY_VOLUME,
+        op: work.op,
+        fua: false,
+        start_sector: work.start_sector,
+        sectors: work.sectors,
+        pages,
+        bypass: None,
+        wanted: false,
+    }
 }

@@ -373,5 +373,6 @@ fn request(part: PartId, op: Op, fua: bool, offset_bytes: u64, length_bytes: u32
         sectors: (u64::from(length_bytes) / SECTOR_BYTES) as u32,
         pages,
         bypass: None,
+        wanted: false,
     }
 }

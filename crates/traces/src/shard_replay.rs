@@ -127,6 +127,7 @@ impl ShardReplay {
             sectors: (blocks * BLOCK_SECTORS) as u32,
             pages,
             bypass: None,
+            wanted: false,
         };
         self.next_id += 1;
         self.in_flight += 1;

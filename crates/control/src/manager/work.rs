@@ -5,10 +5,9 @@ use crate::api::{Health, JobKind, JobView, Severity};
 use crate::datapath::Pending;
 use crate::error::ControlError;
 use crate::jobs::{Job, LOOK};
-use crate::options::Options;
 use crate::state::{VolumePhase, VolumeRecord};
 use std::sync::Arc;
-use types::{Admission, Mode};
+use types::Mode;
 
 /// How much one step of a warm-up reads: an extent, so that progress is smooth and a stop is quick.
 const WARM_STEP_BYTES: u64 = types::EXTENT_BYTES;
@@ -74,17 +73,8 @@ impl Manager {
         }
     }
 
-    /// Reads a range into the cache, step by step. While it runs, the volume admits everything at once: what is asked for by name
-    /// needs no proof of re-use. A crash in between leaves nothing behind, since the state keeps the true options.
+    /// Reads a range into the cache, step by step.
     pub(super) fn warm_range(&self, volume: &VolumeRecord, start_bytes: u64, end_bytes: u64, job: &Job) -> Result<(), ControlError> {
-        let eager = Options { admission: Admission::Always, sequential_cutoff_bytes: None, ..volume.options.clone() };
-        self.put_in_force(&VolumeRecord { options: eager, ..volume.clone() })?;
-        let result = self.warm_steps(volume, start_bytes, end_bytes, job);
-        self.put_in_force(volume)?;
-        result
-    }
-
-    fn warm_steps(&self, volume: &VolumeRecord, start_bytes: u64, end_bytes: u64, job: &Job) -> Result<(), ControlError> {
         let mut at_bytes = start_bytes;
         while at_bytes < end_bytes {
             if job.cancel_wanted() {
@@ -97,11 +87,6 @@ impl Manager {
             job.advance(at_bytes - start_bytes, end_bytes - start_bytes);
         }
         Ok(())
-    }
-
-    /// Puts options in force that need nothing to go home.
-    fn put_in_force(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        wait_for(self.data().set_options(volume)?)
     }
 
     /// Follows a change of options: at once where nothing needs to go home, as a job where it does.

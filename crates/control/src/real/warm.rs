@@ -1,7 +1,7 @@
 //! Warming: reading a range through the volume, so that it enters the cache.
 //!
-//! A warm-up reads as a client would, in pieces that the size limit lets pass, several at a time. The job changes the volume's
-//! admission while it runs (always, no sequential cutoff), since what is asked for by name needs no proof of re-use.
+//! A warm-up reads as a client would, several pieces at a time. Its reads say that they are wanted: what is asked for by name needs no proof
+//! of re-use. What clients read meanwhile is judged as ever.
 
 use super::{Machine, failed};
 use crate::error::ControlError;
@@ -69,6 +69,7 @@ impl Warmer {
                 sectors,
                 pages: PageVec::new(),
                 bypass: None,
+                wanted: true,
             };
             match cx.submit(&self.volume, request) {
                 Ok(()) => (self.next_id, self.in_flight) = (self.next_id + 1, self.in_flight + 1),

@@ -8,7 +8,7 @@ use crate::policy::{Access, Advice, Arrival, Heat, Place, Verdict};
 use crate::ram::RamBlock;
 use format::{Record, RecordKind, payload_checksum};
 use page::Page;
-use types::{BLOCK_BYTES, BypassReason};
+use types::{Admission, BLOCK_BYTES, BypassReason};
 
 /// Blocks that RAM may hold over its size while they wait for their backing device to flush, beside an eighth of its size.
 const UNSETTLED_SLACK_MIN: u64 = 64;
@@ -87,14 +87,14 @@ impl Shard {
         self.log.has_room() && self.log.space().free_segments() > RESERVE_SEGMENTS
     }
 
-    /// Tells the policy of a touch, and stores the new heat.
-    pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32) -> Advice {
+    /// Tells the policy of a touch, and stores the new heat. What is `wanted` needs no proof.
+    pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32, wanted: bool) -> Advice {
         let place = match (self.ram.get(key), self.index.get(key)) {
             (Some(block), _) => Place::Ram(block.slot),
             (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks),
             (None, None) => Place::Absent,
         };
-        let admission = self.volume_of(key).options.admission;
+        let admission = if wanted { Admission::Always } else { self.volume_of(key).options.admission };
         self.policy.on_access(key.0, place, Access { write, request_blocks, admission })
     }
 

@@ -36,7 +36,7 @@ impl Shard {
     /// Starts a read on the short way. False if it has to go the long one.
     pub(super) fn read_quickly(&mut self, request: &Request) -> bool {
         let first_sector = request.start_sector % BLOCK_SECTORS;
-        if first_sector + u64::from(request.sectors) > BLOCK_SECTORS || request.bypass.is_some() || self.log.is_failed() {
+        if first_sector + u64::from(request.sectors) > BLOCK_SECTORS || request.bypass.is_some() || request.wanted || self.log.is_failed() {
             return false;
         }
         let volume = self.volume(request.volume).expect("checked by refuse");
@@ -115,6 +115,7 @@ impl Shard {
             sectors: u32::from(sectors),
             pages: PageVec::new(),
             bypass: None,
+            wanted: false,
         });
         op.phase = Phase::Reading;
         op.pending = 1;

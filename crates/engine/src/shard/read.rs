@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use format::payload_checksum;
 use page::{PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
-use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason};
+use types::{Admission, BLOCK_BYTES, BLOCK_SECTORS, BypassReason};
 
 /// A run of blocks being read from the SSD for a request.
 pub struct SsdPart {
@@ -71,7 +71,8 @@ impl Shard {
         }
         let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
         volume.stats.read_hits_ram += blocks;
-        let access = crate::policy::Access { write: false, request_blocks: blocks as u32, admission: volume.options.admission };
+        let admission = if request.wanted { Admission::Always } else { volume.options.admission };
+        let access = crate::policy::Access { write: false, request_blocks: blocks as u32, admission };
         for (index, slot) in slots.into_iter().enumerate() {
             self.policy.on_access(first.0 + index as u64, Place::Ram(slot), access);
         }
@@ -124,7 +125,7 @@ impl Shard {
     /// Counts hits and misses and tells the policy of the hits; gives what the policy wants copied into RAM.
     fn count_read(&mut self, id: OpId, sources: &[Source]) -> SmallVec<[Option<Arrival>; 1]> {
         let op = self.ops.get(id);
-        let (first, blocks, bypass) = (op.first, op.blocks, op.request.bypass.is_some());
+        let (first, blocks, bypass, wanted) = (op.first, op.blocks, op.request.bypass.is_some(), op.request.wanted);
         let in_ram = (0..sources.len()).filter(|index| self.ram.get(Key(first.0 + *index as u64)).is_some()).count() as u64;
         let stats = &mut self.volume_of(first).stats;
         let hits = sources.iter().filter(|source| matches!(source, Source::Here(_) | Source::Ssd { overlay: false, .. })).count() as u64;
@@ -137,7 +138,7 @@ impl Shard {
             if bypass || matches!(source, Source::Backing) {
                 return None;
             }
-            let advice = self.touch(Key(first.0 + index as u64), false, blocks);
+            let advice = self.touch(Key(first.0 + index as u64), false, blocks, wanted);
             advice.enter.filter(|_| matches!(source, Source::Ssd { overlay: false, .. }))
         };
         sources.iter().enumerate().map(copy_of).collect()
@@ -348,7 +349,7 @@ impl Shard {
             }
         }
         let (first, blocks) = (op.first, op.blocks);
-        let bypass = op.request.bypass.is_some();
+        let (bypass, wanted) = (op.request.bypass.is_some(), op.request.wanted);
         let outcome = match (op.missed, op.ssd_hit) {
             _ if bypass && op.missed => Outcome::Bypass,
             (true, _) => Outcome::Miss,
@@ -362,7 +363,7 @@ impl Shard {
             for (index, page) in pages.iter().enumerate() {
                 let key = Key(first.0 + index as u64);
                 if blocks_read[index].fill {
-                    self.fill(key, page.clone(), blocks);
+                    self.fill(key, page.clone(), blocks, wanted);
                 } else if let Some(arrival) = blocks_read[index].copy
                     && self.index.get(key).is_some_and(|slot| !self.index.meta(slot).partial)
                 {
@@ -374,12 +375,12 @@ impl Shard {
     }
 
     /// A block came from the backing device: the cache may take it.
-    fn fill(&mut self, key: Key, page: page::Page, request_blocks: u32) {
+    fn fill(&mut self, key: Key, page: page::Page, request_blocks: u32, wanted: bool) {
         // Two readers may have missed together; and a partial block in the index is newer than what was read.
         if self.ram.get(key).is_some() || self.index.get(key).is_some() || !self.is_whole(key) {
             return;
         }
-        let advice = self.touch(key, false, request_blocks);
+        let advice = self.touch(key, false, request_blocks, wanted);
         match advice.enter {
             Some(arrival) => self.ram_insert(key, page, arrival),
             None => self.volume_of(key).stats.turn_away(BypassReason::FirstTouch),

@@ -289,7 +289,7 @@ impl Shard {
             }
             let page = op.request.pages[index].clone();
             let was_cached = op.was_cached[index / 64] >> (index % 64) & 1 == 1;
-            let advice = self.touch(key, true, blocks);
+            let advice = self.touch(key, true, blocks, false);
             match advice.enter {
                 Some(arrival) if was_cached => self.ram_insert(key, page, arrival.as_proven()),
                 Some(arrival) => self.ram_insert(key, page, arrival),

@@ -290,7 +290,7 @@ impl Shard {
                 None if self.ops.get(id).request.op == OpKind::WriteZeroes => (self.zero_page.clone(), u8::MAX),
                 None => (self.ops.get(id).request.pages[index].clone(), u8::MAX),
             };
-            let advice = self.touch(key, true, blocks);
+            let advice = self.touch(key, true, blocks, false);
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
             let block = NewBlock { key, page: page.clone(), mask, dirty: true, heat, checksum: None };
             group = self.log_block(block, urgency);

@@ -37,6 +37,7 @@ impl Reader {
             sectors: 8,
             pages: PageVec::new(),
             bypass: None,
+            wanted: false,
         };
         cx.submit(&self.volume, request).expect("the depth is below the limit");
         self.to_send -= 1;

@@ -220,7 +220,7 @@ mod tests {
         shared.logical_block_bytes = 4096;
         let volume = VolumeRef(Arc::new(shared));
         let pages = (0..pages).map(|_| pool.allocate().unwrap().freeze()).collect();
-        let request = Request { id: 1, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None };
+        let request = Request { id: 1, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false };
         check(&volume.0, &volume, &request)
     }
 

@@ -89,6 +89,7 @@ impl World<'_> {
             sectors: draft.sectors,
             pages,
             bypass: None,
+            wanted: false,
         };
         let now = self.queue.now_ns();
         self.system_mut().submit(now, connection, request);

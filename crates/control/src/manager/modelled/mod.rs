@@ -172,7 +172,17 @@ impl World {
             };
             let pages: PageVec = data.map(page).into_iter().collect();
             let sectors = if op == Op::Flush { 0 } else { 8 };
-            engine.front.submit(Request { id, volume: place, op, fua: false, start_sector: block * 8, sectors, pages, bypass: None });
+            engine.front.submit(Request {
+                id,
+                volume: place,
+                op,
+                fua: false,
+                start_sector: block * 8,
+                sectors,
+                pages,
+                bypass: None,
+                wanted: false,
+            });
             id
         };
         let id = self.engine(submit).map_err(|_| RequestError::Shutdown)?;
