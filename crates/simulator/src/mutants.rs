@@ -49,7 +49,7 @@ fn seeds_until_found(number: u32, first: u64, most: u64, threads: usize) -> Opti
         let soak = Soak { first: at, count: first + most - at, threads, failures_max: 1, twice_every: 0, adjust: &|_| () };
         let totals = soak.run(&Engine);
         set(0);
-        let Some(found) = totals.found.first() else { return None };
+        let found = totals.found.first()?;
         if run_caught(&Plan::of(found.seed), &Engine).is_ok() {
             return Some((found.seed - first + 1, found.failure.what.clone()));
         }

@@ -45,7 +45,7 @@ impl Totals {
             (&mut sums.crashes_in_blocking, outcome.crashes_in_blocking),
             (&mut sums.clean_stops, outcome.clean_stops),
             (&mut sums.refusals, outcome.refusals),
-            (&mut sums.excused, outcome.excused),
+            (&mut sums.doubted, outcome.doubted),
             (&mut sums.acts, outcome.acts),
             (&mut sums.virtual_ns, outcome.virtual_ns),
         ] {
@@ -63,7 +63,7 @@ impl Totals {
         format!(
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
              ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} acts of the operator, \
-             {} refusals of damaged caches, {} losses that only a lying device explains, {} virtual hours; events {:?}",
+             {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}",
             self.seeds,
             sums.requests,
             sums.errors,
@@ -76,7 +76,7 @@ impl Totals {
             sums.clean_stops,
             sums.acts,
             sums.refusals,
-            sums.excused,
+            sums.doubted,
             sums.virtual_ns / 3_600_000_000_000,
             sums.events,
         )

@@ -426,8 +426,9 @@ impl Shard {
         }
         let done = state.reading == 0;
         for key in bad {
-            // Overwritten or made void meanwhile: then it no longer matters.
-            if self.dirty.contains(key) {
+            // Overwritten or made void meanwhile: then it no longer matters; a newer version is not worse for it.
+            let current = self.index.get(key).is_some_and(|slot| self.destager.on_the_way.get(&key) == Some(&slot));
+            if current && self.dirty.contains(key) {
                 self.cached_copy_is_bad(key, result.is_err());
                 self.destager.unreadable.insert(key, self.now_ns + RETRY_AFTER_NS);
             }

@@ -173,6 +173,11 @@ impl Media {
         }
     }
 
+    /// 4 KiB pages that a power cut could change.
+    pub fn unflushed_pages(&self) -> BTreeSet<u64> {
+        self.undo.iter().map(|entry| u64::from(entry.sector) / 8).collect()
+    }
+
     fn unit_numbers(&self) -> Vec<usize> {
         let mut unit = 0;
         let mut last: Option<(u32, u32)> = None;

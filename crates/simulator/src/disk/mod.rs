@@ -85,6 +85,17 @@ impl Disk {
         self.flights.get(&token).is_some_and(|flight| matches!(flight.io.kind, IoKind::Read(_)))
     }
 
+    /// Where the I/O in flight is, and how long.
+    pub fn place(&self, token: u64) -> (u64, u64) {
+        let io = &self.flights[&token].io;
+        (io.offset_bytes, io.length_bytes)
+    }
+
+    /// Whether the I/O in flight is a flush that will lose what was not flushed.
+    pub fn will_drop(&self, token: u64) -> bool {
+        matches!(self.flights[&token].strike, Strike::FlushError { drop_pages: true })
+    }
+
     /// Who asked for the I/O in flight.
     pub fn lane(&self, token: u64) -> u16 {
         self.flights[&token].lane

@@ -12,6 +12,8 @@
 //!   acknowledged.
 //! * What is definitely before a durable version never comes back (C3).
 //! * A failed write, and one in flight at a crash, leaves old or new (C5), settled by the first read.
+//! * What is in *doubt* (see [`Oracle::doubt`]) proves nothing and forbids nothing; versions written later rule as ever, and mixed or
+//!   misplaced data is never excused.
 //! * A discard gives zeroes or leaves what was, settled by the first read; zeroes are a version like any other.
 
 mod sector;
@@ -96,6 +98,10 @@ struct Volume {
     sectors: Vec<Sector>,
     /// Everything acknowledged before this moment is covered by a flush.
     flushed: u64,
+    /// When the device last dropped what it had not flushed. A read that ran meanwhile may show what was before.
+    dropped: u64,
+    /// Of what was written to a sector before this moment, any version may be found (0: none is in doubt).
+    doubted: Vec<u64>,
 }
 
 /// The model of all volumes.
@@ -120,6 +126,8 @@ pub(crate) struct Context<'a> {
     pub clock: u64,
     /// No read that is still running began before this.
     pub oldest_read: u64,
+    /// Any version of this sector that was submitted before this may be found.
+    pub doubted: u64,
 }
 
 impl Oracle {
@@ -148,13 +156,13 @@ impl Oracle {
                 life: 0,
             });
             let sectors = (0..*size).map(|_| Sector::new(index as u32)).collect();
-            oracle.volumes.push(Volume { sectors, flushed: 0 });
+            oracle.volumes.push(Volume { sectors, flushed: 0, dropped: 0, doubted: vec![0; *size as usize] });
         }
         oracle
     }
 
     fn context<'a>(writes: &'a [Write], flushed: u64, life: u32, clock: u64, reads: &[u64]) -> Context<'a> {
-        Context { writes, flushed, life, clock, oldest_read: reads.iter().copied().min().unwrap_or(clock) }
+        Context { writes, flushed, life, clock, oldest_read: reads.iter().copied().min().unwrap_or(clock), doubted: 0 }
     }
 
     fn tick(&mut self) -> u64 {
@@ -222,23 +230,25 @@ impl Oracle {
         self.reads.swap_remove(at);
     }
 
-    /// The read was answered: judges one sector after the other (`data` gives the bytes of the n-th). Without `learn` (a device lied, and
-    /// what the cache shows proves nothing) later reads are not held to it.
+    /// The read was answered: judges one sector after the other (`data` gives the bytes of the n-th).
     pub fn end_read<'d>(
         &mut self,
         volume: u16,
         start_sector: u64,
         sectors: u32,
         began: u64,
-        learn: bool,
         data: impl Fn(usize) -> &'d [u8],
     ) -> Result<(), Violation> {
         let now = self.tick();
         let model = &mut self.volumes[usize::from(volume)];
-        let context = Self::context(&self.writes, model.flushed, self.life, now, &self.reads);
+        let mut context = Self::context(&self.writes, model.flushed, self.life, now, &self.reads);
         for index in 0..sectors as usize {
             let at = start_sector + index as u64;
+            context.doubted = model.doubted[at as usize];
             let found = content::read(data(index));
+            if began < model.dropped && belongs(found, volume, at) {
+                continue;
+            }
             let state = &mut model.sectors[at as usize];
             let seen = state.judge(found, volume, at, began, &context).map_err(|(fault, detail)| Violation {
                 fault,
@@ -246,7 +256,7 @@ impl Oracle {
                 sector: at,
                 detail,
             })?;
-            if let Some(version) = seen.filter(|_| learn) {
+            if let Some(version) = seen {
                 state.learn(version, began, &context);
             }
         }
@@ -254,12 +264,15 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether a device image holds, at this sector, a version that a read could return now.
-    pub fn check_image(&self, volume: u16, sector: u64, bytes: &[u8]) -> Result<(), Violation> {
+    /// Whether a device image holds, at this sector, a version that a read could return now. `surely`: no doubt excuses it.
+    pub fn check_image(&self, volume: u16, sector: u64, bytes: &[u8], surely: bool) -> Result<(), Violation> {
         assert_eq!(bytes.len(), SECTOR);
         let model = &self.volumes[usize::from(volume)];
         let now = self.clock + 1;
-        let context = Self::context(&self.writes, model.flushed, self.life, now, &self.reads);
+        let mut context = Self::context(&self.writes, model.flushed, self.life, now, &self.reads);
+        if !surely {
+            context.doubted = model.doubted[sector as usize];
+        }
         match model.sectors[sector as usize].judge(content::read(bytes), volume, sector, now, &context) {
             Ok(_) => Ok(()),
             Err((fault, detail)) => {
@@ -305,6 +318,20 @@ impl Oracle {
             }
             false
         });
+    }
+
+    /// Of what was written to these sectors before now, any version may be found from now on, and another one later, until they are
+    /// written again: a device lied, or a cache with dirty data was given up. Gives the count of sectors.
+    pub fn doubt(&mut self, volume: u16, sectors: impl Iterator<Item = u64>) -> u64 {
+        let now = self.tick();
+        let doubted = &mut self.volumes[usize::from(volume)].doubted;
+        sectors.map(|sector| doubted[sector as usize] = now).count() as u64
+    }
+
+    /// The device of this volume dropped what it had not flushed, while it goes on.
+    pub fn drop_unflushed(&mut self, volume: u16) {
+        self.volumes[usize::from(volume)].dropped = self.tick();
+        self.give_up_unflushed(volume);
     }
 
     /// Sectors of the volume that were ever written, as `(start, sectors)` runs.

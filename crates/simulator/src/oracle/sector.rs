@@ -97,7 +97,11 @@ impl Sector {
     /// The certain version that forbids a read begun at `began` to return `version`.
     fn forbids(&self, version: &Version, began: u64, context: &Context) -> Option<&Version> {
         self.versions.iter().find(|other| {
-            other.write != version.write && version.before(other, context) && other.certain(context) && other.end(context) < began
+            other.write != version.write
+                && context.writes[other.write as usize].submitted >= context.doubted
+                && version.before(other, context)
+                && other.certain(context)
+                && other.end(context) < began
         })
     }
 
@@ -124,6 +128,7 @@ impl Sector {
             }
         }
         match count {
+            0 if last.is_none() && self.was_once(found, sector, began, context) => Ok(None),
             0 => Err(self.accuse(found, last, began, context)),
             1 => Ok(Some(allowed)),
             // Zeroes of two writes look alike: then nothing is learnt.
@@ -131,9 +136,28 @@ impl Sector {
         }
     }
 
+    /// Whether what was found is an old version that is in doubt, and nothing newer forbids it.
+    fn was_once(&self, found: Content, sector: u64, began: u64, context: &Context) -> bool {
+        let newer = |version: &Version| {
+            let write = &context.writes[version.write as usize];
+            write.submitted >= context.doubted && version.certain(context) && version.end(context) < began
+        };
+        let known = match found {
+            Content::Data { write, .. } => context.writes.get(write as usize).is_some_and(|write| {
+                let inside = write.start_sector <= sector && sector < write.start_sector + u64::from(write.sectors);
+                write.kind == Kind::Data && inside && write.submitted < context.doubted
+            }),
+            _ => context.doubted > 0,
+        };
+        known && !self.versions.iter().any(newer)
+    }
+
     /// A read begun at `began` returned this version: narrows what is possible from now on.
     pub fn learn(&mut self, index: usize, began: u64, context: &Context) {
         let version = &mut self.versions[index];
+        if context.writes[version.write as usize].submitted < context.doubted {
+            return;
+        }
         version.start = version.start.max(began);
         version.end = version.end.min(context.clock);
         version.seen_life = context.life;

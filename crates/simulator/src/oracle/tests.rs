@@ -27,7 +27,7 @@ impl Bench {
         if write != u32::MAX {
             content::fill(0, 3, write, &mut bytes);
         }
-        self.oracle.end_read(0, 3, 1, began, true, |_| &bytes).map_err(|violation| violation.fault)
+        self.oracle.end_read(0, 3, 1, began, |_| &bytes).map_err(|violation| violation.fault)
     }
 
     /// A read that begins and ends now and returns that write (`u32::MAX`: zeroes).
@@ -153,12 +153,12 @@ fn damage_and_foreign_data_are_named() {
     let mut bench = bench();
     let began = bench.oracle.begin_read();
     let torn = [7; SECTOR];
-    let fault = bench.oracle.end_read(0, 3, 1, began, true, |_| &torn).unwrap_err().fault;
+    let fault = bench.oracle.end_read(0, 3, 1, began, |_| &torn).unwrap_err().fault;
     assert_eq!(fault, Fault::Torn);
     let began = bench.oracle.begin_read();
     let mut elsewhere = [0; SECTOR];
     content::fill(0, 4, 0, &mut elsewhere);
-    let fault = bench.oracle.end_read(0, 3, 1, began, true, |_| &elsewhere).unwrap_err().fault;
+    let fault = bench.oracle.end_read(0, 3, 1, began, |_| &elsewhere).unwrap_err().fault;
     assert_eq!(fault, Fault::Misdirected);
 }
 
@@ -168,7 +168,7 @@ fn an_image_is_judged_like_a_read() {
     let write = bench.write(true);
     let mut bytes = [0; SECTOR];
     content::fill(0, 3, 0, &mut bytes);
-    assert_eq!(bench.oracle.check_image(0, 3, &bytes).unwrap_err().fault, Fault::NotAtHome);
+    assert_eq!(bench.oracle.check_image(0, 3, &bytes, false).unwrap_err().fault, Fault::NotAtHome);
     content::fill(0, 3, write, &mut bytes);
-    assert!(bench.oracle.check_image(0, 3, &bytes).is_ok());
+    assert!(bench.oracle.check_image(0, 3, &bytes, false).is_ok());
 }

@@ -4,9 +4,9 @@ use engine::api::{Op, Reply, Request, RequestError};
 use page::PageVec;
 use types::VolumeIndex;
 
-use super::{Failure, Happening, Judged, Step, World, failed};
+use super::{Failure, Happening, Step, World, failed};
 use crate::content;
-use crate::oracle::{Fault, Kind, Violation};
+use crate::oracle::Kind;
 use crate::workload::Draft;
 
 /// A request in flight, as its client remembers it.
@@ -17,6 +17,7 @@ pub(crate) struct Pending {
     pub ticket: u64,
     /// The volume kept nothing from its backing device when this was submitted.
     pub settled: bool,
+    pub submitted_ns: u64,
 }
 
 impl World<'_> {
@@ -75,11 +76,12 @@ impl World<'_> {
         if self.draft_watched(&draft) {
             self.tell(format!("client {connection}: request {id} (oracle {ticket}) {draft:?}"));
         }
+        let submitted_ns = self.queue.now_ns();
         let state = &mut self.volumes[usize::from(volume)];
         state.in_flight += 1;
         state.longest_blocks = state.longest_blocks.max(u64::from(draft.sectors) / 8 + 2);
         self.client_busy[usize::from(connection)] += 1;
-        self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled });
+        self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled, submitted_ns });
         let request = Request {
             id,
             volume: VolumeIndex(volume),
@@ -153,12 +155,16 @@ impl World<'_> {
                     let at = (first + index) % 8 * 512;
                     &reply.pages[(first + index) / 8][at..at + 512]
                 };
-                let learn = self.volumes[usize::from(draft.volume)].judged == Judged::Strictly;
-                let verdict = self.oracle.end_read(draft.volume, draft.start_sector, draft.sectors, pending.ticket, learn, sector);
-                self.weigh(verdict)
+                Ok(self.oracle.end_read(draft.volume, draft.start_sector, draft.sectors, pending.ticket, sector)?)
             }
             Op::Write | Op::WriteZeroes | Op::Discard => {
                 self.oracle.end_write(pending.ticket as u32, true);
+                let (start, end) = (draft.start_sector.div_ceil(8), (draft.start_sector + u64::from(draft.sectors)) / 8);
+                if !self.wounded.is_empty() && draft.op != Op::Discard {
+                    self.wounded.retain(|(volume, block), since_ns| {
+                        *volume != draft.volume || !(start..end).contains(block) || pending.submitted_ns <= *since_ns
+                    });
+                }
                 if pending.settled && self.volumes[usize::from(draft.volume)].settled {
                     self.check_at_home(draft.volume, draft.start_sector, draft.sectors)?;
                 }
@@ -176,13 +182,11 @@ impl World<'_> {
             _ => self.oracle.end_write(pending.ticket as u32, false),
         }
         let state = &self.volumes[usize::from(draft.volume)];
-        let ssd = self.plan.ssd_faults.harmful() || self.plan.ssd_leaves || self.plan.rot_ns > 0;
         let read_only = error == RequestError::ReadOnly && state.options.read_only;
-        let excused = self.backing_can_fail(draft.volume)
-            || (ssd && !(pending.settled && state.settled))
-            || state.judged == Judged::NotAtAll
-            || (state.judged == Judged::Leniently && !(pending.settled && state.settled))
-            || read_only;
+        let settled = pending.settled && state.settled;
+        let end = draft.start_sector + u64::from(draft.sectors);
+        let wounded = self.wounded.range((draft.volume, draft.start_sector / 8)..(draft.volume, end.div_ceil(8))).next().is_some();
+        let excused = read_only || wounded || self.explains_error(draft.volume, pending.submitted_ns, settled);
         if excused {
             return Ok(());
         }
@@ -190,31 +194,15 @@ impl World<'_> {
         Err(Failure { what: format!("{error:?} for {draft:?} although no device did wrong"), place, history: Vec::new() })
     }
 
-    /// Whether a violation counts, given what the devices did.
-    pub fn weigh(&mut self, verdict: Result<(), Violation>) -> Step {
-        let Err(violation) = verdict else { return Ok(()) };
-        let excused = match self.volumes[usize::from(violation.volume)].judged {
-            Judged::Strictly => false,
-            Judged::Leniently => !matches!(violation.fault, Fault::Torn | Fault::Misdirected),
-            Judged::NotAtAll => true,
-        };
-        if excused {
-            self.stats.excused += 1;
-            return Ok(());
-        }
-        Err(violation.into())
-    }
-
     /// C4: in the modes that keep nothing back, what is acknowledged is on the backing device itself.
     pub fn check_at_home(&mut self, volume: u16, start_sector: u64, sectors: u32) -> Step {
         let state = &self.volumes[usize::from(volume)];
-        if state.judged == Judged::NotAtAll || (state.judged == Judged::Leniently && !state.always_settled) {
-            return Ok(());
-        }
+        // Whatever the SSD did: a volume that never kept anything back has it all at home.
+        let surely = state.always_settled;
         let media = &self.devices[1 + usize::from(volume)].media;
         for sector in start_sector..start_sector + u64::from(sectors) {
-            if !self.wounded.contains(&(volume, sector / 8)) {
-                self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512))?;
+            if !self.wounded.contains_key(&(volume, sector / 8)) {
+                self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512), surely)?;
             }
         }
         Ok(())

@@ -39,6 +39,9 @@ impl World<'_> {
         let mut answered = Vec::new();
         let Ended { believed, start_next } = self.gates.0[device].end(result.is_ok(), &mut answered);
         let result = if believed { Ok(()) } else { Err(IoError::Failed) };
+        if !believed {
+            self.blame_flush(device);
+        }
         for (lane, id) in answered {
             if device == 0 {
                 self.log_writes.flush_answered(lane, id, result.is_ok());
@@ -48,6 +51,16 @@ impl World<'_> {
         if start_next {
             let target = if device == 0 { Target::Ssd } else { Target::Backing(VolumeIndex(device as u16 - 1)) };
             self.device_begin(device, lane, Io { id, target, offset_bytes: 0, length_bytes: 0, kind: IoKind::Flush, background: false });
+        }
+    }
+
+    fn blame_flush(&mut self, device: usize) {
+        let now = self.queue.now_ns();
+        self.blame.strikes(device, now);
+        if device == 0 {
+            self.blame.ssd_failed = true;
+        } else {
+            self.blame.flush_failed.insert(device);
         }
     }
 

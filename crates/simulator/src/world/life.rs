@@ -5,7 +5,7 @@ use types::{Mode, VolumeIndex};
 
 use super::gates::Gates;
 use super::log_writes::LogWrites;
-use super::{Happening, Judged, Step, World, failed};
+use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::disk::media::Keep;
@@ -68,6 +68,7 @@ impl World<'_> {
 
     /// Settles all devices and the oracle after the process (or the power) went.
     fn devices_crash(&mut self, power: bool) {
+        self.blame_crash(power);
         for device in &mut self.devices {
             device.settle(&mut self.disk_prng);
             if power {
@@ -88,10 +89,8 @@ impl World<'_> {
     pub fn doubt_a_lying_ssd(&mut self, power: bool) {
         let lied = self.ssd_lied || (power && self.devices[0].faults.lies);
         if lied && self.builder.uses_ssd() {
-            for volume in &mut self.volumes {
-                if volume.judged == Judged::Strictly {
-                    volume.judged = Judged::Leniently;
-                }
+            for volume in 0..self.volumes.len() as u16 {
+                self.doubt_logged(volume);
             }
         }
     }
@@ -153,6 +152,7 @@ impl World<'_> {
         self.ssd_failed = false;
         self.restore_devices();
         self.gates = Gates::new(self.devices.len());
+        self.blame.new_life();
         let mut tries = 0;
         loop {
             let Some(started) = self.try_start(&mut tries)? else { continue };
@@ -214,23 +214,13 @@ impl World<'_> {
     fn accept_damage(&mut self, damaged: &[u16]) -> Step {
         for volume in damaged {
             self.tell(format!("volume {volume} is reported as damaged"));
-            if !self.ssd_may_be_damaged() {
+            if !self.blame.ssd_harmed {
                 return Err(failed(format!("volume {volume} is reported as damaged although the SSD did no wrong")));
             }
             self.stats.refusals += 1;
-            self.volumes[usize::from(*volume)].judged = Judged::NotAtAll;
+            self.doubt_all(*volume);
         }
         Ok(())
-    }
-
-    fn ssd_may_be_damaged(&self) -> bool {
-        let faults = &self.plan.ssd_faults;
-        faults.corrupt_write_per_10k > 0
-            || self.plan.rot_ns > 0
-            || faults.lies
-            || self.stats.events.contains_key("SsdFailed")
-            || faults.flush_error_per_10k > 0
-            || faults.write_error_per_10k > 0
     }
 
     /// Tells the superblock which volumes may get dirty blocks. `false` if the process died in it and must start again.
@@ -276,7 +266,7 @@ impl World<'_> {
     fn refused(&mut self, refusal: &Refusal, struck: bool, tries: u32) -> Step {
         self.tell(format!("start refused: {}", refusal.reason));
         self.devices[0].faults.flush_broken = false;
-        let damaged = self.ssd_may_be_damaged();
+        let damaged = self.blame.ssd_harmed;
         if struck && tries <= TRIES {
             return Ok(());
         }
@@ -293,12 +283,13 @@ impl World<'_> {
     pub fn replace_ssd(&mut self) -> Step {
         self.stats.refusals += 1;
         self.tell("the SSD is given up; a new pool is made".to_string());
-        for volume in &mut self.volumes {
-            if !volume.settled {
-                volume.judged = Judged::NotAtAll;
-                volume.settled = volume.options.mode != Mode::WriteBack;
+        for volume in 0..self.volumes.len() {
+            if !self.volumes[volume].settled {
+                self.doubt_all(volume as u16);
+                self.volumes[volume].settled = self.volumes[volume].options.mode != Mode::WriteBack;
             }
         }
+        self.blame.new_pool();
         let faults = &mut self.devices[0].faults;
         faults.gone = false;
         faults.flush_broken = false;
@@ -359,6 +350,9 @@ impl World<'_> {
             size_bytes: self.plan.volumes[usize::from(volume)].sectors * 512,
             options: state.options.clone(),
         };
+        if let Command::Attach { id, .. } = &command {
+            self.blame.know_volume(*id, volume);
+        }
         let now = self.queue.now_ns();
         self.system_mut().command(now, command);
     }

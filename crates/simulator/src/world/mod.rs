@@ -3,6 +3,7 @@
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
 //! and starts; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
+mod blame;
 mod clients;
 mod finish;
 mod gates;
@@ -16,7 +17,7 @@ use std::fmt::Write;
 
 use engine::api::{Command, Completion, Event, IoError, IoId, IoKind, Target, VolumeOptions};
 use page::{PageMutVec, PagePool};
-use types::Mode;
+use types::{Mode, VolumeIndex};
 
 use crate::coverage::{Coverage, Fault, fault_of};
 use crate::disk::Disk;
@@ -27,6 +28,7 @@ use crate::prng::Prng;
 use crate::scheduler::Scheduler;
 use crate::system::{Builder, Cargo, HostRecord, Output, System};
 use crate::workload::Client;
+use blame::Blame;
 use clients::Pending;
 use gates::Gates;
 use log_writes::LogWrites;
@@ -55,8 +57,8 @@ pub struct Outcome {
     pub clean_stops: u64,
     /// Times a life refused to begin because of injected damage.
     pub refusals: u64,
-    /// Broken promises that no cache could keep on such a device (lying flush, write lost by the device).
-    pub excused: u64,
+    /// Sectors of which older versions were put in doubt, because the SSD lied or a cache with dirty data was given up.
+    pub doubted: u64,
     /// Acts of the operator that were completed.
     pub acts: u64,
     /// Events reported by the system, by name.
@@ -80,17 +82,6 @@ pub struct Failure {
     pub history: Vec<String>,
 }
 
-/// How a volume is judged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Judged {
-    /// By every rule.
-    Strictly,
-    /// A device lied: only what no device can excuse (torn, misdirected) counts.
-    Leniently,
-    /// Its cache was lost with dirty data in it, and that was told.
-    NotAtAll,
-}
-
 pub(crate) struct VolumeState {
     pub options: VolumeOptions,
     /// The mode keeps nothing from the backing device, and nothing dirty is left.
@@ -101,7 +92,6 @@ pub(crate) struct VolumeState {
     pub before: Option<VolumeOptions>,
     /// The `SetOptions` that will settle it.
     pub settles_with: Option<u64>,
-    pub judged: Judged,
     /// Clients leave it alone.
     pub paused: bool,
     pub in_flight: u32,
@@ -165,13 +155,14 @@ pub(crate) struct World<'a> {
     pub safety: bool,
     /// A write that the SSD confirmed was lost or damaged by it.
     pub ssd_lied: bool,
+    pub blame: Blame,
     pub ssd_failed: bool,
     pub log_writes: LogWrites,
     pub written_places: BTreeSet<u64>,
     pub reused_places: BTreeSet<u64>,
     pub stats: Outcome,
-    /// Blocks whose only copy an SSD damaged, as was reported: they need not be at home.
-    pub wounded: BTreeSet<(u16, u64)>,
+    /// Blocks whose only copy an SSD damaged, as was reported, and when: they need not be at home until they are written anew.
+    pub wounded: BTreeMap<(u16, u64), u64>,
     pub watch: Option<(u16, u64)>,
     pub history: Vec<String>,
 }
@@ -233,7 +224,6 @@ impl<'a> World<'a> {
                 always_settled: volume.options.mode != Mode::WriteBack,
                 before: None,
                 settles_with: None,
-                judged: Judged::Strictly,
                 paused: false,
                 in_flight: 0,
                 longest_blocks: 1,
@@ -273,13 +263,14 @@ impl<'a> World<'a> {
             destage_refused: false,
             safety: true,
             ssd_lied: false,
+            blame: Blame::default(),
             ssd_failed: false,
             log_writes: LogWrites::default(),
             gates: Gates::default(),
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
-            wounded: BTreeSet::new(),
+            wounded: BTreeMap::new(),
             watch,
             history: Vec::new(),
         }
@@ -367,7 +358,9 @@ impl<'a> World<'a> {
             }
             Happening::Restart => self.restart_wanted = true,
         }
-        self.drain()
+        let drained = self.drain();
+        self.blame.answer_taken_in();
+        drained
     }
 
     pub fn system_mut(&mut self) -> &mut dyn System {
@@ -410,7 +403,7 @@ impl<'a> World<'a> {
         let shards = u64::from(self.plan.shards);
         for volume in 0..self.volumes.len() {
             // What cannot be read never goes home and is not held against those who write.
-            let unreadable = self.wounded.iter().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
+            let unreadable = self.wounded.keys().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
             let dirty = self.system_mut().dirty_blocks(volume as u16);
             let state = &mut self.volumes[volume];
             // Every shard has an equal part of the limit; one that is above it, since the limit was made smaller, does not hold up the others.
@@ -455,7 +448,11 @@ impl<'a> World<'a> {
             self.tell_io_done(device, token);
         }
         let (is_flush, is_read) = (self.devices[device].is_flush(token), self.devices[device].is_read(token));
-        let begins_at = self.devices[device].describe(token).map_or(0, |flight| flight.1);
+        let (begins_at, length) = self.devices[device].place(token);
+        if device == 0 && is_flush && self.devices[0].will_drop(token) {
+            let dropped = self.devices[0].media.unflushed_pages();
+            dropped.iter().for_each(|page| self.blame.taint(page * 4096, 4096));
+        }
         let (lane, mut completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
         if device == 0 && self.watch.is_some() {
             let found = self.copies_in(begins_at, completion.pages.iter().map(|page| &page[..]));
@@ -465,14 +462,18 @@ impl<'a> World<'a> {
         }
         use crate::disk::faults::Strike;
         match strike {
-            Strike::FlushError { drop_pages: true } if device > 0 => self.oracle.give_up_unflushed(device as u16 - 1),
+            Strike::FlushError { drop_pages: true } if device > 0 => self.oracle.drop_unflushed(device as u16 - 1),
             Strike::FlushError { drop_pages: true } => self.give_up_unsettled(),
             Strike::Lost | Strike::Misdirected { .. } | Strike::Rot if device == 0 => {
                 self.ssd_lied |= self.plan.ssd_faults.corrupt_write_per_10k > 0;
             }
             _ => {}
         }
+        let now = self.queue.now_ns();
         if is_flush {
+            if let (0, Strike::FlushError { drop_pages: true }) = (device, strike) {
+                self.blame.ssd_harmed = true;
+            }
             return self.flush_ended(device, lane, completion.id, completion.result);
         }
         if !is_read && self.has_failed_a_flush(device) {
@@ -480,6 +481,9 @@ impl<'a> World<'a> {
         }
         if device == 0 {
             self.log_writes.ends(lane, completion.id);
+            self.blame.ssd_answered(lane, (begins_at, length, is_read), strike, completion.result.is_err(), now);
+        } else if completion.result.is_err() {
+            self.blame.strikes(device, now);
         }
         self.answer_io(lane, completion);
     }
@@ -488,7 +492,7 @@ impl<'a> World<'a> {
     pub fn give_up_unsettled(&mut self) {
         for volume in 0..self.volumes.len() {
             if !self.volumes[volume].settled {
-                self.oracle.give_up_unflushed(volume as u16);
+                self.oracle.drop_unflushed(volume as u16);
             }
         }
     }
@@ -521,20 +525,29 @@ impl<'a> World<'a> {
         // Half of the time it is the group's header, which little else would ever damage.
         let length = if self.prng.percent(50) { length.min(4096) } else { length };
         self.devices[0].media.rot(offset, length, &mut self.disk_prng);
+        self.blame.taint(offset, length);
+        self.blame.ssd_harmed = true;
         self.tell(format!("SSD bytes {offset}..{} decay", offset + length));
         self.cover(Fault::Corruption);
     }
 
     fn event(&mut self, lane: u16, event: Event) -> Step {
         self.tell(format!("shard {lane} reports {event:?}"));
-        let ssd_faults = self.devices[0].faults.harmful() || self.plan.ssd_faults.harmful() || self.plan.rot_ns > 0 || self.plan.ssd_leaves;
+        let now = self.queue.now_ns();
+        let bad_copy = self.blame.explains_bad_copy(lane);
+        let device = |volume: &VolumeIndex| 1 + usize::from(volume.0);
         let (name, excused) = match &event {
-            Event::SsdFailed => ("SsdFailed", ssd_faults),
-            Event::BackingFailed(volume) => ("BackingFailed", self.backing_can_fail(volume.0)),
-            Event::DirtyBlockUnreadable(..) => ("DirtyBlockUnreadable", ssd_faults),
-            // A crash may tear a clean block that was on its way to the SSD; recovery checks dirty ones only.
-            Event::ChecksumMismatch(..) => ("ChecksumMismatch", ssd_faults || self.oracle.life() > 0),
-            Event::DestageFailed(volume, _) => ("DestageFailed", ssd_faults || self.backing_can_fail(volume.0)),
+            Event::SsdFailed => ("SsdFailed", self.blame.ssd_failed),
+            Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
+            // A block once found unreadable stays so, also where its bad content was carried to.
+            Event::DirtyBlockUnreadable(volume, block) => {
+                ("DirtyBlockUnreadable", bad_copy || self.wounded.contains_key(&(volume.0, *block)))
+            }
+            Event::ChecksumMismatch(volume, block) => ("ChecksumMismatch", bad_copy || self.wounded.contains_key(&(volume.0, *block))),
+            Event::DestageFailed(volume, _) => {
+                let backing = self.blame.struck_since(device(volume), now) || self.blame.flush_failed.contains(&device(volume));
+                ("DestageFailed", bad_copy || backing || self.blame.ssd_failed)
+            }
             Event::CommandDone(..) => ("CommandDone", false),
         };
         *self.stats.events.entry(name).or_default() += 1;
@@ -542,7 +555,10 @@ impl<'a> World<'a> {
             return Err(failed(format!("{event:?} although no device did wrong")));
         }
         match event {
-            Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block))),
+            Event::DestageFailed(volume, _) => {
+                self.blame.destage_failed.insert(volume.0);
+            }
+            Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block), now)),
             Event::SsdFailed if !self.ssd_failed => {
                 self.ssd_failed = true;
                 let delay = self.prng.spread(1_000_000);
@@ -559,10 +575,6 @@ impl<'a> World<'a> {
             _ => {}
         }
         Ok(())
-    }
-
-    pub fn backing_can_fail(&self, volume: u16) -> bool {
-        self.plan.volumes[usize::from(volume)].faults.harmful() || (self.plan.backing_leaves && volume == 0)
     }
 
     pub fn note(&mut self, kind: u64, value: u64) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::api::{Command, VolumeOptions};
 use types::{Mode, VolumeIndex};
 
-use super::{Happening, Judged, Step, World, failed};
+use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::plan::other_options;
@@ -40,6 +40,8 @@ pub(crate) struct Operator {
     next_token: u64,
     pub waiting: BTreeMap<u64, Waiting>,
     cancelled: Vec<u64>,
+    /// When each command was given.
+    begun_ns: BTreeMap<u64, u64>,
     /// Begins when the volumes it needs have nothing in flight.
     intent: Option<Waiting>,
 }
@@ -48,6 +50,7 @@ impl Operator {
     pub fn forget(&mut self) {
         self.waiting.clear();
         self.cancelled.clear();
+        self.begun_ns.clear();
         self.intent = None;
     }
 
@@ -70,6 +73,7 @@ impl World<'_> {
         self.operator.waiting.insert(token, Waiting { purpose, volume });
         self.cover(Fault::Operator);
         let now = self.queue.now_ns();
+        self.operator.begun_ns.insert(token, now);
         self.system_mut().command(now, command);
         token
     }
@@ -211,9 +215,9 @@ impl World<'_> {
             self.destage_refused = result.is_err();
         }
         if let Err(reason) = &result {
-            let ssd = self.plan.ssd_faults.harmful() || self.plan.ssd_leaves || self.plan.rot_ns > 0;
-            let judged = self.volumes[usize::from(volume)].judged;
-            if !ssd && !self.backing_can_fail(volume) && !cancelled && judged == Judged::Strictly {
+            let since_ns = self.operator.begun_ns.get(&token).copied().unwrap_or(0);
+            let wounded = self.wounded.keys().any(|(of, _)| *of == volume) || self.blame.destage_failed.contains(&volume);
+            if !cancelled && !wounded && !self.explains_error(volume, since_ns, false) {
                 return Err(failed(format!("command {token} ({purpose:?}, volume {volume}) failed without a cause: {reason}")));
             }
         }

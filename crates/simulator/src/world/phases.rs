@@ -16,6 +16,9 @@ impl World<'_> {
                 self.reused_places.insert(io.offset_bytes);
             }
             self.log_writes.begins(lane, io);
+            if self.plan.ssd_faults.lies || self.plan.ssd_faults.corrupt_write_per_10k > 0 {
+                self.blame.see_records(io);
+            }
         }
     }
 

@@ -1,0 +1,162 @@
+//! What devices did wrong, exactly: which pages of the SSD do not hold what was written there, which answers were bad, and when.
+//! Nothing else excuses an error, an event or a loss.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::api::{Io, IoKind};
+use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeId};
+
+use super::World;
+use crate::disk::faults::Strike;
+
+/// See the module.
+#[derive(Default)]
+pub struct Blame {
+    /// Pages of the SSD that may hold anything but what was last written and confirmed there.
+    tainted: BTreeSet<u64>,
+    /// When a device last answered with an error or with bad data; device 0 is the SSD.
+    last_ns: BTreeMap<usize, u64>,
+    /// The shard whose SSD read was just answered badly. Only while what follows from that is taken in.
+    bad_read: Option<u16>,
+    /// In this life: the SSD answered a write or flush with an error.
+    pub ssd_failed: bool,
+    /// In this life: backing devices whose flush failed.
+    pub flush_failed: BTreeSet<usize>,
+    /// In this life: volumes of which a destage failed. What could not be read rests for a while, and commands are told so.
+    pub destage_failed: BTreeSet<u16>,
+    /// Something on the SSD was harmed that recovery may find.
+    pub ssd_harmed: bool,
+    /// Blocks that the log of this pool ever had a record of: all that a lying SSD can lose or bring back.
+    logged: BTreeSet<(u16, u64)>,
+    /// Places of volumes by their numbers in the log.
+    places: BTreeMap<VolumeId, u16>,
+}
+
+fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
+    offset_bytes / BLOCK_BYTES..(offset_bytes + length_bytes).div_ceil(BLOCK_BYTES)
+}
+
+impl Blame {
+    /// These bytes of the SSD may hold anything.
+    pub fn taint(&mut self, offset_bytes: u64, length_bytes: u64) {
+        self.tainted.extend(pages_of(offset_bytes, length_bytes));
+    }
+
+    /// A device did wrong now.
+    pub fn strikes(&mut self, device: usize, now_ns: u64) {
+        self.last_ns.insert(device, now_ns);
+    }
+
+    /// Whether a device did wrong since.
+    pub fn struck_since(&self, device: usize, since_ns: u64) -> bool {
+        self.last_ns.get(&device).is_some_and(|at| *at >= since_ns)
+    }
+
+    /// Whether this shard has just been given bad data (or none) by the SSD.
+    pub fn explains_bad_copy(&self, lane: u16) -> bool {
+        self.bad_read == Some(lane)
+    }
+
+    /// What followed from an answer has been taken in.
+    pub fn answer_taken_in(&mut self) {
+        self.bad_read = None;
+    }
+
+    /// An I/O on the SSD ended.
+    pub fn ssd_answered(&mut self, lane: u16, io: (u64, u64, bool), strike: Strike, failed: bool, now_ns: u64) {
+        let (offset, length, is_read) = io;
+        if is_read {
+            let bad = failed || strike != Strike::None || pages_of(offset, length).any(|page| self.tainted.contains(&page));
+            if bad {
+                self.bad_read = Some(lane);
+                self.strikes(0, now_ns);
+            }
+            return;
+        }
+        if failed {
+            self.ssd_failed = true;
+            self.ssd_harmed = true;
+            self.strikes(0, now_ns);
+        }
+        match strike {
+            Strike::None if !failed => {
+                if !self.tainted.is_empty() {
+                    self.tainted.retain(|page| !pages_of(offset, length).contains(page));
+                }
+                return;
+            }
+            Strike::Misdirected { to_bytes } => self.taint(to_bytes, length),
+            _ => {}
+        }
+        self.ssd_harmed |= matches!(strike, Strike::Rot | Strike::Lost | Strike::Misdirected { .. });
+        self.taint(offset, length);
+    }
+
+    /// A new life: what was so because of the process is not so any more.
+    pub fn new_life(&mut self) {
+        self.ssd_failed = false;
+        self.flush_failed.clear();
+        self.destage_failed.clear();
+        self.bad_read = None;
+    }
+
+    /// A new pool on the SSD: nothing was ever logged.
+    pub fn new_pool(&mut self) {
+        self.tainted.clear();
+        self.logged.clear();
+        self.ssd_harmed = false;
+    }
+
+    /// The number of a volume in the log.
+    pub fn know_volume(&mut self, id: VolumeId, place: u16) {
+        self.places.insert(id, place);
+    }
+
+    /// Remembers which blocks a write to the log has records of.
+    pub fn see_records(&mut self, io: &Io) {
+        let IoKind::Write { pages, .. } = &io.kind else { return };
+        let Some(Ok(page)) = pages.first().map(|page| page[..].try_into()) else { return };
+        let Ok((_, records)) = format::GroupHead::decode(page) else { return };
+        for record in records {
+            if let Some(place) = self.places.get(&record.volume) {
+                self.logged.insert((*place, record.block));
+            }
+        }
+    }
+}
+
+impl World<'_> {
+    /// What is on the SSD and not durable may be torn or gone after the crash that comes: its power's, or only of I/O in flight.
+    pub fn blame_crash(&mut self, power: bool) {
+        for flight in self.devices[0].flights() {
+            self.blame.taint(flight.io.offset_bytes, flight.io.length_bytes);
+        }
+        if power {
+            self.blame.tainted.extend(self.devices[0].media.unflushed_pages());
+        }
+        self.blame.ssd_harmed |= power && self.devices[0].faults.lies;
+    }
+
+    /// Versions of this volume's blocks from before now may be lost or come back, as far as the log ever knew the blocks.
+    pub fn doubt_logged(&mut self, volume: u16) {
+        let blocks: Vec<u64> = self.blame.logged.range((volume, 0)..=(volume, u64::MAX)).map(|(_, block)| *block).collect();
+        let end = self.plan.volumes[usize::from(volume)].sectors;
+        let sectors = blocks.iter().flat_map(|block| block * BLOCK_SECTORS..((block + 1) * BLOCK_SECTORS).min(end));
+        self.stats.doubted += self.oracle.doubt(volume, sectors);
+    }
+
+    /// Versions of any of this volume's blocks from before now may be lost or come back.
+    pub fn doubt_all(&mut self, volume: u16) {
+        let end = self.plan.volumes[usize::from(volume)].sectors;
+        self.stats.doubted += self.oracle.doubt(volume, 0..end);
+    }
+
+    /// Whether an error told to a client, or the failure of a command, is explained by what devices did since it was begun. `settled`: the
+    /// SSD cannot be to blame.
+    pub fn explains_error(&self, volume: u16, since_ns: u64, settled: bool) -> bool {
+        let device = 1 + usize::from(volume);
+        let backing = self.blame.struck_since(device, since_ns) || self.blame.flush_failed.contains(&device);
+        let ssd = self.blame.struck_since(0, since_ns) || self.blame.ssd_failed;
+        backing || ssd && !settled
+    }
+}
