@@ -302,12 +302,46 @@ fn reads_return_what_was_written_in_every_mode() {
     for (at, mode) in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough].into_iter().enumerate() {
         for seed in 0..3 {
             let ram_blocks = [0, 8, 200][seed as usize % 3];
+            let depth_ns = [50_000_000, 0, u64::MAX][seed as usize % 3];
+            let second = options(Mode::WriteBack, Admission::SecondTouch);
             life(
                 seed * 10 + at as u64,
                 ram_blocks,
-                vec![options(mode, Admission::Always), options(Mode::WriteBack, Admission::SecondTouch)],
+                vec![options(mode, Admission::Always), VolumeOptions { write_cache_depth_ns: depth_ns, ..second }],
                 300,
             );
         }
     }
+}
+
+#[test]
+fn cold_dirty_blocks_go_home_before_their_segment_is_the_tail() {
+    let never = VolumeOptions { write_cache_depth_ns: u64::MAX, ..options(Mode::WriteBack, Admission::Always) };
+    let mut rig = Rig::new(5, 0, &[never]);
+    let write = |rig: &mut Rig, id: u64, block: u64| {
+        let mut page = rig.pool.allocate_zeroed().expect("a client page");
+        page[..8].copy_from_slice(&id.to_le_bytes());
+        let pages = PageVec::from_iter([page.freeze()]);
+        let (volume, start_sector) = (VolumeIndex(0), block * 8);
+        rig.front.submit(Request { id, volume, op: Op::Write, fua: false, start_sector, sectors: 8, pages, bypass: None });
+        rig.settle();
+    };
+    // Spread over all extents, so that both shards have some of each kind.
+    let cold: Vec<u64> = (0..60).map(|at| at * 25 + 7).collect();
+    let hot: Vec<u64> = (0..12).map(|at| at * 128).collect();
+    for (id, block) in cold.iter().enumerate() {
+        write(&mut rig, 1 + id as u64, *block);
+    }
+    let mut id = 1000;
+    while rig.shards.iter().map(|shard| shard.stats().dirty_blocks).sum::<u64>() > 12 && id < 20_000 {
+        id += 1;
+        write(&mut rig, id, hot[(id % 12) as usize]);
+    }
+    for (id, block) in cold.iter().enumerate() {
+        assert_eq!(rig.backing[0][*block as usize * 4096..][..8], (1 + id as u64).to_le_bytes(), "block {block} is at home");
+    }
+    let stats = rig.shards.iter().map(|shard| shard.volume_stats(VolumeIndex(0)).expect("attached"));
+    let (reinserted, destaged) = stats.fold((0, 0), |sum, one| (sum.0 + one.reinserted_bytes, sum.1 + one.destaged_bytes));
+    assert!(destaged >= 60 * 4096, "{destaged} bytes went home");
+    assert!(reinserted < 12 * 4096, "{reinserted} bytes were appended again although they were cold");
 }

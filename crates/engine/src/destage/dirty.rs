@@ -52,6 +52,9 @@ impl Default for DirtySet {
 }
 
 impl DirtySet {
+    /// The age of what has waited longest.
+    pub const OLDEST_NS: u64 = 0;
+
     /// Notes that the block is dirty since `now_ns` (or longer, if it was).
     pub fn insert(&mut self, key: Key, now_ns: u64) {
         let by_age = &mut self.by_age;
@@ -84,8 +87,9 @@ impl DirtySet {
         }
     }
 
-    /// The extent's age begins anew: its blocks are on their way home, and what is written from now on is young.
-    pub fn rejuvenate(&mut self, extent: ExtentKey, now_ns: u64) {
+    /// The extent's age is another: it begins anew when its blocks are on their way home, since what is written from then on is young; and
+    /// [`DirtySet::OLDEST_NS`] sends it home next.
+    pub fn set_age(&mut self, extent: ExtentKey, now_ns: u64) {
         if let Some(dirty) = self.extents.get_mut(&extent) {
             self.by_age.remove(&(extent.volume(), dirty.oldest_ns, extent));
             dirty.oldest_ns = now_ns;
@@ -159,7 +163,7 @@ mod tests {
         assert_eq!(dirty.blocks_of(VolumeIndex(1)), of_one);
         assert!(dirty.next_extent(VolumeIndex(0), ExtentKey::first_of(VolumeIndex(1))).is_none());
         let (_, oldest) = dirty.oldest(VolumeIndex(1)).expect("blocks are dirty");
-        dirty.rejuvenate(oldest, 30_000);
+        dirty.set_age(oldest, 30_000);
         assert_ne!(dirty.oldest(VolumeIndex(1)).expect("others remain").1, oldest);
         for key in &model {
             dirty.remove(*key);

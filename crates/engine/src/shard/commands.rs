@@ -205,7 +205,10 @@ impl Shard {
         let (dirty, busy) = (self.dirty.blocks_of(index), self.destage_is_busy(index));
         let unreadable = self.unreadable_blocks(index);
         if dirty == 0 && !busy && !logging {
-            Standing::Ended(Some(token), Ok(()))
+            match self.notes_are_durable(index) {
+                true => Standing::Ended(Some(token), Ok(())),
+                false => Standing::Goes(Job::LeaveWriteBack { token, volume: index, before }),
+            }
         } else if unreadable > 0 && dirty == unreadable && !busy && !logging {
             Standing::Ended(Some(token), Err(cannot_be_read(unreadable)))
         } else {

@@ -36,6 +36,11 @@ const IDLE_AFTER_NS: u64 = 200_000_000;
 /// After a destage write failed, the volume's destage rests this long.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;
 
+/// An extent whose old blocks are all on their way is looked at again after this long.
+const HELD_PAUSE_NS: u64 = 100_000_000;
+/// Late notes written in one turn, so that clients do not wait for them.
+const NOTES_A_TURN: usize = 64;
+
 /// In the place of a slot: the version that is going home has been overwritten. No log has this many pages.
 const OVERTAKEN: Slot = Slot(u32::MAX);
 
@@ -90,6 +95,8 @@ pub struct Destager {
     waiters: Map<Key, Vec<OpId>>,
     /// Dirty blocks that could not be read from the SSD, and when to try again. They do not hold up their neighbours.
     unreadable: Map<Key, u64>,
+    /// Blocks that came home when there was no room to note it, and their slots then.
+    unnoted: Map<Key, Slot>,
     /// Runs in memory that wait for their records to be durable.
     waiting_durable: Vec<u32>,
     pages: usize,
@@ -146,6 +153,7 @@ impl Shard {
         self.destager.unreadable.retain(|key, _| key.volume() != index);
         self.destager.sweeps.remove(&index.0);
         self.destager.demanded.retain(|key| key.volume() != index);
+        self.destager.unnoted.retain(|key, _| key.volume() != index);
     }
 
     /// Whether runs of the volume are under way or wait for their flush.
@@ -212,6 +220,12 @@ impl Shard {
 
     /// Picks and starts runs as far as pace and memory allow.
     pub(super) fn destage(&mut self) {
+        for _ in 0..NOTES_A_TURN {
+            match self.destager.unnoted.keys().next().copied() {
+                Some(key) if self.note_late(key) => {}
+                _ => break,
+            }
+        }
         if self.dirty.blocks() == 0 && self.destager.demanded.is_empty() {
             return;
         }
@@ -256,7 +270,7 @@ impl Shard {
         let dirty = self.dirty.blocks_of(index);
         let idle = backing.client_in_flight == 0 && backing.client_last_ns + IDLE_AFTER_NS <= now_ns;
         let (latency_ns, goal_ns, rate) = (backing.read_latency_ns, options.latency_goal_ns, options.destage_rate_bytes);
-        let aged_before_ns = now_ns.checked_sub(options.write_cache_depth_ns);
+        let aged_before_ns = now_ns.saturating_sub(options.write_cache_depth_ns);
         let blocked = backing.failed || volume.held;
         let throttled = !self.throttled.is_empty();
         let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
@@ -279,8 +293,7 @@ impl Shard {
             if !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
                 return;
             }
-            let picked =
-                if all { self.next_run_of_sweep(index) } else { aged_before_ns.and_then(|before| self.next_aged_run(index, before)) };
+            let picked = if all { self.next_run_of_sweep(index) } else { self.next_aged_run(index, aged_before_ns) };
             let Some((first, count)) = picked else {
                 if all {
                     let rests = self.destager.unreadable.iter().filter(|(key, _)| key.volume() == index).map(|(_, until_ns)| *until_ns);
@@ -325,8 +338,9 @@ impl Shard {
             }
             match self.run_in(extent) {
                 Some(run) => return Some(run),
-                // All its blocks are on their way: what remains is younger.
-                None => self.dirty.rejuvenate(extent, self.now_ns),
+                // All its blocks are on their way: what remains is younger. Younger than any that counts as old now, or this would not end; and
+                // by a pause, or a device that hangs would be asked about at every moment.
+                None => self.dirty.set_age(extent, self.now_ns + HELD_PAUSE_NS),
             }
         }
     }
@@ -600,15 +614,60 @@ impl Shard {
     fn is_home(&mut self, key: Key, slot: Slot) {
         self.index.set_clean(slot);
         self.dirty.remove(key);
+        // A note saves destaging the block again after a crash. Nobody waits for it, and without room it comes later.
+        if !self.note_clean(key, slot) {
+            self.destager.unnoted.insert(key, slot);
+        }
+    }
+
+    /// Logs that the block's record is at home. False without room.
+    fn note_clean(&mut self, key: Key, slot: Slot) -> bool {
+        if self.log.is_failed() {
+            return true;
+        }
+        if !self.has_room_for_clean() {
+            return false;
+        }
         let seq = self.log.seq_of(slot);
         let of_page = slot.0 - self.log.slots_of(seq).start;
-        // A note saves destaging the block again after a crash. Nobody waits for it, and without room it is left out.
-        if self.has_room_for_clean() && !self.log.is_failed() {
-            let volume = self.volume_of(key).id;
-            let kind = RecordKind::CleanNote { of_seq: seq, of_page };
-            let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
-            self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
+        let volume = self.volume_of(key).id;
+        let kind = RecordKind::CleanNote { of_seq: seq, of_page };
+        let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
+        let group = self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS)).group;
+        let volume = self.volume_of(key);
+        volume.note_group = volume.note_group.max(group);
+        true
+    }
+
+    /// Makes up for a note that had no room. False if there still is none.
+    fn note_late(&mut self, key: Key) -> bool {
+        let slot = self.destager.unnoted[&key];
+        // Appended again or made void since: then a record says more than a note would.
+        let is_current = self.index.get(key) == Some(slot) && !self.index.meta(slot).dirty;
+        let done = !is_current || self.note_clean(key, slot);
+        if done {
+            self.destager.unnoted.remove(&key);
         }
+        done
+    }
+
+    /// Whether the log says durably of every block of the volume that it is at home; makes it say so. Without that, a start after a
+    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD.
+    pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
+        if self.log.is_failed() {
+            return true;
+        }
+        while let Some(key) = self.destager.unnoted.keys().find(|key| key.volume() == index).copied() {
+            if !self.note_late(key) {
+                return false;
+            }
+        }
+        let group = self.volume_of(Key::new(index, 0)).note_group;
+        if group > self.log.durable() {
+            self.log.want_durable(group);
+            return false;
+        }
+        true
     }
 
     fn wake_destage_waiters(&mut self, key: Key) {

@@ -34,6 +34,7 @@ mod quiet;
 mod read;
 mod restore;
 mod route;
+mod tail_pressure;
 mod volume;
 mod write_backing;
 mod write_log;
@@ -147,6 +148,8 @@ pub struct Shard {
     /// Dirty blocks that a backing write is about to replace: destage leaves them alone.
     shielded: Set<Key>,
     quiet: Quiet,
+    /// Segments before this one [`Shard::age_before_tail`] has looked at.
+    aged_seq: u64,
     destager: Destager,
     cleaner: Cleaner,
     commands: Commands,
@@ -193,6 +196,7 @@ impl Shard {
             unsettled: Map::default(),
             shielded: Set::default(),
             quiet: Quiet::new(start.next_group - 1),
+            aged_seq: 0,
             destager: Destager::default(),
             cleaner: Cleaner::default(),
             commands: Commands::default(),
@@ -343,6 +347,7 @@ impl Shard {
         while self.head_seq_seen < head_seq {
             self.head_seq_seen += 1;
             self.policy.on_segment_opened();
+            self.age_before_tail();
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Volume {
     pub quick_reads: u32,
     /// The last group with a record that an acknowledged write of this volume rests on.
     pub log_group: u64,
+    /// The newest group with a note that a block of it is clean.
+    pub note_group: u64,
     /// Its backing device.
     pub backing: Backing,
 }
@@ -71,6 +73,7 @@ impl Volume {
             ram_blocks: 0,
             quick_reads: 0,
             log_group: 0,
+            note_group: 0,
             backing: Backing::default(),
         }
     }

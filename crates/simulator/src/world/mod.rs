@@ -168,7 +168,7 @@ pub(crate) struct World<'a> {
 }
 
 /// Steps after which a run is stuck: the longest good runs take a third of it.
-const STEPS_MAX: u64 = 1_500_000;
+const STEPS_MAX: u64 = 6_000_000;
 
 /// Virtual time without an answer after which the safety phase ends: four hangs of thirty seconds in a row.
 const STALL_NS: u64 = 120_000_000_000;
