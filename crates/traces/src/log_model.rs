@@ -1,7 +1,8 @@
 //! The engine's log as the cache policy sees it: a ring of segments, taken back in the order they were written, around
 //! the shipping [`Policy`]. No data, no time, every I/O at once; a replay takes a second.
 //!
-//! What differs from the engine: no header pages, no free segments in reserve, no dirty blocks (write-through).
+//! What differs from the engine: no header pages, no free segments in reserve, no dirty blocks (write-through). Two other ways to treat
+//! overwrites show what the ring itself costs.
 
 use crate::replay::Cache;
 use crate::stream::BlockAccess;
@@ -23,6 +24,9 @@ pub enum Overwrite {
     Append,
     /// The new version is written into the slot of the old one.
     InPlace,
+    /// No ring at all: a stale slot takes the next block that is admitted. When there is none, a hand goes round over the slots, and what the
+    /// policy would append again stays where it is.
+    Reuse,
 }
 
 /// The model's size and rules.
@@ -69,6 +73,15 @@ pub struct LogModel {
     segments_max: u64,
     appended: u64,
     written: u64,
+    slots: Slots,
+}
+
+/// The slots of [`Overwrite::Reuse`].
+#[derive(Default)]
+struct Slots {
+    blocks: Vec<u32>,
+    stale: Vec<u64>,
+    hand: u64,
 }
 
 impl LogModel {
@@ -83,6 +96,7 @@ impl LogModel {
             segments_max: (config.ssd_blocks / segment_blocks).max(2),
             appended: 0,
             written: 0,
+            slots: Slots::default(),
             config,
         }
     }
@@ -97,7 +111,7 @@ impl LogModel {
             State::Absent => Place::Absent,
             State::Ram(slot) => Place::Ram(slot),
             State::Ssd { position, heat } => {
-                let age_segments = ((self.appended - position) / self.segment_blocks) as u32;
+                let age_segments = (self.appended.saturating_sub(position) / self.segment_blocks) as u32;
                 Place::Ssd { heat, age_segments }
             }
         }
@@ -109,6 +123,7 @@ impl LogModel {
             let block = victim.key as u32;
             self.states[block as usize] = State::Absent;
             match victim.verdict {
+                Verdict::Admit(heat) if self.config.overwrite == Overwrite::Reuse => self.put_into_slot(block, heat),
                 Verdict::Admit(heat) => self.append(block, heat),
                 Verdict::Forget => {}
                 Verdict::DropCopy => unreachable!("the model keeps no copies"),
@@ -132,6 +147,39 @@ impl LogModel {
             self.states[block as usize] = State::Ssd { position: self.appended, heat };
             self.appended += 1;
             self.written += 1;
+        }
+    }
+
+    fn put_into_slot(&mut self, block: u32, heat: Heat) {
+        let slot = match self.slots.stale.pop() {
+            Some(slot) => slot,
+            None if (self.slots.blocks.len() as u64) < self.config.ssd_blocks => {
+                self.slots.blocks.push(block);
+                self.slots.blocks.len() as u64 - 1
+            }
+            None => self.free_slot(),
+        };
+        self.slots.blocks[slot as usize] = block;
+        self.states[block as usize] = State::Ssd { position: slot, heat };
+        self.written += 1;
+    }
+
+    fn free_slot(&mut self) -> u64 {
+        loop {
+            let slot = self.slots.hand;
+            self.slots.hand = (slot + 1) % self.config.ssd_blocks;
+            if slot.is_multiple_of(self.segment_blocks) {
+                self.policy.on_segment_opened();
+            }
+            let block = self.slots.blocks[slot as usize];
+            let State::Ssd { heat, .. } = self.states[block as usize] else { unreachable!("stale slots are taken first") };
+            match self.policy.on_tail_block(u64::from(block), heat) {
+                TailVerdict::Reinsert(heat) => self.states[block as usize] = State::Ssd { position: slot, heat },
+                TailVerdict::Forget => {
+                    self.states[block as usize] = State::Absent;
+                    return slot;
+                }
+            }
         }
     }
 
@@ -167,7 +215,12 @@ impl Cache for LogModel {
                 *heat = advice.heat;
                 self.written += u64::from(write);
             }
-            (State::Absent | State::Ssd { .. }, Some(arrival)) => {
+            (state @ (State::Absent | State::Ssd { .. }), Some(arrival)) => {
+                if let State::Ssd { position, .. } = *state
+                    && self.config.overwrite == Overwrite::Reuse
+                {
+                    self.slots.stale.push(position);
+                }
                 let slot = self.policy.ram_insert(u64::from(block), arrival);
                 self.states[block as usize] = State::Ram(slot);
                 self.make_room_in_ram();
@@ -207,6 +260,17 @@ mod tests {
         let cached = model.states.iter().filter(|state| !matches!(state, State::Absent)).count();
         assert!(cached <= 1000, "{cached} blocks cached");
         assert!(model.segments.iter().map(|segment| segment.blocks.len()).sum::<usize>() <= 900);
+    }
+
+    #[test]
+    fn a_stale_slot_takes_the_next_block_where_slots_are_reused() {
+        let mut model = LogModel::new(100, LogModelConfig::new(100, 10, Overwrite::Reuse));
+        (0..100).for_each(|block| {
+            model.access(read(block));
+        });
+        assert!((0..5).all(|_| (0..20).all(|block| model.access(BlockAccess { block, write: true }))));
+        assert!((0..100).all(|block| model.access(read(block))), "all 90 slots and RAM are in use, and nothing went");
+        assert_eq!(model.slots.blocks.len(), 90);
     }
 
     #[test]
