@@ -1,8 +1,12 @@
-//! The order in which blocks leave RAM: least recently used first.
+//! The order in which blocks leave RAM: least recently used first, of the class that is worth less.
 //!
-//! Beside the queue, a handful of blocks taken out to be overwritten are remembered until they come back.
+//! Blocks that only RAM holds and copies of blocks that are on the SSD as well stand in queues of their own. A use of the former saves an access
+//! to the backing device, one of the latter an access to the SSD. So where the backing device is busy RAM holds what the SSD does not,
+//! and where all is on the SSD it holds what is used most.
 //!
-//! Invariant: every slot is either linked in the queue or in the list of free slots; `len` counts the former.
+//! Beside the queues, a handful of blocks taken out to be overwritten are remembered until they come back.
+//!
+//! Invariant: every slot is either linked in the queue of its class or in the list of free slots; each `len` counts the former.
 
 use alloc::vec::Vec;
 
@@ -13,6 +17,26 @@ const NONE: u32 = u32::MAX;
 
 /// Removed blocks remembered: more than a 1 MiB request, the largest part of one, has blocks.
 const REMOVED: usize = 512;
+
+/// What a use of a block that only RAM holds saves, in uses of a copy: a hard disk's read takes about a hundred of an SSD's.
+const ONLY_WORTH: u64 = 100;
+/// Each class keeps one in this many blocks while the other grows, so that its uses stay known.
+const CLASS_ONE_IN: u64 = 16;
+
+/// Blocks of one class, and how often they were used lately.
+#[derive(Debug)]
+struct Queue {
+    newest: u32,
+    oldest: u32,
+    len: u64,
+    uses: u64,
+}
+
+impl Queue {
+    const fn new() -> Queue {
+        Queue { newest: NONE, oldest: NONE, len: 0, uses: 0 }
+    }
+}
 
 /// One block in RAM.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +63,12 @@ pub(crate) struct RamEntry {
 pub(crate) struct RamQueue {
     slots: Vec<RamEntry>,
     free: u32,
-    newest: u32,
-    oldest: u32,
-    len: u64,
+    /// Blocks that only RAM holds.
+    only: Queue,
+    /// Blocks that are on the SSD as well.
+    copies: Queue,
+    /// Blocks that left since the uses were halved.
+    left: u64,
     /// By the low bits of their key.
     removed: Vec<Option<RamEntry>>,
 }
@@ -49,7 +76,14 @@ pub(crate) struct RamQueue {
 impl RamQueue {
     /// An empty queue that will hold about `ram_blocks`.
     pub(crate) fn new(ram_blocks: u64) -> RamQueue {
-        let mut queue = RamQueue { slots: Vec::new(), free: NONE, newest: NONE, oldest: NONE, len: 0, removed: alloc::vec![None; REMOVED] };
+        let mut queue = RamQueue {
+            slots: Vec::new(),
+            free: NONE,
+            only: Queue::new(),
+            copies: Queue::new(),
+            left: 0,
+            removed: alloc::vec![None; REMOVED],
+        };
         queue.set_capacity(ram_blocks);
         queue
     }
@@ -82,28 +116,57 @@ impl RamQueue {
             index
         };
         self.link_newest(index);
-        self.len += 1;
         RamSlot(index)
     }
 
     /// The block was used again.
     #[inline]
     pub(crate) fn touch(&mut self, slot: RamSlot, proven: bool) {
-        self.entry(slot).proven |= proven;
-        if self.newest != slot.0 {
+        let entry = self.entry(slot);
+        entry.proven |= proven;
+        let copy = entry.copy;
+        let queue = self.queue(copy);
+        queue.uses += 1;
+        if queue.newest != slot.0 {
             self.unlink(slot.0);
             self.link_newest(slot.0);
         }
     }
 
-    /// Whether the newest version is on the SSD as well.
+    /// Whether the newest version is on the SSD as well. A block that changes its class is the newest there.
     pub(crate) fn set_copy(&mut self, slot: RamSlot, copy: bool) {
-        self.entry(slot).copy = copy;
+        if self.entry(slot).copy != copy {
+            self.unlink(slot.0);
+            self.entry(slot).copy = copy;
+            self.link_newest(slot.0);
+        }
     }
 
-    /// Takes the least recently used block out.
+    /// Takes the least recently used block of the class that is worth less out.
     pub(crate) fn pop(&mut self) -> Option<RamEntry> {
-        (self.oldest != NONE).then(|| self.remove(RamSlot(self.oldest)))
+        let oldest = if self.a_copy_should_leave() { self.copies.oldest } else { self.only.oldest };
+        if oldest == NONE {
+            return None;
+        }
+        self.left += 1;
+        if self.left >= self.len() {
+            self.left = 0;
+            self.only.uses /= 2;
+            self.copies.uses /= 2;
+        }
+        Some(self.remove(RamSlot(oldest)))
+    }
+
+    fn a_copy_should_leave(&self) -> bool {
+        let (only, copies) = (self.only.len, self.copies.len);
+        let few = self.len() / CLASS_ONE_IN;
+        match () {
+            () if copies == 0 || only == 0 => only == 0,
+            () if copies <= few => false,
+            () if only <= few => true,
+            // Uses a block, crosswise; the one more lets a class that is not used yet try itself.
+            () => self.copies.uses * only < ONLY_WORTH * (self.only.uses + 1) * copies,
+        }
     }
 
     /// Takes a block out.
@@ -114,7 +177,6 @@ impl RamQueue {
         place.used = false;
         place.newer = self.free;
         self.free = slot.0;
-        self.len -= 1;
         entry
     }
 
@@ -131,7 +193,7 @@ impl RamQueue {
 
     /// Blocks linked.
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.only.len + self.copies.len
     }
 
     /// Bytes on the heap.
@@ -139,26 +201,38 @@ impl RamQueue {
         (self.slots.capacity() * size_of::<RamEntry>() + REMOVED * size_of::<Option<RamEntry>>()) as u64
     }
 
+    fn queue(&mut self, copy: bool) -> &mut Queue {
+        if copy { &mut self.copies } else { &mut self.only }
+    }
+
     fn link_newest(&mut self, index: u32) {
-        let older = self.newest;
+        let queue = self.queue(self.slots[index as usize].copy);
+        let older = core::mem::replace(&mut queue.newest, index);
+        queue.len += 1;
+        if older == NONE {
+            queue.oldest = index;
+        } else {
+            self.slots[older as usize].newer = index;
+        }
         let entry = &mut self.slots[index as usize];
         (entry.newer, entry.older) = (NONE, older);
-        match older {
-            NONE => self.oldest = index,
-            older => self.slots[older as usize].newer = index,
-        }
-        self.newest = index;
     }
 
     fn unlink(&mut self, index: u32) {
-        let RamEntry { newer, older, .. } = self.slots[index as usize];
-        match newer {
-            NONE => self.newest = older,
-            newer => self.slots[newer as usize].older = older,
+        let RamEntry { newer, older, copy, .. } = self.slots[index as usize];
+        let queue = self.queue(copy);
+        queue.len -= 1;
+        if newer == NONE {
+            queue.newest = older;
         }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.slots[older as usize].newer = newer,
+        if older == NONE {
+            queue.oldest = newer;
+        }
+        if newer != NONE {
+            self.slots[newer as usize].older = older;
+        }
+        if older != NONE {
+            self.slots[older as usize].newer = newer;
         }
     }
 
@@ -166,5 +240,47 @@ impl RamQueue {
         let entry = &mut self.slots[slot.0 as usize];
         assert!(entry.used, "RAM slot {} is not in use", slot.0);
         entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 32 copies with even keys and 32 blocks with odd keys that only RAM holds.
+    fn mixed() -> (RamQueue, Vec<RamSlot>) {
+        let mut queue = RamQueue::new(64);
+        let arrival = Arrival { frequency: 1, proven: false, returned: false, copy: false, restored: false };
+        let slots = (0..64).map(|key| queue.insert(key, if key % 2 == 0 { arrival.as_copy() } else { arrival })).collect();
+        (queue, slots)
+    }
+
+    #[test]
+    fn copies_leave_first_oldest_first_but_a_few_stay() {
+        let (mut queue, slots) = mixed();
+        queue.touch(slots[0], false);
+        let left: Vec<u64> = (0..28).map(|_| queue.pop().expect("blocks are there").key).collect();
+        assert!(left.iter().copied().eq((1..29).map(|at| 2 * at)), "{left:?}");
+        assert_eq!(core::iter::from_fn(|| queue.pop()).take(16).count(), 16);
+        assert_eq!(queue.copies.len, 1, "one in sixteen of the 20 that are left");
+    }
+
+    #[test]
+    fn copies_that_are_used_a_hundred_times_as_often_stay() {
+        let (mut queue, slots) = mixed();
+        (0..200).for_each(|_| slots.iter().step_by(2).for_each(|slot| queue.touch(*slot, false)));
+        assert!((0..20).all(|_| queue.pop().expect("blocks are there").key % 2 == 1));
+    }
+
+    #[test]
+    fn a_block_changes_its_class_and_all_leave_once() {
+        let (mut queue, slots) = mixed();
+        slots.iter().for_each(|slot| queue.set_copy(*slot, true));
+        assert_eq!((queue.copies.len, queue.only.len), (64, 0));
+        slots.iter().skip(10).for_each(|slot| queue.set_copy(*slot, false));
+        let mut left: Vec<u64> = core::iter::from_fn(|| queue.pop()).map(|entry| entry.key).collect();
+        left.sort_unstable();
+        assert!(left.into_iter().eq(0..64));
+        assert_eq!(queue.len(), 0);
     }
 }
