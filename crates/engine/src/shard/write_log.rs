@@ -281,7 +281,7 @@ impl Shard {
             self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
             return;
         }
-        let urgency = if fua { Urgency::Durable } else { self.commit_urgency() };
+        let urgency = if fua { Urgency::Durable } else { self.commit_urgency(self.ops.get(id).request.volume) };
         let mut group = 0;
         for index in 0..blocks as usize {
             let key = self.ops.get(id).key(index);
