@@ -70,7 +70,8 @@ fn while_modes_change<P: Port>(export: &str, open: impl Fn(&Exports) -> P + Sync
 fn register_history_over_kills() {
     let mut place = Place::new("kills");
     place.start();
-    place.pool(64, 8);
+    // Large enough for several shards where there are several cores.
+    place.pool(600, 8);
     let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "nbd", "--write-cache-depth", "1s"]);
     let (seed, clock, uri) = (seed(), Clock::default(), exports.nbd_uri.as_str());
     let (mut dice, mut crashes) = (Dice::new(seed), Vec::new());

@@ -29,6 +29,9 @@ use types::VolumeIndex;
 const SHARDS_PER_CORE: u16 = 2;
 /// Most shards of a pool made here: beyond, each shard's part of the RAM tier and of the log gets small.
 const SHARDS_MAX: u16 = 32;
+/// Fewer shards rather than less of the SSD for each. Writes share groups only within a shard, and each shard keeps some segments free: on the
+/// modelled hot-spot workload 307 MiB in one shard write 1.3 bytes to the SSD for each that enters, in four 1.7.
+const SHARD_BYTES_GOOD: u64 = 256 << 20;
 
 /// How long shards may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,7 +56,7 @@ impl Machine {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let shards = u16::try_from(cores).unwrap_or(u16::MAX).saturating_mul(SHARDS_PER_CORE).min(SHARDS_MAX);
+        let shards = shards_for(usable_bytes, cores);
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
         let blocking = ssd.blocking().map_err(|e| failed(&e, ""))?;
         devices::erase_signatures(&blocking).map_err(|e| failed(&e, "check the SSD"))?;
@@ -180,5 +183,26 @@ impl Machine {
                 tracing::debug!("nobody listens to what the shards report");
             }
         })
+    }
+}
+
+/// How many shards a new pool of that size gets on a machine with that many cores.
+fn shards_for(usable_bytes: u64, cores: usize) -> u16 {
+    let for_cores = u16::try_from(cores).unwrap_or(u16::MAX).saturating_mul(SHARDS_PER_CORE).min(SHARDS_MAX);
+    let for_size = u16::try_from(usable_bytes / SHARD_BYTES_GOOD).unwrap_or(u16::MAX);
+    for_cores.min(for_size).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_pools_get_few_shards_and_large_ones_enough_for_the_cores() {
+        assert_eq!(shards_for(0, 2), 1);
+        assert_eq!(shards_for(SHARD_BYTES_GOOD * 2 - 1, 8), 1);
+        assert_eq!(shards_for(SHARD_BYTES_GOOD * 3, 8), 3);
+        assert_eq!(shards_for(u64::MAX, 2), 4);
+        assert_eq!(shards_for(u64::MAX, 1000), SHARDS_MAX);
     }
 }
