@@ -88,11 +88,11 @@ pub const DIRTY_MAX_PERMILLE: u32 = 600;
 /// Segments kept free for the cleaner's own appends: it needs at most one to take one back, and one is being filled.
 const RESERVE_SEGMENTS: u64 = 3;
 
-/// While at least this many requests wait for the backing device, a dirty write may be held for others to share its group: the clients are as slow
-/// as that device then, whatever the SSD does. Otherwise it goes at once: nobody waits for nobody.
-const GROUP_HOLD_REQUESTS: u32 = 8;
+/// With this many requests of one shard at the backing device, clients queue there: they are as slow as that device, whatever the SSD does.
+const CLIENTS_QUEUE: u32 = 8;
 
-/// How long, as a part of what a read of the backing device takes now.
+/// While clients queue at the backing device, a dirty write is held for others to share its group. Otherwise it goes at once: nobody waits for nobody.
+/// This is how long, as a part of what a read of that device takes now.
 const GROUP_HOLD_ONE_IN: u64 = 8;
 
 /// How long at most. On the modelled hot-spot workload (1,400 writes a second) 2 ms put three writes into a group and 4 ms six: a header page each.
@@ -421,7 +421,7 @@ impl Shard {
     /// How soon a dirty write must go: at once, or soon where clients wait for the backing device anyway.
     fn commit_urgency(&self, index: VolumeIndex) -> Urgency {
         let backing = self.volume(index).map(|volume| &volume.backing);
-        match backing.filter(|backing| backing.client_in_flight >= GROUP_HOLD_REQUESTS) {
+        match backing.filter(|backing| backing.client_in_flight >= CLIENTS_QUEUE) {
             Some(backing) => Urgency::By(self.now_ns + (backing.read_latency_ns / GROUP_HOLD_ONE_IN).min(GROUP_HOLD_MAX_NS)),
             None => Urgency::Commit,
         }

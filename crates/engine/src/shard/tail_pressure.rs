@@ -2,7 +2,8 @@
 //!
 //! At the tail a dirty block has to be appended again, which costs an SSD write and brings nothing for a block that nobody overwrites.
 //! So some segments ahead of the tail, its extent counts as old: destage takes it next, neighbours included, at its usual pace. Blocks in
-//! use are left alone: they would be dirty again at once, and appending them is cheaper than a write to the backing device.
+//! use are left alone: they would be dirty again at once, and appending them is cheaper than a write to the backing device. So it is for
+//! all blocks while clients queue at that device: a scattered block costs RAID 5 four of the commands they wait for.
 
 use super::Shard;
 use crate::destage::dirty::DirtySet;
@@ -29,7 +30,9 @@ impl Shard {
             let slot = Slot(slot);
             let Some(key) = self.index.key_of(slot) else { continue };
             let meta = self.index.meta(slot);
-            if meta.dirty && Heat::from_bits(meta.frequency) == Heat::default() {
+            let volume = self.volumes[usize::from(key.volume().0)].as_ref();
+            let clients_queue = volume.is_some_and(|volume| volume.backing.client_in_flight >= super::CLIENTS_QUEUE);
+            if meta.dirty && !clients_queue && Heat::from_bits(meta.frequency) == Heat::default() {
                 self.dirty.set_age(key.extent(), DirtySet::OLDEST_NS);
             }
         }
