@@ -25,6 +25,13 @@ pub enum Action {
         /// Its name.
         name: String,
     },
+    /// Puts the pool on another SSD; its volumes stay what they are.
+    PoolReplace {
+        /// Its name.
+        name: String,
+        /// Where to.
+        replace: PoolReplace,
+    },
     /// Wipes the SSD's superblock and forgets the pool.
     PoolDestroy {
         /// Its name.
@@ -147,6 +154,23 @@ pub struct PoolCreate {
     /// Overwrite what a known signature says is there.
     #[serde(default)]
     pub force: bool,
+}
+
+/// Body of the replacement of a pool's SSD.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolReplace {
+    /// Absolute path of the new disk, partition or file.
+    pub ssd: String,
+    /// How much of it, in bytes; a file that is not there is made with this size.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// Overwrite what a known signature says is there.
+    #[serde(default)]
+    pub force: bool,
+    /// Lose what is dirty on the old SSD and cannot go home.
+    #[serde(default)]
+    pub drop_dirty: bool,
 }
 
 /// Body of a volume's creation.

@@ -4,7 +4,7 @@
 //! nobody else wait. Bodies are bounded, connections are counted, the socket has mode 0660 and its directory is made if
 //! need be.
 
-use crate::api::{Action, PREFIX, PoolCreate, VolumeAdd, VolumeSet, VolumeWarm};
+use crate::api::{Action, PREFIX, PoolCreate, PoolReplace, VolumeAdd, VolumeSet, VolumeWarm};
 use crate::error::{ControlError, Kind, Refusal};
 use crate::manager::Manager;
 use axum::Router;
@@ -121,6 +121,7 @@ fn router(manager: Manager) -> Router {
         .route("/daemon", get(|s| run(s, Action::Daemon)))
         .route("/pools", get(|s| run(s, Action::PoolList)).post(pool_create))
         .route("/pools/{name}", get(pool_show).delete(pool_destroy))
+        .route("/pools/{name}/replace", post(pool_replace))
         .route("/volumes", get(|s| run(s, Action::VolumeList)).post(volume_add))
         .route("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove))
         .route("/volumes/{name}/destage", post(volume_destage))
@@ -162,6 +163,13 @@ async fn pool_show(manager: Managed, Path(name): Named) -> Response {
 
 async fn pool_destroy(manager: Managed, Path(name): Named, Query(flags): Query<Flags>) -> Response {
     run(manager, Action::PoolDestroy { name, force: flags.force }).await
+}
+
+async fn pool_replace(manager: Managed, Path(name): Named, body: Bytes) -> Response {
+    match parse::<PoolReplace>(&body) {
+        Ok(replace) => run(manager, Action::PoolReplace { name, replace }).await,
+        Err(error) => refuse(&error),
+    }
 }
 
 async fn volume_add(manager: Managed, body: Bytes) -> Response {

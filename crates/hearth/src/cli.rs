@@ -99,6 +99,23 @@ pub enum Pool {
         /// Its name
         name: String,
     },
+    /// Put a pool on another SSD; its volumes stay, what is dirty goes home first
+    Replace {
+        /// Its name
+        name: String,
+        /// The new SSD
+        #[arg(long, value_name = "PATH")]
+        ssd: String,
+        /// Use only so much of it; a file that is not there is made with this size
+        #[arg(long, value_name = "SIZE")]
+        size: Option<String>,
+        /// Overwrite a file system or anything else that is found on the new SSD
+        #[arg(long)]
+        force: bool,
+        /// LOSE dirty data that cannot be brought home from the old SSD
+        #[arg(long)]
+        drop_dirty: bool,
+    },
     /// Wipe the SSD's superblock and forget the pool
     Destroy {
         /// Its name

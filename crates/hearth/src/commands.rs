@@ -4,7 +4,7 @@ use crate::cli::{Pool, Volume};
 use crate::failure::Failure;
 use crate::progress::{Interrupt, follow, patiently};
 use crate::{quantity, request, show, stats};
-use control::api::{Done, JobView, PoolCreate, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use control::api::{Done, JobView, PoolCreate, PoolReplace, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use control::client::Client;
 use control::names::Named;
 use control::stats::{PoolStats, VolumeStats};
@@ -60,6 +60,17 @@ impl Session {
             Pool::Show { name } => {
                 let path = format!("/pools/{}", request::name(Named::Pool, name)?);
                 self.print(&self.client.get::<PoolView>(&path)?, show::pool)
+            }
+            Pool::Replace { name, ssd, size, force, drop_dirty } => {
+                let path = format!("/pools/{}/replace", request::name(Named::Pool, name)?);
+                let body = PoolReplace {
+                    ssd: request::absolute("--ssd", ssd)?,
+                    size_bytes: size.as_deref().map(|t| quantity::size("--size", t)).transpose()?,
+                    force: *force,
+                    drop_dirty: *drop_dirty,
+                };
+                let pool: PoolView = patiently("replacing the SSD", || self.client.send("POST", &path, &body))?;
+                self.print(&pool, |p| format!("pool {} is on {} now: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
             }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);

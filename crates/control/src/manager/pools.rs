@@ -128,7 +128,7 @@ impl Manager {
     }
 
     /// Everything of C7 that concerns an SSD. Tells whether its file has to be made.
-    fn check_ssd(&self, create: &PoolCreate) -> Result<bool, ControlError> {
+    pub(super) fn check_ssd(&self, create: &PoolCreate) -> Result<bool, ControlError> {
         let ssd = &create.ssd;
         self.check_overlaps(ssd, None)?;
         let facts = match self.data().examine_ssd(ssd) {
@@ -269,7 +269,7 @@ impl Manager {
     }
 }
 
-fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
+pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
     let bad = |option, problem: String, remedy: &str| Err(ControlError::BadOption { option, problem, remedy: remedy.into() });
     for (option, bytes, least) in [("--size", create.size_bytes, SSD_BYTES_MIN), ("--ram", create.ram_bytes, RAM_BYTES_MIN)] {
         match bytes {

@@ -30,7 +30,7 @@ pub struct Started {
 }
 
 /// By volume: the verdict, what the device is like now, and whether anything may have been dirty before this start.
-type Judged = BTreeMap<String, (Verdict, BackingIdentity, bool)>;
+pub(super) type Judged = BTreeMap<String, (Verdict, BackingIdentity, bool)>;
 
 impl Manager {
     /// Brings back all pools and volumes. Called once.
@@ -56,7 +56,7 @@ impl Manager {
         Ok(self.count())
     }
 
-    fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
+    pub(super) fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
         let judge = |volume: &VolumeRecord| match self.data().examine_backing(&volume.backing) {
             Ok(facts) if facts.in_use.is_some() => {
                 let problem = format!("its backing device {} is in use ({})", volume.backing, facts.in_use.unwrap_or_default());
@@ -99,7 +99,7 @@ impl Manager {
         })
     }
 
-    fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
+    pub(super) fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
             Ok(true) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
@@ -120,7 +120,7 @@ impl Manager {
                 named: "pool",
                 name: pool.name.clone(),
                 reason: format!("its SSD {} failed earlier ({})", pool.ssd, degraded.reason),
-                remedy: "replace the SSD: remove the pool's volumes, destroy the pool, and create it on a good SSD".into(),
+                remedy: format!("put it on a good SSD with `hearth pool replace {} --ssd PATH`", pool.name),
             });
         }
         let known: Vec<u32> = volumes.iter().map(|v| v.id).collect();
@@ -266,8 +266,9 @@ impl Manager {
             (_, Some((_, _, true))) => {
                 let problem = format!("its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks");
                 let remedy = format!(
-                    "bring the SSD back and restart the daemon, or give up what is dirty with `hearth volume remove {} --drop-dirty`",
-                    volume.name
+                    "bring the SSD back and restart the daemon, or give up what is dirty with `hearth volume remove {} --drop-dirty` or \
+                     `hearth pool replace {} --ssd PATH --drop-dirty`",
+                    volume.name, volume.pool
                 );
                 Err(refused(volume, &problem, &remedy))
             }

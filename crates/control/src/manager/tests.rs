@@ -2,7 +2,7 @@
 
 use super::Manager;
 use super::fake::World;
-use crate::api::{Action, Answer, Health, JobState, JobView, PoolCreate, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::api::{Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -244,6 +244,62 @@ fn destroy_is_finished_at_every_step() {
         assert!(volume(manager).is_none(), "{case}");
     };
     every_step(with_dirty_volume, || Action::PoolDestroy { name: "p".into(), force: true }, check);
+}
+
+fn replace(drop_dirty: bool) -> Action {
+    let replace = PoolReplace { ssd: "/ssd2".into(), size_bytes: None, force: false, drop_dirty };
+    Action::PoolReplace { name: "p".into(), replace }
+}
+
+/// The SSD of a pool with dirty data is replaced: all of it goes home first, and whatever fails, the volume is served from the one SSD or
+/// the other.
+#[test]
+fn replacing_an_ssd_loses_nothing_at_any_step() {
+    let check = |world: &World, manager: &Manager, case: &str| {
+        nothing_lost(world, manager, case);
+        let ssd = world.inside().saved.pools[0].ssd.clone();
+        assert!(ssd == SSD || ssd == "/ssd2", "{case}: {ssd}");
+        if case.contains("Ok") {
+            assert_eq!(ssd, "/ssd2", "{case}");
+        }
+        let view = volume(manager).expect("it stays");
+        assert!(view.health != Health::Running || view.exports.values().all(Option::is_some), "{case}: {view:?}");
+        assert!(
+            !case.contains("before") || case.contains("Ok") || view.health == Health::Running || view.remedy.is_some(),
+            "{case}: {view:?}"
+        );
+    };
+    every_step(with_dirty_volume, || replace(false), check);
+}
+
+/// An SSD that is gone takes its dirty data with it only when a person says so; a volume without dirty data needs no word.
+#[test]
+fn a_lost_ssd_is_replaced_and_dirty_data_is_given_up_only_if_asked() {
+    for mode in ["write-back", "write-through"] {
+        let world = world();
+        let manager = started(&world);
+        must(&manager, create());
+        must(&manager, add("v", DISK, mode));
+        assert!(world.write("v", 5));
+        manager.stop().expect("nothing fails");
+        world.inside().devices.remove(SSD);
+        let manager = started(&world);
+        let reason = manager.handle(Action::PoolShow { name: "p".into() });
+        assert!(matches!(&reason, Ok(Answer::Pool(pool)) if pool.health == Health::Failed), "{reason:?}");
+        if mode == "write-back" {
+            let refused = manager.handle(replace(false)).expect_err("5 would be lost");
+            assert!(matches!(refused, ControlError::DirtyData { .. }), "{refused}");
+            assert!(refused.refusal().to_string().contains("--drop-dirty"));
+        }
+        must(&manager, replace(mode == "write-back"));
+        let view = volume(&manager).expect("it stays");
+        assert_eq!(view.health, Health::Running, "{mode}");
+        assert_eq!(world.read("v"), Some(if mode == "write-back" { 0 } else { 5 }), "{mode}");
+        assert!(world.write("v", 6) && world.read("v") == Some(6));
+        manager.stop().expect("nothing fails");
+        let manager = started(&world);
+        assert_eq!((volume(&manager).expect("it stays").health, world.read("v")), (Health::Running, Some(6)), "later, too");
+    }
 }
 
 /// A stop that fails anywhere loses nothing: the next start finds it all.

@@ -61,7 +61,7 @@ impl Manager {
         self.data().degraded_recorded(pool);
         let problem =
             format!("{reason}; its volumes run on their backing devices alone, dirty data on the SSD is lost unless it can be read there");
-        let remedy = "replace the SSD: remove the pool's volumes, destroy the pool, and create it on a good SSD".to_string();
+        let remedy = format!("put it on a good SSD with `hearth pool replace {pool} --ssd PATH`; nothing of its volumes is lost by that");
         self.events().note(Severity::Error, pool, &problem);
         self.set_live_pool(pool, |live| {
             live.health = Health::Degraded;

@@ -77,9 +77,27 @@ impl Place {
     }
 
     pub fn daemon(&self) -> Daemon {
+        self.start(self.command(&["serve"]))
+    }
+
+    /// A daemon that gets an error, and no signal, for a write beyond the largest file size it may make (`prlimit`).
+    pub fn daemon_with_limits(&self) -> Daemon {
+        let serve = self.command(&[]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" serve", HEARTH]).current_dir(self.directory.path()).stdin(Stdio::null());
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        self.start(shell)
+    }
+
+    fn start(&self, mut command: Command) -> Daemon {
         let stderr = self.directory.path().join("serve.err");
         let log = std::fs::File::create(&stderr).expect("there is room");
-        let mut child = self.command(&["serve"]).stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
         let mut ready = String::new();
         BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut ready).expect("it is text");
         let daemon = Daemon { child, ready, stderr };

@@ -57,9 +57,12 @@ impl Client {
     }
 
     pub fn read(&mut self, offset: u64, length: usize) -> Vec<u8> {
+        self.try_read(offset, length).expect("a read")
+    }
+
+    pub fn try_read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
         let mut data = vec![0; length];
-        self.request(0, offset, length as u32, &[], &mut data).expect("a read");
-        data
+        self.request(0, offset, length as u32, &[], &mut data).map(|()| data)
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), u32> {

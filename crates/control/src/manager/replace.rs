@@ -1,0 +1,140 @@
+//! Another SSD for a pool; its volumes stay what they are.
+//!
+//! 1. What is dirty on the old SSD goes home (or is given up, if that was said). The exports go, the volumes are detached, the pool stops.
+//! 2. The new SSD is formatted: a pool that no record knows yet.
+//! 3. One save makes it the pool's, and the volumes' caches empty.
+//! 4. Pool and volumes come up as at the daemon's start.
+//!
+//! Until 3 the old SSD is the pool's: after a failure it comes up again, after a crash the next start does that.
+
+use super::Manager;
+use crate::api::{PoolCreate, PoolReplace, PoolView, Severity};
+use crate::error::ControlError;
+use crate::names::Named;
+use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use types::Mode;
+
+impl Manager {
+    pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<PoolView, ControlError> {
+        let old = self.pool_record(name)?;
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
+        let mut claimed = vec![(Named::Pool, name)];
+        claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
+        let _claim = self.claim(&claimed, "the replacement of its SSD")?;
+        if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
+            return Err(ControlError::Claimed { named: "volume", name: volume.name.clone(), doing: "its removal" });
+        }
+        if old.phase != PoolPhase::Ready {
+            return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });
+        }
+        let wish = PoolCreate {
+            name: name.into(),
+            ssd: replace.ssd.clone(),
+            size_bytes: replace.size_bytes,
+            ram_bytes: Some(old.ram_bytes),
+            force: replace.force,
+        };
+        super::pools::check_sizes(&wish)?;
+        let file_made = self.check_ssd(&wish)?;
+        volumes.iter().try_for_each(|v| self.check_unused(v))?;
+        self.bring_home(&old, &volumes, replace)?;
+        let new = PoolRecord {
+            uuid: super::pools::new_uuid()?,
+            ssd: replace.ssd.clone(),
+            size_bytes: replace.size_bytes,
+            session: 0,
+            degraded: None,
+            file_made,
+            ..old.clone()
+        };
+        self.events().note(Severity::Info, name, format!("the SSD {} is being replaced by {}", old.ssd, new.ssd));
+        let calm = volumes.iter().try_for_each(|v| self.unexport_all(v));
+        // Once more: clients could write until now.
+        let calm = calm.and_then(|()| self.bring_home(&old, &volumes, replace)).and_then(|()| self.detach_all(&volumes));
+        if let Err(error) = calm {
+            volumes.iter().for_each(|v| self.serve_again(v));
+            return Err(error);
+        }
+        self.stop_quietly(name);
+        let result = self.exchange(&new);
+        if result.is_err() && new.file_made {
+            // What failed is told; a file that stays behind is only in the way of the next try.
+            if let Err(also) = self.data().remove_file(&new.ssd) {
+                self.events().note(Severity::Warning, name, format!("{} is left over: {also}", new.ssd));
+            }
+        }
+        // With the new SSD or, after a failure, with the old one again.
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
+        let judged = self.judge_all(&volumes);
+        self.start_one_pool(&self.pool_record(name)?, &judged);
+        result?;
+        self.running_pool(name)?;
+        self.events().note(Severity::Info, name, format!("the pool is on {} now; its cache is empty", new.ssd));
+        self.pool_view(name)
+    }
+
+    /// Brings home what is dirty on the old SSD; what cannot go home is given up only if that was said.
+    fn bring_home(&self, pool: &PoolRecord, volumes: &[VolumeRecord], replace: &PoolReplace) -> Result<(), ControlError> {
+        for volume in volumes.iter().filter(|v| v.may_have_dirty) {
+            let attached = self.volume_attached(&volume.name);
+            // A destage ends well only if nothing is dirty any more; figures could be wrong when a device hangs.
+            let why = match attached.then(|| super::work::wait_for(self.data().destage(volume)?)) {
+                Some(Ok(())) => continue,
+                Some(Err(error)) => format!(" that cannot be brought home: {error}"),
+                None => format!(", perhaps, on {}, and it does not run", pool.ssd),
+            };
+            if !replace.drop_dirty {
+                return Err(ControlError::DirtyData {
+                    name: volume.name.clone(),
+                    dirty: "an unknown amount".into(),
+                    why,
+                    remedy: format!(
+                        "repair that and ask again, or lose the data with `hearth pool replace {} --ssd {} --drop-dirty`",
+                        pool.name, replace.ssd
+                    ),
+                });
+            }
+            let message = format!("its dirty data on {} is given up, as asked", pool.ssd);
+            self.events().note(Severity::Warning, &volume.name, message);
+        }
+        Ok(())
+    }
+
+    fn detach_all(&self, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
+        for volume in volumes.iter().filter(|v| self.volume_attached(&v.name)) {
+            self.data().detach(volume, false)?;
+            self.set_live_volume(&volume.name, |live| live.attached = false);
+        }
+        Ok(())
+    }
+
+    /// The replacement cannot begin: what went already comes back.
+    fn serve_again(&self, volume: &VolumeRecord) {
+        if self.volume_attached(&volume.name) {
+            self.offer_again(volume);
+        } else if self.running_pool(&volume.pool).is_ok()
+            && let Err(error) = self.bring_up_volume(volume)
+        {
+            self.fail_volume(volume, &error);
+        }
+    }
+
+    /// Steps 2 and 3.
+    fn exchange(&self, new: &PoolRecord) -> Result<(), ControlError> {
+        if new.file_made {
+            self.data().make_file(&new.ssd, new.size_bytes.unwrap_or(super::pools::SSD_BYTES_MIN))?;
+        }
+        self.data().format(new)?;
+        self.change(|state| {
+            if let Some(pool) = state.pool_mut(&new.name) {
+                let next_volume_id = pool.next_volume_id;
+                *pool = PoolRecord { next_volume_id, ..new.clone() };
+            }
+            for volume in state.volumes.iter_mut().filter(|v| v.pool == new.name) {
+                volume.cache_stale = false;
+                volume.may_have_dirty = volume.options.mode == Mode::WriteBack;
+                volume.stopped_clean = false;
+            }
+        })
+    }
+}
