@@ -58,4 +58,11 @@ pub const ALL: &[(u32, &str)] = &[
     (38, "overlapping requests are not ordered"),
     (39, "a failed destage is taken for done"),
     (40, "the dirty limit is ignored"),
+    (41, "clean data enters the log before its backing device has flushed it"),
+    (42, "destage does not wait until its records are durable in the log"),
+    (43, "after the SSD failed, what the log lost goes home before that is recorded"),
+    (44, "the backing device is written before the cached version is durably void"),
+    (45, "a backing write over a dirty block is not made durable before that block is void"),
+    (46, "destage carries a block home that a client's write is just replacing there"),
+    (47, "a backing write does not wait until the dirty record below it is durable"),
 ];

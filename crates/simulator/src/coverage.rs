@@ -27,14 +27,18 @@ pub enum Fault {
     Latency,
     /// F7.
     Gone,
+    /// F7: the SSD comes back as an older copy of itself, or shorter.
+    Exchanged,
     /// F10: a power cut on a device that ignores flushes.
     LyingFlush,
+    /// F11: a client goes with requests in flight.
+    Disconnect,
     /// F12.
     Operator,
 }
 
 /// Names of the faults, in order.
-pub const FAULTS: [&str; 11] = [
+pub const FAULTS: [&str; 13] = [
     "F1 crash",
     "F2 power cut",
     "F3 SSD error",
@@ -44,7 +48,9 @@ pub const FAULTS: [&str; 11] = [
     "F5 corruption",
     "F6 latency",
     "F7 device gone",
+    "F7 older, shorter",
     "F10 lying flush",
+    "F11 disconnect",
     "F12 operator",
 ];
 
@@ -129,6 +135,10 @@ fn reachable(fault: usize, phase: usize) -> bool {
         f if f == Fault::Gone as usize => !blocking,
         // Corruption is of data at rest or on its way through the data path; format writes what nobody reads back before.
         f if f == Fault::Corruption as usize => !blocking,
+        // Another SSD is noticed when it is opened.
+        f if f == Fault::Exchanged as usize => phase == recovery,
+        // A client that goes has something in flight; nobody is served during blocking work.
+        f if f == Fault::Disconnect as usize => !blocking && phase != Phase::Idle as usize,
         // A lie shows only at a power cut.
         f if f == Fault::LyingFlush as usize => phase != format,
         _ => true,

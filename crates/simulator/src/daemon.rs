@@ -63,6 +63,9 @@ impl Builder for Engine {
         if pool.superblock.uuid != host.pool_uuid {
             return Err(Refusal { reason: "the SSD belongs to another pool".to_string(), io: false });
         }
+        if pool.superblock.session < host.session {
+            return Err(Refusal { reason: "it is an old copy of the pool".to_string(), io: false });
+        }
         if pool.superblock.volumes.len() != plan.volumes.len() {
             return Err(Refusal { reason: "the pool does not know all volumes".to_string(), io: false });
         }
@@ -88,10 +91,11 @@ impl Builder for Engine {
             shards.push(Shard::with_blocks(config, shard.end, blocks));
         }
         let damaged = plan_volumes(&pool, &damaged);
+        let session = pool.superblock.session;
         let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();
         let daemon =
             Daemon { pool, shards, fronts, outputs: VecDeque::new(), waiting: BTreeMap::new(), now_ns, threads: plan.message_ns > 0 };
-        Ok(Started { system: Box::new(daemon), damaged })
+        Ok(Started { system: Box::new(daemon), damaged, session })
     }
 
     fn uses_ssd(&self) -> bool {

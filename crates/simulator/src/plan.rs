@@ -100,6 +100,12 @@ pub struct Plan {
     pub backing_leaves: bool,
     /// Typical time between damages to old data on the SSD (F5); 0: none.
     pub rot_ns: u64,
+    /// The operator changes modes to and fro, and crashes wait for one of his commands: 0 a change of mode, 1 a destage, 2 a detach.
+    pub meddles: Option<u8>,
+    /// Typical time between disconnects of clients with requests in flight (F11); 0: none.
+    pub disconnect_ns: u64,
+    /// Chance that a start is first tried with an older copy of the SSD, or a shorter one (F7), in a hundred.
+    pub exchange_percent: u32,
 }
 
 fn options(prng: &mut Prng) -> VolumeOptions {
@@ -230,6 +236,59 @@ impl Plan {
             ssd_leaves: false,
             backing_leaves: false,
             rot_ns: 0,
+            meddles: None,
+            disconnect_ns: 0,
+            exchange_percent: 0,
+        }
+    }
+
+    /// The smallest ring and long writes, so that the log goes round again and again; sometimes reads of the SSD take whole laps.
+    fn go_round(&mut self, prng: &mut Prng) {
+        self.segment_bytes = 64 << 10;
+        self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + u64::from(self.shards) * 8 * self.segment_bytes;
+        (self.mix.ops[1], self.mix.sizes) = (60, [2, 0, 40, 20, 10, 0]);
+        self.mix.hot_blocks = 128;
+        self.requests = 350;
+        self.ssd_faults.slow_read_per_10k = prng.pick(&[0, 100, 500]);
+        if self.is_harmless() {
+            match prng.below(6) {
+                0 => (self.ssd_faults.corrupt_read_per_10k, self.ssd_faults.budget) = (300, 20),
+                1 => self.ssd_faults.flush_error_per_10k = 300,
+                2 => self.volumes[0].faults.flush_error_per_10k = 1_000,
+                _ => {}
+            }
+        }
+    }
+
+    fn is_harmless(&self) -> bool {
+        let devices = self.ssd_faults.harmful() || self.volumes.iter().any(|volume| volume.faults.harmful());
+        !devices && !self.ssd_leaves && !self.backing_leaves && self.rot_ns == 0
+    }
+
+    /// An operator who never rests, and devices that fail under him: what commands meet only rarely otherwise.
+    fn meddle(&mut self, prng: &mut Prng) {
+        (self.operator_ns, self.operator) = (200_000, [4, 2, 1, 0, 5, 0]);
+        self.meddles = Some(prng.below(3) as u8);
+        // Much that is dirty, and stays so until it must go.
+        self.mix.ops[1] = 80;
+        for volume in &mut self.volumes {
+            volume.options.mode = Mode::WriteBack;
+            volume.options.write_cache_depth_ns = 30_000_000_000;
+        }
+        if !self.is_harmless() {
+            return;
+        }
+        let kind = prng.below(8);
+        let faults = if kind < 2 { &mut self.ssd_faults } else { &mut self.volumes[0].faults };
+        faults.budget = 30;
+        match kind {
+            0 | 2 => (faults.read_error_per_10k, faults.write_error_per_10k) = (400, 200),
+            1 | 3 => faults.flush_error_per_10k = 1_000,
+            4..=6 => {
+                self.ssd_faults.lies = true;
+                (self.crashes, self.power_percent) = (6, 100);
+            }
+            _ => (self.ssd_leaves, self.backing_leaves) = (true, true),
         }
     }
 
@@ -264,7 +323,7 @@ impl Plan {
             sequential_percent: prng.pick(&[0, 0, 20, 70]),
         };
         let operator_on = prng.percent(60);
-        Plan {
+        let mut plan = Plan {
             seed,
             volumes,
             shards,
@@ -290,7 +349,16 @@ impl Plan {
             ssd_leaves: matches!(theme, Theme::SsdLeaves | Theme::All) && prng.percent(70),
             backing_leaves: theme == Theme::SsdLeaves && prng.percent(50),
             rot_ns: if theme == Theme::SsdCorruption { prng.pick(&[0, 1_000_000, 20_000_000]) } else { 0 },
+            meddles: None,
+            disconnect_ns: prng.pick(&[0, 0, 2_000_000]),
+            exchange_percent: prng.pick(&[0, 10]),
+        };
+        match prng.below(10) {
+            0 | 1 => plan.meddle(prng),
+            2 | 3 => plan.go_round(prng),
+            _ => {}
         }
+        plan
     }
 }
 

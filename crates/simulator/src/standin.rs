@@ -74,7 +74,7 @@ impl Builder for StandIn {
             cached: BTreeMap::new(),
             broken: Vec::new(),
         });
-        Ok(Started { system, damaged: Vec::new() })
+        Ok(Started { system, damaged: Vec::new(), session: 0 })
     }
 
     fn uses_ssd(&self) -> bool {

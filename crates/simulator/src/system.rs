@@ -98,6 +98,8 @@ pub struct Started {
     pub system: Box<dyn System>,
     /// Volumes that may have lost dirty blocks, as recovery reports.
     pub damaged: Vec<u16>,
+    /// The superblock's session number, for the host's record.
+    pub session: u64,
 }
 
 /// Why a life could not begin or end.
@@ -116,6 +118,8 @@ pub struct HostRecord {
     pub degraded: bool,
     /// Identity of the pool, drawn when it was formatted.
     pub pool_uuid: [u8; 16],
+    /// The superblock's session number of the latest start.
+    pub session: u64,
 }
 
 /// How lives begin. Implemented by the stand-in and by the engine.

@@ -21,8 +21,7 @@ fn random_runs_break_no_promise() {
     }
     assert!(totals.found.is_empty());
     let missing = totals.coverage().missing();
-    // The rarest cells need more seeds than every change is given.
-    assert!(missing.is_empty() || count < 20_000, "faults that never met a phase: {missing:?}");
+    assert!(missing.is_empty() || count < 2_000, "faults that never met a phase: {missing:?}");
 }
 
 #[test]

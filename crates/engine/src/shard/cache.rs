@@ -4,6 +4,7 @@ use super::{CLEAN_HOLD_NS, RESERVE_SEGMENTS, Shard};
 use crate::index::{Slot, SlotMeta};
 use crate::key::Key;
 use crate::log::Urgency;
+use crate::mutants;
 use crate::policy::{Access, Advice, Arrival, Heat, Place, Verdict};
 use crate::ram::RamBlock;
 use format::{Record, RecordKind, payload_checksum};
@@ -122,7 +123,7 @@ impl Shard {
             let Some(victim) = self.policy.ram_evict() else { break };
             let key = Key(victim.key);
             let backing = &self.volume_of(key).backing;
-            if matches!(victim.verdict, Verdict::Admit(_)) && !backing.is_settled(key.extent()) {
+            if matches!(victim.verdict, Verdict::Admit(_)) && !backing.is_settled(key.extent()) && !mutants::active(41) {
                 // Not into the log before the backing device has flushed it; RAM may be a little over its size meanwhile.
                 let slack = UNSETTLED_SLACK_MIN + self.config.ram_blocks / 8;
                 self.flush_backing(key.volume());
@@ -160,7 +161,7 @@ impl Shard {
         if self.log.is_failed() || failed {
             return;
         }
-        if !settled || !self.has_room_for_clean() {
+        if !settled && !mutants::active(41) || !self.has_room_for_clean() {
             self.volume_of(key).stats.turn_away(BypassReason::NoSpace);
             return;
         }

@@ -89,7 +89,9 @@ impl Shard {
             if self.dirty.contains(*key) {
                 // Stays readable in the log until the backing device has the new data; and no destage may carry the old data
                 // there meanwhile.
-                self.shielded.insert(*key);
+                if !mutants::active(46) {
+                    self.shielded.insert(*key);
+                }
                 // What destage has written there and not yet flushed is written over too: should this write fail, it must go home again.
                 self.destage_overtaken(*key);
                 let op = self.ops.get_mut(id);
@@ -97,7 +99,7 @@ impl Shard {
                 op.shielded.push(*key);
                 // Its record must be durable before the backing device changes: else a crash could bring back an older clean record of
                 // the block, over a backing device that is newer.
-                if !self.log.is_failed() {
+                if !self.log.is_failed() && !mutants::active(47) {
                     let last = self.log.last_group();
                     self.log.want_durable(last);
                     group = group.max(last);
@@ -126,7 +128,7 @@ impl Shard {
         let op = self.ops.get_mut(id);
         op.phase = Phase::Invalidated;
         op.group = group;
-        if !self.log.wait_durable(group, id) {
+        if mutants::active(44) || !self.log.wait_durable(group, id) {
             self.ready.push_back(id);
         }
     }
@@ -134,7 +136,7 @@ impl Shard {
     /// Step 3.
     pub(super) fn issue_backing_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
-        if op.group > self.log.durable() {
+        if op.group > self.log.durable() && !mutants::active(44) {
             // The SSD failed under the `Invalidate` records: go on without it once the host has written that down.
             self.ops.get_mut(id).phase = Phase::Draining;
             self.ops.get_mut(id).over_dirty.clear();
@@ -145,7 +147,7 @@ impl Shard {
         let request = &op.request;
         // Over a dirty block the new data must be durable before step 4 voids the only durable version there is.
         let over_dirty = !op.over_dirty.is_empty();
-        let fua = (request.fua || over_dirty) && !mutants::active(8);
+        let fua = (request.fua || over_dirty && !mutants::active(45)) && !mutants::active(8);
         let span = Span {
             target: Target::Backing(request.volume),
             offset_bytes: request.start_sector * SECTOR_BYTES,

@@ -21,7 +21,11 @@ fn main() -> ExitCode {
         );
     };
     let verdicts = match only {
-        Some(number) => vec![hunt(number as u32, "", starts, most, threads)],
+        Some(number) => {
+            let verdict = hunt(number as u32, "", starts, most, threads);
+            tell(&verdict);
+            vec![verdict]
+        }
         None => hunt_all(starts, most, threads, tell),
     };
     for (number, why) in NOT_APPLICABLE {

@@ -71,6 +71,8 @@ pub struct Faults {
     pub spike_per_10k: u32,
     /// I/Os that hang for thirty seconds.
     pub hang_per_10k: u32,
+    /// Reads that take as long as a few thousand other I/Os.
+    pub slow_read_per_10k: u32,
     /// Flushes do nothing (F10).
     pub lies: bool,
     /// The device is away: everything fails.
@@ -196,9 +198,13 @@ impl Faults {
     }
 
     /// How much longer an I/O takes.
-    pub fn delay_ns(&mut self, prng: &mut Prng) -> u64 {
+    pub fn delay_ns(&mut self, is_read: bool, prng: &mut Prng) -> u64 {
         if !self.on {
             return 0;
+        }
+        if is_read && prng.per_10k(self.slow_read_per_10k) {
+            self.struck.push(Class::Latency);
+            return prng.between(100_000_000, 1_000_000_000);
         }
         if prng.per_10k(self.hang_per_10k) {
             self.struck.push(Class::Latency);

@@ -107,7 +107,7 @@ impl Disk {
         self.next_token += 1;
         let strike = self.faults.strike(&io, self.media.size_bytes(), prng);
         let typical = if matches!(io.kind, IoKind::Flush) { self.pace.flush_ns } else { self.pace.io_ns };
-        let delay_ns = prng.spread(typical) + io.length_bytes / 4 + self.faults.delay_ns(prng);
+        let delay_ns = prng.spread(typical) + io.length_bytes / 4 + self.faults.delay_ns(matches!(io.kind, IoKind::Read(_)), prng);
         let covers = self.media.position();
         let mut flight = Flight { io, lane, began_ns: now_ns, strike, applied_sectors: 0, covers, sampled: false };
         if prng.per_10k(self.pace.early_per_10k) && strike == Strike::None {

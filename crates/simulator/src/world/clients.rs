@@ -5,9 +5,9 @@ use page::PageVec;
 use types::VolumeIndex;
 
 use super::{Failure, Happening, Step, World, failed};
-use crate::content;
 use crate::oracle::Kind;
 use crate::workload::Draft;
+use crate::{content, coverage};
 
 /// A request in flight, as its client remembers it.
 pub(crate) struct Pending {
@@ -18,6 +18,8 @@ pub(crate) struct Pending {
     /// The volume kept nothing from its backing device when this was submitted.
     pub settled: bool,
     pub submitted_ns: u64,
+    /// Its client has gone: nobody hears the answer.
+    pub abandoned: bool,
 }
 
 impl World<'_> {
@@ -47,6 +49,28 @@ impl World<'_> {
         self.requests_left -= 1;
         self.queue.after(think_ns, Happening::Client(connection));
         self.submit(connection, draft);
+    }
+
+    /// A client goes with requests in flight, and another comes in its place.
+    pub fn disconnect(&mut self) {
+        let delay = self.prng.spread(self.plan.disconnect_ns);
+        self.queue.after(delay, Happening::Disconnect);
+        let connection = self.prng.below(u64::from(self.plan.connections)) as u16;
+        if !self.safety || self.client_busy[usize::from(connection)] == 0 {
+            return;
+        }
+        self.cover(coverage::Fault::Disconnect);
+        self.tell(format!("client {connection} goes"));
+        self.client_busy[usize::from(connection)] = 0;
+        for pending in self.pending.values_mut().filter(|pending| pending.connection == connection && !pending.abandoned) {
+            pending.abandoned = true;
+            if pending.draft.op == Op::Read {
+                self.oracle.abandon_read(pending.ticket);
+            }
+        }
+        if std::mem::take(&mut self.client_idle[usize::from(connection)]) {
+            self.queue.after(0, Happening::Client(connection));
+        }
     }
 
     /// Puts a request in, whoever wants it.
@@ -81,7 +105,7 @@ impl World<'_> {
         state.in_flight += 1;
         state.longest_blocks = state.longest_blocks.max(u64::from(draft.sectors) / 8 + 2);
         self.client_busy[usize::from(connection)] += 1;
-        self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled, submitted_ns });
+        self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled, submitted_ns, abandoned: false });
         let request = Request {
             id,
             volume: VolumeIndex(volume),
@@ -127,6 +151,13 @@ impl World<'_> {
             self.tell(format!("reply to request {}: {:?} ({:?})", reply.id, reply.result, reply.outcome));
         }
         self.volumes[usize::from(draft.volume)].in_flight -= 1;
+        if pending.abandoned {
+            // A write may have taken effect; whoever comes next knows as little as after a lost answer.
+            if matches!(draft.op, Op::Write | Op::WriteZeroes | Op::Discard) {
+                self.oracle.end_write(pending.ticket as u32, false);
+            }
+            return Ok(());
+        }
         self.client_busy[usize::from(pending.connection)] -= 1;
         if std::mem::take(&mut self.client_idle[usize::from(pending.connection)]) {
             self.queue.after(0, Happening::Client(pending.connection));

@@ -127,7 +127,10 @@ impl World<'_> {
             volume.dirty_blocks = Vec::new();
         }
         self.queue.retain(|happening| {
-            matches!(happening, Happening::SsdLeaves | Happening::BackingLeaves(_) | Happening::Rot | Happening::Operator)
+            matches!(
+                happening,
+                Happening::SsdLeaves | Happening::BackingLeaves(_) | Happening::Rot | Happening::Operator | Happening::Disconnect
+            )
         });
     }
 
@@ -153,9 +156,11 @@ impl World<'_> {
         self.restore_devices();
         self.gates = Gates::new(self.devices.len());
         self.blame.new_life();
+        self.try_wrong_ssd()?;
         let mut tries = 0;
         loop {
             let Some(started) = self.try_start(&mut tries)? else { continue };
+            self.session_began(started.session);
             self.system = Some(started.system);
             self.accept_damage(&started.damaged)?;
             if self.record_modes()? {
@@ -300,7 +305,7 @@ impl World<'_> {
         }
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
-        self.host.pool_uuid = uuid;
+        (self.host.pool_uuid, self.host.session, self.older_ssd) = (uuid, 0, None);
         self.log_writes = LogWrites::default();
         self.format()
     }

@@ -5,6 +5,7 @@
 
 mod blame;
 mod clients;
+mod exchange;
 mod finish;
 mod gates;
 mod life;
@@ -117,6 +118,7 @@ pub(crate) enum Happening {
     SsdLeaves,
     BackingLeaves(bool),
     Restart,
+    Disconnect,
 }
 
 pub(crate) type Step = Result<(), Failure>;
@@ -161,6 +163,8 @@ pub(crate) struct World<'a> {
     pub written_places: BTreeSet<u64>,
     pub reused_places: BTreeSet<u64>,
     pub stats: Outcome,
+    /// The SSD as it was in an earlier session, and which.
+    pub older_ssd: Option<(u64, Vec<u8>)>,
     /// Blocks whose only copy an SSD damaged, as was reported, and when: they need not be at home until they are written anew.
     pub wounded: BTreeMap<(u16, u64), u64>,
     pub watch: Option<(u16, u64)>,
@@ -249,7 +253,7 @@ impl<'a> World<'a> {
             client_idle: vec![false; usize::from(plan.connections)],
             pending: BTreeMap::new(),
             volumes,
-            host: HostRecord { degraded: false, pool_uuid },
+            host: HostRecord { degraded: false, pool_uuid, session: 0 },
             operator: Operator::default(),
             channels: BTreeMap::new(),
             requests_left: plan.requests,
@@ -270,6 +274,7 @@ impl<'a> World<'a> {
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
+            older_ssd: None,
             wounded: BTreeMap::new(),
             watch,
             history: Vec::new(),
@@ -287,12 +292,18 @@ impl<'a> World<'a> {
                 break;
             }
             let out_of_work = self.requests_left == 0 && self.pending.is_empty();
-            if self.crash_at.is_some_and(|at| self.steps >= at) || self.restart_wanted || (out_of_work && self.crashes_left > 0) {
+            if self.crash_is_due() || self.restart_wanted || (out_of_work && self.crashes_left > 0) {
                 self.restart_wanted = false;
                 self.crash_and_restart()?;
             }
         }
         self.finish()
+    }
+
+    /// A crash that waits for a command waits this many steps at most.
+    fn crash_is_due(&self) -> bool {
+        let patience = if self.plan.meddles.is_some_and(|command| !self.operator.is_at(command)) { 1_000 } else { 0 };
+        self.crash_at.is_some_and(|at| self.steps >= at + patience)
     }
 
     /// Schedules what befalls devices in the safety phase.
@@ -308,6 +319,9 @@ impl<'a> World<'a> {
         }
         if self.plan.rot_ns > 0 && self.builder.uses_ssd() {
             self.queue.after(self.plan.rot_ns, Happening::Rot);
+        }
+        if self.plan.disconnect_ns > 0 {
+            self.queue.after(self.plan.disconnect_ns, Happening::Disconnect);
         }
     }
 
@@ -357,6 +371,7 @@ impl<'a> World<'a> {
                 }
             }
             Happening::Restart => self.restart_wanted = true,
+            Happening::Disconnect => self.disconnect(),
         }
         let drained = self.drain();
         self.blame.answer_taken_in();
@@ -561,8 +576,13 @@ impl<'a> World<'a> {
             Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block), now)),
             Event::SsdFailed if !self.ssd_failed => {
                 self.ssd_failed = true;
-                let delay = self.prng.spread(1_000_000);
+                let typical = self.prng.pick(&[1_000_000, 100_000_000]);
+                let delay = self.prng.spread(typical);
                 self.queue.after(delay, Happening::DegradedRecorded);
+                if self.crashes_left > 0 && self.safety && self.prng.percent(50) {
+                    // What was not recorded is not known to the next life: a moment to look at.
+                    self.crash_at = Some(self.steps + self.prng.below(100));
+                }
             }
             Event::BackingFailed(volume) => {
                 let state = &mut self.volumes[usize::from(volume.0)];

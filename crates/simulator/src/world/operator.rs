@@ -58,6 +58,16 @@ impl Operator {
         self.waiting.iter().map(|(token, waiting)| format!("command {token}: {waiting:?}")).collect()
     }
 
+    /// Whether a command of that kind is under way (see [`crate::plan::Plan::meddles`]).
+    pub fn is_at(&self, command: u8) -> bool {
+        self.waiting.values().any(|waiting| match waiting.purpose {
+            Purpose::SetOptions => command == 0,
+            Purpose::Destage | Purpose::DestageQuiet => command == 1,
+            Purpose::DestageToDetach | Purpose::Detach => command == 2,
+            Purpose::DropClean | Purpose::Quiesce => false,
+        })
+    }
+
     pub fn idle(&self) -> bool {
         self.waiting.is_empty() && self.intent.is_none()
     }
@@ -122,6 +132,11 @@ impl World<'_> {
                 let mut options = other_options(&mut self.prng);
                 if self.prng.percent(30) {
                     options.mode = self.volumes[usize::from(volume)].options.mode;
+                }
+                if self.plan.meddles.is_some() {
+                    let back = self.volumes[usize::from(volume)].options.mode == Mode::WriteBack;
+                    options.mode = if back { Mode::WriteThrough } else { Mode::WriteBack };
+                    options.write_cache_depth_ns = 30_000_000_000;
                 }
                 if options.mode == Mode::WriteBack && !self.record(Change::MayHaveDirty(volume))? {
                     return self.start();

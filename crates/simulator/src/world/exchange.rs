@@ -1,0 +1,49 @@
+//! The wrong SSD at a start (F7): an older copy of it, as a restored backup or a mirror half that was away would be, or a shorter one.
+//! Both must be refused, with nothing written; then the right one comes back.
+
+use super::{Step, World, failed};
+use crate::coverage::{Fault, Phase};
+use crate::disk::blocking::Blocking;
+use crate::disk::faults::Faults;
+use crate::disk::media::Media;
+use crate::disk::{Disk, Pace};
+
+impl World<'_> {
+    /// Perhaps tries a start with an SSD that is not the right one.
+    pub fn try_wrong_ssd(&mut self) -> Step {
+        if !self.safety || !self.builder.uses_ssd() || self.oracle.life() == 0 || !self.prng.percent(self.plan.exchange_percent) {
+            return Ok(());
+        }
+        let older = self.older_ssd.as_ref().filter(|(session, _)| *session < self.host.session).map(|(_, image)| image.clone());
+        let (what, image) = match older {
+            Some(image) if self.prng.percent(50) => ("an older copy of the SSD", image),
+            _ => {
+                let whole = self.devices[0].media.snapshot();
+                let end = whole.len() as u64 / 4096;
+                ("a shorter SSD", whole[..self.prng.between(end / 2, end) as usize * 4096].to_vec())
+            }
+        };
+        let mut media = Media::new(image.len() as u64, false);
+        media.lay_out().copy_from_slice(&image);
+        let mut wrong = Disk::new(media, Faults::none(), Pace { io_ns: 1, flush_ns: 1, early_per_10k: 0 }, true);
+        let now = self.queue.now_ns();
+        let mut ssd = Blocking::new(&mut wrong, &mut self.disk_prng, None);
+        let result = self.builder.start(self.plan, &self.host, now, &mut ssd, &self.pages);
+        self.stats.coverage.hit(Fault::Exchanged, Phase::Recovery);
+        match result {
+            Ok(_) => Err(failed(format!("a start took {what} for the right one"))),
+            Err(refusal) => {
+                self.tell(format!("{what} is refused: {}", refusal.reason));
+                if wrong.media.snapshot() == image { Ok(()) } else { Err(failed(format!("{what} was refused and written to"))) }
+            }
+        }
+    }
+
+    /// A session has begun: the host records it; sometimes the SSD is copied as it is.
+    pub fn session_began(&mut self, session: u64) {
+        self.host.session = session;
+        if self.plan.exchange_percent > 0 && self.older_ssd.is_none() {
+            self.older_ssd = Some((session, self.devices[0].media.snapshot()));
+        }
+    }
+}
