@@ -379,6 +379,9 @@ impl System for Daemon {
     }
 
     fn stop(mut self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal> {
+        if self.shards.iter().any(Shard::has_lost_its_log) {
+            return Err(Refusal { reason: "the SSD failed while the pool ran".to_string(), io: true });
+        }
         let ends: Vec<LogEnd> = self.shards.iter().map(Shard::log_end).collect();
         let volumes: Vec<VolumeId> = self.pool.superblock.volumes.iter().map(|record| record.id).collect();
         let places: BTreeMap<u16, u16> =

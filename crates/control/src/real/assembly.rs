@@ -150,6 +150,9 @@ impl Root {
 
     /// Writes the checkpoint of shards that are at rest.
     pub fn checkpoint(&mut self, shards: &[Shard]) -> Result<(), ControlError> {
+        if shards.iter().any(Shard::has_lost_its_log) {
+            return Err(failed(&"the SSD failed while the pool ran", "the next start reads the log instead; check the SSD"));
+        }
         write_checkpoint(&mut self.state, &mut *self.medium, &self.places, shards)
             .map_err(|e| failed(&e, "the next start reads the log instead; check the SSD if it fails again"))
     }

@@ -473,6 +473,11 @@ impl Shard {
         self.quiescing && self.out.in_flight() == 0 && self.requests() == 0 && self.log.is_idle()
     }
 
+    /// Whether the SSD failed under this shard. Then its index names blocks that never reached the log: no checkpoint may be made of it.
+    pub fn has_lost_its_log(&self) -> bool {
+        self.log.is_failed()
+    }
+
     /// Everything cached on the SSD, for the checkpoint of a clean stop. Only when quiesced.
     pub fn cached_blocks(&self) -> impl Iterator<Item = RecoveredBlock> + '_ {
         (0..self.index.slots()).filter_map(move |slot| {
