@@ -27,7 +27,7 @@ impl World<'_> {
         for _ in 0..5 {
             let lives = self.stats.recoveries;
             for volume in 0..self.volumes.len() as u16 {
-                self.bring_home(volume, 5)?;
+                self.bring_home(volume, 50)?;
             }
             if self.stats.recoveries == lives {
                 break;
