@@ -49,10 +49,15 @@ impl<M> Inbox<M> {
         }
     }
 
+    /// Whether nothing waits; without the lock.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
     /// Exchanges the queue with `into`, which must be empty: its memory becomes the queue's.
     pub(crate) fn take(&self, into: &mut VecDeque<M>) {
         debug_assert!(into.is_empty());
-        if self.count.load(Ordering::SeqCst) == 0 {
+        if self.is_empty() {
             return;
         }
         let mut messages = self.messages.lock().expect("no holder of this lock panics");
@@ -63,7 +68,7 @@ impl<M> Inbox<M> {
     /// The reactor says that it will sleep. `false`: there are messages, do not.
     pub(crate) fn may_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if self.count.load(Ordering::SeqCst) == 0 {
+        if self.is_empty() {
             return true;
         }
         self.asleep.store(false, Ordering::SeqCst);

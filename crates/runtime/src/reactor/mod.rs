@@ -12,6 +12,8 @@ mod endpoints;
 mod host;
 mod messages;
 mod requests;
+mod rivals;
+mod spin;
 mod timers;
 mod waiters;
 
@@ -26,6 +28,8 @@ use endpoints::EndpointSlot;
 use engine::api::Reply;
 use io_uring::{opcode, types::Fd};
 use requests::{ClientRequest, LocalVolume};
+use rivals::Rivals;
+use spin::{Spin, Wait};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -44,6 +48,8 @@ const BATCH_FROM_IN_FLIGHT: usize = 16;
 const BATCH_MAX: usize = 8;
 /// How long the first completion of a batch may wait for the others, in microseconds.
 const BATCH_WAIT_US: u32 = 20;
+/// Pauses between two looks for work: about as long as the look itself, some ten nanoseconds each.
+const LOOK_PAUSES: usize = 4;
 
 /// A call to an endpoint that waits for its turn.
 pub(crate) enum Callback {
@@ -75,6 +81,8 @@ pub(crate) struct Reactor {
     pools: Vec<Option<PoolPart>>,
     pool_replies: Vec<Reply>,
     last_reaped: usize,
+    spin: Spin,
+    rivals: Rivals,
     /// Told to exit, at the latest at this time.
     exit_by_ns: Option<u64>,
 }
@@ -103,6 +111,8 @@ impl Reactor {
             pools: Vec::new(),
             pool_replies: Vec::new(),
             last_reaped: 0,
+            spin: Spin::default(),
+            rivals: Rivals::new(),
             exit_by_ns: None,
         })
     }
@@ -144,15 +154,46 @@ impl Reactor {
         if !self.bell_armed {
             self.arm_bell();
         }
+        let begun_ns = monotonic_ns();
+        let batch = if self.devices.in_flight() >= BATCH_FROM_IN_FLIGHT { (self.last_reaped / 2).clamp(1, BATCH_MAX) } else { 1 };
+        let wait = if self.devices.in_flight() > 0 { Wait::Device } else { Wait::Client };
+        let window_ns = self.spin.window_ns(begun_ns, wait, || self.rivals.want_more());
+        if window_ns > 0 && self.look(begun_ns, window_ns, batch)? {
+            self.spin.found(wait);
+            return Ok(());
+        }
         let inbox = &self.directory.peers[self.index as usize].inbox;
         if !inbox.may_sleep() {
             return self.ring.submit();
         }
         let sleep_ns = self.next_deadline_ns().map(|deadline_ns| deadline_ns.saturating_sub(self.now_ns));
-        let batch = if self.devices.in_flight() >= BATCH_FROM_IN_FLIGHT { (self.last_reaped / 2).clamp(1, BATCH_MAX) } else { 1 };
         let slept = self.ring.submit_and_sleep(sleep_ns, batch, BATCH_WAIT_US);
         self.directory.peers[self.index as usize].inbox.awake();
+        self.spin.slept(wait, window_ns, monotonic_ns() - begun_ns);
         slept
+    }
+
+    /// Looks for something to do for a while; whether there is.
+    fn look(&mut self, begun_ns: u64, window_ns: u64, batch: usize) -> io::Result<bool> {
+        self.ring.submit()?;
+        let until_ns = self.next_deadline_ns().unwrap_or(u64::MAX).min(begun_ns + window_ns);
+        let mut batch_until_ns = u64::MAX;
+        loop {
+            let ready = self.ring.look()?;
+            let now_ns = monotonic_ns();
+            if ready > 0 {
+                batch_until_ns = batch_until_ns.min(now_ns + u64::from(BATCH_WAIT_US) * 1000);
+            }
+            if ready >= batch || now_ns >= batch_until_ns || !self.directory.peers[self.index as usize].inbox.is_empty() {
+                return Ok(true);
+            }
+            if ready == 0 && now_ns >= until_ns {
+                return Ok(false);
+            }
+            for _ in 0..LOOK_PAUSES {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
