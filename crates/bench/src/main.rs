@@ -3,6 +3,7 @@
 //! Prints one JSON object a line: name, value, unit, target. `scripts/bench` puts them beside the peers.
 #![forbid(unsafe_code)]
 
+mod fill;
 mod hits;
 mod memory;
 mod restart;
@@ -23,13 +24,17 @@ fn main() -> Result<()> {
             hits::instructions(which == "count-ram", hits);
             Ok(())
         }
+        "fill" => match (std::env::args().nth(2), std::env::args().nth(3)) {
+            (Some(path), Some(blocks)) => fill::run(&path, blocks.parse()?),
+            _ => bail!("usage: engine-bench fill SSD-FILE BLOCKS"),
+        },
         "all" => {
             hits::run()?;
             memory::run()?;
             start::run()?;
             restart::run()
         }
-        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, restart, count-ram, count-ssd, all"),
+        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, restart, count-ram, count-ssd, fill, all"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One thread with one ring: endpoints, devices and shards driven by what completes.
 //!
 //! A turn of the loop: take messages and completions, let timers fire, then work until nothing is left to do (I/Os that ended, fronts and
-//! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes.
+//! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes (`spin.rs`: or look for it).
 //! An idle reactor sleeps without a limit: it costs no CPU at all.
 //!
 //! Invariants: endpoints, shards and devices of a reactor are touched by its thread only; no callback runs inside another; an
