@@ -1,26 +1,52 @@
 //! The API over HTTP/1.1 on a Unix socket.
 //!
 //! One thread runs a current-thread tokio; every action is carried out on a thread that may wait, so a slow device makes
-//! nobody else wait. Bodies are bounded, connections are counted, the socket has mode 0660 and its directory is made if
-//! need be.
+//! nobody else wait. Bodies are bounded, connections are counted, who is slow to say what it wants is sent away; the socket has mode 0660 and its
+//! directory is made if need be.
 
 use crate::api::{Action, PREFIX, PoolCreate, PoolReplace, VolumeAdd, VolumeSet, VolumeWarm};
 use crate::error::{ControlError, Kind, Refusal};
 use crate::manager::Manager;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Largest body. A volume's options are a few hundred bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// What a server grants its clients.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// Connections at a time; others wait until one ends.
+    pub connections: usize,
+    /// How long a client may take to send a request's header, and as long again for its body. A request that was sent may take its time.
+    pub patience: Duration,
+}
+
+impl Default for ServerLimits {
+    /// Far more than people and scripts need, and few enough for a process whose memory is bounded.
+    fn default() -> ServerLimits {
+        ServerLimits { connections: 64, patience: Duration::from_secs(10) }
+    }
+}
+
+/// Before the next try when a connection could not be accepted: no file descriptors, most likely, and some may become free.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Ends a server when it is dropped.
 pub type StopSender = tokio::sync::oneshot::Sender<()>;
@@ -79,10 +105,10 @@ impl Socket {
     ///
     /// # Errors
     /// If the runtime or the listener cannot be set up.
-    pub fn serve(mut self, manager: Manager, stop: StopReceiver) -> std::io::Result<()> {
+    pub fn serve(mut self, manager: Manager, limits: ServerLimits, stop: StopReceiver) -> std::io::Result<()> {
         let listener = self.listener.take().expect("a socket serves once");
         listener.set_nonblocking(true)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         runtime.block_on(async {
             let listener = tokio::net::UnixListener::from_std(listener)?;
             let stopped = async {
@@ -90,8 +116,8 @@ impl Socket {
                 let _ = stop.await;
             };
             tokio::select! {
-                result = axum::serve(listener, router(manager)) => result,
-                () = stopped => Ok(()),
+                never = answer(&listener, router(manager, limits), limits) => match never {},
+                () = stopped => Ok::<(), std::io::Error>(()),
             }
         })?;
         // Actions still under way on blocking threads must not hold up the stop; the manager has refused new ones.
@@ -116,7 +142,41 @@ struct Flags {
     after: u64,
 }
 
-fn router(manager: Manager) -> Router {
+async fn answer(listener: &tokio::net::UnixListener, router: Router, limits: ServerLimits) -> std::convert::Infallible {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let place = places.clone().acquire_owned().await.expect("nobody closes it");
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("no connection to the API can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(limits.patience);
+            if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+                tracing::debug!("a connection to the API ended: {error}");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Takes the whole body in, if it comes in time.
+async fn read_body(request: Request, next: Next, patience: Duration) -> Response {
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(patience, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
+        Ok(Err(error)) => refuse(&ControlError::BadRequest(error.to_string())),
+        Err(_) => refuse(&ControlError::BadRequest("its body does not come".into())),
+    }
+}
+
+fn router(manager: Manager, limits: ServerLimits) -> Router {
     let paths = Router::new()
         .route("/daemon", get(|s| run(s, Action::Daemon)))
         .route("/pools", get(|s| run(s, Action::PoolList)).post(pool_create))
@@ -135,6 +195,7 @@ fn router(manager: Manager) -> Router {
         .nest(PREFIX, paths)
         .fallback(async || refuse(&ControlError::BadRequest("there is no such path".into())))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(move |request, next| read_body(request, next, limits.patience)))
         .with_state(manager)
 }
 
@@ -247,6 +308,38 @@ fn refuse(error: &ControlError) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manager::fake::World;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// Clients that say nothing, half a header, or half a request take all places; who comes after them is answered all the same.
+    #[test]
+    fn slow_clients_are_sent_away_and_others_get_their_turn() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("h.sock");
+        let world = World::default();
+        let manager = Manager::open(Arc::new(world.clone()), Box::new(world), std::path::Path::new("/state")).expect("an empty state");
+        let (stop, stopped) = stop_pair();
+        let socket = Socket::bind(&path).expect("bound");
+        let limits = ServerLimits { connections: 3, patience: Duration::from_millis(200) };
+        let server = std::thread::spawn(move || socket.serve(manager, limits, stopped));
+        let connect = |says: &str| {
+            let mut stream = UnixStream::connect(&path).expect("it listens");
+            stream.write_all(says.as_bytes()).expect("there is room");
+            stream
+        };
+        let post = format!("POST {PREFIX}/pools HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n{{");
+        let mut slow = [connect(""), connect("GET /"), connect(&post)];
+        let mut answer = String::new();
+        let mut good = connect(&format!("GET {PREFIX}/pools HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"));
+        good.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("[]"), "{answer}");
+        let mut refused = String::new();
+        slow[2].read_to_string(&mut refused).expect("an answer");
+        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("does not come"), "{refused}");
+        drop(stop);
+        server.join().expect("it does not panic").expect("it ends well");
+    }
 
     #[test]
     fn a_dead_socket_is_replaced_and_a_file_is_not() {

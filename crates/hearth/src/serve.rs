@@ -13,7 +13,7 @@ use control::lock::DaemonLock;
 use control::manager::Manager;
 use control::places::Places;
 use control::real::{Machine, MachineOptions};
-use control::server::Socket;
+use control::server::{ServerLimits, Socket};
 use control::store::FileStore;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -141,7 +141,7 @@ type Server = JoinHandle<std::io::Result<()>>;
 fn start_server(socket: Socket, manager: &Manager) -> Result<(Server, impl Sized + use<>), Failure> {
     let (stop, stopped) = control::server::stop_pair();
     let manager = manager.clone();
-    let server = spawn("api", move || socket.serve(manager, stopped))?;
+    let server = spawn("api", move || socket.serve(manager, ServerLimits::default(), stopped))?;
     Ok((server, stop))
 }
 
