@@ -31,7 +31,11 @@ impl Shard {
             let Some(key) = self.index.key_of(slot) else { continue };
             let meta = self.index.meta(slot);
             let volume = self.volumes[usize::from(key.volume().0)].as_ref();
-            let clients_queue = volume.is_some_and(|volume| volume.backing.client_in_flight >= super::CLIENTS_QUEUE);
+            // The queue may be short just now; reads that take half of what they may say that it was not.
+            let clients_queue = volume.is_some_and(|volume| {
+                let backing = &volume.backing;
+                backing.client_in_flight >= super::CLIENTS_QUEUE || backing.read_latency_ns > volume.options.latency_goal_ns / 2
+            });
             if meta.dirty && !clients_queue && Heat::from_bits(meta.frequency) == Heat::default() {
                 self.dirty.set_age(key.extent(), DirtySet::OLDEST_NS);
             }
