@@ -349,12 +349,15 @@ impl Shard {
     fn run_in(&self, extent: ExtentKey) -> Option<(Key, usize)> {
         let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).filter(|(found, _)| *found == extent)?;
         let free = |index: usize| {
+            // First the bit: most blocks are not dirty, and all that follows looks into tables.
+            if !dirty.contains(index) {
+                return false;
+            }
             let key = extent.key(index);
             let held = !mutants::active(27) && self.is_on_its_way_home(key)
                 || self.destager.written.contains_key(&key)
                 || self.shielded.contains(&key);
-            let resting = self.destager.unreadable.get(&key).is_some_and(|retry_at_ns| *retry_at_ns > self.now_ns);
-            dirty.contains(index) && !held && !resting
+            !held && self.destager.unreadable.get(&key).is_none_or(|retry_at_ns| *retry_at_ns <= self.now_ns)
         };
         let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;
         let is_partial = |index: usize| self.partial.contains_key(&extent.key(index));
