@@ -57,6 +57,8 @@ impl DirtySet {
 
     /// Notes that the block is dirty since `now_ns` (or longer, if it was).
     pub fn insert(&mut self, key: Key, now_ns: u64) {
+        // A clock that begins at zero must not make anything look as old as that.
+        let now_ns = now_ns.max(DirtySet::OLDEST_NS + 1);
         let by_age = &mut self.by_age;
         let extent = self.extents.entry(key.extent()).or_insert_with(|| {
             by_age.insert((key.volume(), now_ns, key.extent()));
@@ -116,6 +118,11 @@ impl DirtySet {
     pub fn next_extent(&self, volume: VolumeIndex, from: ExtentKey) -> Option<(ExtentKey, &DirtyExtent)> {
         let (key, extent) = self.extents.range(from..).next()?;
         (key.volume() == volume).then_some((*key, extent))
+    }
+
+    /// All extents with dirty blocks, in address order.
+    pub fn extents(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.extents.keys().copied()
     }
 
     /// All extents of the volume, in address order.

@@ -52,7 +52,7 @@ impl Shard {
             self.partial.insert(key, mask);
         }
         if dirty {
-            self.dirty.insert(key, self.now_ns)
+            self.now_dirty(key, self.now_ns)
         } else {
             self.dirty.remove(key)
         }

@@ -11,12 +11,14 @@
 
 use super::{CLEAN_HOLD_NS, Context, Shard};
 use crate::api::{Event, IoError, IoKind};
+use crate::destage::dirty::DirtySet;
 use crate::destage::pace::Pace;
 use crate::index::Slot;
 use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
 use crate::log::Urgency;
 use crate::mutants;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -91,6 +93,8 @@ pub struct Destager {
     /// Blocks written and waiting for the flush, with the slot that was brought home.
     written: Map<Key, Slot>,
     sweeps: Map<u16, Sweep>,
+    /// Extents that may have a dirty block which nothing holds back: all others need not be looked at.
+    candidates: BTreeSet<ExtentKey>,
     demanded: Set<Key>,
     waiters: Map<Key, Vec<OpId>>,
     /// Dirty blocks that could not be read from the SSD, and when to try again. They do not hold up their neighbours.
@@ -102,10 +106,28 @@ pub struct Destager {
     pages: usize,
 }
 
+impl Destager {
+    /// Nothing is under way yet.
+    pub fn of(dirty: &DirtySet) -> Destager {
+        Destager { candidates: dirty.extents().collect(), ..Destager::default() }
+    }
+}
+
 impl Shard {
     /// Whether a destage write of the block may be on its way to the backing device.
     pub(super) fn is_on_its_way_home(&self, key: Key) -> bool {
         self.destager.on_the_way.contains_key(&key)
+    }
+
+    /// A block is dirty from now on.
+    pub(super) fn now_dirty(&mut self, key: Key, now_ns: u64) {
+        self.dirty.insert(key, now_ns);
+        self.destage_may_look_at(key);
+    }
+
+    /// What held the block back has ended.
+    pub(super) fn destage_may_look_at(&mut self, key: Key) {
+        self.destager.candidates.insert(key.extent());
     }
 
     /// The request is to be woken when the block's destage has ended, well or not.
@@ -154,6 +176,7 @@ impl Shard {
         self.destager.sweeps.remove(&index.0);
         self.destager.demanded.retain(|key| key.volume() != index);
         self.destager.unnoted.retain(|key, _| key.volume() != index);
+        self.destager.candidates.retain(|extent| extent.volume() != index);
     }
 
     /// Whether runs of the volume are under way or wait for their flush.
@@ -314,13 +337,17 @@ impl Shard {
     fn next_run_of_sweep(&mut self, index: VolumeIndex) -> Option<(Key, usize)> {
         let start = self.destager.sweeps.entry(index.0).or_default().next.unwrap_or(ExtentKey::first_of(index));
         for (mut from, until) in [(start, None), (ExtentKey::first_of(index), Some(start))] {
-            while let Some((extent, _)) = self.dirty.next_extent(index, from) {
+            while let Some(extent) = self.destager.candidates.range(from..).next().copied().filter(|extent| extent.volume() == index) {
                 if until.is_some_and(|until| extent >= until) {
                     break;
                 }
                 if let Some(run) = self.run_in(extent) {
                     self.destager.sweeps.entry(index.0).or_default().next = Some(extent);
                     return Some(run);
+                }
+                // A block that rests after a failed read becomes free by time alone.
+                if !self.destager.unreadable.keys().any(|key| key.extent() == extent) {
+                    self.destager.candidates.remove(&extent);
                 }
                 from = ExtentKey(extent.0 + 1);
             }
@@ -561,6 +588,7 @@ impl Shard {
         for ahead in 0..run.slots.len() as u64 {
             let key = Key(run.first.0 + ahead);
             self.destager.on_the_way.remove(&key);
+            self.destager.candidates.insert(key.extent());
             if self.destager.demanded.remove(&key) {
                 // Whoever demanded it asks again, or fails, as it sees fit.
                 self.fail_destage_waiters(key);
@@ -598,6 +626,7 @@ impl Shard {
                 let key = Key(run.first.0 + ahead);
                 let slot = self.destager.written.remove(&key).expect("a written block");
                 self.destager.unreadable.remove(&key);
+                self.destager.candidates.insert(key.extent());
                 // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
                 // version as a clean block over the new one. It stays dirty until that write makes it void.
                 let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.shielded.contains(&key);

@@ -176,6 +176,7 @@ impl Shard {
         assert_eq!(found.index.slots(), slots, "the blocks of a log of this size");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let log = Log::new(config.place.clone(), start);
+        let destager = Destager::of(&found.dirty);
         Shard {
             now_ns: 0,
             out: Outbox::default(),
@@ -199,7 +200,7 @@ impl Shard {
             shielded: Set::default(),
             quiet: Quiet::new(start.next_group - 1),
             aged_seq: 0,
-            destager: Destager::default(),
+            destager,
             cleaner: Cleaner::default(),
             commands: Commands::default(),
             zero_page,
@@ -377,6 +378,7 @@ impl Shard {
         let op = self.ops.remove(id);
         for key in &op.shielded {
             self.shielded.remove(key);
+            self.destage_may_look_at(*key);
         }
         let unlocked = mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read;
         if op.blocks > 0 && !unlocked {

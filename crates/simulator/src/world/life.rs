@@ -67,7 +67,7 @@ impl World<'_> {
     }
 
     /// Settles all devices and the oracle after the process (or the power) went.
-    fn devices_crash(&mut self, power: bool) {
+    pub fn devices_crash(&mut self, power: bool) {
         self.blame_crash(power);
         for device in &mut self.devices {
             device.settle(&mut self.disk_prng);

@@ -293,6 +293,9 @@ impl World<'_> {
         if dead {
             self.crashes_left -= 1;
             self.died_in_stop();
+        } else if result.is_err() {
+            // It did not stop cleanly: what was never acknowledged, though read, may be gone as after a crash.
+            self.devices_crash(false);
         } else {
             self.stats.clean_stops += 1;
             self.power_may_go_after_stop();
