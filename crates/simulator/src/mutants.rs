@@ -89,9 +89,9 @@ pub fn hunt(number: u32, what: &'static str, starts: u64, most: u64, threads: us
 }
 
 /// Looks for all of them, telling each verdict as it comes.
-pub fn hunt_all(starts: u64, most: u64, threads: usize, mut tell: impl FnMut(&Verdict)) -> Vec<Verdict> {
+pub fn hunt_all(starts: u64, most: impl Fn(u32) -> u64, threads: usize, mut tell: impl FnMut(&Verdict)) -> Vec<Verdict> {
     let one = |(number, what): &(u32, &'static str)| {
-        let verdict = hunt(*number, what, starts, most, threads);
+        let verdict = hunt(*number, what, starts, most(*number), threads);
         tell(&verdict);
         verdict
     };

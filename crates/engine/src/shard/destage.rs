@@ -33,7 +33,8 @@ const RUN_PAGES_IN_FLIGHT_MAX: usize = 512;
 const RUN_BLOCKS_MAX: usize = 256;
 /// Blocks written and waiting for a flush before one is asked for although more runs are under way.
 const UNFLUSHED_BLOCKS_MAX: usize = 4096;
-/// A backing device without client I/O for this long counts as idle.
+/// A backing device without client I/O for this long counts as idle. What has been dirty for less waits for more, or for being
+/// overwritten: else a device with nothing to do would get, and flush, each block by itself.
 const IDLE_AFTER_NS: u64 = 200_000_000;
 /// After a destage write failed, the volume's destage rests this long.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;
@@ -232,7 +233,8 @@ impl Shard {
             let (oldest_ns, _) = self.dirty.oldest(index)?;
             let sweep = self.destager.sweeps.get(&index.0);
             let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
-            let idle = if volume.backing.client_in_flight == 0 { volume.backing.client_last_ns + IDLE_AFTER_NS } else { u64::MAX };
+            let idle_since_ns = volume.backing.client_last_ns.max(oldest_ns);
+            let idle = if volume.backing.client_in_flight == 0 { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
             let wanted = aged.min(idle);
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
@@ -291,7 +293,8 @@ impl Shard {
         let shards = u64::from(self.config.place.layout.shards);
         let limit = (options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         let dirty = self.dirty.blocks_of(index);
-        let idle = backing.client_in_flight == 0 && backing.client_last_ns + IDLE_AFTER_NS <= now_ns;
+        let oldest_ns = self.dirty.oldest(index).map_or(now_ns, |(oldest_ns, _)| oldest_ns);
+        let idle = backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
         let (latency_ns, goal_ns, rate) = (backing.read_latency_ns, options.latency_goal_ns, options.destage_rate_bytes);
         let aged_before_ns = now_ns.saturating_sub(options.write_cache_depth_ns);
         let blocked = backing.failed || volume.held;

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             tell(&verdict);
             vec![verdict]
         }
-        None => hunt_all(starts, most, threads, tell),
+        None => hunt_all(starts, |_| most, threads, tell),
     };
     for (number, why) in NOT_APPLICABLE {
         println!("M{number:<3} does not apply: {why}");
