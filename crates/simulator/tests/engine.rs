@@ -1,4 +1,4 @@
-//! The engine under the simulator: random runs, and all short sequences. `SIM_SEEDS` says how many seeds (2,000 unless said).
+//! The engine under the simulator: random runs, and all short sequences. `SIM_SEEDS` says how many seeds (4,000 unless said).
 
 use simulator::daemon::Engine;
 use simulator::exhaustive::{Setting, story, try_all};
@@ -11,7 +11,7 @@ fn threads() -> usize {
 
 #[test]
 fn random_runs_break_no_promise() {
-    let count = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let count = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000);
     let soak = Soak { first: 0, count, threads: threads(), failures_max: 3, twice_every: 20, adjust: &|_| () };
     let totals = soak.run(&Engine);
     println!("{}\n{}", totals.coverage().table(), totals.text());

@@ -185,6 +185,7 @@ impl Shard {
                 // What was appended since, such as notes of blocks that came home, goes out too.
                 let last = self.log.last_group();
                 self.log.want_durable(last);
+                self.abandon_waiting_runs();
                 let durable = self.log.is_failed() || self.log.durable() == last;
                 let still = self.out.in_flight() == 0 && self.requests() == 0 && self.log.is_idle() && self.cleaner.is_idle();
                 if still && durable { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }

@@ -492,6 +492,16 @@ impl Shard {
         }
     }
 
+    /// The pool is being stopped, and the log that these runs wait for has failed: they are left to the next start, since whatever comes
+    /// after the stop is done must not begin I/O.
+    pub(super) fn abandon_waiting_runs(&mut self) {
+        if self.log.is_failed() {
+            for id in core::mem::take(&mut self.destager.waiting_durable) {
+                self.end_failed_run(id);
+            }
+        }
+    }
+
     /// Everything of the run is in memory: to the backing device with it.
     fn write_run(&mut self, id: u32) {
         let run = &self.destager.runs[&id];
