@@ -9,20 +9,19 @@
 //! that was read. An overwrite meanwhile fails (3), so the newer version stays dirty. A block is in at most one run, and never in one while
 //! a client's backing write covers it.
 
-use super::{CLEAN_HOLD_NS, Context, Shard};
+use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind};
 use crate::destage::dirty::DirtySet;
 use crate::destage::pace::Pace;
 use crate::index::Slot;
 use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use format::{Record, RecordKind, payload_checksum};
+use format::payload_checksum;
 use page::{Page, PageMutVec, PageVec};
 use smallvec::SmallVec;
 use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
@@ -41,9 +40,6 @@ const RETRY_AFTER_NS: u64 = 1_000_000_000;
 
 /// An extent whose old blocks are all on their way is looked at again after this long.
 const HELD_PAUSE_NS: u64 = 100_000_000;
-/// Late notes written in one turn, so that clients do not wait for them.
-const NOTES_A_TURN: usize = 64;
-
 /// In the place of a slot: the version that is going home has been overwritten. No log has this many pages.
 const OVERTAKEN: Slot = Slot(u32::MAX);
 
@@ -100,8 +96,6 @@ pub struct Destager {
     waiters: Map<Key, Vec<OpId>>,
     /// Dirty blocks that could not be read from the SSD, and when to try again. They do not hold up their neighbours.
     unreadable: Map<Key, u64>,
-    /// Blocks that came home when there was no room to note it, and their slots then.
-    unnoted: Map<Key, Slot>,
     /// Runs in memory that wait for their records to be durable.
     waiting_durable: Vec<u32>,
     pages: usize,
@@ -176,7 +170,7 @@ impl Shard {
         self.destager.unreadable.retain(|key, _| key.volume() != index);
         self.destager.sweeps.remove(&index.0);
         self.destager.demanded.retain(|key| key.volume() != index);
-        self.destager.unnoted.retain(|key, _| key.volume() != index);
+        self.unnoted.retain(|key, _| key.volume() != index);
         self.destager.candidates.retain(|extent| extent.volume() != index);
     }
 
@@ -245,12 +239,7 @@ impl Shard {
 
     /// Picks and starts runs as far as pace and memory allow.
     pub(super) fn destage(&mut self) {
-        for _ in 0..NOTES_A_TURN {
-            match self.destager.unnoted.keys().next().copied() {
-                Some(key) if self.note_late(key) => {}
-                _ => break,
-            }
-        }
+        self.note_some_late();
         if self.dirty.blocks() == 0 && self.destager.demanded.is_empty() {
             return;
         }
@@ -660,59 +649,7 @@ impl Shard {
         self.index.set_clean(slot);
         self.dirty.remove(key);
         // A note saves destaging the block again after a crash. Nobody waits for it, and without room it comes later.
-        if !self.note_clean(key, slot) {
-            self.destager.unnoted.insert(key, slot);
-        }
-    }
-
-    /// Logs that the block's record is at home. False without room.
-    fn note_clean(&mut self, key: Key, slot: Slot) -> bool {
-        if self.log.is_failed() {
-            return true;
-        }
-        if !self.has_room_for_clean() {
-            return false;
-        }
-        let seq = self.log.seq_of(slot);
-        let of_page = slot.0 - self.log.slots_of(seq).start;
-        let volume = self.volume_of(key).id;
-        let kind = RecordKind::CleanNote { of_seq: seq, of_page };
-        let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
-        let group = self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS)).group;
-        let volume = self.volume_of(key);
-        volume.note_group = volume.note_group.max(group);
-        true
-    }
-
-    /// Makes up for a note that had no room. False if there still is none.
-    fn note_late(&mut self, key: Key) -> bool {
-        let slot = self.destager.unnoted[&key];
-        // Appended again or made void since: then a record says more than a note would.
-        let is_current = self.index.get(key) == Some(slot) && !self.index.meta(slot).dirty;
-        let done = !is_current || self.note_clean(key, slot);
-        if done {
-            self.destager.unnoted.remove(&key);
-        }
-        done
-    }
-
-    /// Whether the log says durably of every block of the volume that it is at home; makes it say so. Without that, a start after a
-    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD.
-    pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
-        if self.log.is_failed() {
-            return true;
-        }
-        while let Some(key) = self.destager.unnoted.keys().find(|key| key.volume() == index).copied() {
-            if !self.note_late(key) {
-                return false;
-            }
-        }
-        let group = self.volume_of(Key::new(index, 0)).note_group;
-        if group > self.log.durable() {
-            self.log.want_durable(group);
-            return false;
-        }
-        true
+        self.note_or_remember(key, slot);
     }
 
     fn wake_destage_waiters(&mut self, key: Key) {

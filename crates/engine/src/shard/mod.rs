@@ -28,6 +28,7 @@ mod commands;
 mod destage;
 mod failure;
 mod flush;
+mod notes;
 mod op;
 mod quick;
 mod quiet;
@@ -149,6 +150,8 @@ pub struct Shard {
     unsettled: Map<Key, u64>,
     /// Dirty blocks that a backing write is about to replace: destage leaves them alone.
     shielded: Set<Key>,
+    /// Blocks that came home when there was no room to note it, and their slots then.
+    unnoted: Map<Key, Slot>,
     quiet: Quiet,
     /// Segments before this one [`Shard::age_before_tail`] has looked at.
     aged_seq: u64,
@@ -198,6 +201,7 @@ impl Shard {
             degraded_recorded: false,
             unsettled: Map::default(),
             shielded: Set::default(),
+            unnoted: Map::default(),
             quiet: Quiet::new(start.next_group - 1),
             aged_seq: 0,
             destager,

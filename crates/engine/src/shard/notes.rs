@@ -1,0 +1,82 @@
+//! Notes in the log that a block has come home: what a start after a crash need not destage again.
+//!
+//! A note goes with the next group and nobody waits for it; without room it comes later. Only leaving write-back waits for all of them.
+
+use super::{CLEAN_HOLD_NS, Shard};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::log::Urgency;
+use format::{Record, RecordKind};
+use types::VolumeIndex;
+
+/// Late notes written in one turn, so that clients do not wait for them.
+const NOTES_A_TURN: usize = 64;
+
+impl Shard {
+    /// The block in that slot has come home.
+    pub(super) fn note_or_remember(&mut self, key: Key, slot: Slot) {
+        if !self.note_clean(key, slot) {
+            self.unnoted.insert(key, slot);
+        }
+    }
+
+    /// Writes some of the notes that had no room.
+    pub(super) fn note_some_late(&mut self) {
+        for _ in 0..NOTES_A_TURN {
+            match self.unnoted.keys().next().copied() {
+                Some(key) if self.note_late(key) => {}
+                _ => break,
+            }
+        }
+    }
+
+    /// Logs that the block's record is at home. False without room.
+    fn note_clean(&mut self, key: Key, slot: Slot) -> bool {
+        if self.log.is_failed() {
+            return true;
+        }
+        if !self.has_room_for_clean() {
+            return false;
+        }
+        let seq = self.log.seq_of(slot);
+        let of_page = slot.0 - self.log.slots_of(seq).start;
+        let volume = self.volume_of(key).id;
+        let kind = RecordKind::CleanNote { of_seq: seq, of_page };
+        let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
+        let group = self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS)).group;
+        let volume = self.volume_of(key);
+        volume.note_group = volume.note_group.max(group);
+        true
+    }
+
+    /// Makes up for a note that had no room. False if there still is none.
+    fn note_late(&mut self, key: Key) -> bool {
+        let slot = self.unnoted[&key];
+        // Appended again or made void since: then a record says more than a note would.
+        let is_current = self.index.get(key) == Some(slot) && !self.index.meta(slot).dirty;
+        let done = !is_current || self.note_clean(key, slot);
+        if done {
+            self.unnoted.remove(&key);
+        }
+        done
+    }
+
+    /// Whether the log says durably of every block of the volume that it is at home; makes it say so. Without that, a start after a
+    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD.
+    pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
+        if self.log.is_failed() {
+            return true;
+        }
+        while let Some(key) = self.unnoted.keys().find(|key| key.volume() == index).copied() {
+            if !self.note_late(key) {
+                return false;
+            }
+        }
+        let group = self.volume_of(Key::new(index, 0)).note_group;
+        if group > self.log.durable() {
+            self.log.want_durable(group);
+            return false;
+        }
+        true
+    }
+}
