@@ -153,10 +153,10 @@ impl Machine {
     /// Compares blocks that the pool's start found clean with the backing device.
     pub(super) fn sample_volume(&self, record: &VolumeRecord) -> Result<Sample, ControlError> {
         let pool = self.pool(&record.pool)?;
-        let wanted = locked(&pool.samples).remove(&record.id).unwrap_or_default();
-        if wanted.is_empty() {
+        // Kept until all of it compares: a volume that was refused, or could not be read, is compared again when it is asked for again.
+        let Some(wanted) = locked(&pool.samples).get(&record.id).cloned() else {
             return Ok(Sample::default());
-        }
+        };
         let spec = devices::parse(&record.backing)?;
         let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
         let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
@@ -170,6 +170,10 @@ impl Machine {
             blocking.read_at(block * BLOCK_BYTES, &mut data).map_err(|e| failed(&e, "check the backing device"))?;
             sample.compared += 1;
             sample.different += u64::from(format::payload_checksum(VolumeId(record.id), block, &data) != checksum);
+        }
+        if sample.different == 0 {
+            // From now on clients write.
+            locked(&pool.samples).remove(&record.id);
         }
         Ok(sample)
     }

@@ -380,7 +380,7 @@ impl DataPath for World {
     }
 
     fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
-        let wanted = self.engine(|engine| engine.samples.remove(&volume.id))?.unwrap_or_default();
+        let wanted = self.engine(|engine| engine.samples.get(&volume.id).cloned())?.unwrap_or_default();
         let mut sample = Sample::default();
         for (block, checksum) in wanted {
             let mut data = [0; BLOCK_BYTES as usize];
@@ -388,6 +388,9 @@ impl DataPath for World {
             read.map_err(|()| told(&volume.backing, "it cannot be read"))?;
             sample.compared += 1;
             sample.different += u64::from(format::payload_checksum(VolumeId(volume.id), block, &data) != checksum);
+        }
+        if sample.different == 0 {
+            self.engine(|engine| engine.samples.remove(&volume.id))?;
         }
         Ok(sample)
     }
