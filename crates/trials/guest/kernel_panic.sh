@@ -55,7 +55,6 @@ if [ "$step" = write ]; then
         fi
     done
     dirty_bytes >"$kept/dirty"
-    sync -f "$kept/synced" || true
     echo b >/proc/sysrq-trigger
     sleep 60
 fi
@@ -72,7 +71,7 @@ e2fsck -fn /dev/nbd0 >/dev/null
 "$hearth" volume destage v >/dev/null
 nbd-client -d /dev/nbd0 >/dev/null
 kill $daemon
-wait $daemon || true
+wait $daemon
 # hearth is gone: the disk alone must do.
 e2fsck -fn /dev/vmlab/disk >/dev/null
 mount -o ro /dev/vmlab/disk /mnt/volume

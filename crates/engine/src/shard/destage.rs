@@ -37,9 +37,9 @@ const UNFLUSHED_BLOCKS_MAX: usize = 4096;
 const IDLE_AFTER_NS: u64 = 200_000_000;
 /// After a destage write failed, the volume's destage rests this long.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;
-
 /// An extent whose old blocks are all on their way is looked at again after this long.
 const HELD_PAUSE_NS: u64 = 100_000_000;
+
 /// In the place of a slot: the version that is going home has been overwritten. No log has this many pages.
 const OVERTAKEN: Slot = Slot(u32::MAX);
 
@@ -189,8 +189,8 @@ impl Shard {
         }
     }
 
-    /// A client has written the block anew, or writes over it at home: what is on its way home is no longer current, even if the ring brings the new version to the
-    /// very slot number of the old one before the old one's flush is done.
+    /// A client has written the block anew, or writes over it at home: what is on its way home is no longer current, even if the ring brings
+    /// the new version to the very slot number of the old one before the old one's flush is done.
     pub(super) fn destage_overtaken(&mut self, key: Key) {
         for places in [&mut self.destager.on_the_way, &mut self.destager.written] {
             if let Some(slot) = places.get_mut(&key) {

@@ -51,7 +51,7 @@ use crate::outbox::Outbox;
 use crate::policy::Policy;
 use crate::ram::Ram;
 use crate::stats::{ShardStats, VolumeStats};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use clean::Cleaner;
 use commands::Commands;
@@ -151,7 +151,7 @@ pub struct Shard {
     /// Dirty blocks that a backing write is about to replace: destage leaves them alone.
     shielded: Set<Key>,
     /// Blocks that came home when there was no room to note it, and their slots then.
-    unnoted: Map<Key, Slot>,
+    unnoted: BTreeMap<Key, Slot>,
     quiet: Quiet,
     /// Segments before this one [`Shard::age_before_tail`] has looked at.
     aged_seq: u64,
@@ -201,7 +201,7 @@ impl Shard {
             degraded_recorded: false,
             unsettled: Map::default(),
             shielded: Set::default(),
-            unnoted: Map::default(),
+            unnoted: BTreeMap::new(),
             quiet: Quiet::new(start.next_group - 1),
             aged_seq: 0,
             destager,

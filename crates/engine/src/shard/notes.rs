@@ -67,7 +67,8 @@ impl Shard {
         if self.log.is_failed() {
             return true;
         }
-        while let Some(key) = self.unnoted.keys().find(|key| key.volume() == index).copied() {
+        while let Some((key, _)) = self.unnoted.range(Key::new(index, 0)..).next().filter(|(key, _)| key.volume() == index) {
+            let key = *key;
             if !self.note_late(key) {
                 return false;
             }
