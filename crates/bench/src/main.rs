@@ -12,6 +12,10 @@ mod start;
 
 use anyhow::{Result, bail};
 
+/// As the daemon's.
+#[global_allocator]
+static ALLOCATOR: runtime::HugePages = runtime::HugePages;
+
 fn main() -> Result<()> {
     let which = std::env::args().nth(1).unwrap_or_else(|| "all".into());
     match which.as_str() {

@@ -57,7 +57,8 @@ pub(crate) struct RingConnection {
     volume: VolumeRef,
     file: VolumeFile,
     entries: Box<[Entry]>,
-    buffers: Vec<u8>,
+    /// One an entry. Memory from the allocator that was never touched costs nothing, if no huge page holds several of them.
+    buffers: Box<[Box<[u8]>]>,
     buffer_bytes: usize,
     /// Entries whose request waits for pages.
     short: VecDeque<u32>,
@@ -77,18 +78,15 @@ impl RingConnection {
         let per_queue = (ENTRIES / queues).clamp(ENTRIES_PER_QUEUE_MIN, ENTRIES_PER_QUEUE_MAX);
         let count = queues * per_queue;
         let buffer_bytes = (request_bytes_max as usize).max(PAYLOAD_BYTES_MIN);
-        // Memory from the allocator that was never touched costs nothing.
-        let mut buffers = vec![0u8; count * buffer_bytes];
-        let start = buffers.as_mut_ptr();
-        let entry = |index: usize| Entry {
+        let mut buffers: Box<[Box<[u8]>]> = (0..count).map(|_| vec![0u8; buffer_bytes].into_boxed_slice()).collect();
+        let mut entry = |index: usize| Entry {
             header: EntryHeader([0; HEADER_BYTES]),
-            // SAFETY: within `buffers`, whose length is `count` times this.
-            areas: [area(std::ptr::null_mut(), HEADER_BYTES), area(unsafe { start.add(index * buffer_bytes) }, buffer_bytes)],
+            areas: [area(std::ptr::null_mut(), HEADER_BYTES), area(buffers[index].as_mut_ptr(), buffer_bytes)],
             queue: (index / per_queue) as u16,
             unique: 0,
             work: Work { op: Op::Flush, start_sector: 0, sectors: 0, skip_bytes: 0, data_bytes: 0 },
         };
-        let mut entries: Box<[Entry]> = (0..count).map(entry).collect();
+        let mut entries: Box<[Entry]> = (0..count).map(&mut entry).collect();
         for entry in &mut entries {
             entry.areas[0].iov_base = entry.header.0.as_mut_ptr().cast();
         }
@@ -97,8 +95,7 @@ impl RingConnection {
     }
 
     fn buffer(&mut self, index: u32) -> &mut [u8] {
-        let start = index as usize * self.buffer_bytes;
-        &mut self.buffers[start..start + self.buffer_bytes]
+        &mut self.buffers[index as usize]
     }
 
     /// Gives an entry to the kernel: for the first time, or with a reply.

@@ -24,6 +24,9 @@ use failure::Failure;
 use progress::Interrupt;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: runtime::HugePages = runtime::HugePages;
+
 fn main() -> ExitCode {
     let result = parse().and_then(|cli| match cli {
         Some(cli) => run(&cli),

@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 /// Size and alignment of a page, in bytes: the block size.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Pages are got from the allocator this many at a time (1 MiB), so that a pool's memory grows with its use.
-const SLAB_PAGES: usize = 256;
+/// Pages are got from the allocator this many at a time (2 MiB, a huge page), so that a pool's memory grows with its use.
+const SLAB_PAGES: usize = 512;
 
 /// What precedes nothing: control data of one page, kept away from the page so that pages stay dense and aligned.
 struct Slot {
