@@ -5,7 +5,8 @@ from rig import HEARTH, Daemon, begin, fio, run, scratch
 
 SET = "7k2"
 DISK_MIB = 16 << 10
-BLOCKS = 6000
+# Dirty blocks: one 4 KiB block of 700, and one of 100. Sorting pays the more the denser they lie.
+BLOCKS = (6000, 42000)
 
 
 def destage():
@@ -19,20 +20,22 @@ def destage():
     made = daemon.volume(f"model:{SET}:{daemon.place}/disk.img", "--mode", "write-back", "--export", "nbd", "--write-cache-depth", "3600s", ssd_mib=512)
     ours = next(line for line in made if line.startswith("nbd"))
     rows = []
-    for what, more in (("each flushed before the next", ["--fsync=1"]), ("into the disk's own write cache", [])):
+    for what, more in (("each flushed before the next", ["--fsync=1"]), ("not flushed", [])):
         taken = fio(uri, 1, 1, rw="randwrite", seconds=12, size_mib=DISK_MIB, more=more)["iops"]
         rows.append({"what": f"bare {SET}, arrival order, {what}", "blocks_per_s": taken})
-    fio(ours, 32, 1, rw="randwrite", size_mib=DISK_MIB, ios=BLOCKS)
-    dirty = daemon.stats()["dirty_bytes"] // 4096
-    begun = time.monotonic()
-    daemon("volume", "destage", "v")
-    took = time.monotonic() - begun
-    rows.append({"what": f"hearth, destage of {dirty} random blocks", "blocks_per_s": dirty / took,
-                 "ours_to_flushed": dirty / took / rows[0]["blocks_per_s"], "ours_to_cached": dirty / took / rows[1]["blocks_per_s"]})
+    for blocks in BLOCKS:
+        fio(ours, 32, 1, rw="randwrite", size_mib=DISK_MIB, ios=blocks)
+        dirty = daemon.stats()["dirty_bytes"] // 4096
+        begun = time.monotonic()
+        daemon("volume", "destage", "v")
+        took = time.monotonic() - begun
+        rows.append({"what": f"hearth, destage of {dirty} random blocks", "blocks_per_s": dirty / took, "at_least": 5,
+                     "ours_to_flushed": dirty / took / rows[0]["blocks_per_s"], "ours_to_cached": dirty / took / rows[1]["blocks_per_s"]})
     print(f"{f'destage to a modelled disk (set {SET}, a model), 4 KiB over {DISK_MIB >> 10} GiB':<76} {'blocks/s':>9}")
     for row in rows:
         print(f"{row['what']:<76} {row['blocks_per_s']:>9.0f}")
-    print(f"hearth to arrival order: {rows[2]['ours_to_flushed']:.1f}x each flushed, {rows[2]['ours_to_cached']:.1f}x through the disk's write cache (goal: 5x)")
+    for row in rows[2:]:
+        print(f"{row['what']}, to arrival order: {row['ours_to_flushed']:.1f}x each flushed, {row['ours_to_cached']:.1f}x not flushed (goal: 5x)")
     return rows
 
 

@@ -6,21 +6,79 @@ use anyhow::Result;
 use engine::api::{Op, Outcome};
 use engine::key::mix;
 
-const HITS: u64 = 400_000;
-const ROUNDS: usize = 5;
+/// Hits between two looks at the clock, and how many such spells. What disturbs the machine for long disturbs neighbouring spells alike.
+const SPELL: u64 = 10_000;
+const SPELLS: usize = 60;
 /// Blocks in the working set: 128 MiB, what the anchor was measured with.
 const RAM_SET: u64 = 32_768;
 
-/// RAM hits on one thread and on two, and SSD hits without the device's own time.
+/// RAM hits on one thread and on two, and SSD hits without the device's own time, each in turn with what the machine needs for the copy alone.
 pub fn run() -> Result<()> {
-    let one = median((0..ROUNDS).map(|_| ram_hit_ns()).collect());
-    report("engine: RAM hit, 4 KiB, one thread", one, "ns CPU", Some(500.0));
-    let two = median((0..ROUNDS).map(|_| two_threads_ns()).collect());
-    report("engine: RAM hit, 4 KiB, two shards on two threads", two, "ns CPU", None);
-    report("engine: two threads over one", two / one, "x", Some(1.05));
-    let ssd = median((0..ROUNDS).map(|_| ssd_hit_ns()).collect());
-    report("engine: SSD hit, 4 KiB, checksum included, device excluded", ssd, "ns CPU", Some(800.0));
+    let one = ram_hits_timed();
+    report("engine: RAM hit, 4 KiB, copy included, one thread", one.hit, "ns CPU", Some(500.0));
+    report("engine: of this a plain copy of as many pages, as scattered", one.copy, "ns CPU", None);
+    let threads: Vec<_> = (0..2).map(|_| std::thread::spawn(ram_hits_timed)).collect();
+    let two: Vec<Timed> = threads.into_iter().map(|thread| thread.join().expect("the benchmark does not panic")).collect();
+    let (hit, copy) = ((two[0].hit + two[1].hit) / 2.0, (two[0].copy + two[1].copy) / 2.0);
+    report("engine: RAM hit, 4 KiB, copy included, two shards on two threads", hit, "ns CPU", None);
+    report("engine: of this a plain copy", copy, "ns CPU", None);
+    report("engine: two threads over one", hit / one.hit, "x", Some(1.05));
+    report("engine: the same, of plain copies", copy / one.copy, "x", None);
+    let ssd = ssd_hits_timed();
+    report("engine: SSD hit, 4 KiB, checksum included, device excluded", ssd.hit - ssd.copy, "ns CPU", Some(800.0));
+    report("engine: excluded, the copy that stands for the device", ssd.copy, "ns CPU", None);
     Ok(())
+}
+
+/// Medians over the spells, in nanoseconds of CPU for a hit and for a copy.
+struct Timed {
+    hit: f64,
+    copy: f64,
+}
+
+fn in_turn(mut hits: impl FnMut(u64), mut copies: impl FnMut(u64)) -> Timed {
+    let (mut hit, mut copy) = (Vec::new(), Vec::new());
+    for spell in 0..SPELLS as u64 {
+        for (what, figures) in [(&mut hits as &mut dyn FnMut(u64), &mut hit), (&mut copies, &mut copy)] {
+            let begun = cpu_ns();
+            what(spell * SPELL);
+            figures.push((cpu_ns() - begun) as f64 / SPELL as f64);
+        }
+    }
+    Timed { hit: median(hit), copy: median(copy) }
+}
+
+fn ram_hits_timed() -> Timed {
+    let mut rig = warm_ram(RAM_SET);
+    let plain = vec![1_u8; (RAM_SET * 4096) as usize];
+    in_turn(
+        |from| assert_eq!(ram_hits(&mut rig, RAM_SET, from, SPELL), SPELL, "every read is a hit in RAM with the right data"),
+        |from| {
+            copy_pages(&plain, from, SPELL);
+        },
+    )
+}
+
+fn ssd_hits_timed() -> Timed {
+    let mut rig = warm_ssd(RAM_SET);
+    // As far apart as the rig's SSD keeps them.
+    let plain = vec![1_u8; (RAM_SET * 4096) as usize];
+    in_turn(
+        |from| assert_eq!(ssd_hits(&mut rig, RAM_SET, from, SPELL), SPELL, "every read is a hit on the SSD with the right data"),
+        |from| {
+            copy_pages(&plain, from, SPELL);
+        },
+    )
+}
+
+/// What is left if all but the copying is taken away.
+fn copy_pages(pages: &[u8], from: u64, count: u64) {
+    let mut copy = [0_u8; 4096];
+    for step in from..from + count {
+        let at = (mix(step) % (pages.len() as u64 / 4096) * 4096) as usize;
+        copy.copy_from_slice(&pages[at..at + 4096]);
+        std::hint::black_box(&copy);
+    }
 }
 
 /// One warmed-up loop, for instruction counts: `valgrind --tool=callgrind --toggle-collect='*one_loop*'`. Without clocks, which valgrind and
@@ -32,7 +90,7 @@ pub fn instructions(of_ram: bool, hits: u64) {
 
 #[inline(never)]
 fn one_loop(rig: &mut Rig, of_ram: bool, hits: u64) -> u64 {
-    if of_ram { ram_hits(rig, 4096, hits) } else { ssd_hits(rig, 4096, hits) }
+    if of_ram { ram_hits(rig, 4096, 0, hits) } else { ssd_hits(rig, 4096, 0, hits) }
 }
 
 fn warm_ram(set: u64) -> Rig {
@@ -50,10 +108,10 @@ fn warm_ssd(set: u64) -> Rig {
     rig
 }
 
-fn ram_hits(rig: &mut Rig, set: u64, requests: u64) -> u64 {
+fn ram_hits(rig: &mut Rig, set: u64, from: u64, requests: u64) -> u64 {
     let mut buffer = [0_u8; 4096];
     let mut hits = 0;
-    for step in 0..requests {
+    for step in from..from + requests {
         let block = mix(step) % set;
         let reply = rig.request(Op::Read, block);
         buffer.copy_from_slice(&reply.pages[0][..]);
@@ -62,48 +120,14 @@ fn ram_hits(rig: &mut Rig, set: u64, requests: u64) -> u64 {
     hits
 }
 
-fn ssd_hits(rig: &mut Rig, set: u64, requests: u64) -> u64 {
+fn ssd_hits(rig: &mut Rig, set: u64, from: u64, requests: u64) -> u64 {
     let mut hits = 0;
-    for step in 0..requests {
+    for step in from..from + requests {
         let block = mix(step) % set;
         let reply = rig.request(Op::Read, block);
         hits += u64::from(reply.outcome == Outcome::SsdHit && reply.pages[0][..8] == block.to_le_bytes());
     }
     hits
-}
-
-fn ram_hit_ns() -> f64 {
-    let mut rig = warm_ram(RAM_SET);
-    let begun = cpu_ns();
-    let hits = ram_hits(&mut rig, RAM_SET, HITS);
-    let spent = cpu_ns() - begun;
-    assert_eq!(hits, HITS, "every read is a hit in RAM with the right data");
-    spent as f64 / HITS as f64
-}
-
-fn two_threads_ns() -> f64 {
-    let threads: Vec<_> = (0..2).map(|_| std::thread::spawn(ram_hit_ns)).collect();
-    let sum: f64 = threads.into_iter().map(|thread| thread.join().expect("the benchmark does not panic")).sum();
-    sum / 2.0
-}
-
-fn ssd_hit_ns() -> f64 {
-    let mut rig = warm_ssd(RAM_SET);
-    let mut copy = vec![0_u8; 4096];
-    let source = vec![1_u8; 64 << 20];
-    let begun = cpu_ns();
-    let hits = ssd_hits(&mut rig, RAM_SET, HITS);
-    let spent = cpu_ns() - begun;
-    assert_eq!(hits, HITS, "every read is a hit on the SSD with the right data");
-    // The rig's SSD copies a page from a cold place for each read; that is the device's time, not ours.
-    let begun = cpu_ns();
-    for step in 0..HITS {
-        let from = (mix(step) % (source.len() as u64 / 4096) * 4096) as usize;
-        copy.copy_from_slice(&source[from..from + 4096]);
-        std::hint::black_box(&copy);
-    }
-    let device = cpu_ns() - begun;
-    (spent.saturating_sub(device)) as f64 / HITS as f64
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
