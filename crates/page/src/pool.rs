@@ -1,6 +1,6 @@
 //! The bounded pool and the two kinds of handles.
 
-use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
@@ -12,15 +12,21 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 /// Size and alignment of a page, in bytes: the block size.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Pages are got from the allocator this many at a time (2 MiB, a huge page), so that a pool's memory grows with its use.
-const SLAB_PAGES: usize = 512;
+/// Pages are got from the allocator in slabs of up to this size, so that a pool's memory grows with its use: a huge page. It is their
+/// alignment too, so that a page's slab is found by its address.
+const SLAB_BYTES: usize = 2 << 20;
+/// Pages of a whole slab: all but the first.
+const SLAB_PAGES: usize = SLAB_BYTES / PAGE_BYTES - 1;
 
-/// What precedes nothing: control data of one page, kept away from the page so that pages stay dense and aligned.
-struct Slot {
-    bytes: NonNull<u8>,
-    handles: AtomicU32,
+/// Control data of a slab's pages, in place of the first: four bytes a page, side by side, so that those of many pages fit the processor's caches.
+#[repr(C)]
+struct SlabHead {
     pool: NonNull<Shared>,
+    /// Handles to each page.
+    handles: [AtomicU32; SLAB_PAGES],
 }
+
+const _: () = assert!(size_of::<SlabHead>() <= PAGE_BYTES);
 
 struct Shared {
     locked: AtomicBool,
@@ -32,15 +38,17 @@ struct Shared {
 
 /// What the lock guards; the memory goes when there are no handles and all pages are back.
 struct Inner {
-    free: Vec<NonNull<Slot>>,
+    free: Vec<NonNull<u8>>,
     slabs: Vec<Slab>,
+    /// Pages at the end of the newest slab that were never handed out, and are not initialized.
+    fresh: usize,
     /// Handles to the pool.
     handles: usize,
 }
 
 struct Slab {
-    bytes: NonNull<u8>,
-    slots: NonNull<Slot>,
+    start: NonNull<u8>,
+    /// Beside the first.
     pages: usize,
 }
 
@@ -57,7 +65,7 @@ impl PagePool {
     pub fn new(pages_max: usize) -> PagePool {
         let shared = Box::new(Shared {
             locked: AtomicBool::new(false),
-            inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new(), handles: 1 }),
+            inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new(), fresh: 0, handles: 1 }),
             pages_max,
             pages_out: AtomicUsize::new(0),
         });
@@ -75,17 +83,15 @@ impl PagePool {
     /// One page with unspecified (but initialized) content, or `None` while all `pages_max` are in use.
     pub fn allocate(&self) -> Option<PageMut> {
         let shared = self.shared();
-        let slot = shared.with_inner(|inner| {
-            if inner.free.is_empty() {
-                inner.grow(self.0, shared.pages_max);
-            }
-            let slot = inner.free.pop()?;
+        let page = shared.with_inner(|inner| {
+            let page = inner.free.pop().or_else(|| inner.take_fresh(self.0, shared.pages_max))?;
             shared.pages_out.store(shared.pages_out() + 1, Ordering::Relaxed);
-            Some(slot)
+            Some(page)
         })?;
-        // SAFETY: a slot on the free list is valid and has no handle: we are its only user.
-        unsafe { slot.as_ref() }.handles.store(1, Ordering::Relaxed);
-        Some(PageMut(Page(slot)))
+        let page = Page(page);
+        // A page on the free list has no handle: we are its only user.
+        page.handles().store(1, Ordering::Relaxed);
+        Some(PageMut(page))
     }
 
     /// One page of zeroes, or `None` while all are in use.
@@ -143,6 +149,22 @@ impl Shared {
 }
 
 impl Inner {
+    /// A page that was never used, from a new slab if need be, unless there are `pages_max` already.
+    fn take_fresh(&mut self, pool: NonNull<Shared>, pages_max: usize) -> Option<NonNull<u8>> {
+        if self.fresh == 0 {
+            self.grow(pool, pages_max);
+        }
+        let slab = self.slabs.last().filter(|_| self.fresh > 0)?;
+        let index = slab.pages - self.fresh;
+        self.fresh -= 1;
+        // SAFETY: the page lies in the slab, behind its first page, and nobody has it yet.
+        unsafe {
+            let page = slab.start.add((index + 1) * PAGE_BYTES);
+            page.write_bytes(0, PAGE_BYTES);
+            Some(page)
+        }
+    }
+
     /// Adds one slab, unless that would pass `pages_max`.
     fn grow(&mut self, pool: NonNull<Shared>, pages_max: usize) {
         let have: usize = self.slabs.iter().map(|slab| slab.pages).sum();
@@ -150,27 +172,20 @@ impl Inner {
         if pages == 0 {
             return;
         }
-        let (bytes_layout, slots_layout) = slab_layouts(pages);
-        // SAFETY: both layouts have a size above zero.
-        let (bytes, slots) = unsafe { (alloc_zeroed(bytes_layout), alloc_zeroed(slots_layout).cast::<Slot>()) };
-        let Some(bytes) = NonNull::new(bytes) else { handle_alloc_error(bytes_layout) };
-        let Some(slots) = NonNull::new(slots) else { handle_alloc_error(slots_layout) };
-        self.slabs.push(Slab { bytes, slots, pages });
-        self.free.reserve(have + pages);
-        for index in (0..pages).rev() {
-            // SAFETY: both offsets stay inside the allocations just made; the slot is written before anyone reads it.
-            unsafe {
-                let slot = slots.add(index);
-                slot.write(Slot { bytes: bytes.add(index * PAGE_BYTES), handles: AtomicU32::new(0), pool });
-                self.free.push(slot);
-            }
-        }
+        let layout = slab_layout(pages);
+        // SAFETY: the layout has a size above zero.
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        // SAFETY: the head fits the first page, which is ours and aligned for it.
+        unsafe { start.cast::<SlabHead>().write(SlabHead { pool, handles: [const { AtomicU32::new(0) }; SLAB_PAGES] }) };
+        self.slabs.push(Slab { start, pages });
+        self.fresh = pages;
+        // All of them may be free at once, and giving one back must not allocate.
+        self.free.reserve(have + pages - self.free.len());
     }
 }
 
-fn slab_layouts(pages: usize) -> (Layout, Layout) {
-    let bytes = Layout::from_size_align(pages * PAGE_BYTES, PAGE_BYTES).expect("a slab is far below isize::MAX");
-    (bytes, Layout::array::<Slot>(pages).expect("a slab is far below isize::MAX"))
+fn slab_layout(pages: usize) -> Layout {
+    Layout::from_size_align((1 + pages) * PAGE_BYTES, SLAB_BYTES).expect("a slab is far below isize::MAX")
 }
 
 /// Does `work`, which takes one handle or one page out of the count, and frees the memory if it was the last.
@@ -193,18 +208,14 @@ unsafe fn leave(shared: NonNull<Shared>, work: impl FnOnce(&mut Inner)) {
     let shared = unsafe { Box::from_raw(shared.as_ptr()) };
     shared.with_inner(|inner| {
         for slab in inner.slabs.drain(..) {
-            let (bytes_layout, slots_layout) = slab_layouts(slab.pages);
-            // SAFETY: allocated in `grow` with these very layouts; `Slot` has nothing to drop.
-            unsafe {
-                dealloc(slab.bytes.as_ptr(), bytes_layout);
-                dealloc(slab.slots.as_ptr().cast(), slots_layout);
-            }
+            // SAFETY: allocated in `grow` with this very layout; its head has nothing to drop.
+            unsafe { dealloc(slab.start.as_ptr(), slab_layout(slab.pages)) };
         }
     });
 }
 
 /// A page that nobody changes any more. Clones share it.
-pub struct Page(NonNull<Slot>);
+pub struct Page(NonNull<u8>);
 
 // SAFETY: shared pages are read-only and counted atomically.
 unsafe impl Send for Page {}
@@ -212,14 +223,19 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Page {
-    fn slot(&self) -> &Slot {
-        // SAFETY: a handle keeps its slot (and pool) alive.
-        unsafe { self.0.as_ref() }
+    fn head(&self) -> &SlabHead {
+        let head = self.0.as_ptr().map_addr(|address| address & !(SLAB_BYTES - 1));
+        // SAFETY: slabs are aligned to their size, so this is where the page's slab begins; a handle keeps it alive.
+        unsafe { &*head.cast() }
+    }
+
+    fn handles(&self) -> &AtomicU32 {
+        &self.head().handles[(self.0.as_ptr().addr() % SLAB_BYTES) / PAGE_BYTES - 1]
     }
 
     /// The page as its only owner may change it, or itself back if others hold it too.
     pub fn try_into_mut(self) -> Result<PageMut, Page> {
-        if self.slot().handles.load(Ordering::Acquire) == 1 { Ok(PageMut(self)) } else { Err(self) }
+        if self.handles().load(Ordering::Acquire) == 1 { Ok(PageMut(self)) } else { Err(self) }
     }
 
     /// Whether both handles mean the same memory.
@@ -229,13 +245,13 @@ impl Page {
 
     /// Where the page lies, for a system call that reads from it.
     pub fn as_ptr(&self) -> *const u8 {
-        self.slot().bytes.as_ptr()
+        self.0.as_ptr()
     }
 }
 
 impl Clone for Page {
     fn clone(&self) -> Page {
-        self.slot().handles.fetch_add(1, Ordering::Relaxed);
+        self.handles().fetch_add(1, Ordering::Relaxed);
         Page(self.0)
     }
 }
@@ -243,18 +259,18 @@ impl Clone for Page {
 impl Drop for Page {
     fn drop(&mut self) {
         // A sole owner stays the sole owner: only a handle makes another. So the usual case needs no atomic change.
-        let handles = &self.slot().handles;
+        let handles = self.handles();
         if handles.load(Ordering::Acquire) != 1 {
             if handles.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
             fence(Ordering::Acquire);
         }
-        let (slot, pool) = (self.0, self.slot().pool);
+        let (page, pool) = (self.0, self.head().pool);
         // SAFETY: this page counts as out until now.
         unsafe {
             leave(pool, |inner| {
-                inner.free.push(slot);
+                inner.free.push(page);
                 let pages_out = &pool.as_ref().pages_out;
                 pages_out.store(pages_out.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             });
@@ -266,7 +282,7 @@ impl Deref for Page {
     type Target = [u8; PAGE_BYTES];
     fn deref(&self) -> &[u8; PAGE_BYTES] {
         // SAFETY: the memory is PAGE_BYTES long and initialized; nobody writes while a `Page` exists.
-        unsafe { self.slot().bytes.cast().as_ref() }
+        unsafe { self.0.cast().as_ref() }
     }
 }
 
@@ -288,7 +304,7 @@ impl PageMut {
 
     /// Where the page lies, for a system call that writes into it.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.slot().bytes.as_ptr()
+        self.0.0.as_ptr()
     }
 }
 
@@ -302,7 +318,7 @@ impl Deref for PageMut {
 impl DerefMut for PageMut {
     fn deref_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
         // SAFETY: the only handle to this page is `self`, borrowed mutably.
-        unsafe { self.0.slot().bytes.cast().as_mut() }
+        unsafe { self.0.0.cast().as_mut() }
     }
 }
 
@@ -325,6 +341,27 @@ mod tests {
         drop(pages);
         assert_eq!(pool.pages_out(), 0);
         assert!(pool.allocate().is_some());
+    }
+
+    #[test]
+    fn pages_of_several_slabs_are_apart_and_their_own() {
+        let pool = PagePool::new(2 * SLAB_PAGES + 3);
+        for round in 0..3_u64 {
+            let mut pages: Vec<PageMut> = core::iter::from_fn(|| pool.allocate()).collect();
+            assert_eq!(pages.len(), 2 * SLAB_PAGES + 3);
+            for (number, page) in pages.iter_mut().enumerate() {
+                let stamp = (number as u64 * 3 + round).to_le_bytes();
+                page[..8].copy_from_slice(&stamp);
+                page[PAGE_BYTES - 8..].copy_from_slice(&stamp);
+            }
+            let pages: Vec<Page> = pages.into_iter().map(PageMut::freeze).collect();
+            for (number, page) in pages.iter().enumerate() {
+                let stamp = (number as u64 * 3 + round).to_le_bytes();
+                assert!(page[..8] == stamp && page[PAGE_BYTES - 8..] == stamp);
+                assert_eq!(page.clone().as_ptr().addr() % PAGE_BYTES, 0);
+            }
+        }
+        assert_eq!(pool.pages_out(), 0);
     }
 
     #[test]
