@@ -5,7 +5,7 @@
 //! dirty block (an extent that is rewritten forever keeps its first age, so it goes home in time).
 //!
 //! Invariants: `counts[v]` is the number of bits set in the extents of volume `v`; no extent without a bit is kept; `by_age`
-//! holds each extent once, with its age.
+//! holds each extent once, with its age, and knows the oldest of each volume.
 
 use crate::key::{ExtentKey, Key};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -40,14 +40,45 @@ impl DirtyExtent {
 /// All dirty blocks of a shard.
 pub struct DirtySet {
     extents: BTreeMap<ExtentKey, DirtyExtent>,
-    by_age: BTreeSet<(VolumeIndex, u64, ExtentKey)>,
+    by_age: ByAge,
     counts: Vec<u64>,
     total: u64,
 }
 
+/// Extents in the order of their age.
+struct ByAge {
+    all: BTreeSet<(VolumeIndex, u64, ExtentKey)>,
+    /// The first of each volume: asked for at every turn of a shard.
+    oldest: Vec<Option<(u64, ExtentKey)>>,
+}
+
+impl Default for ByAge {
+    fn default() -> ByAge {
+        ByAge { all: BTreeSet::new(), oldest: vec![None; VOLUMES_MAX] }
+    }
+}
+
+impl ByAge {
+    fn insert(&mut self, since_ns: u64, extent: ExtentKey) {
+        self.all.insert((extent.volume(), since_ns, extent));
+        let oldest = &mut self.oldest[usize::from(extent.volume().0)];
+        *oldest = Some(oldest.map_or((since_ns, extent), |oldest| oldest.min((since_ns, extent))));
+    }
+
+    fn remove(&mut self, since_ns: u64, extent: ExtentKey) {
+        let volume = extent.volume();
+        self.all.remove(&(volume, since_ns, extent));
+        let oldest = &mut self.oldest[usize::from(volume.0)];
+        if *oldest == Some((since_ns, extent)) {
+            let first = self.all.range((volume, 0, ExtentKey(0))..).next();
+            *oldest = first.filter(|(owner, ..)| *owner == volume).map(|(_, since_ns, extent)| (*since_ns, *extent));
+        }
+    }
+}
+
 impl Default for DirtySet {
     fn default() -> DirtySet {
-        DirtySet { extents: BTreeMap::new(), by_age: BTreeSet::new(), counts: vec![0; VOLUMES_MAX], total: 0 }
+        DirtySet { extents: BTreeMap::new(), by_age: ByAge::default(), counts: vec![0; VOLUMES_MAX], total: 0 }
     }
 }
 
@@ -61,7 +92,7 @@ impl DirtySet {
         let now_ns = now_ns.max(DirtySet::OLDEST_NS + 1);
         let by_age = &mut self.by_age;
         let extent = self.extents.entry(key.extent()).or_insert_with(|| {
-            by_age.insert((key.volume(), now_ns, key.extent()));
+            by_age.insert(now_ns, key.extent());
             DirtyExtent { bits: [0; 4], oldest_ns: now_ns }
         });
         let index = (key.0 % EXTENT_BLOCKS) as usize;
@@ -83,7 +114,7 @@ impl DirtySet {
             self.counts[usize::from(key.volume().0)] -= 1;
             self.total -= 1;
             if extent.is_empty() {
-                self.by_age.remove(&(key.volume(), extent.oldest_ns, key.extent()));
+                self.by_age.remove(extent.oldest_ns, key.extent());
                 self.extents.remove(&key.extent());
             }
         }
@@ -93,9 +124,9 @@ impl DirtySet {
     /// [`DirtySet::OLDEST_NS`] sends it home next.
     pub fn set_age(&mut self, extent: ExtentKey, now_ns: u64) {
         if let Some(dirty) = self.extents.get_mut(&extent) {
-            self.by_age.remove(&(extent.volume(), dirty.oldest_ns, extent));
+            self.by_age.remove(dirty.oldest_ns, extent);
             dirty.oldest_ns = now_ns;
-            self.by_age.insert((extent.volume(), now_ns, extent));
+            self.by_age.insert(now_ns, extent);
         }
     }
 
@@ -133,8 +164,7 @@ impl DirtySet {
 
     /// The extent of the volume whose dirty blocks have waited longest, and since when.
     pub fn oldest(&self, volume: VolumeIndex) -> Option<(u64, ExtentKey)> {
-        let (owner, oldest_ns, extent) = *self.by_age.range((volume, 0, ExtentKey(0))..).next()?;
-        (owner == volume).then_some((oldest_ns, extent))
+        self.by_age.oldest[usize::from(volume.0)]
     }
 
     /// Every dirty block, for checks.
@@ -174,7 +204,9 @@ mod tests {
         assert_ne!(dirty.oldest(VolumeIndex(1)).expect("others remain").1, oldest);
         for key in &model {
             dirty.remove(*key);
+            let recount = dirty.extents_of(key.volume()).map(|(extent, blocks)| (blocks.oldest_ns, extent)).min();
+            assert_eq!(dirty.oldest(key.volume()), recount);
         }
-        assert!(dirty.extents.is_empty() && dirty.by_age.is_empty());
+        assert!(dirty.extents.is_empty() && dirty.by_age.all.is_empty());
     }
 }

@@ -86,6 +86,9 @@ pub const PAGES_MIN: usize = 4 * 256 + 64;
 /// to forget: at 600 it appends at most about six tenths of what it takes back.
 pub const DIRTY_MAX_PERMILLE: u32 = 600;
 
+/// Reads that start nothing else leave it to others, for this long, to look what the time has made due.
+const TURN_EVERY_NS: u64 = 100_000;
+
 /// Segments kept free for the cleaner's own appends: it needs at most one to take one back, and one is being filled.
 const RESERVE_SEGMENTS: u64 = 3;
 
@@ -139,6 +142,8 @@ pub struct Shard {
     /// Reads on their way that are not in `ops`.
     quick_reads: u32,
     ready: VecDeque<OpId>,
+    /// When all that could proceed last did.
+    turned_ns: u64,
     /// Writes into the log that wait for dirty blocks to go home or for free segments, in order of arrival.
     throttled: VecDeque<OpId>,
     /// Requests that wait for pages.
@@ -195,6 +200,7 @@ impl Shard {
             ops: Ops::default(),
             quick_reads: 0,
             ready: VecDeque::new(),
+            turned_ns: 0,
             throttled: VecDeque::new(),
             starved: VecDeque::new(),
             waiting_degraded: Vec::new(),
@@ -225,7 +231,12 @@ impl Shard {
         self.count(&request);
         if request.op == OpKind::Flush {
             self.begin_flush(request);
-        } else if !(request.op == OpKind::Read && (self.read_from_ram(&request) || self.read_quickly(&request))) {
+        } else if request.op == OpKind::Read && (self.read_from_ram(&request) || self.read_quickly(&request)) {
+            // Nothing became possible that was not, except by the time that has passed.
+            if now_ns < self.turned_ns + TURN_EVERY_NS {
+                return;
+            }
+        } else {
             let op = Op::new(request);
             let (first, blocks, kind) = (op.first, op.blocks, op.lock_kind());
             let unlocked = mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read;
@@ -349,6 +360,7 @@ impl Shard {
                 break;
             }
         }
+        self.turned_ns = self.now_ns;
         self.end_quietly();
         let head_seq = self.log.space().head_seq();
         while self.head_seq_seen < head_seq {
