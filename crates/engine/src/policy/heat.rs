@@ -33,7 +33,7 @@ impl Heat {
     }
 
     /// Used since it was admitted or last judged at the tail.
-    pub(crate) const fn is_used(self) -> bool {
+    pub const fn is_used(self) -> bool {
         self.0 & USED != 0
     }
 
