@@ -35,16 +35,21 @@ pub struct Exports {
 
 /// The binary: `HEARTH_BIN`, or the release build of this workspace.
 pub fn binary() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/hearth");
-    let path = std::env::var_os("HEARTH_BIN").map_or(built, PathBuf::from);
+    let path = std::env::var_os("HEARTH_BIN").map_or_else(|| target_dir().join("release/hearth"), PathBuf::from);
     assert!(path.is_file(), "{} is not there: run `cargo build --release -p hearth` first", path.display());
     path
+}
+
+/// Where cargo builds: `CARGO_TARGET_DIR`, or `target` of this workspace.
+fn target_dir() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |chosen| workspace.join(chosen))
 }
 
 impl Place {
     /// An empty place on the disk that holds the build.
     pub fn new(trial: &str) -> Place {
-        let disk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/trials");
+        let disk = target_dir().join("trials");
         std::fs::create_dir_all(&disk).expect("the build's directory can be written");
         let disk = disk.canonicalize().expect("it was just made");
         let data = tempfile::Builder::new().prefix(trial).tempdir_in(disk).expect("a directory");
