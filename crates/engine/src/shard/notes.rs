@@ -62,10 +62,11 @@ impl Shard {
     }
 
     /// Whether the log says durably of every block of the volume that it is at home; makes it say so. Without that, a start after a
-    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD.
+    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD. A failed log says nothing any
+    /// more: then the host's record that nobody is to believe it must do.
     pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
         if self.log.is_failed() {
-            return true;
+            return self.degraded_recorded;
         }
         while let Some((key, _)) = self.unnoted.range(Key::new(index, 0)..).next().filter(|(key, _)| key.volume() == index) {
             let key = *key;

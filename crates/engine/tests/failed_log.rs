@@ -1,0 +1,93 @@
+//! Promise: a volume has left write-back only when no start can find dirty blocks of it: the log says so durably or, where the log has
+//! failed, the host has written down that nobody is to believe it.
+
+use engine::api::{Action, Command, Completion, Event, IoError, IoKind, Op, Request, Target, VolumeOptions};
+use engine::log::LogPlace;
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use format::Layout;
+use format::checkpoint::LogEnd;
+use page::{PageMutVec, PagePool, PageVec};
+use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
+
+const VOLUME: VolumeIndex = VolumeIndex(0);
+const TOKEN: u64 = 7;
+
+/// One shard whose devices answer at once.
+struct Rig {
+    shard: Shard,
+    pages: PagePool,
+    now_ns: u64,
+    /// The SSD takes no writes and no flushes any more.
+    ssd_broken: bool,
+    replies: usize,
+    home_writes: usize,
+    ssd_failed: bool,
+    done: Option<Result<(), String>>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let layout = Layout::plan(6 << 20, 1, 64 << 10).expect("a small pool");
+        let pages = PagePool::new(PAGES_MIN + 64);
+        let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
+        let config = ShardConfig { place, ram_blocks: 8, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
+        let shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
+        Rig { shard, pages, now_ns: 0, ssd_broken: false, replies: 0, home_writes: 0, ssd_failed: false, done: None }
+    }
+
+    fn drain(&mut self) {
+        while let Some(action) = self.shard.poll_action() {
+            match action {
+                Action::Io(io) => {
+                    let changes = !matches!(io.kind, IoKind::Read(_));
+                    self.home_writes += usize::from(matches!((&io.target, &io.kind), (Target::Backing(_), IoKind::Write { .. })));
+                    let broken = self.ssd_broken && changes && io.target == Target::Ssd;
+                    let result = if broken { Err(IoError::Failed) } else { Ok(()) };
+                    let pages = if let IoKind::Read(pages) = io.kind { pages } else { PageMutVec::new() };
+                    self.now_ns += 1_000;
+                    self.shard.complete(self.now_ns, Completion { id: io.id, result, pages });
+                }
+                Action::Reply(reply) => {
+                    assert_eq!(reply.result, Ok(()));
+                    self.replies += 1;
+                }
+                Action::Event(Event::SsdFailed) => self.ssd_failed = true,
+                Action::Event(Event::CommandDone(TOKEN, result)) => self.done = Some(result),
+                Action::Event(event) => panic!("{event:?}"),
+            }
+        }
+    }
+
+    /// Lets that much time pass.
+    fn pass(&mut self, span_ns: u64) {
+        let until_ns = self.now_ns + span_ns;
+        self.drain();
+        while let Some(at_ns) = self.shard.next_deadline().filter(|at| *at <= until_ns) {
+            self.now_ns = at_ns.max(self.now_ns + 1);
+            self.shard.tick(self.now_ns);
+            self.drain();
+        }
+        self.now_ns = until_ns;
+    }
+}
+
+#[test]
+fn leaving_write_back_waits_for_the_host_when_the_log_has_failed() {
+    let options = |mode| VolumeOptions { mode, write_cache_depth_ns: u64::MAX, ..VolumeOptions::default() };
+    let mut rig = Rig::new();
+    rig.shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: 1 << 20, options: options(Mode::WriteBack) });
+    let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
+    let write =
+        Request { id: 1, volume: VOLUME, op: Op::Write, fua: true, start_sector: 0, sectors: 8, pages, bypass: None, wanted: false };
+    rig.shard.submit(0, write);
+    rig.pass(10_000_000);
+    assert_eq!((rig.replies, rig.home_writes), (1, 0), "durable in the log, and only there");
+    rig.ssd_broken = true;
+    rig.shard.command(rig.now_ns, Command::SetOptions { token: TOKEN, volume: VOLUME, options: options(Mode::WriteThrough) });
+    rig.pass(60_000_000_000);
+    assert_eq!((rig.home_writes, rig.ssd_failed), (1, true), "the block is at home, and the log cannot say so");
+    assert_eq!(rig.done, None, "a start now would find the block dirty");
+    rig.shard.command(rig.now_ns, Command::DegradedRecorded);
+    rig.pass(1_000_000_000);
+    assert_eq!(rig.done, Some(Ok(())));
+}
