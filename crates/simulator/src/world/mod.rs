@@ -114,6 +114,8 @@ pub(crate) enum Happening {
     Operator,
     Tick,
     DegradedRecorded,
+    /// The host tells all shards that this volume's backing device failed a flush.
+    BackingFailureTold(VolumeIndex),
     Rot,
     SsdLeaves,
     BackingLeaves(bool),
@@ -358,6 +360,10 @@ impl<'a> World<'a> {
                 self.tell("host: recorded that the SSD is not to be trusted".to_string());
                 self.system_mut().command(now, Command::DegradedRecorded);
             }
+            Happening::BackingFailureTold(volume) => {
+                self.tell(format!("host: tells all shards that the backing device of volume {} failed", volume.0));
+                self.system_mut().command(now, Command::BackingFailed { volume });
+            }
             Happening::Rot => self.rot(),
             Happening::SsdLeaves => {
                 self.devices[0].faults.gone = true;
@@ -588,6 +594,9 @@ impl<'a> World<'a> {
                 let state = &mut self.volumes[usize::from(volume.0)];
                 if !state.backing_failed {
                     state.backing_failed = true;
+                    let typical = self.prng.pick(&[1_000, 1_000_000]);
+                    let told = self.prng.spread(typical);
+                    self.queue.after(told, Happening::BackingFailureTold(volume));
                     let delay = self.prng.spread(20_000_000);
                     self.queue.after(delay, Happening::Restart);
                 }
