@@ -86,6 +86,8 @@ pub enum Phase {
     DestageCommand,
     /// A volume leaves or comes.
     Detach,
+    /// The pool is going to another SSD.
+    Replace,
     /// Clean stop, with its checkpoint.
     Stop,
     /// A superblock is being stored while the pool runs.
@@ -97,7 +99,7 @@ pub enum Phase {
 }
 
 /// Names of the phases, in order.
-pub const PHASES: [&str; 18] = [
+pub const PHASES: [&str; 19] = [
     "format",
     "idle",
     "read miss",
@@ -112,6 +114,7 @@ pub const PHASES: [&str; 18] = [
     "set options",
     "destage command",
     "detach, attach",
+    "replace SSD",
     "stop, checkpoint",
     "superblock",
     "recovery",
@@ -137,8 +140,8 @@ fn reachable(fault: usize, phase: usize) -> bool {
         f if f == Fault::Corruption as usize => !blocking,
         // Another SSD is noticed when it is opened.
         f if f == Fault::Exchanged as usize => phase == recovery,
-        // A client that goes has something in flight; nobody is served during blocking work.
-        f if f == Fault::Disconnect as usize => !blocking && phase != Phase::Idle as usize,
+        // A client that goes has something in flight; nobody is served during blocking work, nor while the SSD is replaced.
+        f if f == Fault::Disconnect as usize => !blocking && phase != Phase::Idle as usize && phase != Phase::Replace as usize,
         // A lie shows only at a power cut.
         f if f == Fault::LyingFlush as usize => phase != format,
         _ => true,

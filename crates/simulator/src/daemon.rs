@@ -346,6 +346,11 @@ impl System for Daemon {
         self.shards.iter().map(of_shard).collect()
     }
 
+    fn dirty_list(&self, volume: u16) -> Vec<u64> {
+        let wanted = |block: &RecoveredBlock| block.dirty && block.volume.0 == volume;
+        self.shards.iter().flat_map(Shard::cached_blocks).filter(wanted).map(|block| block.block).collect()
+    }
+
     fn facts(&self) -> Facts {
         Facts { dirty_bytes: self.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).sum() }
     }

@@ -44,8 +44,9 @@ pub struct Mix {
     pub sequential_percent: u32,
 }
 
-/// Weights of what the operator does: set options, destage, cancel, drop clean, detach and attach, clean stop.
-pub type OperatorMix = [u32; 6];
+/// Weights of what the operator does: set options, destage, cancel, drop clean, detach and attach, clean stop, replace the
+/// SSD.
+pub type OperatorMix = [u32; 7];
 
 /// Everything about a run.
 #[derive(Clone, Debug)]
@@ -100,7 +101,8 @@ pub struct Plan {
     pub backing_leaves: bool,
     /// Typical time between damages to old data on the SSD (F5); 0: none.
     pub rot_ns: u64,
-    /// The operator changes modes to and fro, and crashes wait for one of his commands: 0 a change of mode, 1 a destage, 2 a detach.
+    /// The operator changes modes to and fro, and crashes wait for one of his commands: 0 a change of mode, 1 a destage, 2 a detach, 3 a
+    /// replacement of the SSD.
     pub meddles: Option<u8>,
     /// Typical time between disconnects of clients with requests in flight (F11); 0: none.
     pub disconnect_ns: u64,
@@ -230,7 +232,7 @@ impl Plan {
             power_percent: 0,
             crash_in_blocking_percent: 0,
             operator_ns: 0,
-            operator: [0; 6],
+            operator: [0; 7],
             message_ns: 0,
             read_all_after_restart: false,
             ssd_leaves: false,
@@ -267,8 +269,11 @@ impl Plan {
 
     /// An operator who never rests, and devices that fail under him: what commands meet only rarely otherwise.
     fn meddle(&mut self, prng: &mut Prng) {
-        (self.operator_ns, self.operator) = (200_000, [4, 2, 1, 0, 5, 0]);
-        self.meddles = Some(prng.below(3) as u8);
+        (self.operator_ns, self.operator) = (200_000, [4, 2, 1, 0, 5, 0, 1]);
+        self.meddles = Some(prng.below(4) as u8);
+        if self.meddles == Some(3) {
+            self.operator[6] = 5;
+        }
         // Much that is dirty, and stays so until it must go.
         self.mix.ops[1] = 80;
         for volume in &mut self.volumes {
@@ -343,7 +348,7 @@ impl Plan {
             power_percent: prng.pick(&[0, 50, 100]),
             crash_in_blocking_percent: prng.pick(&[0, 20, 60]),
             operator_ns: if operator_on { prng.pick(&[1_000_000, 10_000_000]) } else { 0 },
-            operator: std::array::from_fn(|_| prng.pick(&[0, 1, 3])),
+            operator: std::array::from_fn(|act| if act < 6 { prng.pick(&[0, 1, 3]) } else { prng.pick(&[0, 0, 1]) }),
             message_ns: prng.pick(&[0, 1_000, 100_000]),
             read_all_after_restart: prng.percent(30),
             ssd_leaves: matches!(theme, Theme::SsdLeaves | Theme::All) && prng.percent(70),

@@ -47,6 +47,7 @@ impl Totals {
             (&mut sums.refusals, outcome.refusals),
             (&mut sums.doubted, outcome.doubted),
             (&mut sums.acts, outcome.acts),
+            (&mut sums.replacements, outcome.replacements),
             (&mut sums.virtual_ns, outcome.virtual_ns),
         ] {
             *mine += theirs;
@@ -63,6 +64,7 @@ impl Totals {
         format!(
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
              ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} acts of the operator, \
+             {} SSDs replaced, \
              {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}",
             self.seeds,
             sums.requests,
@@ -75,6 +77,7 @@ impl Totals {
             sums.recoveries,
             sums.clean_stops,
             sums.acts,
+            sums.replacements,
             sums.refusals,
             sums.doubted,
             sums.virtual_ns / 3_600_000_000_000,

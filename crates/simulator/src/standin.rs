@@ -258,6 +258,10 @@ impl System for Plain {
         Vec::new()
     }
 
+    fn dirty_list(&self, _: u16) -> Vec<u64> {
+        Vec::new()
+    }
+
     fn facts(&self) -> Facts {
         Facts::default()
     }

@@ -67,6 +67,8 @@ pub trait System {
     fn check_invariants(&self);
     /// Dirty blocks of a volume, of each shard.
     fn dirty_blocks(&self, volume: u16) -> Vec<u64>;
+    /// Its dirty blocks.
+    fn dirty_list(&self, volume: u16) -> Vec<u64>;
     /// Numbers.
     fn facts(&self) -> Facts;
     /// What goes on inside, in words, for the story of a system that waits for ever.

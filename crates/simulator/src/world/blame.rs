@@ -140,8 +140,13 @@ impl World<'_> {
     /// Versions of this volume's blocks from before now may be lost or come back, as far as the log ever knew the blocks.
     pub fn doubt_logged(&mut self, volume: u16) {
         let blocks: Vec<u64> = self.blame.logged.range((volume, 0)..=(volume, u64::MAX)).map(|(_, block)| *block).collect();
+        self.doubt_blocks(volume, blocks);
+    }
+
+    /// Versions of these blocks from before now may be lost or come back.
+    pub fn doubt_blocks(&mut self, volume: u16, blocks: Vec<u64>) {
         let end = self.plan.volumes[usize::from(volume)].sectors;
-        let sectors = blocks.iter().flat_map(|block| block * BLOCK_SECTORS..((block + 1) * BLOCK_SECTORS).min(end));
+        let sectors = blocks.into_iter().flat_map(|block| block * BLOCK_SECTORS..((block + 1) * BLOCK_SECTORS).min(end));
         self.stats.doubted += self.oracle.doubt(volume, sectors);
     }
 

@@ -1,5 +1,5 @@
-//! The wrong SSD at a start (F7): an older copy of it, as a restored backup or a mirror half that was away would be, or a shorter one.
-//! Both must be refused, with nothing written; then the right one comes back.
+//! The wrong SSD at a start (F7): an older copy of it, as a restored backup or a mirror half that was away would be, a shorter one, or the one
+//! that the pool was on before it was replaced. All must be refused, with nothing written; then the right one comes back.
 
 use super::{Step, World, failed};
 use crate::coverage::{Fault, Phase};
@@ -17,6 +17,9 @@ impl World<'_> {
         let older = self.older_ssd.as_ref().filter(|(session, _)| *session < self.host.session).map(|(_, image)| image.clone());
         let (what, image) = match older {
             Some(image) if self.prng.percent(50) => ("an older copy of the SSD", image),
+            _ if self.former_ssd.is_some() && self.prng.percent(50) => {
+                ("the SSD that was replaced", self.former_ssd.clone().expect("looked"))
+            }
             _ => {
                 let whole = self.devices[0].media.snapshot();
                 let end = whole.len() as u64 / 4096;

@@ -4,19 +4,18 @@ use engine::api::Command;
 use types::{Mode, VolumeIndex};
 
 use super::gates::Gates;
-use super::log_writes::LogWrites;
 use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::disk::media::Keep;
-use crate::system::{Change, Refusal, Started};
+use crate::system::{Change, HostRecord, Refusal, Started};
 
 /// Starts that may fail by injected I/O errors in a row before the device is made good.
 const TRIES: u32 = 4;
 
 impl World<'_> {
     /// Decides when blocking work is cut short, if at all.
-    fn death(&mut self) -> Option<u64> {
+    pub fn death(&mut self) -> Option<u64> {
         if !self.safety || self.crashes_left == 0 || !self.prng.percent(self.plan.crash_in_blocking_percent) {
             return None;
         }
@@ -49,7 +48,7 @@ impl World<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    fn died_in(&mut self, phase: Phase) {
+    pub fn died_in(&mut self, phase: Phase) {
         self.stats.crashes_in_blocking += 1;
         let power = self.prng.percent(self.plan.power_percent);
         let fault = if power { Fault::PowerCut } else { Fault::ProcessCrash };
@@ -291,22 +290,19 @@ impl World<'_> {
         for volume in 0..self.volumes.len() {
             if !self.volumes[volume].settled {
                 self.doubt_all(volume as u16);
-                self.volumes[volume].settled = self.volumes[volume].options.mode != Mode::WriteBack;
             }
         }
-        self.blame.new_pool();
+        self.ssd_is_new();
         let faults = &mut self.devices[0].faults;
         faults.gone = false;
         faults.flush_broken = false;
-        (self.ssd_failed, self.host.degraded) = (false, false);
         if self.prng.percent(50) {
             let blank = vec![0; self.devices[0].media.size_bytes() as usize];
             self.devices[0].media.replace(blank);
         }
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
-        (self.host.pool_uuid, self.host.session, self.older_ssd) = (uuid, 0, None);
-        self.log_writes = LogWrites::default();
+        self.host = HostRecord { degraded: false, pool_uuid: uuid, session: 0 };
         self.format()
     }
 

@@ -1,7 +1,7 @@
 //! One run: clients, operator, devices and one life of the system after the other, in virtual time.
 //!
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
-//! and starts; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+//! and starts; [`replace`] exchanges the SSD; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
 mod clients;
@@ -12,6 +12,7 @@ mod life;
 mod log_writes;
 pub(crate) mod operator;
 mod phases;
+mod replace;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -60,6 +61,8 @@ pub struct Outcome {
     pub refusals: u64,
     /// Sectors of which older versions were put in doubt, because the SSD lied or a cache with dirty data was given up.
     pub doubted: u64,
+    /// Pools put on another SSD while they ran.
+    pub replacements: u64,
     /// Acts of the operator that were completed.
     pub acts: u64,
     /// Events reported by the system, by name.
@@ -167,6 +170,8 @@ pub(crate) struct World<'a> {
     pub stats: Outcome,
     /// The SSD as it was in an earlier session, and which.
     pub older_ssd: Option<(u64, Vec<u8>)>,
+    /// The SSD that the pool was on before, as it was when it was given up.
+    pub former_ssd: Option<Vec<u8>>,
     /// Blocks whose only copy an SSD damaged, as was reported, and when: they need not be at home until they are written anew.
     pub wounded: BTreeMap<(u16, u64), u64>,
     pub watch: Option<(u16, u64)>,
@@ -277,6 +282,7 @@ impl<'a> World<'a> {
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
             older_ssd: None,
+            former_ssd: None,
             wounded: BTreeMap::new(),
             watch,
             history: Vec::new(),
@@ -582,6 +588,7 @@ impl<'a> World<'a> {
             Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block), now)),
             Event::SsdFailed if !self.ssd_failed => {
                 self.ssd_failed = true;
+                self.operator.ssd_failed = self.plan.operator[6] > 0 && self.prng.percent(60);
                 let typical = self.prng.pick(&[1_000_000, 100_000_000]);
                 let delay = self.prng.spread(typical);
                 self.queue.after(delay, Happening::DegradedRecorded);

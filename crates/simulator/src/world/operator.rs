@@ -1,10 +1,11 @@
-//! The administrator: changes modes and options, destages, cancels, drops, detaches, stops and starts, while I/O runs.
+//! The administrator: changes modes and options, destages, cancels, drops, detaches, replaces the SSD, stops and starts, while I/O runs.
 
 use std::collections::BTreeMap;
 
 use engine::api::{Command, VolumeOptions};
 use types::{Mode, VolumeIndex};
 
+use super::replace::Replacement;
 use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
@@ -26,6 +27,16 @@ pub(crate) enum Purpose {
     DestageToDetach,
     Detach,
     Quiesce,
+    /// Steps of a replacement of the SSD.
+    DestageToReplace,
+    QuiesceToReplace,
+}
+
+impl Purpose {
+    /// It wants the clients of all volumes away.
+    fn concerns_all(self) -> bool {
+        matches!(self, Purpose::Quiesce | Purpose::QuiesceToReplace)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +55,9 @@ pub(crate) struct Operator {
     begun_ns: BTreeMap<u64, u64>,
     /// Begins when the volumes it needs have nothing in flight.
     intent: Option<Waiting>,
+    pub replacement: Option<Replacement>,
+    /// The SSD failed, and he is going to replace it.
+    pub ssd_failed: bool,
 }
 
 impl Operator {
@@ -52,6 +66,8 @@ impl Operator {
         self.cancelled.clear();
         self.begun_ns.clear();
         self.intent = None;
+        self.replacement = None;
+        self.ssd_failed = false;
     }
 
     pub fn waiting_text(&self) -> Vec<String> {
@@ -64,6 +80,7 @@ impl Operator {
             Purpose::SetOptions => command == 0,
             Purpose::Destage | Purpose::DestageQuiet => command == 1,
             Purpose::DestageToDetach | Purpose::Detach => command == 2,
+            Purpose::DestageToReplace | Purpose::QuiesceToReplace => command == 3,
             Purpose::DropClean | Purpose::Quiesce => false,
         })
     }
@@ -126,7 +143,7 @@ impl World<'_> {
             return Ok(());
         }
         let volume = self.prng.below(self.volumes.len() as u64) as u16;
-        let act = self.prng.weighted(&self.plan.operator);
+        let act = if std::mem::take(&mut self.operator.ssd_failed) { 6 } else { self.prng.weighted(&self.plan.operator) };
         match act {
             0 => {
                 let mut options = other_options(&mut self.prng);
@@ -154,7 +171,8 @@ impl World<'_> {
                 self.command(Purpose::DropClean, volume, |token| Command::DropClean { token, volume: VolumeIndex(volume) });
             }
             4 => self.intend(Purpose::DestageToDetach, volume)?,
-            _ => self.intend(Purpose::Quiesce, volume)?,
+            5 => self.intend(Purpose::Quiesce, volume)?,
+            _ => self.intend(Purpose::QuiesceToReplace, volume)?,
         }
         Ok(())
     }
@@ -179,7 +197,7 @@ impl World<'_> {
     fn intend(&mut self, purpose: Purpose, volume: u16) -> Step {
         self.operator.intent = Some(Waiting { purpose, volume });
         for (index, state) in self.volumes.iter_mut().enumerate() {
-            state.paused |= purpose == Purpose::Quiesce || index == usize::from(volume);
+            state.paused |= purpose.concerns_all() || index == usize::from(volume);
         }
         self.pursue()
     }
@@ -188,15 +206,15 @@ impl World<'_> {
     fn pursue(&mut self) -> Step {
         let Some(Waiting { purpose, volume }) = self.operator.intent else { return Ok(()) };
         let busy = |index: usize| self.volumes[index].in_flight > 0;
-        let blocked = if purpose == Purpose::Quiesce { !self.pending.is_empty() } else { busy(usize::from(volume)) };
+        let blocked = if purpose.concerns_all() { !self.pending.is_empty() } else { busy(usize::from(volume)) };
         if blocked {
             return Ok(());
         }
         self.operator.intent = None;
-        if purpose == Purpose::Quiesce {
-            self.command(purpose, volume, |token| Command::Quiesce { token });
-        } else {
-            self.destage(volume, purpose);
+        match purpose {
+            Purpose::Quiesce => drop(self.command(purpose, volume, |token| Command::Quiesce { token })),
+            Purpose::QuiesceToReplace => self.begin_replacement(),
+            _ => drop(self.destage(volume, purpose)),
         }
         Ok(())
     }
@@ -248,7 +266,9 @@ impl World<'_> {
                 self.resume();
             }
             (Purpose::Quiesce, true) => self.stop_and_start()?,
-            (Purpose::Quiesce, false) => self.restart_wanted = true,
+            (Purpose::DestageToReplace, home) => self.destaged_to_replace(volume, home)?,
+            (Purpose::QuiesceToReplace, true) => self.exchange_ssd()?,
+            (Purpose::Quiesce | Purpose::QuiesceToReplace, false) => self.restart_wanted = true,
             _ => {}
         }
         Ok(())

@@ -77,6 +77,7 @@ impl World<'_> {
                 Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean => Phase::DestageCommand,
                 Purpose::DestageToDetach | Purpose::Detach => Phase::Detach,
                 Purpose::Quiesce => Phase::Stop,
+                Purpose::DestageToReplace | Purpose::QuiesceToReplace => Phase::Replace,
             });
         }
         if phases.is_empty() && self.pending.is_empty() {
