@@ -379,6 +379,85 @@ fn a_changed_backing_device_can_be_accepted() {
     assert_eq!(world.inside().devices[DISK].version, 5);
 }
 
+/// C6: a device that is not what it was is refused as often as it is asked for, whatever was asked and stopped meanwhile. Nothing is lost by
+/// that, and both ways out that the refusal names are ways out: the right device, or a person's word.
+#[test]
+fn a_changed_backing_device_is_refused_until_a_person_says_so() {
+    type Change = fn(&mut super::fake::Device);
+    let cases: [(&str, Change, &str); 4] = [
+        ("write-back", |d| d.version = 9, "written by others"),
+        ("write-back", |d| d.serial = "other".into(), "another one"),
+        ("write-back", |d| d.size_bytes /= 2, "shrank from 1 GiB to 512 MiB"),
+        ("write-through", |d| d.size_bytes /= 2, "shrank from 1 GiB to 512 MiB"),
+    ];
+    for (mode, change, expected) in cases {
+        let world = world();
+        let manager = started(&world);
+        must(&manager, create());
+        must(&manager, add("v", DISK, mode));
+        assert!(world.write("v", 5));
+        manager.stop().expect("nothing fails");
+        let device = |world: &World| world.inside().devices[DISK].clone();
+        let right = device(&world);
+        change(world.inside().devices.get_mut(DISK).expect("it is there"));
+        let changed = device(&world);
+        // Asked again, after the daemon was killed, after it was stopped, and after both.
+        for stops in [false, true, false, true] {
+            let manager = started(&world);
+            refused(&manager, expected);
+            let error = carry_out(&manager, Action::VolumeDestage { name: "v".into() }).expect_err("it is not served");
+            assert!(error.contains(expected) && error.contains("bring the right device back"), "{error}");
+            // Options may change; that opens no way in.
+            must(&manager, set_mode("write-around"));
+            must(&manager, set_mode(mode));
+            if mode == "write-back" {
+                let error = carry_out(&manager, remove(false)).expect_err("5 would be lost");
+                assert!(error.contains(expected) && error.contains("--drop-dirty"), "{error}");
+            }
+            refused(&manager, expected);
+            assert_eq!((world.read("v"), world.inside().exports.len()), (None, 0), "{mode}, {expected}");
+            if stops {
+                manager.stop().expect("nothing fails");
+            }
+        }
+        let now = device(&world);
+        assert_eq!((now.version, now.serial, now.size_bytes), (changed.version, changed.serial, changed.size_bytes), "it was not touched");
+        // The right one is back, and all is there.
+        world.inside().devices.insert(DISK.into(), right);
+        let manager = started(&world);
+        let view = volume(&manager).expect("it is known");
+        assert_eq!((view.health, world.read("v")), (Health::Running, Some(5)), "{mode}, {expected}: {view:?}");
+        manager.stop().expect("nothing fails");
+        // A person says that the other one is right.
+        change(world.inside().devices.get_mut(DISK).expect("it is there"));
+        let manager = started(&world);
+        refused(&manager, expected);
+        let set = VolumeSet { accept_backing: true, ..VolumeSet::default() };
+        let accepted = carry_out(&manager, Action::VolumeSet { name: "v".into(), set });
+        if mode == "write-back" && expected.starts_with("shrank") {
+            let error = accepted.expect_err("dirty data may lie beyond its end");
+            assert!(error.contains("--drop-dirty"), "{error}");
+            refused(&manager, expected);
+            refused(&started(&world), expected);
+            continue;
+        }
+        assert_eq!(accepted, Ok(()), "{mode}, {expected}");
+        assert_eq!(world.read("v"), Some(5), "{mode}, {expected}: what was dirty is kept, and else it is at home");
+        manager.stop().expect("nothing fails");
+        let view = volume(&started(&world)).expect("it is known");
+        assert_eq!((view.health, world.read("v")), (Health::Running, Some(5)), "{mode}, {expected}, the next time: {view:?}");
+    }
+}
+
+/// Not served, with one sentence of what is wrong and one of what to do.
+fn refused(manager: &Manager, expected: &str) {
+    let view = volume(manager).expect("it is known");
+    let (problem, remedy) = (view.problem.clone().unwrap_or_default(), view.remedy.clone().unwrap_or_default());
+    assert!(view.health == Health::Failed && problem.contains(expected), "{view:?}");
+    assert!(problem.starts_with("its backing device /disk ") && !problem.contains(['\n', ';']), "{problem}");
+    assert!(remedy.contains("bring the right device back") && remedy.contains("`hearth volume "), "{remedy}");
+}
+
 /// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
 #[test]
 fn a_lost_ssd_stops_only_what_may_be_dirty() {
