@@ -76,6 +76,8 @@ pub enum Notice {
     SsdFailed {
         /// The pool.
         pool: String,
+        /// Which it is: a pool of that name may be on another SSD by now.
+        uuid: Uuid,
     },
     /// A volume's backing device failed a flush: it acknowledges no more writes until it is attached anew. Not all of the pool may know:
     /// see [`DataPath::backing_failed`].

@@ -3,6 +3,7 @@
 use super::Manager;
 use super::fake::World;
 use crate::api::{Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::datapath::Notice;
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -504,11 +505,31 @@ fn an_ssd_that_failed_is_never_believed_again() {
     must(&manager, create());
     must(&manager, add("v", DISK, "write-through"));
     assert!(world.write("v", 5));
-    manager.notice(&crate::datapath::Notice::SsdFailed { pool: "p".into() });
+    manager.notice(&ssd_failed(&world));
     world.inside().devices.get_mut(DISK).expect("it is there").version = 6;
     let manager = started(&world);
     assert_eq!(world.read("v"), Some(6));
     assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+}
+
+/// What the pool's data path says now when its SSD fails.
+fn ssd_failed(world: &World) -> Notice {
+    Notice::SsdFailed { pool: "p".into(), uuid: world.inside().saved.pools[0].uuid }
+}
+
+/// An SSD that fails while it is given up may be heard of late: that says nothing about the new one.
+#[test]
+fn the_failure_of_a_replaced_ssd_is_not_held_against_the_new_one() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    let late = ssd_failed(&world);
+    must(&manager, replace(false));
+    manager.notice(&late);
+    assert!(world.write("v", 6));
+    let manager = started(&world);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Running), "its dirty data would be out of reach");
+    assert_eq!(world.read("v"), Some(6));
 }
 
 #[test]

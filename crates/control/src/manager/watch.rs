@@ -5,6 +5,7 @@ use crate::api::{Health, Severity};
 use crate::datapath::Notice;
 use crate::events::unix_s;
 use crate::state::Degraded;
+use crate::uuid::Uuid;
 use std::time::Duration;
 
 /// How long to wait before trying again to put a failed SSD on record. Writes wait meanwhile.
@@ -13,7 +14,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 impl Manager {
     pub(super) fn take_notice(&self, notice: &Notice) {
         match notice {
-            Notice::SsdFailed { pool } => self.ssd_failed(pool),
+            Notice::SsdFailed { pool, uuid } => self.ssd_failed(pool, *uuid),
             Notice::BackingFailed { volume } => {
                 self.data().backing_failed(volume);
                 let problem = "its backing device failed to flush: what was written since the last good flush is in doubt, and no more writes are taken";
@@ -44,19 +45,29 @@ impl Manager {
     }
 
     /// Puts the failure on record before any write is acknowledged that would make the SSD's content stale.
-    fn ssd_failed(&self, pool: &str) {
+    fn ssd_failed(&self, pool: &str, uuid: Uuid) {
         let reason = "an I/O to the SSD failed";
         let record = || {
             self.change(|state| {
-                if let Some(pool) = state.pool_mut(pool) {
-                    pool.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s() });
-                }
+                let Some(failed) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
+                failed.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s() });
                 state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
+                true
             })
         };
-        while let Err(error) = record() {
-            self.events().note(Severity::Error, pool, format!("its SSD failed and that cannot be recorded, so writes wait: {error}"));
-            std::thread::sleep(RECORD_AGAIN);
+        let concerns = loop {
+            match record() {
+                Ok(concerns) => break concerns,
+                Err(error) => {
+                    let message = format!("its SSD failed and that cannot be recorded, so writes wait: {error}");
+                    self.events().note(Severity::Error, pool, message);
+                    std::thread::sleep(RECORD_AGAIN);
+                }
+            }
+        };
+        if !concerns {
+            // The word came late: the pool has left that SSD.
+            return;
         }
         self.data().degraded_recorded(pool);
         let problem =

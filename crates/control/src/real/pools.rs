@@ -164,14 +164,14 @@ impl Machine {
     }
 
     fn events_of(&self, pool: &PoolRecord) -> EventSink {
-        let (notices, name) = (Mutex::new(self.notices.clone()), pool.name.clone());
+        let (notices, name, uuid) = (Mutex::new(self.notices.clone()), pool.name.clone(), pool.uuid);
         let names = self.names_by_place.clone();
         Arc::new(move |_, event| {
             let volume = |place: VolumeIndex| {
                 locked(&names).get(&(name.clone(), place.0)).cloned().unwrap_or_else(|| format!("{name} #{}", place.0))
             };
             let notice = match event {
-                Event::SsdFailed => Notice::SsdFailed { pool: name.clone() },
+                Event::SsdFailed => Notice::SsdFailed { pool: name.clone(), uuid },
                 Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
                 Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
                 Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },

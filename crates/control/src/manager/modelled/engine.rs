@@ -5,6 +5,7 @@ use super::{TURNS, locked, told};
 use crate::datapath::Notice;
 use crate::error::ControlError;
 use crate::real::assembly::Root;
+use crate::uuid::Uuid;
 use engine::api::{Action, Command, Event, Reply, Target};
 use engine::front::{Front, FrontAction};
 use engine::shard::Shard;
@@ -18,6 +19,7 @@ use types::{ShardIndex, VolumeIndex};
 /// The pool that runs (one is enough here).
 pub(super) struct Engine {
     pub(super) pool: String,
+    pub(super) uuid: Uuid,
     pub(super) ssd: String,
     pub(super) root: Root,
     pub(super) samples: BTreeMap<u32, Vec<(u64, u32)>>,
@@ -85,7 +87,7 @@ impl Engine {
     pub(super) fn event(&mut self, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
         let volume = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
         let notice = match event {
-            Event::SsdFailed => Notice::SsdFailed { pool: self.pool.clone() },
+            Event::SsdFailed => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid },
             Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
             Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
             Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },

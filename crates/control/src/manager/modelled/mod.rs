@@ -301,6 +301,7 @@ impl DataPath for World {
         let holds = root.holds();
         let mut engine = Engine {
             pool: pool.name.clone(),
+            uuid: pool.uuid,
             ssd: pool.ssd.clone(),
             root,
             samples,
