@@ -3,6 +3,7 @@
 use super::chain::Found;
 use super::segment::{Entry, EntryKind, Segment};
 use super::{RecoveredRecord, RecoveryReport, SEGMENTS_FREE_WANTED};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 use format::{Superblock, VolumeRecord};
@@ -47,7 +48,9 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
         report.forgotten_blocks += replay.forget_clean();
     }
     if report.damaged_places > 0 {
-        let at_risk = |volume: &&VolumeRecord| volume.may_have_dirty || volume.mode == Mode::WriteBack;
+        // One that is recorded as settled and yet has dirty blocks lost the notes that they came home: they may be old.
+        let has_dirty: BTreeSet<u32> = replay.entries.iter().filter(|e| e.kind == EntryKind::Dirty).map(|e| e.volume).collect();
+        let at_risk = |volume: &&VolumeRecord| volume.may_have_dirty || volume.mode == Mode::WriteBack || has_dirty.contains(&volume.id.0);
         report.damaged_volumes = superblock.volumes.iter().filter(at_risk).map(|volume| volume.id).collect();
     }
     let mut end = found.end;
