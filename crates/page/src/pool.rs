@@ -32,6 +32,8 @@ struct Shared {
     locked: AtomicBool,
     inner: UnsafeCell<Inner>,
     pages_max: usize,
+    /// At most `pages_max`.
+    limit: AtomicUsize,
     /// Changed only under the lock, read by anyone.
     pages_out: AtomicUsize,
 }
@@ -67,6 +69,7 @@ impl PagePool {
             locked: AtomicBool::new(false),
             inner: UnsafeCell::new(Inner { free: Vec::new(), slabs: Vec::new(), fresh: 0, handles: 1 }),
             pages_max,
+            limit: AtomicUsize::new(pages_max),
             pages_out: AtomicUsize::new(0),
         });
         // The box is a stable address; handles and pages out are counted, and the last to go frees it.
@@ -84,6 +87,9 @@ impl PagePool {
     pub fn allocate(&self) -> Option<PageMut> {
         let shared = self.shared();
         let page = shared.with_inner(|inner| {
+            if shared.pages_out() >= shared.limit.load(Ordering::Relaxed) {
+                return None;
+            }
             let page = inner.free.pop().or_else(|| inner.take_fresh(self.0, shared.pages_max))?;
             shared.pages_out.store(shared.pages_out() + 1, Ordering::Relaxed);
             Some(page)
@@ -106,7 +112,14 @@ impl PagePool {
         self.shared().pages_out()
     }
 
-    /// The pool's limit, in pages.
+    /// From now on at most this many pages are out at a time, and never more than the pool was made for. Pages that are out stay so: with fewer than
+    /// are, nothing is to be had until enough are back.
+    pub fn set_limit(&self, pages: usize) {
+        let shared = self.shared();
+        shared.limit.store(pages.min(shared.pages_max), Ordering::Relaxed);
+    }
+
+    /// The most pages the pool was made for.
     pub fn pages_max(&self) -> usize {
         self.shared().pages_max
     }
@@ -341,6 +354,18 @@ mod tests {
         drop(pages);
         assert_eq!(pool.pages_out(), 0);
         assert!(pool.allocate().is_some());
+    }
+
+    #[test]
+    fn a_lower_limit_holds_until_it_is_raised() {
+        let pool = PagePool::new(8);
+        let pages: Vec<PageMut> = (0..5).map(|_| pool.allocate().expect("within the limit")).collect();
+        pool.set_limit(4);
+        assert!(pool.allocate().is_none());
+        drop(pages);
+        assert_eq!(core::iter::from_fn(|| pool.allocate()).take(9).collect::<Vec<_>>().len(), 4);
+        pool.set_limit(100);
+        assert_eq!(core::iter::from_fn(|| pool.allocate()).take(9).collect::<Vec<_>>().len(), 8);
     }
 
     #[test]

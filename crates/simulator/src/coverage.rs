@@ -35,10 +35,12 @@ pub enum Fault {
     Disconnect,
     /// F12.
     Operator,
+    /// F13: pages run short.
+    Shortage,
 }
 
 /// Names of the faults, in order.
-pub const FAULTS: [&str; 13] = [
+pub const FAULTS: [&str; 14] = [
     "F1 crash",
     "F2 power cut",
     "F3 SSD error",
@@ -52,6 +54,7 @@ pub const FAULTS: [&str; 13] = [
     "F10 lying flush",
     "F11 disconnect",
     "F12 operator",
+    "F13 no pages",
 ];
 
 /// What was going on.
@@ -142,6 +145,8 @@ fn reachable(fault: usize, phase: usize) -> bool {
         f if f == Fault::Exchanged as usize => phase == recovery,
         // A client that goes has something in flight; nobody is served during blocking work, nor while the SSD is replaced.
         f if f == Fault::Disconnect as usize => !blocking && phase != Phase::Idle as usize && phase != Phase::Replace as usize,
+        // Blocking work takes its memory before anything is served, or from the system.
+        f if f == Fault::Shortage as usize => !blocking && phase != Phase::Replace as usize,
         // A lie shows only at a power cut.
         f if f == Fault::LyingFlush as usize => phase != format,
         _ => true,

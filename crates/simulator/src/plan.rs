@@ -108,6 +108,8 @@ pub struct Plan {
     pub disconnect_ns: u64,
     /// Chance that a start is first tried with an older copy of the SSD, or a shorter one (F7), in a hundred.
     pub exchange_percent: u32,
+    /// Typical time between shortages of pages (F13); 0: none.
+    pub shortage_ns: u64,
 }
 
 fn options(prng: &mut Prng) -> VolumeOptions {
@@ -241,6 +243,7 @@ impl Plan {
             meddles: None,
             disconnect_ns: 0,
             exchange_percent: 0,
+            shortage_ns: 0,
         }
     }
 
@@ -357,6 +360,8 @@ impl Plan {
             meddles: None,
             disconnect_ns: prng.pick(&[0, 0, 2_000_000]),
             exchange_percent: prng.pick(&[0, 10]),
+            // Drawn apart, so that older seeds are what they were.
+            shortage_ns: Prng::new(seed).fork(8).pick(&[0, 0, 0, 200_000, 5_000_000]),
         };
         match prng.below(10) {
             0 | 1 => plan.meddle(prng),

@@ -129,6 +129,8 @@ pub struct Log {
     /// The tail that the last group handed out says.
     last_written_tail: u64,
     failed: bool,
+    /// Something could not be written for want of pages.
+    short_of_pages: bool,
 }
 
 /// What a completed log I/O changed.
@@ -170,6 +172,7 @@ impl Log {
             written_pages: 0,
             last_written_tail: start.tail_seq,
             failed: false,
+            short_of_pages: false,
         }
     }
 
@@ -397,8 +400,14 @@ impl Log {
         self.building.as_ref().filter(|_| room).map(|building| building.deadline_ns).filter(|time| *time != u64::MAX)
     }
 
+    /// Whether the last [`Log::pump`] lacked pages: nobody tells when there are some.
+    pub fn is_short_of_pages(&self) -> bool {
+        self.short_of_pages
+    }
+
     /// Hands out what is due: groups, footers, a flush. Call at the end of each turn.
     pub fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, out: &mut Outbox<C>, context: impl Fn(LogIo) -> C) {
+        self.short_of_pages = false;
         if self.failed {
             return;
         }
@@ -410,12 +419,19 @@ impl Log {
             self.close_building();
         }
         while self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {
-            let Some(header) = (if self.closed.is_empty() { None } else { pool.allocate() }) else { break };
+            if self.closed.is_empty() {
+                break;
+            }
+            let Some(header) = pool.allocate() else {
+                self.short_of_pages = true;
+                break;
+            };
             let group = self.closed.pop_front().expect("looked above");
             self.write_group(group, header, out, &context);
         }
         while self.sealed.front().is_some_and(|sealed| sealed.last_group <= self.durable) {
             if !self.write_footer(pool, out, &context) {
+                self.short_of_pages = true;
                 break;
             }
         }

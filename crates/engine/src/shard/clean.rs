@@ -148,6 +148,7 @@ impl Shard {
                 for block in keep.into_iter().rev() {
                     self.cleaner.to_read.push_front(block);
                 }
+                self.short_of_pages = true;
                 return;
             };
             let seq = self.cleaner.seq.expect("cleaning");

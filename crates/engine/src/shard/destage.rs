@@ -400,7 +400,10 @@ impl Shard {
             })
             .collect();
         let missing = pages.iter().filter(|page| page.is_none()).count();
-        let Some(mut buffers) = (0..missing).map(|_| self.config.pool.allocate()).collect::<Option<Vec<_>>>() else { return false };
+        let Some(mut buffers) = self.allocate(missing) else {
+            self.short_of_pages = true;
+            return false;
+        };
         let mask = if count == 1 { self.mask_of(first, slots[0]) } else { u8::MAX };
         let checksums = slots.iter().map(|slot| self.index.meta(*slot).checksum).collect();
         let id = self.destager.next_run;

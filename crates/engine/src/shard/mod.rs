@@ -148,6 +148,8 @@ pub struct Shard {
     throttled: VecDeque<OpId>,
     /// Requests that wait for pages.
     starved: VecDeque<OpId>,
+    /// Destage or the cleaner could not go on for want of pages.
+    short_of_pages: bool,
     /// Requests that wait for the host to record that the SSD failed.
     waiting_degraded: Vec<OpId>,
     degraded_recorded: bool,
@@ -203,6 +205,7 @@ impl Shard {
             turned_ns: 0,
             throttled: VecDeque::new(),
             starved: VecDeque::new(),
+            short_of_pages: false,
             waiting_degraded: Vec::new(),
             degraded_recorded: false,
             unsettled: Map::default(),
@@ -328,7 +331,8 @@ impl Shard {
 
     /// When `tick` should be called if nothing else happens before; `None` if never.
     pub fn next_deadline(&self) -> Option<u64> {
-        let waits = !self.starved.is_empty() || self.commands_are_sweeping();
+        let short = self.short_of_pages || self.log.is_short_of_pages();
+        let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
         [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), starved].into_iter().flatten().min()
     }
@@ -348,6 +352,7 @@ impl Shard {
 
     /// Ends each feeding call: everything that can proceed does.
     fn turn(&mut self) {
+        self.short_of_pages = false;
         loop {
             while let Some(id) = self.ready.pop_front() {
                 self.advance(id);

@@ -144,7 +144,7 @@ impl Shard {
         sources.iter().enumerate().map(copy_of).collect()
     }
 
-    fn allocate(&self, pages: usize) -> Option<Vec<PageMut>> {
+    pub(super) fn allocate(&self, pages: usize) -> Option<Vec<PageMut>> {
         (0..pages).map(|_| self.config.pool.allocate()).collect()
     }
 
@@ -281,8 +281,8 @@ impl Shard {
                 }
                 self.ops.get_mut(id).missed = true;
             }
-            // No pages to retry with: an error is honest, and rarer than a bad block on an empty pool.
-            None => self.ops.get_mut(id).error = Some(RequestError::Io),
+            // When nothing else is read for it, the request asks again.
+            None => missing.iter().for_each(|index| self.ops.get_mut(id).read[*index].again = true),
         }
     }
 
@@ -332,7 +332,7 @@ impl Shard {
         if !again.is_empty() {
             self.read_missing(id, &again);
             if self.ops.get(id).pending == 0 {
-                self.ready.push_back(id);
+                self.starved.push_back(id);
             }
             return;
         }

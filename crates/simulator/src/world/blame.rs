@@ -24,6 +24,8 @@ pub struct Blame {
     pub flush_failed: BTreeSet<usize>,
     /// In this life: volumes of which a destage failed. What could not be read rests for a while, and commands are told so.
     pub destage_failed: BTreeSet<u16>,
+    /// When a client last wrote a block of the volume anew whose only copy was damaged: until then a command may have met it.
+    pub healed_ns: BTreeMap<u16, u64>,
     /// Something on the SSD was harmed that recovery may find.
     pub ssd_harmed: bool,
     /// Blocks that the log of this pool ever had a record of: all that a lying SSD can lose or bring back.

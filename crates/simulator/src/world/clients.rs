@@ -127,7 +127,7 @@ impl World<'_> {
         let blocks = (first + u64::from(draft.sectors)).div_ceil(8);
         (0..blocks)
             .map(|block| {
-                let mut page = self.pages.allocate().expect("client data fits in memory");
+                let mut page = self.client_pages.allocate().expect("client data fits in memory");
                 let from = if block == 0 { first } else { 0 };
                 let to = (first + u64::from(draft.sectors) - block * 8).min(8);
                 for inside in from..to {
@@ -192,9 +192,13 @@ impl World<'_> {
                 self.oracle.end_write(pending.ticket as u32, true);
                 let (start, end) = (draft.start_sector.div_ceil(8), (draft.start_sector + u64::from(draft.sectors)) / 8);
                 if !self.wounded.is_empty() && draft.op != Op::Discard {
+                    let wounds = self.wounded.len();
                     self.wounded.retain(|(volume, block), since_ns| {
                         *volume != draft.volume || !(start..end).contains(block) || pending.submitted_ns <= *since_ns
                     });
+                    if self.wounded.len() < wounds {
+                        self.blame.healed_ns.insert(draft.volume, self.queue.now_ns());
+                    }
                 }
                 if pending.settled && self.volumes[usize::from(draft.volume)].settled {
                     self.check_at_home(draft.volume, draft.start_sector, draft.sectors)?;

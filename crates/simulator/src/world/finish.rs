@@ -14,6 +14,7 @@ const PATIENCE_NS: u64 = 600_000_000_000;
 impl World<'_> {
     pub fn finish(&mut self) -> Step {
         self.safety = false;
+        self.give_pages_back();
         self.crash_at = None;
         for device in &mut self.devices {
             device.faults.heal();
@@ -128,8 +129,9 @@ impl World<'_> {
             self.check_all_at_home(volume)?;
         }
         self.doubt_a_lying_ssd(true);
-        if self.pages.pages_out() > 0 {
-            return Err(failed(format!("{} pages were never given back", self.pages.pages_out())));
+        let out = self.pages.pages_out() + self.client_pages.pages_out();
+        if out > 0 {
+            return Err(failed(format!("{out} pages were never given back")));
         }
         self.start()?;
         self.read_everything()?;

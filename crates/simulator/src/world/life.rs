@@ -114,6 +114,7 @@ impl World<'_> {
     /// Forgets what only the process knew.
     pub fn end_life(&mut self) {
         self.system = None;
+        self.give_pages_back();
         self.pending.clear();
         self.channels.clear();
         self.tick_at = None;
@@ -128,7 +129,12 @@ impl World<'_> {
         self.queue.retain(|happening| {
             matches!(
                 happening,
-                Happening::SsdLeaves | Happening::BackingLeaves(_) | Happening::Rot | Happening::Operator | Happening::Disconnect
+                Happening::SsdLeaves
+                    | Happening::BackingLeaves(_)
+                    | Happening::Rot
+                    | Happening::Operator
+                    | Happening::Disconnect
+                    | Happening::Shortage(true)
             )
         });
     }

@@ -13,6 +13,7 @@ mod log_writes;
 pub(crate) mod operator;
 mod phases;
 mod replace;
+mod shortage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -22,6 +23,7 @@ use page::{PageMutVec, PagePool};
 use types::{Mode, VolumeIndex};
 
 use crate::coverage::{Coverage, Fault, fault_of};
+use crate::daemon::pages_needed;
 use crate::disk::Disk;
 use crate::disk::media::Media;
 use crate::oracle::{Oracle, Violation};
@@ -124,6 +126,8 @@ pub(crate) enum Happening {
     BackingLeaves(bool),
     Restart,
     Disconnect,
+    /// Pages run short, or are given back.
+    Shortage(bool),
 }
 
 pub(crate) type Step = Result<(), Failure>;
@@ -139,7 +143,9 @@ pub(crate) struct World<'a> {
     pub gates: Gates,
     pub oracle: Oracle,
     pub system: Option<Box<dyn System>>,
+    /// The daemon's.
     pub pages: PagePool,
+    pub client_pages: PagePool,
     pub clients: Vec<Client>,
     pub client_busy: Vec<u32>,
     pub client_idle: Vec<bool>,
@@ -254,7 +260,8 @@ impl<'a> World<'a> {
             devices,
             oracle: Oracle::new(&sizes, &zeroed),
             system: None,
-            pages: PagePool::new(16 << 10),
+            pages: PagePool::new(pages_needed(plan)),
+            client_pages: PagePool::new(16 << 10),
             clients,
             client_busy: vec![0; usize::from(plan.connections)],
             client_idle: vec![false; usize::from(plan.connections)],
@@ -331,6 +338,9 @@ impl<'a> World<'a> {
         if self.plan.disconnect_ns > 0 {
             self.queue.after(self.plan.disconnect_ns, Happening::Disconnect);
         }
+        if self.plan.shortage_ns > 0 {
+            self.queue.after(self.plan.shortage_ns, Happening::Shortage(true));
+        }
     }
 
     /// Lets the next thing happen.
@@ -384,6 +394,7 @@ impl<'a> World<'a> {
             }
             Happening::Restart => self.restart_wanted = true,
             Happening::Disconnect => self.disconnect(),
+            Happening::Shortage(begins) => self.shortage(begins),
         }
         let drained = self.drain();
         self.blame.answer_taken_in();

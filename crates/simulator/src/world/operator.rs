@@ -249,7 +249,8 @@ impl World<'_> {
         }
         if let Err(reason) = &result {
             let since_ns = self.operator.begun_ns.get(&token).copied().unwrap_or(0);
-            let wounded = self.wounded.keys().any(|(of, _)| *of == volume) || self.blame.destage_failed.contains(&volume);
+            let healed = self.blame.healed_ns.get(&volume).is_some_and(|healed_ns| *healed_ns >= since_ns);
+            let wounded = healed || self.wounded.keys().any(|(of, _)| *of == volume) || self.blame.destage_failed.contains(&volume);
             if !cancelled && !wounded && !self.explains_error(volume, since_ns, false) {
                 return Err(failed(format!("command {token} ({purpose:?}, volume {volume}) failed without a cause: {reason}")));
             }
