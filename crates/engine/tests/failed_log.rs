@@ -1,5 +1,5 @@
-//! Promise: a volume has left write-back only when no start can find dirty blocks of it: the log says so durably or, where the log has
-//! failed, the host has written down that nobody is to believe it.
+//! Promises of a shard whose devices failed. A volume has left write-back only when no start can find dirty blocks of it: the log says so
+//! durably or, where the log has failed, the host has written down that nobody is to believe it. And a shard at rest stays at rest.
 
 use engine::api::{Action, Command, Completion, Event, IoError, IoKind, Op, Request, Target, VolumeOptions};
 use engine::log::LogPlace;
@@ -21,7 +21,9 @@ struct Rig {
     ssd_broken: bool,
     replies: usize,
     home_writes: usize,
+    ios: usize,
     ssd_failed: bool,
+    backing_failed: bool,
     done: Option<Result<(), String>>,
 }
 
@@ -32,13 +34,25 @@ impl Rig {
         let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks: 8, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
-        Rig { shard, pages, now_ns: 0, ssd_broken: false, replies: 0, home_writes: 0, ssd_failed: false, done: None }
+        Rig {
+            shard,
+            pages,
+            now_ns: 0,
+            ssd_broken: false,
+            replies: 0,
+            home_writes: 0,
+            ios: 0,
+            ssd_failed: false,
+            backing_failed: false,
+            done: None,
+        }
     }
 
     fn drain(&mut self) {
         while let Some(action) = self.shard.poll_action() {
             match action {
                 Action::Io(io) => {
+                    self.ios += 1;
                     let changes = !matches!(io.kind, IoKind::Read(_));
                     self.home_writes += usize::from(matches!((&io.target, &io.kind), (Target::Backing(_), IoKind::Write { .. })));
                     let broken = self.ssd_broken && changes && io.target == Target::Ssd;
@@ -51,6 +65,7 @@ impl Rig {
                     assert_eq!(reply.result, Ok(()));
                     self.replies += 1;
                 }
+                Action::Event(Event::BackingFailed(VOLUME)) => self.backing_failed = true,
                 Action::Event(Event::SsdFailed) => self.ssd_failed = true,
                 Action::Event(Event::CommandDone(TOKEN, result)) => self.done = Some(result),
                 Action::Event(event) => panic!("{event:?}"),
@@ -71,9 +86,12 @@ impl Rig {
     }
 }
 
-#[test]
-fn leaving_write_back_waits_for_the_host_when_the_log_has_failed() {
-    let options = |mode| VolumeOptions { mode, write_cache_depth_ns: u64::MAX, ..VolumeOptions::default() };
+fn options(mode: Mode) -> VolumeOptions {
+    VolumeOptions { mode, write_cache_depth_ns: u64::MAX, ..VolumeOptions::default() }
+}
+
+/// A shard with one block that is dirty and durable in the log.
+fn rig_with_a_dirty_block() -> Rig {
     let mut rig = Rig::new();
     rig.shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: 1 << 20, options: options(Mode::WriteBack) });
     let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
@@ -82,6 +100,29 @@ fn leaving_write_back_waits_for_the_host_when_the_log_has_failed() {
     rig.shard.submit(0, write);
     rig.pass(10_000_000);
     assert_eq!((rig.replies, rig.home_writes), (1, 0), "durable in the log, and only there");
+    rig
+}
+
+#[test]
+fn a_shard_at_rest_hears_of_a_failed_backing_device_and_writes_nothing() {
+    let mut rig = rig_with_a_dirty_block();
+    rig.shard.command(rig.now_ns, Command::Destage { token: TOKEN, volume: VOLUME });
+    rig.pass(10_000_000_000);
+    assert_eq!((rig.done.take(), rig.home_writes, rig.shard.cached_blocks().count()), (Some(Ok(())), 1, 1));
+    rig.shard.command(rig.now_ns, Command::Quiesce { token: TOKEN });
+    rig.pass(10_000_000_000);
+    assert_eq!(rig.done.take(), Some(Ok(())));
+    let ios = rig.ios;
+    rig.shard.command(rig.now_ns, Command::BackingFailed { volume: VOLUME });
+    rig.pass(10_000_000_000);
+    assert!(rig.backing_failed && rig.shard.is_quiesced());
+    assert_eq!(rig.ios, ios, "nothing is written after Quiesce");
+    assert_eq!(rig.shard.cached_blocks().count(), 0, "the checkpoint must not know the block");
+}
+
+#[test]
+fn leaving_write_back_waits_for_the_host_when_the_log_has_failed() {
+    let mut rig = rig_with_a_dirty_block();
     rig.ssd_broken = true;
     rig.shard.command(rig.now_ns, Command::SetOptions { token: TOKEN, volume: VOLUME, options: options(Mode::WriteThrough) });
     rig.pass(60_000_000_000);

@@ -56,7 +56,11 @@ impl Shard {
         for key in keys {
             self.drop_from_ram(key);
         }
-        // ... and in the log by records.
-        self.drop_clean_of(index);
+        // ... and in the log by records. A log at rest for a stop gets none any more; the checkpoint will not know the blocks.
+        if self.is_quiesced() {
+            self.forget_clean_of(index);
+        } else {
+            self.drop_clean_of(index);
+        }
     }
 }
