@@ -349,6 +349,11 @@ impl Oracle {
         runs
     }
 
+    /// Whether a power cut came before that write was durable.
+    pub fn is_lost(&self, number: u32) -> bool {
+        self.writes[number as usize].lost
+    }
+
     /// The write's place and kind, for reports.
     pub fn describe(&self, number: u32) -> String {
         describe(&self.writes, number)

@@ -152,6 +152,31 @@ impl World<'_> {
         self.stats.doubted += self.oracle.doubt(volume, sectors);
     }
 
+    /// These blocks were written anew: what could not be read does not matter any more, unless a power cut takes all that was written.
+    pub fn heal(&mut self, blocks: std::ops::Range<(u16, u64)>, submitted_ns: u64, write: u32) {
+        self.healed.range_mut(blocks.clone()).for_each(|(_, writes)| writes.push(write));
+        let healed: Vec<(u16, u64)> =
+            self.wounded.range(blocks).filter(|(_, since_ns)| submitted_ns > **since_ns).map(|(block, _)| *block).collect();
+        for block in healed {
+            self.blame.healed_ns.insert(block.0, self.queue.now_ns());
+            self.wounded.remove(&block);
+            self.healed.insert(block, vec![write]);
+        }
+    }
+
+    /// After a power cut: blocks whose healing was lost cannot be read, as before.
+    pub fn wounds_come_back(&mut self) {
+        let now = self.queue.now_ns();
+        let (oracle, wounded) = (&self.oracle, &mut self.wounded);
+        self.healed.retain(|block, writes| {
+            let all_lost = writes.iter().all(|write| oracle.is_lost(*write));
+            if all_lost {
+                wounded.insert(*block, now);
+            }
+            !all_lost
+        });
+    }
+
     /// Versions of any of this volume's blocks from before now may be lost or come back.
     pub fn doubt_all(&mut self, volume: u16) {
         let end = self.plan.volumes[usize::from(volume)].sectors;

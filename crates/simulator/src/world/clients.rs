@@ -191,14 +191,8 @@ impl World<'_> {
             Op::Write | Op::WriteZeroes | Op::Discard => {
                 self.oracle.end_write(pending.ticket as u32, true);
                 let (start, end) = (draft.start_sector.div_ceil(8), (draft.start_sector + u64::from(draft.sectors)) / 8);
-                if !self.wounded.is_empty() && draft.op != Op::Discard {
-                    let wounds = self.wounded.len();
-                    self.wounded.retain(|(volume, block), since_ns| {
-                        *volume != draft.volume || !(start..end).contains(block) || pending.submitted_ns <= *since_ns
-                    });
-                    if self.wounded.len() < wounds {
-                        self.blame.healed_ns.insert(draft.volume, self.queue.now_ns());
-                    }
+                if draft.op != Op::Discard && start < end {
+                    self.heal((draft.volume, start)..(draft.volume, end), pending.submitted_ns, pending.ticket as u32);
                 }
                 if pending.settled && self.volumes[usize::from(draft.volume)].settled {
                     self.check_at_home(draft.volume, draft.start_sector, draft.sectors)?;

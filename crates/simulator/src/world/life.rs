@@ -76,6 +76,7 @@ impl World<'_> {
             }
         }
         self.oracle.crash(power);
+        self.wounds_come_back();
         if power {
             self.stats.power_cuts += 1
         } else {

@@ -180,6 +180,8 @@ pub(crate) struct World<'a> {
     pub former_ssd: Option<Vec<u8>>,
     /// Blocks whose only copy an SSD damaged, as was reported, and when: they need not be at home until they are written anew.
     pub wounded: BTreeMap<(u16, u64), u64>,
+    /// Such blocks that were written anew since, and the writes: if a power cut takes them all, the block is as it was.
+    pub healed: BTreeMap<(u16, u64), Vec<u32>>,
     pub watch: Option<(u16, u64)>,
     pub history: Vec<String>,
 }
@@ -291,6 +293,7 @@ impl<'a> World<'a> {
             older_ssd: None,
             former_ssd: None,
             wounded: BTreeMap::new(),
+            healed: BTreeMap::new(),
             watch,
             history: Vec::new(),
         }

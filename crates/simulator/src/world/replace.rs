@@ -144,6 +144,7 @@ impl World<'_> {
         }
         self.blame.new_pool();
         self.wounded.clear();
+        self.healed.clear();
         (self.ssd_failed, self.ssd_lied, self.older_ssd) = (false, false, None);
         self.log_writes = LogWrites::default();
     }
