@@ -214,6 +214,10 @@ impl From<Violation> for Failure {
     }
 }
 
+fn name_of(device: usize) -> String {
+    if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) }
+}
+
 pub(crate) fn failed(what: impl Into<String>) -> Failure {
     Failure { what: what.into(), place: None, history: Vec::new() }
 }
@@ -379,10 +383,7 @@ impl<'a> World<'a> {
                 self.tell("host: recorded that the SSD is not to be trusted".to_string());
                 self.system_mut().command(now, Command::DegradedRecorded);
             }
-            Happening::BackingFailureTold(volume) => {
-                self.tell(format!("host: tells all shards that the backing device of volume {} failed", volume.0));
-                self.system_mut().command(now, Command::BackingFailed { volume });
-            }
+            Happening::BackingFailureTold(volume) => self.system_mut().command(now, Command::BackingFailed { volume }),
             Happening::Rot => self.rot(),
             Happening::SsdLeaves => {
                 self.devices[0].faults.gone = true;
@@ -615,8 +616,7 @@ impl<'a> World<'a> {
                 let state = &mut self.volumes[usize::from(volume.0)];
                 if !state.backing_failed {
                     state.backing_failed = true;
-                    let typical = self.prng.pick(&[1_000, 1_000_000]);
-                    let told = self.prng.spread(typical);
+                    let told = self.prng.pick(&[1_000, 1_000_000]);
                     self.queue.after(told, Happening::BackingFailureTold(volume));
                     let delay = self.prng.spread(20_000_000);
                     self.queue.after(delay, Happening::Restart);
@@ -668,7 +668,7 @@ impl<'a> World<'a> {
             engine::api::IoKind::Write { pages, .. } => self.copies_in(io.offset_bytes, pages.iter().map(|page| &page[..])),
             _ => String::new(),
         };
-        let name = if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) };
+        let name = name_of(device);
         let background = if io.background { " (background)" } else { "" };
         let (offset, end) = (io.offset_bytes, io.offset_bytes + io.length_bytes);
         let result = result.unwrap_or("");
@@ -694,8 +694,7 @@ impl<'a> World<'a> {
     fn tell_io_done(&mut self, device: usize, token: u64) {
         let Some((id, offset, length, lane, strike)) = self.devices[device].describe(token) else { return };
         if self.watched_block(device, offset, length) {
-            let name = if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) };
-            self.tell(format!("{name}: I/O {id} of lane {lane} at {offset} completes ({strike})"));
+            self.tell(format!("{}: I/O {id} of lane {lane} at {offset} completes ({strike})", name_of(device)));
         }
     }
 }
