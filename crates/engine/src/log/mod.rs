@@ -396,7 +396,8 @@ impl Log {
 
     /// When [`Log::pump`] has something to do that it has not now.
     pub fn next_deadline(&self) -> Option<u64> {
-        let room = self.in_flight.len() < GROUPS_IN_FLIGHT_MAX && !self.failed;
+        // As in `pump`: a deadline that nothing follows would be asked for again and again.
+        let room = self.closed.len() + self.in_flight.len() < GROUPS_IN_FLIGHT_MAX && !self.failed;
         self.building.as_ref().filter(|_| room).map(|building| building.deadline_ns).filter(|time| *time != u64::MAX)
     }
 
