@@ -30,6 +30,9 @@ pub enum RecordKind {
     DataClean,
     /// The payload is newer than the backing device.
     DataDirty,
+    /// As [`RecordKind::DataDirty`], but the payload could not be read when it was appended again, and is not what its checksum says. The record
+    /// stands for the loss: nobody is to take it for a torn write.
+    DataLost,
     /// Whatever the log held of this block before is void, the whole block. No payload.
     Invalidate,
     /// The dirty payload at this place is at home now: if the newest record of the block is still that one, it is clean.
@@ -45,7 +48,7 @@ pub enum RecordKind {
 impl RecordKind {
     /// Whether a payload page follows in the group.
     pub const fn has_payload(self) -> bool {
-        matches!(self, RecordKind::DataClean | RecordKind::DataDirty)
+        matches!(self, RecordKind::DataClean | RecordKind::DataDirty | RecordKind::DataLost)
     }
 }
 
@@ -71,6 +74,7 @@ const KIND_DATA_CLEAN: u8 = 1;
 const KIND_DATA_DIRTY: u8 = 2;
 const KIND_INVALIDATE: u8 = 3;
 const KIND_CLEAN_NOTE: u8 = 4;
+const KIND_DATA_LOST: u8 = 5;
 
 impl Record {
     /// Writes the record into its [`RECORD_BYTES`] bytes.
@@ -86,11 +90,12 @@ impl Record {
             RecordKind::DataDirty => KIND_DATA_DIRTY,
             RecordKind::Invalidate => KIND_INVALIDATE,
             RecordKind::CleanNote { .. } => KIND_CLEAN_NOTE,
+            RecordKind::DataLost => KIND_DATA_LOST,
         };
         put_u32(into, 4, self.volume.0);
         put_u64(into, 8, self.block);
         match self.kind {
-            RecordKind::DataClean | RecordKind::DataDirty => {
+            RecordKind::DataClean | RecordKind::DataDirty | RecordKind::DataLost => {
                 assert!(self.mask != 0, "a payload without a valid sector");
                 into[1] = self.mask;
                 put_u32(into, 16, self.checksum);
@@ -122,6 +127,7 @@ impl Record {
         let (kind, length) = match from[0] {
             KIND_DATA_CLEAN => (RecordKind::DataClean, u64::from(PAGE_UNITS)),
             KIND_DATA_DIRTY => (RecordKind::DataDirty, u64::from(PAGE_UNITS)),
+            KIND_DATA_LOST => (RecordKind::DataLost, u64::from(PAGE_UNITS)),
             KIND_INVALIDATE => (RecordKind::Invalidate, 0),
             KIND_CLEAN_NOTE => {
                 let of_seq = get_u64(from, 24);

@@ -49,7 +49,7 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
     }
     if report.damaged_places > 0 {
         // One that is recorded as settled and yet has dirty blocks lost the notes that they came home: they may be old.
-        let has_dirty: BTreeSet<u32> = replay.entries.iter().filter(|e| e.kind == EntryKind::Dirty).map(|e| e.volume).collect();
+        let has_dirty: BTreeSet<u32> = replay.entries.iter().filter(|e| e.kind.is_dirty()).map(|e| e.volume).collect();
         let at_risk = |volume: &&VolumeRecord| volume.may_have_dirty || volume.mode == Mode::WriteBack || has_dirty.contains(&volume.id.0);
         report.damaged_volumes = superblock.volumes.iter().filter(at_risk).map(|volume| volume.id).collect();
     }
@@ -59,7 +59,7 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
     for ((seq, first), end_place) in replay.segments.iter().zip(ends) {
         let entries = &replay.entries[*first as usize..end_place];
         let free = segments_per_shard.saturating_sub(end.next_seq - end.tail_seq);
-        let dirty_here = entries.iter().any(|entry| entry.kind == EntryKind::Dirty);
+        let dirty_here = entries.iter().any(|entry| entry.kind.is_dirty());
         if *seq == end.tail_seq && free < SEGMENTS_FREE_WANTED && !dirty_here {
             end.tail_seq += 1;
             report.forgotten_blocks += entries.iter().filter(|entry| entry.kind == EntryKind::Clean).count() as u64;
@@ -72,8 +72,8 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
 
 /// Gives what is live of one segment.
 fn give(seq: u64, entries: &[Entry], report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) {
-    for entry in entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Clean | EntryKind::Dirty)) {
-        let dirty = entry.kind == EntryKind::Dirty;
+    for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Clean || entry.kind.is_dirty()) {
+        let dirty = entry.kind.is_dirty();
         *if dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks } += 1;
         sink(RecoveredRecord {
             volume: VolumeId(entry.volume),
@@ -105,7 +105,7 @@ impl Replay {
                 continue;
             }
             match entry.kind {
-                EntryKind::Clean | EntryKind::Dirty => self.newest_is(&entry, place),
+                EntryKind::Clean | EntryKind::Dirty | EntryKind::Lost => self.newest_is(&entry, place),
                 EntryKind::Invalidate => self.forget(&entry),
                 EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq)),
                 EntryKind::Dead => {}
@@ -167,7 +167,7 @@ impl Replay {
         };
         let (page, seq) = (note.page, self.seq_of(newest));
         let entry = self.at(newest);
-        if entry.kind == EntryKind::Dirty && entry.page == page && seq == noted_seq {
+        if entry.kind.is_dirty() && entry.page == page && seq == noted_seq {
             entry.kind = EntryKind::Clean;
         }
     }
@@ -178,7 +178,7 @@ impl Replay {
         let before = self.newest.len();
         self.newest.retain(|place| {
             let entry = &mut entries[*place as usize];
-            let keep = entry.kind == EntryKind::Dirty;
+            let keep = entry.kind.is_dirty();
             if !keep {
                 entry.kind = EntryKind::Dead;
             }

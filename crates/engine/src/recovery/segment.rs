@@ -22,10 +22,19 @@ pub(super) struct Entry {
 pub(super) enum EntryKind {
     Clean,
     Dirty,
+    /// Dirty, and known not to match its checksum.
+    Lost,
     Invalidate,
     Note,
     /// Superseded or forgotten; for replay only.
     Dead,
+}
+
+impl EntryKind {
+    /// Newer than the backing device, readable or not.
+    pub fn is_dirty(self) -> bool {
+        matches!(self, EntryKind::Dirty | EntryKind::Lost)
+    }
 }
 
 const _: () = assert!(size_of::<Entry>() == 24);
@@ -35,6 +44,7 @@ impl Entry {
         let (kind, checksum, page) = match record.kind {
             RecordKind::DataClean => (EntryKind::Clean, record.checksum, record.slot_page),
             RecordKind::DataDirty => (EntryKind::Dirty, record.checksum, record.slot_page),
+            RecordKind::DataLost => (EntryKind::Lost, record.checksum, record.slot_page),
             RecordKind::Invalidate => (EntryKind::Invalidate, 0, 0),
             // A note from outside the ring's length, before or behind, can name nothing that is still there.
             RecordKind::CleanNote { of_seq, of_page } => {
@@ -55,6 +65,7 @@ impl Entry {
         let (kind, data) = match self.kind {
             EntryKind::Clean => (RecordKind::DataClean, true),
             EntryKind::Dirty => (RecordKind::DataDirty, true),
+            EntryKind::Lost => (RecordKind::DataLost, true),
             EntryKind::Invalidate => (RecordKind::Invalidate, false),
             EntryKind::Note => (RecordKind::CleanNote { of_seq: self.noted_seq(segment_seq), of_page: self.page }, false),
             EntryKind::Dead => unreachable!("footers are written before replay"),

@@ -28,18 +28,24 @@ pub struct NewBlock {
     pub heat: Heat,
     /// Of the content; computed here unless the caller has it.
     pub checksum: Option<u32>,
+    /// Dirty content that could not be read: `page` is not what `checksum` says.
+    pub lost: bool,
 }
 
 impl Shard {
     /// Appends a block and points the index at it; gives the group. The log must have room.
     pub(super) fn log_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
-        let NewBlock { key, page, mask, dirty, heat, checksum } = block;
+        let NewBlock { key, page, mask, dirty, heat, checksum, lost } = block;
         let id = self.volume_of(key).id;
         if checksum.is_none() {
             self.destage_replaced(key);
         }
         let checksum = checksum.unwrap_or_else(|| payload_checksum(id, key.block(), &page));
-        let kind = if dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
+        let kind = match (dirty, lost) {
+            (true, false) => RecordKind::DataDirty,
+            (true, true) => RecordKind::DataLost,
+            (false, _) => RecordKind::DataClean,
+        };
         let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0 };
         let appended = self.log.append(record, Some(page), urgency);
         let slot = appended.slot.expect("a record with payload has a slot");
@@ -166,7 +172,7 @@ impl Shard {
             return;
         }
         self.volume_of(key).stats.admitted_bytes += BLOCK_BYTES;
-        let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None };
+        let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
         self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
     }
 

@@ -204,8 +204,9 @@ impl Shard {
                 self.cleaner.to_read.push_back((key, slot, heat));
                 continue;
             }
-            // An unreadable dirty block is kept with its true checksum: it stays an error, after a restart too.
-            let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum: Some(meta.checksum) };
+            // An unreadable dirty block is kept with its true checksum: it stays an error, after a restart too. The record says so, or recovery would
+            // take the group for torn and end the log before it.
+            let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum: Some(meta.checksum), lost: !good };
             let oldest_ns = self.now_ns;
             self.log_block(block, Urgency::By(oldest_ns + CLEAN_HOLD_NS));
             if !good && let Some(moved) = self.index.get(key) {

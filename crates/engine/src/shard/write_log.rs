@@ -292,7 +292,7 @@ impl Shard {
             };
             let advice = self.touch(key, true, blocks, false);
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
-            let block = NewBlock { key, page: page.clone(), mask, dirty: true, heat, checksum: None };
+            let block = NewBlock { key, page: page.clone(), mask, dirty: true, heat, checksum: None, lost: false };
             group = self.log_block(block, urgency);
             self.destage_overtaken(key);
             if mask == u8::MAX {
