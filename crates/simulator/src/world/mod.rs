@@ -5,6 +5,7 @@
 
 mod blame;
 mod clients;
+mod decay;
 mod exchange;
 mod finish;
 mod gates;
@@ -551,26 +552,6 @@ impl<'a> World<'a> {
         for phase in self.phases() {
             self.stats.coverage.hit(fault, phase);
         }
-    }
-
-    /// Old data on the SSD decays: only where a durable header says that it was durable.
-    fn rot(&mut self) {
-        let delay = self.prng.spread(self.plan.rot_ns);
-        self.queue.after(delay, Happening::Rot);
-        let faults = &mut self.devices[0].faults;
-        let old = self.log_writes.provably_durable();
-        if faults.budget == 0 || old.is_empty() {
-            return;
-        }
-        faults.budget -= 1;
-        let log_writes::LogWrite { offset, length, .. } = old[self.prng.below(old.len() as u64) as usize];
-        // Half of the time it is the group's header, which little else would ever damage.
-        let length = if self.prng.percent(50) { length.min(4096) } else { length };
-        self.devices[0].media.rot(offset, length, &mut self.disk_prng);
-        self.blame.taint(offset, length);
-        self.blame.ssd_harmed = true;
-        self.tell(format!("SSD bytes {offset}..{} decay", offset + length));
-        self.cover(Fault::Corruption);
     }
 
     fn event(&mut self, lane: u16, event: Event) -> Step {
