@@ -50,6 +50,7 @@ fn every_prefix_and_torn_last_writes() {
         let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
         pool.begin_session(&mut disk, &[end], &[]).expect("begins");
         let mut writer = Writer::new(&pool, SHARD, end, Model::default(), habit);
+        writer.loses = true;
         let mut states = 0;
         writer.steps_per_flush = 15;
         for step in 0..130 {

@@ -30,10 +30,11 @@ impl Random {
 
     fn record(&mut self, slot_page: &mut u32) -> Record {
         let (volume, block) = (VolumeId(self.next() as u32), self.below(VOLUME_BLOCKS_MAX));
-        let kind = match self.below(4) {
+        let kind = match self.below(5) {
             0 => RecordKind::DataClean,
             1 => RecordKind::DataDirty,
             2 => RecordKind::Invalidate,
+            3 => RecordKind::DataLost,
             _ => RecordKind::CleanNote { of_seq: self.next(), of_page: self.below(2048) as u32 },
         };
         if !kind.has_payload() {

@@ -25,6 +25,13 @@ impl Model {
         self.groups.iter().find(|group| group.number == number)
     }
 
+    /// Whether the payload there was written as one that does not match its checksum.
+    #[allow(dead_code)]
+    pub fn is_lost(&self, seq: u64, page: u32) -> bool {
+        let records = self.groups.iter().filter(|group| group.seq == seq).flat_map(|group| &group.records);
+        records.into_iter().any(|record| record.kind == RecordKind::DataLost && record.slot_page == page)
+    }
+
     /// What recovery must give if the log ends with group `last`.
     pub fn newest(&self, last: u64, tail_seq: u64, volumes: &[VolumeId]) -> BTreeMap<(u32, u64), RecoveredRecord> {
         let mut newest = BTreeMap::new();
@@ -32,13 +39,13 @@ impl Model {
             for record in group.records.iter().filter(|record| volumes.contains(&record.volume)) {
                 let key = (record.volume.0, record.block);
                 match record.kind {
-                    RecordKind::DataClean | RecordKind::DataDirty => {
+                    RecordKind::DataClean | RecordKind::DataDirty | RecordKind::DataLost => {
                         let recovered = RecoveredRecord {
                             volume: record.volume,
                             block: record.block,
                             segment_seq: group.seq,
                             page: record.slot_page,
-                            dirty: record.kind == RecordKind::DataDirty,
+                            dirty: record.kind != RecordKind::DataClean,
                             mask: record.mask,
                             checksum: record.checksum,
                         };

@@ -27,6 +27,8 @@ pub struct Writer {
     pub habit: FooterHabit,
     /// How rare flushes are. The rarer, the more hangs on groups that nothing on the medium calls flushed.
     pub steps_per_flush: u64,
+    /// Some dirty payloads are carried on although they could not be read.
+    pub loses: bool,
     layout: Layout,
     uuid: [u8; 16],
     session: u64,
@@ -58,6 +60,7 @@ impl Writer {
             model,
             habit,
             steps_per_flush: 10,
+            loses: false,
             layout: superblock.layout,
             uuid: superblock.uuid,
             session: superblock.session,
@@ -154,10 +157,16 @@ impl Writer {
                 let mut payload = [0; PAGE_BYTES];
                 let word = random.next().to_le_bytes();
                 payload.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
+                let checksum = payload_checksum(volume, block, &payload);
+                let (kind, checksum) = match kind {
+                    6 if self.loses && random.chance(1, 4) => (RecordKind::DataLost, !checksum),
+                    ..7 => (RecordKind::DataDirty, checksum),
+                    _ => (RecordKind::DataClean, checksum),
+                };
                 let record = Record {
-                    kind: if kind < 7 { RecordKind::DataDirty } else { RecordKind::DataClean },
+                    kind,
                     mask: if random.chance(1, 4) { 1 + random.below(255) as u8 } else { 0xff },
-                    checksum: payload_checksum(volume, block, &payload),
+                    checksum,
                     slot_page: self.page + 1 + payloads_before,
                     ..without
                 };
