@@ -62,10 +62,11 @@ impl Builder for StandIn {
         Ok(())
     }
 
-    fn start(&self, _: &Plan, _: &HostRecord, _: u64, _: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal> {
+    fn start(&self, _: &Plan, _: &HostRecord, _: u64, _: &mut Blocking, _: &PagePool) -> Result<Started, Refusal> {
         let system = Box::new(Plain {
             bug: self.0,
-            pages: pages.clone(),
+            // Its own: it knows no shortage.
+            pages: PagePool::new(16 << 10),
             waiting: VecDeque::new(),
             active: BTreeMap::new(),
             outputs: VecDeque::new(),
