@@ -296,15 +296,6 @@ impl Shard {
         self.commands.jobs.push(Job::DropClean { token: None, volume: index, slot: 0, group: 0 });
     }
 
-    /// The same in memory alone, at once: nobody waits for a shard at rest.
-    pub(super) fn forget_clean_of(&mut self, index: VolumeIndex) {
-        for slot in (0..self.index.slots()).map(Slot) {
-            if let Some(key) = self.index.key_of(slot).filter(|key| key.volume() == index && !self.dirty.contains(*key)) {
-                self.forget(key);
-            }
-        }
-    }
-
     fn drop_ram_of(&mut self, index: VolumeIndex) {
         let mut keys: Vec<Key> = self.ram.keys().filter(|key| key.volume() == index).collect();
         keys.sort_unstable();

@@ -56,10 +56,9 @@ impl Shard {
         for key in keys {
             self.drop_from_ram(key);
         }
-        // ... and in the log by records. A log at rest for a stop gets none any more; the checkpoint will not know the blocks.
-        if self.is_quiesced() {
-            self.forget_clean_of(index);
-        } else {
+        // ... and in the log by records. A log at rest for a stop gets none any more, and what it holds may stay: clean data enters the log only after
+        // a flush of its device. Forgotten in memory alone, it would be missing in the checkpoint and come back with the log.
+        if !self.is_quiesced() {
             self.drop_clean_of(index);
         }
     }
