@@ -52,6 +52,9 @@ pub enum Command {
     },
     /// Replay a trace through the cache's policy in the simulator and print its miss ratio
     Replay(Replay),
+    /// What the content of blocks would bring
+    #[command(subcommand)]
+    Content(Content),
 }
 
 /// Options of the daemon.
@@ -70,6 +73,20 @@ pub struct Replay {
     /// Size of the cache's SSD
     #[arg(long, value_name = "SIZE")]
     pub pool_size: String,
+}
+
+/// What to do with content.
+#[derive(Subcommand, Debug)]
+pub enum Content {
+    /// Read files or devices and tell how small their blocks become, in each form; changes nothing
+    Measure {
+        /// Files, disks or partitions; all of them as if they stood in one cache
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Memory for the content of blocks that others may resemble
+        #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+        memory: String,
+    },
 }
 
 /// What to do with pools.

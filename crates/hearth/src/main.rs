@@ -3,6 +3,7 @@
 mod check;
 mod cli;
 mod commands;
+mod content_measure;
 mod failure;
 mod model;
 mod progress;
@@ -16,7 +17,7 @@ mod table;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, Pool, Volume};
+use cli::{Cli, Command, Content, Pool, Volume};
 use commands::Session;
 use control::client::Client;
 use control::places::{Places, Surroundings};
@@ -56,7 +57,7 @@ fn parse() -> Result<Option<Cli>, Failure> {
 /// clap's report as one sentence.
 fn usage(error: &clap::Error) -> Failure {
     let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
-    let known = |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay"].contains(&word.as_str());
+    let known = |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay", "content"].contains(&word.as_str());
     let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
@@ -82,6 +83,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
         Command::Model { set, file, export } => {
             model::model(set, file, export, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
+        }
+        Command::Content(Content::Measure { paths, memory }) => {
+            content_measure::measure(paths, memory, cli.json).map_err(|f| f.cannot("measure"))
         }
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),
     }

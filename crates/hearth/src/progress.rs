@@ -69,7 +69,7 @@ pub fn follow(client: &Client, interrupt: &Interrupt, first: JobView) -> Result<
         std::thread::sleep(if began.elapsed() < QUIET { ASK_FIRST } else { ASK });
         job = client.get(&path)?;
         if began.elapsed() >= QUIET {
-            shown.update(&job);
+            shown.update(&format!("{} of {}", job.kind.word(), job.volume), job.done_bytes, job.total_bytes, &text(&job));
         }
     }
     shown.clear();
@@ -97,21 +97,21 @@ impl Shown {
         Shown { bar: None, terminal: std::io::stderr().is_terminal(), last_line: None }
     }
 
-    fn update(&mut self, job: &JobView) {
+    fn update(&mut self, what: &str, done: u64, total: u64, text: &str) {
         if self.terminal {
             let bar = self.bar.get_or_insert_with(|| {
                 let template = "{prefix} [{bar:30}] {msg}";
                 let style = ProgressStyle::with_template(template).expect("the template is sound");
                 let bar = ProgressBar::new(1).with_style(style.progress_chars("=> "));
-                bar.set_prefix(format!("{} of {}", job.kind.word(), job.volume));
+                bar.set_prefix(what.to_string());
                 bar
             });
-            bar.set_length(job.total_bytes.max(1));
-            bar.set_position(job.done_bytes);
-            bar.set_message(text(job));
+            bar.set_length(total.max(1));
+            bar.set_position(done);
+            bar.set_message(text.to_string());
         } else if self.last_line.is_none_or(|at| at.elapsed() >= PLAIN_LINE) {
             self.last_line = Some(Instant::now());
-            eprintln!("{} of {}: {}", job.kind.word(), job.volume, text(job));
+            eprintln!("{what}: {text}");
         }
     }
 
@@ -125,6 +125,42 @@ impl Shown {
 fn text(job: &JobView) -> String {
     let left = job.left_s.map_or("unknown time".into(), human::seconds);
     format!("{} of {}, {}/s, {left} left", human::bytes(job.done_bytes), human::bytes(job.total_bytes), human::bytes(job.rate_bytes))
+}
+
+/// Progress of this process's own work on a known count of bytes; shown once it has taken two seconds.
+pub struct Progress {
+    what: String,
+    total_bytes: u64,
+    began: Instant,
+    looked: Instant,
+    shown: Shown,
+}
+
+impl Progress {
+    /// Of work that begins now.
+    pub fn new(what: String, total_bytes: u64) -> Progress {
+        Progress { what, total_bytes, began: Instant::now(), looked: Instant::now(), shown: Shown::new() }
+    }
+
+    /// So much is done.
+    pub fn at(&mut self, done_bytes: u64) {
+        let elapsed = self.began.elapsed();
+        if elapsed < QUIET || self.looked.elapsed() < ASK {
+            return;
+        }
+        self.looked = Instant::now();
+        let rate = (done_bytes as f64 / elapsed.as_secs_f64()).max(1.0);
+        let left = human::seconds((self.total_bytes.saturating_sub(done_bytes) as f64 / rate) as u64);
+        let (done, total) = (human::bytes(done_bytes), human::bytes(self.total_bytes));
+        let text = format!("{done} of {total}, {}/s, {left} left", human::bytes(rate as u64));
+        self.shown.update(&self.what, done_bytes, self.total_bytes, &text);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.shown.clear();
+    }
 }
 
 /// Runs a call that has no progress of its own; after two seconds tells that it is under way.

@@ -7,6 +7,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("types", 0),
     ("page", 1),
     ("format", 1),
+    ("content", 1),
     ("engine", 2),
     ("device", 2),
     ("simulator", 3),

@@ -1,0 +1,267 @@
+//! Which form a block is stored in. The cheapest question first, and the first good answer is taken.
+//!
+//! ```text
+//!   zero ─ equal to what the address holds ─ difference to the base of the same address (at most 512 bytes: taken at once)
+//!        ─ duplicate of another block ─ delta to a block that shares parts ─ delta to a similar block (if that pays)
+//!        ─ LZ4 ─ as it is
+//! ```
+//!
+//! Bases are objects stored in full whose content is in memory. No election: every full object is a possible base.
+
+use crate::fingerprint::{self, Fingerprint};
+use crate::gate::Gate;
+use crate::hints::{Hints, ObjectId};
+use crate::{BLOCK_BYTES, Block, Malformed, diff, is_zero, lz, sketch};
+use alloc::vec::Vec;
+
+/// A difference to the same address is taken at once up to this size.
+const DIFF_AT_ONCE_MAX: usize = 128;
+/// A delta is never larger than this ...
+const DELTA_MAX: usize = 1024;
+/// ... nor than half of what LZ4 alone makes; beyond, the block becomes a base of its own.
+const DELTA_TO_LZ4: (usize, usize) = (1, 2);
+/// A delta to a block at another address is worth its second read only if next to nothing is left: it is a copy, not a relative. (A relative would
+/// also be a poor base for what is written over it next.)
+const COPY_TO_LZ4: (usize, usize) = (1, 4);
+/// A delta to a merely similar block saves at least a quarter: it costs another read.
+const SIMILAR_TO_LZ4: (usize, usize) = (3, 4);
+/// LZ4 must save a sixteenth.
+const LZ4_MAX: usize = BLOCK_BYTES - BLOCK_BYTES / 16;
+
+/// Steps that may be switched off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Steps {
+    /// Equal blocks are stored once.
+    pub duplicates: bool,
+    /// Differences to the previous version of the address.
+    pub versions: bool,
+    /// Deltas to blocks that share 512-byte parts.
+    pub parts: bool,
+    /// Deltas to blocks with similar content, where that pays.
+    pub similar: bool,
+    /// LZ4.
+    pub lz4: bool,
+}
+
+impl Steps {
+    /// What costs a few microseconds a block.
+    pub const FAST: Steps = Steps { duplicates: true, versions: true, parts: true, similar: false, lz4: true };
+    /// Everything.
+    pub const DENSE: Steps = Steps { similar: true, ..Steps::FAST };
+    /// LZ4 alone, to compare with.
+    pub const LZ4: Steps = Steps { duplicates: false, versions: false, parts: false, similar: false, lz4: true };
+}
+
+/// How a block is stored. The bytes of a form are in [`Encoder::bytes`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// All bytes zero: nothing is stored.
+    Zero,
+    /// As the address holds it already.
+    Unchanged,
+    /// The content of another object.
+    Duplicate(ObjectId),
+    /// A difference to that object, by [`diff`].
+    Diff(ObjectId),
+    /// LZ4 with that object before it.
+    LzDelta(ObjectId),
+    /// LZ4 alone.
+    Lz4,
+    /// As it is.
+    Raw,
+}
+
+/// Gives the content of objects stored in full.
+pub trait Bases {
+    /// The object's content, if it is in memory, and the object still there.
+    fn content(&self, object: ObjectId) -> Option<&Block>;
+}
+
+/// What an address holds now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Previous<'a> {
+    /// The object in full on which it rests: itself, or the base of its delta.
+    pub base: ObjectId,
+    /// Its content, if that is at hand.
+    pub content: Option<&'a Block>,
+}
+
+/// Chooses forms, and remembers by which keys blocks may meet. All memory is taken at once.
+pub struct Encoder {
+    steps: Steps,
+    seed: u64,
+    duplicates: Hints,
+    /// Keys of parts and features, in one table.
+    near: Hints,
+    similar: Gate,
+    bytes: Vec<u8>,
+    other: Vec<u8>,
+}
+
+impl Encoder {
+    /// An encoder with room for that many keys of whole blocks, and as many times eight of parts. `seed` is the pool's secret.
+    pub fn new(steps: Steps, seed: u64, blocks: usize) -> Encoder {
+        Encoder {
+            steps,
+            seed,
+            duplicates: Hints::new(if steps.duplicates { blocks } else { 0 }),
+            near: Hints::new(if steps.parts || steps.similar { blocks * fingerprint::PARTS } else { 0 }),
+            similar: Gate::default(),
+            bytes: Vec::new(),
+            other: Vec::new(),
+        }
+    }
+
+    /// The bytes of the form given last.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes of the tables.
+    pub fn memory_bytes(&self) -> u64 {
+        self.duplicates.memory_bytes() + self.near.memory_bytes()
+    }
+
+    /// Whether similar content is looked for in every block.
+    pub fn similar(&self) -> &Gate {
+        &self.similar
+    }
+
+    /// Loses all hints, which harms nothing.
+    pub fn forget_hints(&mut self) {
+        self.duplicates.clear();
+        self.near.clear();
+    }
+
+    /// Chooses the form of a block.
+    pub fn encode(&mut self, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
+        self.bytes.clear();
+        if is_zero(block) {
+            return Form::Zero;
+        }
+        if previous.is_some_and(|previous| previous.content == Some(block)) {
+            return Form::Unchanged;
+        }
+        let previous = previous.filter(|_| self.steps.versions).map(|previous| previous.base);
+        if let Some((object, base)) = previous.and_then(|object| Some((object, bases.content(object)?)))
+            && diff::encode(base, block, DIFF_AT_ONCE_MAX, &mut self.bytes)
+        {
+            return Form::Diff(object);
+        }
+        if let Some(object) = self.duplicate(block, bases) {
+            return Form::Duplicate(object);
+        }
+        let lz4 = self.steps.lz4 && lz::encode(block, LZ4_MAX, &mut self.bytes);
+        let alone_bytes = if lz4 { self.bytes.len() } else { BLOCK_BYTES };
+        let mut form = if lz4 { Form::Lz4 } else { Form::Raw };
+        let most = DELTA_MAX.min(alone_bytes * DELTA_TO_LZ4.0 / DELTA_TO_LZ4.1);
+        if let Some(object) = previous {
+            self.try_delta(object, block, most, bases, &mut form);
+        }
+        if self.steps.parts
+            && !is_delta(form)
+            && let Some(object) = self.nearest(&fingerprint::of_parts(self.seed, block), 1, bases)
+        {
+            self.try_delta(object, block, DELTA_MAX.min(alone_bytes * COPY_TO_LZ4.0 / COPY_TO_LZ4.1), bases, &mut form);
+        }
+        if self.steps.similar && !is_delta(form) && self.similar.tries() {
+            self.try_similar(block, alone_bytes, bases, &mut form);
+        }
+        if form == Form::Raw {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(block);
+        }
+        form
+    }
+
+    /// An object stored in full may be a base and a duplicate's original from now on.
+    pub fn remember(&mut self, object: ObjectId, block: &Block) {
+        if self.steps.duplicates {
+            self.duplicates.put(key_of(fingerprint::of(self.seed, block)), object);
+        }
+        if self.steps.parts {
+            for key in fingerprint::of_parts(self.seed, block).into_iter().flatten() {
+                self.near.put(key, object);
+            }
+        }
+        if self.steps.similar && self.similar.is_looking() {
+            for key in sketch::of(block).into_iter().flatten() {
+                self.near.put(key, object);
+            }
+        }
+    }
+
+    fn duplicate(&self, block: &Block, bases: &impl Bases) -> Option<ObjectId> {
+        if !self.steps.duplicates {
+            return None;
+        }
+        let object = self.duplicates.get(key_of(fingerprint::of(self.seed, block)))?;
+        // The key is a hint: only equal bytes are equal.
+        (bases.content(object)? == block).then_some(object)
+    }
+
+    /// The object that most of the keys lead to, if at least `shared_min` do.
+    fn nearest<const N: usize>(&self, keys: &[Option<u64>; N], shared_min: usize, bases: &impl Bases) -> Option<ObjectId> {
+        let mut found: [Option<ObjectId>; N] = [None; N];
+        for (place, key) in found.iter_mut().zip(keys) {
+            *place = key.and_then(|key| self.near.get(key)).filter(|object| bases.content(*object).is_some());
+        }
+        let votes = |object: &ObjectId| found.iter().filter(|other| **other == Some(*object)).count();
+        let best = found.iter().flatten().max_by_key(|object| votes(object)).copied()?;
+        (votes(&best) >= shared_min).then_some(best)
+    }
+
+    /// Takes the smaller of both deltas, if it is small enough.
+    fn try_delta(&mut self, object: ObjectId, block: &Block, bytes_max: usize, bases: &impl Bases, form: &mut Form) {
+        let Some(base) = bases.content(object) else { return };
+        self.other.clear();
+        let mut most = bytes_max;
+        if diff::encode(base, block, most, &mut self.other) {
+            *form = Form::Diff(object);
+            core::mem::swap(&mut self.bytes, &mut self.other);
+            most = self.bytes.len().saturating_sub(1);
+            self.other.clear();
+        }
+        if lz::encode_with(base, block, most, &mut self.other) {
+            *form = Form::LzDelta(object);
+            core::mem::swap(&mut self.bytes, &mut self.other);
+        }
+    }
+
+    fn try_similar(&mut self, block: &Block, alone_bytes: usize, bases: &impl Bases, form: &mut Form) {
+        let keys = sketch::of(block).map(|keys| keys.map(Some)).unwrap_or_default();
+        if let Some(object) = self.nearest(&keys, 1, bases) {
+            self.try_delta(object, block, alone_bytes * SIMILAR_TO_LZ4.0 / SIMILAR_TO_LZ4.1, bases, form);
+        }
+        let saved = if is_delta(*form) { alone_bytes - self.bytes.len() } else { 0 };
+        self.similar.tried(alone_bytes, saved);
+    }
+}
+
+/// Gives a block back from its form and bytes; `base` is the content of the object that the form names.
+///
+/// # Errors
+/// Bytes that are not of that form, and a form without its base.
+pub fn decode(form: Form, bytes: &[u8], base: Option<&Block>, into: &mut Block) -> Result<(), Malformed> {
+    let base = base.ok_or(Malformed);
+    match form {
+        Form::Zero => into.fill(0),
+        Form::Unchanged | Form::Duplicate(_) => *into = *base?,
+        Form::Diff(_) => {
+            *into = *base?;
+            diff::apply(bytes, into)?;
+        }
+        Form::LzDelta(_) => lz::decode_with(base?, bytes, into)?,
+        Form::Lz4 => lz::decode(bytes, into)?,
+        Form::Raw => *into = bytes.try_into().map_err(|_| Malformed)?,
+    }
+    Ok(())
+}
+
+fn is_delta(form: Form) -> bool {
+    matches!(form, Form::Diff(_) | Form::LzDelta(_))
+}
+
+fn key_of(fingerprint: Fingerprint) -> u64 {
+    (fingerprint.0 >> 64) as u64 ^ fingerprint.0 as u64
+}
