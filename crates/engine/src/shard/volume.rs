@@ -29,7 +29,7 @@ pub struct Volume {
     pub quick_reads: u32,
     /// The last group with a record that an acknowledged write of this volume rests on.
     pub log_group: u64,
-    /// The newest group with a note that a block of it is clean.
+    /// The newest group with a record that a block of it is not dirty any more: a note that it came home, or that it is void.
     pub note_group: u64,
     /// Its backing device.
     pub backing: Backing,

@@ -229,6 +229,9 @@ impl Shard {
                 self.drop_from_ram(key);
                 group = self.log_invalidate(key, urgency);
                 self.unsettled.insert(key, group);
+                // As good as a note that the block came home, and whoever leaves write-back waits for it alike.
+                let volume = self.volume_of(key);
+                volume.note_group = volume.note_group.max(group);
             }
         }
         let op = self.ops.get_mut(id);
