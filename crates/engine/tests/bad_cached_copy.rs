@@ -8,7 +8,7 @@ use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PageMutVec, PagePool, PageVec};
-use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{BypassReason, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(0);
 const SSD_BYTES: u64 = 6 << 20;
@@ -19,6 +19,8 @@ enum Ssd {
     Sound,
     FailsReads,
     FlipsBits,
+    /// Of pages that begin with this byte only.
+    FlipsBitsOf(u8),
 }
 
 struct Rig {
@@ -29,6 +31,9 @@ struct Rig {
     ssd_is: Ssd,
     now_ns: u64,
     done: Vec<Result<(), String>>,
+    /// I/O of this kind is not performed but kept.
+    holds: Option<fn(&Io) -> bool>,
+    held: Vec<Io>,
 }
 
 impl Rig {
@@ -41,7 +46,7 @@ impl Rig {
         let options = VolumeOptions { mode: Mode::WriteBack, write_cache_depth_ns: u64::MAX / 2, ..VolumeOptions::default() };
         shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: VOLUME_BYTES as u64, options });
         let (ssd, backing) = (vec![0; SSD_BYTES as usize], vec![0; VOLUME_BYTES]);
-        Rig { shard, pool, ssd, backing, ssd_is: Ssd::Sound, now_ns: 1, done: Vec::new() }
+        Rig { shard, pool, ssd, backing, ssd_is: Ssd::Sound, now_ns: 1, done: Vec::new(), holds: None, held: Vec::new() }
     }
 
     /// Three sectors in the middle of a block are asked for: the short way is for those, too.
@@ -50,19 +55,31 @@ impl Rig {
     }
 
     fn write(&mut self, block: u64, byte: u8) {
-        let mut page = self.pool.allocate().expect("a page");
-        page.fill(byte);
-        let reply = self.request(Op::Write, block * 8, 8, PageVec::from_buf([page.freeze()]));
+        let pages = self.page_of(byte);
+        let reply = self.request(Op::Write, block * 8, 8, pages);
         assert_eq!(reply.result, Ok(()));
     }
 
     fn request(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec) -> Reply {
-        self.now_ns += 1000;
-        self.shard.submit(
-            self.now_ns,
-            Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false },
-        );
+        self.submit(op, start_sector, sectors, pages, None);
         self.drain().expect("the devices answer at once")
+    }
+
+    fn submit(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec, bypass: Option<BypassReason>) {
+        self.now_ns += 1000;
+        let request = Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false };
+        self.shard.submit(self.now_ns, request);
+    }
+
+    fn page_of(&self, byte: u8) -> PageVec {
+        let mut page = self.pool.allocate().expect("a page");
+        page.fill(byte);
+        PageVec::from_buf([page.freeze()])
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        let options = VolumeOptions { mode, ..VolumeOptions::default() };
+        self.shard.command(self.now_ns, Command::SetOptions { token: 2, volume: VOLUME, options });
     }
 
     fn destage(&mut self) {
@@ -89,7 +106,17 @@ impl Rig {
         reply
     }
 
+    fn perform_held(&mut self) {
+        for io in std::mem::take(&mut self.held) {
+            self.perform(io);
+        }
+    }
+
     fn perform(&mut self, io: Io) {
+        if self.holds.is_some_and(|holds| holds(&io)) {
+            self.held.push(io);
+            return;
+        }
         let of_ssd = io.target == Target::Ssd;
         let device = if of_ssd { &mut self.ssd } else { &mut self.backing };
         let at = io.offset_bytes as usize;
@@ -98,7 +125,8 @@ impl Rig {
             IoKind::Read(mut pages) => {
                 for (index, page) in pages.iter_mut().enumerate() {
                     page.copy_from_slice(&device[at + index * 4096..at + (index + 1) * 4096]);
-                    page[1234] ^= u8::from(of_ssd && self.ssd_is == Ssd::FlipsBits);
+                    let flips = self.ssd_is == Ssd::FlipsBits || self.ssd_is == Ssd::FlipsBitsOf(page[0]);
+                    page[1234] ^= u8::from(of_ssd && flips);
                 }
                 if of_ssd && self.ssd_is == Ssd::FailsReads {
                     result = Err(IoError::Failed);
@@ -145,4 +173,46 @@ fn an_ssd_that_cannot_read() {
 #[test]
 fn an_ssd_that_gives_back_something_else() {
     clean_and_dirty(Ssd::FlipsBits);
+}
+
+/// A block that only lay beside an unreadable one on its way home is no worse for that.
+#[test]
+fn a_neighbour_that_can_be_read_goes_home() {
+    let mut rig = Rig::new();
+    rig.write(3, 7);
+    rig.write(4, 8);
+    rig.ssd_is = Ssd::FlipsBitsOf(7);
+    // Both are one run of destage. Before it has been read, a write arrives that needs one of them at home.
+    rig.set_mode(Mode::PassThrough);
+    let pages = rig.page_of(9);
+    rig.submit(Op::Write, 4 * 8 + 2, 3, pages, None);
+    let reply = rig.drain().expect("the devices answer at once");
+    assert_eq!((reply.result, reply.outcome), (Ok(()), Outcome::WriteThrough));
+    assert_eq!(rig.backing[4 * 4096..4 * 4096 + 1024], [8; 1024]);
+    assert_eq!(rig.backing[4 * 4096 + 1024..4 * 4096 + 2560], [9; 1536]);
+    assert_eq!(rig.read(3).result, Err(RequestError::Io), "what is lost is told");
+    rig.ssd_is = Ssd::Sound;
+}
+
+/// Who leaves write-back must find no dirty block at the next start: neither one that came home nor one that was written over there.
+#[test]
+fn leaving_write_back_waits_until_no_record_calls_a_block_dirty() {
+    let mut rig = Rig::new();
+    rig.write(5, 7);
+    assert_eq!(rig.request(Op::Flush, 0, 0, PageVec::new()).result, Ok(()));
+    // A write over the dirty block, around the log, is under way when the mode changes.
+    rig.holds = Some(|io| io.target != Target::Ssd && matches!(io.kind, IoKind::Write { .. }));
+    let pages = rig.page_of(8);
+    rig.submit(Op::Write, 5 * 8, 8, pages, Some(BypassReason::Sequential));
+    assert!(rig.drain().is_none());
+    rig.set_mode(Mode::WriteAround);
+    rig.drain();
+    rig.holds = Some(|io| io.target == Target::Ssd && matches!(io.kind, IoKind::Flush));
+    rig.perform_held();
+    assert_eq!(rig.drain().expect("written").outcome, Outcome::Bypass);
+    assert!(rig.done.is_empty(), "the record that it is void is not durable yet");
+    rig.holds = None;
+    rig.perform_held();
+    rig.drain();
+    assert_eq!(rig.done, [Ok(())]);
 }

@@ -594,8 +594,9 @@ impl Shard {
             let key = Key(run.first.0 + ahead);
             self.destager.on_the_way.remove(&key);
             self.destager.candidates.insert(key.extent());
-            if self.destager.demanded.remove(&key) {
-                // Whoever demanded it asks again, or fails, as it sees fit.
+            // A block that only lay beside an unreadable one is brought home by itself next.
+            let lost = !run.failed || self.is_unreadable(key);
+            if lost && self.destager.demanded.remove(&key) {
                 self.fail_destage_waiters(key);
             }
             self.wake_destage_waiters(key);
