@@ -563,6 +563,9 @@ impl Log {
             }
         }
         self.waiters.take_complete(self.complete, &mut progress.ready);
+        if mutants::active(4) {
+            self.tail_is_durable(self.complete_tail, progress);
+        }
     }
 
     fn flushed(&mut self, progress: &mut Progress) {
@@ -570,6 +573,10 @@ impl Log {
         self.durable = self.durable.max(group);
         self.durable_end = self.durable_end.max(end);
         self.waiters.take_durable(self.durable, &mut progress.ready);
+        self.tail_is_durable(tail_seq, progress);
+    }
+
+    fn tail_is_durable(&mut self, tail_seq: u64, progress: &mut Progress) {
         let before = self.space.tail_durable();
         if tail_seq > before {
             self.space.tail_is_durable(tail_seq);

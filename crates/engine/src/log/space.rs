@@ -81,9 +81,6 @@ impl Space {
 
     /// Segments that could be opened one after the other now, the head segment not counted.
     pub fn free_segments(&self) -> u64 {
-        if mutants::active(4) {
-            return self.tail_seq + self.segments - 1 - self.head_seq;
-        }
         if mutants::active(18) {
             return (self.tail_durable + self.segments + 2).saturating_sub(self.head_seq);
         }
