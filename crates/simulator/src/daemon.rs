@@ -12,6 +12,7 @@ use engine::recovery;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig};
 use engine::superblock::{self, OpenError, PoolState};
 use format::checkpoint::{CheckpointEntry, LogEnd};
+use format::superblock::BACKING_IDENTITY_BYTES_MAX;
 use format::{Layout, VolumeRecord};
 use page::PagePool;
 use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
@@ -38,6 +39,15 @@ fn name_of(volume: usize) -> String {
     format!("volume{volume}")
 }
 
+/// Has the next store of the superblock change each of its sectors, as a pool of many busy volumes may: one that is torn between two
+/// states then never is a whole one.
+fn stamp(pool: &mut PoolState) {
+    let state = pool.superblock.generation.to_le_bytes();
+    for volume in &mut pool.superblock.volumes {
+        volume.backing_identity = state.repeat(BACKING_IDENTITY_BYTES_MAX / state.len());
+    }
+}
+
 impl Builder for Engine {
     fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal> {
         let mut pool = superblock::create(ssd, layout(plan), host.pool_uuid).map_err(refusal)?;
@@ -55,6 +65,7 @@ impl Builder for Engine {
                 backing_identity: Vec::new(),
             });
         }
+        stamp(&mut pool);
         pool.store(ssd).map_err(refusal)
     }
 
@@ -72,6 +83,7 @@ impl Builder for Engine {
         let found = gather(ssd, &mut pool)?;
         let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
         let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();
+        stamp(&mut pool);
         pool.begin_session(ssd, &ends, &damaged).map_err(refusal)?;
         let mut shards = Vec::new();
         for (index, shard) in found.into_iter().enumerate() {
@@ -380,6 +392,7 @@ impl System for Daemon {
                 self.record_mut(volume).id = id;
             }
         }
+        stamp(&mut self.pool);
         self.pool.store(ssd).map_err(refusal)
     }
 

@@ -255,6 +255,16 @@ impl Plan {
         self.mix.hot_blocks = 128;
         self.requests = 350;
         self.ssd_faults.slow_read_per_10k = prng.pick(&[0, 100, 500]);
+        // Flushes that take as long as much of a lap: the head comes near segments whose eviction is not durable yet. And then the power goes.
+        let own = &mut Prng::new(self.seed).fork(9);
+        if own.percent(50) {
+            self.ssd_pace.flush_ns *= own.pick(&[30, 300, 3_000]);
+            self.mix.hot_blocks = own.pick(&[16, 32, 128]);
+            self.mix.fua_percent = 0;
+            (self.depth, self.think_ns) = (16, 1_000);
+            (self.crashes, self.power_percent, self.ssd_volatile) = (6, 100, true);
+            self.volumes[0].options.mode = Mode::WriteBack;
+        }
         if self.is_harmless() {
             match prng.below(6) {
                 0 => (self.ssd_faults.corrupt_read_per_10k, self.ssd_faults.budget) = (300, 20),
@@ -262,6 +272,31 @@ impl Plan {
                 2 => self.volumes[0].faults.flush_error_per_10k = 1_000,
                 _ => {}
             }
+        }
+    }
+
+    /// What lies on the SSD decays, and is looked for again and again; the SSD does nothing else wrong that would use up what it may.
+    fn decay_only(&mut self) {
+        (self.ssd_faults.corrupt_read_per_10k, self.ssd_faults.corrupt_write_per_10k) = (0, 0);
+        (self.ssd_faults.budget, self.rot_ns) = (30, self.rot_ns.min(2_000_000));
+        (self.crashes, self.operator_ns) = (6, 0);
+        // Most blocks are written once and stay dirty: then each record counts.
+        (self.mix.ops[1], self.mix.hot_blocks, self.mix.hot_percent) = (80, 128, 50);
+        for volume in &mut self.volumes {
+            volume.options.mode = Mode::WriteBack;
+            volume.options.write_cache_depth_ns = 30_000_000_000;
+        }
+    }
+
+    /// Few blocks that are written into the log, come home at once, and are written around the log, while flushes are slow and the power goes.
+    fn go_around(&mut self) {
+        (self.mix.ops[1], self.mix.sizes) = (80, [0, 0, 40, 5, 20, 0]);
+        (self.mix.hot_blocks, self.mix.hot_percent, self.mix.fua_percent) = (8, 95, 0);
+        self.ssd_pace.flush_ns = self.ssd_pace.io_ns * 30;
+        (self.crashes, self.power_percent, self.ssd_volatile) = (6, 100, true);
+        for volume in &mut self.volumes {
+            let options = &mut volume.options;
+            (options.mode, options.write_cache_depth_ns, options.max_io_bytes) = (Mode::WriteBack, 1_000_000, 8 << 10);
         }
     }
 
@@ -363,9 +398,13 @@ impl Plan {
             // Drawn apart, so that older seeds are what they were.
             shortage_ns: Prng::new(seed).fork(8).pick(&[0, 0, 0, 200_000, 5_000_000]),
         };
+        if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
+            plan.decay_only();
+        }
         match prng.below(10) {
             0 | 1 => plan.meddle(prng),
             2 | 3 => plan.go_round(prng),
+            4 if plan.is_harmless() => plan.go_around(),
             _ => {}
         }
         plan

@@ -5,19 +5,15 @@ use simulator::mutants::{NOT_APPLICABLE, hunt_all};
 /// The stated bound.
 const SEEDS_MAX: u64 = 2000;
 
-/// Mistakes that need more: a failure of the SSD, and a crash before the host has noted it, while a block is on its way home.
-const RARE: [(u32, u64); 1] = [(43, 8000)];
+/// Mistakes that need more. 11: a bit of a header that decayed must make another one that could have been written, and nothing after it may have
+/// replaced what it says. 43: a failure of the SSD, and a crash before the host has noted it, while a block is on its way home. 47: a clean record
+/// that is durable, an overwrite of it that is not, and a write around the log over that, all before one power cut.
+const RARE: [(u32, u64); 3] = [(11, 8000), (43, 8000), (47, 8000)];
 
-/// Mistakes that are not found yet; a debt, printed on every run. 4: since the tail is published with the group that closes after its survivors, the
-/// reserve keeps the head from a segment whose eviction is not durable in almost every run. 11: a corrupt group header has never passed every other
-/// check of its fields. 47: needs a clean record that is durable, an overwrite of it that is not, and a write around the log over that, all before
-/// one power cut. 17 was killed within 2,000 seeds until replacements of the SSD and shortages of pages moved the moments of crashes; since then it lived
-/// through 8,000 from a start, and why is not known.
-///
-/// 13 does no harm that can be seen: what is read is compared with the checksum in the index entry (or record) of the very block that was asked for, over
-/// all 4096 bytes. Without the address in it, a page from elsewhere passes only if it holds the same 4096 bytes, and then it is the right answer. The
+/// Mistakes that are not found. 13 does no harm that can be seen: what is read is compared with the checksum in the index entry (or record) of the very
+/// block that was asked for, over all 4096 bytes. Without the address in it, a page from elsewhere passes only if it holds the same 4096 bytes, and then it is the right answer. The
 /// address makes collisions of 32 bits independent of what is stored; no run can show that.
-const STILL_ALIVE: [u32; 5] = [4, 11, 13, 17, 47];
+const STILL_ALIVE: [u32; 1] = [13];
 
 #[test]
 fn every_mistake_is_found() {
@@ -37,7 +33,7 @@ fn every_mistake_is_found() {
         println!("M{number:<3} does not apply: {why}");
     }
     let alive: Vec<u32> = verdicts.iter().filter(|verdict| !verdict.killed()).map(|verdict| verdict.number).collect();
-    println!("still alive: {alive:?}; known debt: {STILL_ALIVE:?}");
+    println!("still alive: {alive:?}; known: {STILL_ALIVE:?}");
     let escaped: Vec<u32> = alive.into_iter().filter(|number| !STILL_ALIVE.contains(number)).collect();
     assert!(escaped.is_empty(), "not found: {escaped:?}");
 }

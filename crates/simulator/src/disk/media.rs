@@ -164,13 +164,17 @@ impl Media {
 
     /// One bit of the range flips, or one sector becomes zero, on the durable media.
     pub fn rot(&mut self, offset: u64, length: u64, prng: &mut Prng) {
-        let at = (offset + prng.below(length)) as usize;
         if prng.percent(50) {
-            self.image[at] ^= 1 << prng.below(8);
+            self.flip_a_bit(offset, length, prng);
         } else {
-            let start = at / SECTOR * SECTOR;
+            let start = (offset + prng.below(length)) as usize / SECTOR * SECTOR;
             self.image[start..start + SECTOR].fill(0);
         }
+    }
+
+    /// One of these bits turns round, for good.
+    pub fn flip_a_bit(&mut self, offset: u64, length: u64, prng: &mut Prng) {
+        self.image[(offset + prng.below(length)) as usize] ^= 1 << prng.below(8);
     }
 
     /// 4 KiB pages that a power cut could change.

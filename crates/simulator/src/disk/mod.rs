@@ -63,6 +63,11 @@ impl Disk {
         Disk { media, faults, pace, discards, flights: BTreeMap::new(), next_token: 0 }
     }
 
+    /// The token that the next I/O will get.
+    pub fn next_token(&self) -> u64 {
+        self.next_token
+    }
+
     /// I/Os in flight, oldest first.
     pub fn flights(&self) -> impl Iterator<Item = &Flight> {
         self.flights.values()

@@ -12,8 +12,9 @@ use crate::disk::faults::Strike;
 /// See the module.
 #[derive(Default)]
 pub struct Blame {
-    /// Pages of the SSD that may hold anything but what was last written and confirmed there.
-    tainted: BTreeSet<u64>,
+    /// Pages of the SSD that may hold anything but what was last written and confirmed there; each with the token of the first
+    /// I/O that begins after the harm. A write that had begun before does not mend it: part of it may be what was harmed.
+    tainted: BTreeMap<u64, u64>,
     /// When a device last answered with an error or with bad data; device 0 is the SSD.
     last_ns: BTreeMap<usize, u64>,
     /// The shard whose SSD read was just answered badly. Only while what follows from that is taken in.
@@ -34,14 +35,34 @@ pub struct Blame {
     places: BTreeMap<VolumeId, u16>,
 }
 
+/// How an I/O on the SSD ended.
+pub struct Answered {
+    /// Which shard asked.
+    pub lane: u16,
+    /// Its token.
+    pub token: u64,
+    /// The token that the next I/O will get.
+    pub next_token: u64,
+    /// Where it was.
+    pub offset_bytes: u64,
+    /// How long it was.
+    pub length_bytes: u64,
+    /// It was a read.
+    pub is_read: bool,
+    /// What the SSD did wrong.
+    pub strike: Strike,
+    /// It was answered with an error.
+    pub failed: bool,
+}
+
 fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
     offset_bytes / BLOCK_BYTES..(offset_bytes + length_bytes).div_ceil(BLOCK_BYTES)
 }
 
 impl Blame {
-    /// These bytes of the SSD may hold anything.
-    pub fn taint(&mut self, offset_bytes: u64, length_bytes: u64) {
-        self.tainted.extend(pages_of(offset_bytes, length_bytes));
+    /// These bytes of the SSD may hold anything, until an I/O with this token or a later one writes there.
+    pub fn taint(&mut self, offset_bytes: u64, length_bytes: u64, until_token: u64) {
+        self.tainted.extend(pages_of(offset_bytes, length_bytes).map(|page| (page, until_token)));
     }
 
     /// A device did wrong now.
@@ -65,10 +86,10 @@ impl Blame {
     }
 
     /// An I/O on the SSD ended.
-    pub fn ssd_answered(&mut self, lane: u16, io: (u64, u64, bool), strike: Strike, failed: bool, now_ns: u64) {
-        let (offset, length, is_read) = io;
+    pub fn ssd_answered(&mut self, answered: Answered, now_ns: u64) {
+        let Answered { lane, token, next_token, offset_bytes: offset, length_bytes: length, is_read, strike, failed } = answered;
         if is_read {
-            let bad = failed || strike != Strike::None || pages_of(offset, length).any(|page| self.tainted.contains(&page));
+            let bad = failed || strike != Strike::None || pages_of(offset, length).any(|page| self.tainted.contains_key(&page));
             if bad {
                 self.bad_read = Some(lane);
                 self.strikes(0, now_ns);
@@ -83,15 +104,15 @@ impl Blame {
         match strike {
             Strike::None if !failed => {
                 if !self.tainted.is_empty() {
-                    self.tainted.retain(|page| !pages_of(offset, length).contains(page));
+                    self.tainted.retain(|page, until_token| !pages_of(offset, length).contains(page) || token < *until_token);
                 }
                 return;
             }
-            Strike::Misdirected { to_bytes } => self.taint(to_bytes, length),
+            Strike::Misdirected { to_bytes } => self.taint(to_bytes, length, next_token),
             _ => {}
         }
         self.ssd_harmed |= matches!(strike, Strike::Rot | Strike::Lost | Strike::Misdirected { .. });
-        self.taint(offset, length);
+        self.taint(offset, length, next_token);
     }
 
     /// A new life: what was so because of the process is not so any more.
@@ -130,11 +151,13 @@ impl Blame {
 impl World<'_> {
     /// What is on the SSD and not durable may be torn or gone after the crash that comes: its power's, or only of I/O in flight.
     pub fn blame_crash(&mut self, power: bool) {
+        let next_token = self.devices[0].next_token();
         for flight in self.devices[0].flights() {
-            self.blame.taint(flight.io.offset_bytes, flight.io.length_bytes);
+            self.blame.taint(flight.io.offset_bytes, flight.io.length_bytes, next_token);
         }
         if power {
-            self.blame.tainted.extend(self.devices[0].media.unflushed_pages());
+            let unflushed = self.devices[0].media.unflushed_pages();
+            self.blame.tainted.extend(unflushed.into_iter().map(|page| (page, next_token)));
         }
         self.blame.ssd_harmed |= power && self.devices[0].faults.lies;
     }

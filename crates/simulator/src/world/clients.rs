@@ -17,6 +17,8 @@ pub(crate) struct Pending {
     pub ticket: u64,
     /// The volume kept nothing from its backing device when this was submitted.
     pub settled: bool,
+    /// How often the volume had been set to write-back when this was submitted.
+    pub write_backs: u32,
     pub submitted_ns: u64,
     /// Its client has gone: nobody hears the answer.
     pub abandoned: bool,
@@ -105,7 +107,8 @@ impl World<'_> {
         state.in_flight += 1;
         state.longest_blocks = state.longest_blocks.max(u64::from(draft.sectors) / 8 + 2);
         self.client_busy[usize::from(connection)] += 1;
-        self.pending.insert(id, Pending { connection, draft, ticket, settled: state.settled, submitted_ns, abandoned: false });
+        let (settled, write_backs) = (state.settled, state.write_backs);
+        self.pending.insert(id, Pending { connection, draft, ticket, settled, write_backs, submitted_ns, abandoned: false });
         let request = Request {
             id,
             volume: VolumeIndex(volume),
@@ -212,7 +215,8 @@ impl World<'_> {
         }
         let state = &self.volumes[usize::from(draft.volume)];
         let read_only = error == RequestError::ReadOnly && state.options.read_only;
-        let settled = pending.settled && state.settled;
+        // All the time: one that was write-back for a moment may have needed the SSD just then.
+        let settled = pending.settled && state.settled && pending.write_backs == state.write_backs;
         let end = draft.start_sector + u64::from(draft.sectors);
         let wounded = self.wounded.range((draft.volume, draft.start_sector / 8)..(draft.volume, end.div_ceil(8))).next().is_some();
         let excused = read_only || wounded || self.explains_error(draft.volume, pending.submitted_ns, settled);

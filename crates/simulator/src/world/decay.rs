@@ -5,17 +5,35 @@ use engine::api::{Io, IoKind};
 use super::{Happening, World};
 use crate::coverage::Fault;
 
+/// The low bytes of what a group's header page says (docs/internals/on-disk-format.md): tail, durable group, count of records; of each of the first
+/// records its kind, mask, volume and block. A bit that turns round there may leave something that could have been written so.
+const TELLING_BYTES: [u64; 15] = [56, 64, 74, 256, 257, 260, 264, 288, 289, 292, 296, 320, 321, 324, 328];
+
 impl World<'_> {
-    /// Damages a write of long ago: only where a durable header says that it was durable.
+    /// Decay goes on while the pool runs.
     pub fn rot(&mut self) {
         let delay = self.prng.spread(self.plan.rot_ns);
         self.queue.after(delay, Happening::Rot);
+        self.decay();
+    }
+
+    /// The machine was off: what the next start reads first may have decayed just then.
+    pub fn rot_while_off(&mut self) {
+        if self.plan.rot_ns > 0 && self.safety && self.prng.percent(50) {
+            self.decay();
+        }
+    }
+
+    /// Damages a write of long ago: only where a durable header says that it was durable.
+    fn decay(&mut self) {
         let faults = &mut self.devices[0].faults;
         let old = self.log_writes.provably_durable();
         if faults.budget == 0 || old.is_empty() {
             return;
         }
-        let super::log_writes::LogWrite { offset, length, .. } = old[self.prng.below(old.len() as u64) as usize];
+        // Often one of the youngest: only what no footer sums up yet is read from its own header again.
+        let among = if self.prng.percent(50) { 4.min(old.len()) } else { old.len() };
+        let super::log_writes::LogWrite { offset, length, .. } = old[old.len() - 1 - self.prng.below(among as u64) as usize];
         // What is being written over just now may have been written already, or be damaged only until it is: nobody could say.
         let over = |io: &Io| {
             matches!(io.kind, IoKind::Write { .. }) && io.offset_bytes < offset + length && offset < io.offset_bytes + io.length_bytes
@@ -26,8 +44,12 @@ impl World<'_> {
         self.devices[0].faults.budget -= 1;
         // Half of the time it is the group's header, which little else would ever damage.
         let length = if self.prng.percent(50) { length.min(4096) } else { length };
-        self.devices[0].media.rot(offset, length, &mut self.disk_prng);
-        self.blame.taint(offset, length);
+        if length <= 4096 && self.prng.percent(50) {
+            self.devices[0].media.flip_a_bit(offset + self.prng.pick(&TELLING_BYTES), 1, &mut self.disk_prng);
+        } else {
+            self.devices[0].media.rot(offset, length, &mut self.disk_prng);
+        }
+        self.blame.taint(offset, length, self.devices[0].next_token());
         self.blame.ssd_harmed = true;
         self.tell(format!("SSD bytes {offset}..{} decay", offset + length));
         self.cover(Fault::Corruption);

@@ -108,6 +108,7 @@ impl World<'_> {
         self.tell(format!("CRASH, power cut: {power}"));
         self.end_life();
         self.devices_crash(power);
+        self.rot_while_off();
         self.check_settled_images()?;
         self.start()
     }

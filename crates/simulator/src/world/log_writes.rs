@@ -23,6 +23,12 @@ pub struct LogWrite {
     says: u64,
 }
 
+impl LogWrite {
+    fn overlaps(&self, other: &LogWrite) -> bool {
+        self.offset < other.offset + other.length && other.offset < self.offset + self.length
+    }
+}
+
 #[derive(Default)]
 struct Lane {
     next: u64,
@@ -48,8 +54,10 @@ impl LogWrites {
         state.next += 1;
         state.incomplete.insert(order);
         state.under_way.insert(io.id, order);
-        self.writes.retain(|other| other.offset != io.offset_bytes);
-        self.writes.push_back(LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, order, says });
+        let written = LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, order, says };
+        // What a later session writes over, with groups laid out otherwise, is as young as what was written over it.
+        self.writes.retain(|other| !other.overlaps(&written));
+        self.writes.push_back(written);
         if self.writes.len() > REMEMBERED {
             self.writes.pop_front();
         }

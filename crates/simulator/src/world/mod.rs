@@ -33,7 +33,7 @@ use crate::prng::Prng;
 use crate::scheduler::Scheduler;
 use crate::system::{Builder, Cargo, HostRecord, Output, System};
 use crate::workload::Client;
-use blame::Blame;
+use blame::{Answered, Blame};
 use clients::Pending;
 use gates::Gates;
 use log_writes::LogWrites;
@@ -95,6 +95,8 @@ pub(crate) struct VolumeState {
     pub settled: bool,
     /// It was settled all along: then even a lying SSD can take nothing from the backing device.
     pub always_settled: bool,
+    /// How often it was set to write-back.
+    pub write_backs: u32,
     /// What a cancelled `SetOptions` goes back to.
     pub before: Option<VolumeOptions>,
     /// The `SetOptions` that will settle it.
@@ -246,6 +248,7 @@ impl<'a> World<'a> {
                 options: volume.options.clone(),
                 settled: volume.options.mode != Mode::WriteBack,
                 always_settled: volume.options.mode != Mode::WriteBack,
+                write_backs: 0,
                 before: None,
                 settles_with: None,
                 paused: false,
@@ -491,14 +494,15 @@ impl<'a> World<'a> {
             self.tell_io_done(device, token);
         }
         let (is_flush, is_read) = (self.devices[device].is_flush(token), self.devices[device].is_read(token));
-        let (begins_at, length) = self.devices[device].place(token);
+        let (offset_bytes, length_bytes) = self.devices[device].place(token);
         if device == 0 && is_flush && self.devices[0].will_drop(token) {
             let dropped = self.devices[0].media.unflushed_pages();
-            dropped.iter().for_each(|page| self.blame.taint(page * 4096, 4096));
+            let next_token = self.devices[0].next_token();
+            dropped.iter().for_each(|page| self.blame.taint(page * 4096, 4096, next_token));
         }
         let (lane, mut completion, strike) = self.devices[device].finish(token, &mut self.disk_prng);
         if device == 0 && self.watch.is_some() {
-            let found = self.copies_in(begins_at, completion.pages.iter().map(|page| &page[..]));
+            let found = self.copies_in(offset_bytes, completion.pages.iter().map(|page| &page[..]));
             if !found.is_empty() {
                 self.tell(format!("SSD: I/O {} of lane {lane} has read{found}", completion.id.0));
             }
@@ -524,7 +528,8 @@ impl<'a> World<'a> {
         }
         if device == 0 {
             self.log_writes.ends(lane, completion.id);
-            self.blame.ssd_answered(lane, (begins_at, length, is_read), strike, completion.result.is_err(), now);
+            let (next_token, failed) = (self.devices[0].next_token(), completion.result.is_err());
+            self.blame.ssd_answered(Answered { lane, token, next_token, offset_bytes, length_bytes, is_read, strike, failed }, now);
         } else if completion.result.is_err() {
             self.blame.strikes(device, now);
         }

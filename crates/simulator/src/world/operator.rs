@@ -113,6 +113,7 @@ impl World<'_> {
         let keeps_back = options.mode == Mode::WriteBack;
         if keeps_back {
             (state.settled, state.always_settled) = (false, false);
+            state.write_backs += 1;
         }
         state.settles_with = (!keeps_back).then_some(token);
         // Another limit from now on; what is dirty by then was so before.
