@@ -49,6 +49,7 @@ impl World<'_> {
         } else {
             self.devices[0].media.rot(offset, length, &mut self.disk_prng);
         }
+        self.log_writes.decays(offset);
         self.blame.taint(offset, length, self.devices[0].next_token());
         self.blame.ssd_harmed = true;
         self.tell(format!("SSD bytes {offset}..{} decay", offset + length));

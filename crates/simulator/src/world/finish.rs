@@ -76,6 +76,10 @@ impl World<'_> {
             for (mut start_sector, count) in self.oracle.written_runs(volume) {
                 let end = start_sector + u64::from(count);
                 while start_sector < end {
+                    if self.volumes[usize::from(volume)].paused {
+                        // While faults last, an operator may want clients away from it.
+                        break;
+                    }
                     let sectors = (end - start_sector).min(128) as u32;
                     self.submit(0, Draft { volume, op: Op::Read, fua: false, start_sector, sectors });
                     self.drain()?;

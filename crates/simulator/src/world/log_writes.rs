@@ -21,6 +21,8 @@ pub struct LogWrite {
     order: u64,
     /// Writes before this one were known to be durable when this one began: its header may say so.
     says: u64,
+    /// It decayed, and says nothing for sure any more.
+    decayed: bool,
 }
 
 impl LogWrite {
@@ -54,7 +56,7 @@ impl LogWrites {
         state.next += 1;
         state.incomplete.insert(order);
         state.under_way.insert(io.id, order);
-        let written = LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, order, says };
+        let written = LogWrite { offset: io.offset_bytes, length: io.length_bytes, lane, order, says, decayed: false };
         // What a later session writes over, with groups laid out otherwise, is as young as what was written over it.
         self.writes.retain(|other| !other.overlaps(&written));
         self.writes.push_back(written);
@@ -94,15 +96,32 @@ impl LogWrites {
         }
     }
 
-    /// Writes that a durable one says were durable.
+    /// Writes that may decay: a durable one that has not decayed says of them, and of all that have decayed, that they were durable.
     pub fn provably_durable(&self) -> Vec<LogWrite> {
-        let mut said: BTreeMap<u16, u64> = BTreeMap::new();
+        let durable = |write: &&LogWrite| write.order < self.lanes[&write.lane].known_durable;
+        // By lane: the two writes that say most, and the youngest that decayed.
+        let mut witnesses: BTreeMap<u16, [(u64, u64); 2]> = BTreeMap::new();
+        let mut decayed: BTreeMap<u16, u64> = BTreeMap::new();
         for write in &self.writes {
-            if write.order < self.lanes[&write.lane].known_durable {
-                let most = said.entry(write.lane).or_default();
-                *most = write.says.max(*most);
+            if write.decayed {
+                let youngest = decayed.entry(write.lane).or_default();
+                *youngest = write.order.max(*youngest);
+            } else if durable(&write) {
+                let most = witnesses.entry(write.lane).or_default();
+                most[1] = most[1].max((write.says, write.order));
+                most.sort_unstable_by(|one, other| other.cmp(one));
             }
         }
-        self.writes.iter().filter(|write| said.get(&write.lane).is_some_and(|most| write.order < *most)).copied().collect()
+        let may_decay = |write: &&LogWrite| {
+            let witness = witnesses.get(&write.lane).and_then(|most| most.iter().find(|(_, order)| *order != write.order));
+            let needed = decayed.get(&write.lane).copied().unwrap_or(0).max(write.order);
+            witness.is_some_and(|(says, _)| needed < *says)
+        };
+        self.writes.iter().filter(may_decay).copied().collect()
+    }
+
+    /// The write that lies there decayed.
+    pub fn decays(&mut self, offset: u64) {
+        self.writes.iter_mut().filter(|write| write.offset == offset).for_each(|write| write.decayed = true);
     }
 }
