@@ -6,6 +6,7 @@ use engine::checkpoint;
 use engine::inspect::inspect;
 use engine::recovery::{Recovered, RecoveredRecord, recover};
 use engine::superblock::{self, PoolState};
+use format::GroupHead;
 use format::checkpoint::LogEnd;
 use format::checksum::crc32c;
 use format::payload_checksum;
@@ -126,6 +127,37 @@ fn one_rotten_page_anywhere() {
         }
     }
     assert!(damaged_count > 0 && repaired_count > 0, "{damaged_count} damaged, {repaired_count} repaired");
+}
+
+/// A segment and where the next begins are lost, as with a broken part of the flash: headers further on still tell.
+#[test]
+fn lost_headers_in_a_row_are_told() {
+    let mut told = 0;
+    for seed in 0..60 {
+        let (mut disk, model, last) = settled_pool(seed);
+        let (pool, whole, _) = recovery(&disk, false).expect("recovers");
+        let layout = pool.superblock.layout;
+        let headers = |disk: &Disk, seq: u64| -> Vec<u64> {
+            let first_page = layout.segment_offset(SHARD, layout.physical(seq)) / 4096;
+            let pages = first_page..first_page + u64::from(layout.group_pages());
+            pages.filter(|page| disk.page(*page).starts_with(b"HRTHGRP1")).collect()
+        };
+        let head_seq = whole.end.next_seq - 1;
+        let (before, head) = (headers(&disk, head_seq - 1), headers(&disk, head_seq));
+        if head_seq <= pool.superblock.log_starts[0].first_seq || head.len() < 4 {
+            continue;
+        }
+        before.iter().for_each(|page| disk.rot(page * 4096, |bytes| bytes.fill(0)));
+        disk.rot(layout.footer_offset(SHARD, layout.physical(head_seq - 1)), |bytes| bytes.fill(0));
+        disk.rot(layout.footer_offset(SHARD, layout.physical(head_seq)), |bytes| bytes.fill(0));
+        disk.rot(head[0] * 4096, |bytes| bytes.fill(0));
+        let claim = |page: &u64| GroupHead::decode(&disk.page(*page)).expect("a header").0.durable_group;
+        let claimed = head[1..].iter().map(claim).max().expect("three are left");
+        let outcome = recovery(&disk, false).expect("recovers");
+        check(&model, last, claimed, &outcome, &format!("seed {seed}"));
+        told += u64::from(outcome.1.report.damaged_places > 0);
+    }
+    assert!(told > 5, "only {told} cases");
 }
 
 /// Damage is told by the start that finds it, marked durably, and not told again; what it hides stays hidden.

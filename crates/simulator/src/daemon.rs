@@ -102,6 +102,8 @@ impl Builder for Engine {
             shard.blocks.into_iter().for_each(|block| blocks.add(block));
             shards.push(Shard::with_blocks(config, shard.end, blocks));
         }
+        // As the superblock says, not as this start found: the one before may have died right after it had written that down.
+        let damaged: Vec<VolumeId> = pool.superblock.volumes.iter().filter(|volume| volume.damaged).map(|volume| volume.id).collect();
         let damaged = plan_volumes(&pool, &damaged);
         let session = pool.superblock.session;
         let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();
@@ -384,7 +386,7 @@ impl System for Daemon {
             }
             Change::Settled(volume, mode) => {
                 let record = self.record_mut(volume);
-                (record.may_have_dirty, record.mode) = (false, mode);
+                (record.may_have_dirty, record.damaged, record.mode) = (false, false, mode);
             }
             Change::Retire(volume) => {
                 let id = self.pool.superblock.next_volume_id;

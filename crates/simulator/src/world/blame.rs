@@ -29,6 +29,9 @@ pub struct Blame {
     pub healed_ns: BTreeMap<u16, u64>,
     /// Something on the SSD was harmed that recovery may find.
     pub ssd_harmed: bool,
+    /// Volumes that recovery called damaged. With the newest notes lost, an old record may be the last one that says something of a block, while
+    /// its place was rightly used again.
+    damaged: BTreeSet<u16>,
     /// Blocks that the log of this pool ever had a record of: all that a lying SSD can lose or bring back.
     logged: BTreeSet<(u16, u64)>,
     /// Places of volumes by their numbers in the log.
@@ -80,6 +83,16 @@ impl Blame {
         self.bad_read == Some(lane)
     }
 
+    /// Recovery called the volume damaged.
+    pub fn is_damaged(&mut self, volume: u16) {
+        self.damaged.insert(volume);
+    }
+
+    /// Whether a dirty block of it may be missing.
+    pub fn explains_missing(&self, volume: u16) -> bool {
+        self.damaged.contains(&volume)
+    }
+
     /// What followed from an answer has been taken in.
     pub fn answer_taken_in(&mut self) {
         self.bad_read = None;
@@ -127,6 +140,7 @@ impl Blame {
     pub fn new_pool(&mut self) {
         self.tainted.clear();
         self.logged.clear();
+        self.damaged.clear();
         self.ssd_harmed = false;
     }
 

@@ -231,6 +231,7 @@ impl World<'_> {
             }
             self.stats.refusals += 1;
             self.doubt_all(*volume);
+            self.blame.is_damaged(*volume);
         }
         Ok(())
     }

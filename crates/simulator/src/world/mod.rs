@@ -569,7 +569,8 @@ impl<'a> World<'a> {
             Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
             // A block once found unreadable stays so, also where its bad content was carried to.
             Event::DirtyBlockUnreadable(volume, block) => {
-                ("DirtyBlockUnreadable", bad_copy || self.wounded.contains_key(&(volume.0, *block)))
+                let known = self.wounded.contains_key(&(volume.0, *block)) || self.blame.explains_missing(volume.0);
+                ("DirtyBlockUnreadable", bad_copy || known)
             }
             Event::ChecksumMismatch(volume, block) => ("ChecksumMismatch", bad_copy || self.wounded.contains_key(&(volume.0, *block))),
             Event::DestageFailed(volume, _) => {
