@@ -33,6 +33,8 @@ pub struct Inside {
     pub crash: bool,
     /// Set by a crash.
     pub dead: bool,
+    /// Volumes, by their numbers, that the start of any pool calls damaged.
+    pub damaged: Vec<u32>,
     /// Destage never ends by itself.
     pub slow: bool,
     running: BTreeMap<String, Uuid>,
@@ -241,7 +243,8 @@ impl DataPath for World {
         let size_bytes = device.size_bytes;
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
         inside.running.insert(pool.name.clone(), pool.uuid);
-        Ok(PoolStarted { session: pool.session + 1, size_bytes, dirty_bytes, ..PoolStarted::default() })
+        let damaged = inside.damaged.clone();
+        Ok(PoolStarted { session: pool.session + 1, size_bytes, dirty_bytes, damaged, ..PoolStarted::default() })
     }
 
     fn stop_pool(&self, pool: &str, _clean: bool) -> Result<(), ControlError> {

@@ -187,7 +187,14 @@ impl Manager {
             );
             return Err(refused(volume, "the pool's log is damaged where it may hold dirty data of this volume", &remedy));
         }
-        let volume = self.prove_cache(volume)?;
+        let volume = if damaged {
+            // Its backing device has everything. What the damaged log still calls dirty came home long ago, and may be old.
+            let told = "the pool's log is damaged: what was cached of the volume is dropped, its backing device has everything";
+            self.events().note(Severity::Warning, &volume.name, told);
+            self.begin_anew(volume)?
+        } else {
+            self.prove_cache(volume)?
+        };
         self.attach(&volume)?;
         let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume));
         if let Err(error) = offered {
@@ -234,6 +241,11 @@ impl Manager {
             return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
         }
         self.events().note(Severity::Warning, &volume.name, format!("{problem}: what was cached of it is dropped"));
+        self.begin_anew(volume)
+    }
+
+    /// Gives the volume another number in the log, under which nothing is cached. All that was is forgotten.
+    fn begin_anew(&self, volume: &VolumeRecord) -> Result<VolumeRecord, ControlError> {
         let fresh = self.change(|state| {
             let State { pools, volumes, .. } = state;
             let volume = volumes.iter_mut().find(|v| v.name == volume.name)?;

@@ -380,6 +380,36 @@ fn a_changed_backing_device_can_be_accepted() {
     assert_eq!(world.inside().devices[DISK].version, 5);
 }
 
+/// A damaged log may have lost the notes that blocks came home. A volume that keeps nothing back gets none of its old data for that; one that
+/// does is not served until a person gives up what is dirty.
+#[test]
+fn old_data_of_a_damaged_log_stays_away() {
+    for mode in ["write-through", "write-back"] {
+        let world = world();
+        let manager = started(&world);
+        must(&manager, create());
+        must(&manager, add("v", DISK, mode));
+        assert!(world.write("v", 5));
+        manager.stop().expect("nothing fails");
+        let id = world.inside().saved.volumes[0].id;
+        world.inside().damaged = vec![id];
+        let old = (4, true);
+        assert!(world.inside().devices.get_mut(SSD).expect("it is there").log.insert(id, old).is_some());
+        let manager = started(&world);
+        if mode == "write-back" {
+            assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Failed), None));
+            let error = carry_out(&manager, remove(false)).expect_err("dirty data would be lost");
+            assert!(error.contains("log is damaged") && error.contains("--drop-dirty"), "{error}");
+            must(&manager, remove(true));
+        } else {
+            assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(5)));
+            must(&manager, remove(false));
+        }
+        assert_ne!(world.inside().devices[DISK].version, 4, "{mode}: old data went home");
+        assert!(world.inside().devices[SSD].log.is_empty(), "{mode}: nothing of it is left");
+    }
+}
+
 /// C6: a device that is not what it was is refused as often as it is asked for, whatever was asked and stopped meanwhile. Nothing is lost by
 /// that, and both ways out that the refusal names are ways out: the right device, or a person's word.
 #[test]
