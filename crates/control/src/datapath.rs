@@ -139,8 +139,9 @@ pub trait DataPath: Send + Sync {
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
 
-    /// The failure of the pool's SSD is on record: writes may go on without it.
-    fn degraded_recorded(&self, pool: &str);
+    /// The failure of the pool's SSD is on record: writes may go on without it. `uuid`: which pool; one of that name may be on another SSD
+    /// by now, and its failure would not be on record.
+    fn degraded_recorded(&self, pool: &str, uuid: Uuid);
 
     /// All of the volume's pool is to know that its backing device failed a flush.
     fn backing_failed(&self, volume: &str);

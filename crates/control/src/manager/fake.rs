@@ -254,7 +254,7 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn degraded_recorded(&self, _pool: &str) {}
+    fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {}
 
     fn backing_failed(&self, _volume: &str) {}
 

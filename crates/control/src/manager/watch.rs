@@ -69,7 +69,7 @@ impl Manager {
             // The word came late: the pool has left that SSD.
             return;
         }
-        self.data().degraded_recorded(pool);
+        self.data().degraded_recorded(pool, uuid);
         let problem =
             format!("{reason}; its volumes run on their backing devices alone, dirty data on the SSD is lost unless it can be read there");
         let remedy = format!("put it on a good SSD with `hearth pool replace {pool} --ssd PATH`; nothing of its volumes is lost by that");

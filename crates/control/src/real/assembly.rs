@@ -6,6 +6,7 @@ use crate::datapath::PoolStarted;
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::state::{PoolRecord, VolumeRecord};
+use crate::uuid::Uuid;
 use engine::api::Command;
 use engine::checkpoint;
 use engine::medium::Medium;
@@ -87,6 +88,11 @@ impl Root {
     pub fn holds(&self) -> Vec<Command> {
         let hold = |v: &format::VolumeRecord| Command::Hold { volume: self.places[&v.id.0], id: v.id, size_bytes: v.size_bytes };
         self.state.superblock.volumes.iter().map(hold).collect()
+    }
+
+    /// Whether it is the root of that pool.
+    pub fn is_pool(&self, uuid: Uuid) -> bool {
+        self.state.superblock.uuid == uuid.0
     }
 
     /// The volume's place in the shards' tables, if it has one.

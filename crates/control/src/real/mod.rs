@@ -14,6 +14,7 @@ use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted
 use crate::error::ControlError;
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
+use crate::uuid::Uuid;
 use crate::words::Export;
 use runtime::{Runtime, RuntimeOptions};
 use std::collections::BTreeMap;
@@ -124,8 +125,8 @@ impl DataPath for Machine {
         self.end_pool(pool, clean)
     }
 
-    fn degraded_recorded(&self, pool: &str) {
-        self.tell_degraded(pool);
+    fn degraded_recorded(&self, pool: &str, uuid: Uuid) {
+        self.tell_degraded(pool, uuid);
     }
 
     fn backing_failed(&self, volume: &str) {

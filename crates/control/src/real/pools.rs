@@ -10,6 +10,7 @@ use super::{Machine, devices, failed, locked};
 use crate::datapath::{Notice, PoolStarted};
 use crate::error::ControlError;
 use crate::state::{PoolRecord, VolumeRecord};
+use crate::uuid::Uuid;
 use device::{Access, OpenDevice};
 use engine::api::{Command, Event};
 use engine::medium::Medium;
@@ -135,8 +136,8 @@ impl Machine {
         locked(&pool.root).checkpoint(&shards)
     }
 
-    pub(super) fn tell_degraded(&self, pool: &str) {
-        let Ok(pool) = self.pool(pool) else { return };
+    pub(super) fn tell_degraded(&self, pool: &str, uuid: Uuid) {
+        let Some(pool) = self.pool(pool).ok().filter(|live| locked(&live.root).is_pool(uuid)) else { return };
         if let Err(error) = self.runtime.command(&pool.handle, Command::DegradedRecorded) {
             tracing::error!(pool = pool.name, "the shards cannot be told that the SSD's failure is on record: {error}");
         }

@@ -329,7 +329,7 @@ impl DataPath for World {
         if clean { engine.root.checkpoint(&engine.shards) } else { Ok(()) }
     }
 
-    fn degraded_recorded(&self, _pool: &str) {
+    fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {
         // A pool that stopped meanwhile needs not be told.
         drop(self.engine(|engine| engine.tell(&Command::DegradedRecorded)));
     }
