@@ -291,12 +291,14 @@ impl Plan {
     /// Few blocks that are written into the log, come home at once, and are written around the log, while flushes are slow and the power goes.
     fn go_around(&mut self) {
         (self.mix.ops[1], self.mix.sizes) = (80, [0, 0, 40, 5, 20, 0]);
-        (self.mix.hot_blocks, self.mix.hot_percent, self.mix.fua_percent) = (8, 95, 0);
+        (self.mix.hot_blocks, self.mix.hot_percent, self.mix.fua_percent) = (128, 95, 0);
         self.ssd_pace.flush_ns = self.ssd_pace.io_ns * 30;
         (self.crashes, self.power_percent, self.ssd_volatile) = (6, 100, true);
+        (self.ssd_faults, self.ssd_leaves, self.backing_leaves, self.rot_ns) = (Faults::none(), false, false, 0);
         for volume in &mut self.volumes {
             let options = &mut volume.options;
             (options.mode, options.write_cache_depth_ns, options.max_io_bytes) = (Mode::WriteBack, 1_000_000, 8 << 10);
+            volume.faults = Faults::none();
         }
     }
 
@@ -404,7 +406,7 @@ impl Plan {
         match prng.below(10) {
             0 | 1 => plan.meddle(prng),
             2 | 3 => plan.go_round(prng),
-            4 if plan.is_harmless() => plan.go_around(),
+            4 => plan.go_around(),
             _ => {}
         }
         plan
