@@ -3,7 +3,7 @@
 //! Pure functions and bounded tables over 4 KiB blocks; no I/O, no clock, no data of its own beyond hints. Every hint may be wrong or lost:
 //! who takes one compares the content before believing it.
 //!
-//! Rooms: [`diff`] and [`lz`] turn a block into fewer bytes and back; [`fingerprint`] and [`sketch`] give keys by which equal and similar
+//! Rooms: [`diff`], [`lz`] and [`dense`] turn a block into fewer bytes and back; [`fingerprint`] and [`sketch`] give keys by which equal and similar
 //! blocks meet; [`hints`] remembers keys; [`encode`] chooses a form; [`gate`] says which steps pay; [`measure`] is a store without a device
 //! that tells what all this brings on given data.
 //!
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod dense;
 pub mod diff;
 pub mod encode;
 pub mod fingerprint;

@@ -2,7 +2,7 @@
 
 use crate::encode::{Bases, Encoder, Form, Previous, Steps, decode};
 use crate::hints::ObjectId;
-use crate::{BLOCK_BYTES, Block};
+use crate::{BLOCK_BYTES, Block, dense};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -45,8 +45,12 @@ pub struct Tally {
     pub diff: u64,
     /// LZ4 with a base.
     pub lz_delta: u64,
+    /// zstd with a base.
+    pub zstd_delta: u64,
     /// LZ4 alone.
     pub lz4: u64,
+    /// zstd alone.
+    pub zstd: u64,
     /// As they are.
     pub raw: u64,
     /// Bytes written for all of them, as [`Accounting`] counts.
@@ -92,6 +96,7 @@ struct Held {
 /// See the module.
 pub struct Measure {
     encoder: Encoder,
+    codec: dense::Codec,
     accounting: Accounting,
     limits: Limits,
     contents: Contents,
@@ -106,7 +111,7 @@ impl Measure {
         let (contents, held) = (Contents::default(), BTreeMap::new());
         // Here the seed protects nothing: what is measured is to be the same each time.
         let encoder = Encoder::new(steps, 0, limits.keys);
-        Measure { encoder, accounting, limits, contents, held, next: 0, tally: Tally::default() }
+        Measure { encoder, codec: dense::Codec::default(), accounting, limits, contents, held, next: 0, tally: Tally::default() }
     }
 
     /// What was found since the last [`Measure::reset`].
@@ -133,7 +138,7 @@ impl Measure {
         let form = self.encoder.encode(block, None, &self.contents);
         self.tally.count(form, self.encoder.bytes().len() as u64, self.accounting);
         self.check(address, form, block, None)?;
-        if matches!(form, Form::Lz4 | Form::Raw) {
+        if matches!(form, Form::Lz4 | Form::Zstd | Form::Raw) {
             self.keep(block);
         }
         Ok(form)
@@ -147,7 +152,7 @@ impl Measure {
         let mut now: Block = [0; BLOCK_BYTES];
         let previous = self.held.get(&address).map(|held| {
             let base = self.contents.content(held.object);
-            let known = decode(held.form, &held.bytes, base, &mut now).is_ok();
+            let known = decode(held.form, &held.bytes, base, &mut self.codec, &mut now).is_ok();
             (held.object, known)
         });
         let previous = previous.map(|(base, known)| Previous { base, content: known.then_some(&now) });
@@ -159,11 +164,11 @@ impl Measure {
         match form {
             Form::Zero => drop(self.held.remove(&address)),
             Form::Unchanged => {}
-            Form::Duplicate(object) | Form::Diff(object) | Form::LzDelta(object) => {
+            Form::Duplicate(object) | Form::Diff(object) | Form::LzDelta(object) | Form::ZstdDelta(object) => {
                 let bytes = bytes.to_vec();
                 self.held.insert(address, Held { object, form, bytes });
             }
-            Form::Lz4 | Form::Raw => {
+            Form::Lz4 | Form::Zstd | Form::Raw => {
                 let object = self.keep(block);
                 self.held.insert(address, Held { object, form: Form::Duplicate(object), bytes: Vec::new() });
             }
@@ -172,14 +177,14 @@ impl Measure {
     }
 
     /// Whether what was encoded is had back.
-    fn check(&self, address: u64, form: Form, block: &Block, now: Option<&Block>) -> Result<(), Mismatch> {
+    fn check(&mut self, address: u64, form: Form, block: &Block, now: Option<&Block>) -> Result<(), Mismatch> {
         let mut back: Block = [0; BLOCK_BYTES];
         let base = match form {
-            Form::Duplicate(object) | Form::Diff(object) | Form::LzDelta(object) => self.contents.content(object),
+            Form::Duplicate(object) | Form::Diff(object) | Form::LzDelta(object) | Form::ZstdDelta(object) => self.contents.content(object),
             Form::Unchanged => now,
             _ => None,
         };
-        let same = decode(form, self.encoder.bytes(), base, &mut back).is_ok() && back == *block;
+        let same = decode(form, self.encoder.bytes(), base, &mut self.codec, &mut back).is_ok() && back == *block;
         if same { Ok(()) } else { Err(Mismatch { address, form }) }
     }
 
@@ -210,7 +215,9 @@ impl Tally {
             Form::Duplicate(_) => &mut self.duplicate,
             Form::Diff(_) => &mut self.diff,
             Form::LzDelta(_) => &mut self.lz_delta,
+            Form::ZstdDelta(_) => &mut self.zstd_delta,
             Form::Lz4 => &mut self.lz4,
+            Form::Zstd => &mut self.zstd,
             Form::Raw => &mut self.raw,
         } += 1;
         if !matches!(form, Form::Zero | Form::Unchanged) {

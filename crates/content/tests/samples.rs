@@ -69,10 +69,18 @@ fn blocks_at_rest_take_what_the_reference_takes() {
     for (name, lz4, fast, dense) in AT_REST_FIGURES {
         let Some(found) = at_rest(name, Steps::LZ4) else { return };
         let (found_fast, found_dense) = (at_rest(name, Steps::FAST).expect("there"), at_rest(name, Steps::DENSE).expect("there"));
-        println!("{name:24} LZ4 {found:.2} ({lz4})  fast {found_fast:.2} ({fast})  with similar blocks {found_dense:.2} ({dense})");
+        let alone = Steps { duplicates: true, zstd: content::dense::AVAILABLE, ..Steps::LZ4 };
+        let found_alone = at_rest(name, alone).expect("there");
+        println!(
+            "{name:24} LZ4 {found:.2} ({lz4})  fast {found_fast:.2} ({fast})  duplicates and zstd {found_alone:.2}  dense {found_dense:.2} ({dense})"
+        );
         assert!(found >= 0.97 * lz4, "{name}");
         assert!(found_fast >= 0.97 * fast, "{name}");
         assert!(found_dense >= found_fast * 0.995, "{name}: looking for similar blocks costs room");
+        if content::dense::AVAILABLE {
+            let reference = 0.99 * dense;
+            assert!(found_dense >= reference && found_dense >= found_alone, "{name}");
+        }
     }
 }
 

@@ -28,6 +28,7 @@ struct Way {
     duplicate: u64,
     delta: u64,
     lz4: u64,
+    zstd: u64,
     raw: u64,
     stored_bytes: u64,
     factor: f64,
@@ -57,7 +58,7 @@ pub fn measure(paths: &[PathBuf], memory: &str, json: bool) -> Result<(), Failur
     if contents == 0 {
         return Err(Failure::usage(format!("--memory {memory} holds no block"), "give 1MiB or more"));
     }
-    let ways = [("LZ4 alone", Steps::LZ4), ("fast", Steps::FAST), ("fast, and similar blocks", Steps::DENSE)];
+    let ways = [("LZ4 alone", Steps::LZ4), ("fast", Steps::FAST), ("dense", Steps::DENSE)];
     let mut trials = ways.map(|(name, steps)| {
         let limits = if steps == Steps::LZ4 { Limits { contents: 0, keys: 0 } } else { Limits { contents, keys: contents } };
         Trial { name, measure: Measure::new(steps, Accounting::LOG, limits), took: Duration::ZERO }
@@ -126,19 +127,20 @@ fn read_through(path: &Path, file: &mut File, bytes: u64, trials: &mut [Trial], 
 }
 
 fn way(trial: &Trial) -> Way {
-    let Tally { blocks, zero, duplicate, diff, lz_delta, lz4, raw, stored_bytes, .. } = *trial.measure.tally();
+    let Tally { blocks, zero, duplicate, diff, lz_delta, zstd_delta, lz4, zstd, raw, stored_bytes, .. } = *trial.measure.tally();
+    let delta = diff + lz_delta + zstd_delta;
     let us_per_block = trial.took.as_secs_f64() * 1e6 / blocks.max(1) as f64;
     let factor = trial.measure.tally().factor();
-    Way { name: trial.name, blocks, zero, duplicate, delta: diff + lz_delta, lz4, raw, stored_bytes, factor, us_per_block }
+    Way { name: trial.name, blocks, zero, duplicate, delta, lz4, zstd, raw, stored_bytes, factor, us_per_block }
 }
 
 fn text(report: &Report) -> String {
-    let head = ["", "zero", "duplicate", "delta", "LZ4", "raw", "stored", "factor", "us/block"];
+    let head = ["", "zero", "duplicate", "delta", "LZ4", "zstd", "raw", "stored", "factor", "us/block"];
     let head: Vec<(&str, Align)> =
         head.iter().enumerate().map(|(at, title)| (*title, if at == 0 { Align::Left } else { Align::Right })).collect();
     let part = |count: u64, of: u64| format!("{:.1} %", count as f64 * 100.0 / of.max(1) as f64);
     let row = |way: &Way| {
-        let counts = [way.zero, way.duplicate, way.delta, way.lz4, way.raw].map(|count| part(count, way.blocks));
+        let counts = [way.zero, way.duplicate, way.delta, way.lz4, way.zstd, way.raw].map(|count| part(count, way.blocks));
         let sizes = [human::bytes(way.stored_bytes), format!("{:.2}", way.factor), format!("{:.1}", way.us_per_block)];
         [way.name.to_string()].into_iter().chain(counts).chain(sizes).collect::<Vec<String>>()
     };
