@@ -3,6 +3,7 @@
 //! Prints one JSON object a line: name, value, unit, target. `scripts/bench` puts them beside the peers.
 #![forbid(unsafe_code)]
 
+mod content;
 mod fill;
 mod hits;
 mod memory;
@@ -21,6 +22,7 @@ fn main() -> Result<()> {
     match which.as_str() {
         "hits" => hits::run(),
         "memory" => memory::run(),
+        "content" => content::run(),
         "start" => start::run(),
         "restart" => restart::run(),
         "count-ram" | "count-ssd" => {
@@ -38,7 +40,7 @@ fn main() -> Result<()> {
             start::run()?;
             restart::run()
         }
-        other => bail!("unknown benchmark '{other}'; one of hits, memory, start, restart, count-ram, count-ssd, fill, all"),
+        other => bail!("unknown benchmark '{other}'; one of hits, memory, content, start, restart, count-ram, count-ssd, fill, all"),
     }
 }
 
