@@ -52,8 +52,22 @@ impl Steps {
     pub const FAST: Steps = Steps { duplicates: true, versions: true, parts: true, similar: false, lz4: true, zstd: false };
     /// Everything.
     pub const DENSE: Steps = Steps { similar: true, zstd: dense::AVAILABLE, ..Steps::FAST };
+    /// Blocks as they are; only zeroes and what did not change are told from others.
+    pub const NONE: Steps = Steps { duplicates: false, versions: false, parts: false, similar: false, lz4: false, zstd: false };
     /// LZ4 alone, to compare with.
     pub const LZ4: Steps = Steps { duplicates: false, versions: false, parts: false, similar: false, lz4: true, zstd: false };
+
+    /// What both have.
+    pub fn and(self, other: Steps) -> Steps {
+        Steps {
+            duplicates: self.duplicates && other.duplicates,
+            versions: self.versions && other.versions,
+            parts: self.parts && other.parts,
+            similar: self.similar && other.similar,
+            lz4: self.lz4 && other.lz4,
+            zstd: self.zstd && other.zstd,
+        }
+    }
 }
 
 /// How a block is stored. The bytes of a form are in [`Encoder::bytes`].
@@ -148,6 +162,19 @@ impl Encoder {
 
     /// Chooses the form of a block.
     pub fn encode(&mut self, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
+        self.encode_within(self.steps, block, previous, bases)
+    }
+
+    /// The same with fewer steps, as a [`Budget`](crate::budget::Budget) allows them. What blocks may meet by later is remembered all the same.
+    pub fn encode_within(&mut self, allowed: Steps, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
+        let all = self.steps;
+        self.steps = all.and(allowed);
+        let form = self.choose(block, previous, bases);
+        self.steps = all;
+        form
+    }
+
+    fn choose(&mut self, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
         self.bytes.clear();
         if is_zero(block) {
             return Form::Zero;

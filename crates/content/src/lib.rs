@@ -4,7 +4,7 @@
 //! who takes one compares the content before believing it.
 //!
 //! Rooms: [`diff`], [`lz`] and [`dense`] turn a block into fewer bytes and back; [`fingerprint`] and [`sketch`] give keys by which equal and similar
-//! blocks meet; [`hints`] remembers keys; [`encode`] chooses a form; [`gate`] says which steps pay; [`measure`] is a store without a device
+//! blocks meet; [`hints`] remembers keys; [`encode`] chooses a form; [`gate`] says which steps pay and [`budget`] which can be afforded; [`measure`] is a store without a device
 //! that tells what all this brings on given data.
 //!
 //! Invariants: a decoder never panics and never gives more than a block, whatever the bytes; a base is always a block in full, never another
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod budget;
 pub mod dense;
 pub mod diff;
 pub mod encode;

@@ -94,3 +94,28 @@ fn blocks_written_over_take_little() {
         assert!(fast >= at_least, "{name}: {fast:.1}");
     }
 }
+
+#[test]
+fn fewer_steps_take_more_room_and_lose_nothing() {
+    use content::encode::{Bases, Encoder, Form, decode};
+    struct None;
+    impl Bases for None {
+        fn content(&self, _object: u32) -> Option<&Block> {
+            Option::None
+        }
+    }
+    let Some(bytes) = sample("pgbench.blocks") else { return };
+    let mut encoder = Encoder::new(Steps::DENSE, 1, 1 << 10);
+    let (mut codec, mut back) = (content::dense::Codec::default(), [0; BLOCK_BYTES]);
+    let mut stored = [0; 3];
+    for bytes in bytes.chunks_exact(BLOCK_BYTES) {
+        for (total, allowed) in stored.iter_mut().zip([Steps::DENSE, Steps::LZ4, Steps::NONE]) {
+            let form = encoder.encode_within(allowed, block(bytes), Option::None, &None);
+            assert!(allowed != Steps::NONE || matches!(form, Form::Raw | Form::Zero));
+            *total += encoder.bytes().len();
+            decode(form, encoder.bytes(), Option::None, &mut codec, &mut back).expect("comes back");
+            assert!(back == *block(bytes));
+        }
+    }
+    assert!(stored[0] <= stored[1] && stored[1] < stored[2] / 4, "{stored:?}");
+}
