@@ -46,9 +46,9 @@ impl Codec {
             Some(base) => context.compress_using_dict(&mut frame[..], block, base, LEVEL),
         };
         let bytes = result.ok().and_then(|length| frame[..length].strip_prefix(&FRAME_START));
-        let fitting = bytes.filter(|bytes| bytes.len() <= bytes_max);
-        out.extend_from_slice(fitting.unwrap_or_default());
-        fitting.is_some()
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() <= bytes_max) else { return false };
+        out.extend_from_slice(bytes);
+        true
     }
 
     /// What [`Codec::encode`] was given. Takes no more memory than a block, whatever the bytes.

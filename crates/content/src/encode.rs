@@ -300,8 +300,10 @@ impl Encoder {
     }
 
     fn try_similar(&mut self, block: &Block, alone_bytes: usize, bases: &impl Bases, form: &mut Form) {
-        let keys = sketch::of(block).map(|keys| keys.map(Some)).unwrap_or_default();
-        if let Some(object) = self.nearest(&keys, 1, bases) {
+        // A block that gives no sample has no keys, and meets nobody.
+        if let Some(keys) = sketch::of(block)
+            && let Some(object) = self.nearest(&keys.map(Some), 1, bases)
+        {
             self.try_delta(object, block, alone_bytes * SIMILAR_TO_LZ4.0 / SIMILAR_TO_LZ4.1, bases, form);
         }
         let saved = if is_delta(*form) { alone_bytes - self.bytes.len() } else { 0 };

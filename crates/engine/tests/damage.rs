@@ -306,6 +306,14 @@ fn an_unreadable_header_stops_the_start_unless_forced() {
     let (_, recovered, blocks) = recovery(&disk, true).expect("by force");
     assert!(recovered.report.damaged_places > 0 && recovered.report.unreadable_pages > 0);
     assert!(blocks.is_empty() && recovered.end.next_group >= writer.durable);
+    // The first header is lost, and the one that tells so cannot be read: no reason to take the log for empty.
+    disk.unreadable_pages.clear();
+    let first_page = layout.page_offset(SHARD, 0, 0) / 4096;
+    disk.rot(first_page * 4096, |bytes| bytes.fill(0));
+    let pages = first_page + 1..first_page + u64::from(layout.group_pages());
+    let headers: Vec<u64> = pages.filter(|page| disk.page(*page).starts_with(b"HRTHGRP1")).collect();
+    disk.unreadable_pages.extend(headers);
+    assert!(matches!(recovery(&disk, false), Err(superblock::OpenError::Medium(_))));
 }
 
 #[test]

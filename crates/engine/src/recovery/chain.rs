@@ -178,11 +178,10 @@ fn collect_runs(reader: &mut Reader, place: (u64, u64), settled: u64) -> Result<
     while ahead < SEGMENTS_AHEAD {
         let run = walk_run(reader, seq + ahead, None, settled, &mut walked.claimed)?;
         if run.is_empty() {
-            // Where several headers in a row are lost, the next one that is left tells that there was something. What cannot be read there
-            // tells nothing; most of the time nothing ever was.
-            if let Ok(image) = reader.image(seq + ahead) {
-                walked.claimed = walked.claimed.max(reader.claims(seq + ahead, &image, 0));
-            }
+            // Where several headers in a row are lost, the next one that is left tells that there was something. What cannot be read may be
+            // the one that tells: that is an error, not the end of the log.
+            let image = reader.image(seq + ahead)?;
+            walked.claimed = walked.claimed.max(reader.claims(seq + ahead, &image, 0));
             ahead += 1;
         } else {
             seq += ahead + run.len() as u64;
