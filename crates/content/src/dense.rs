@@ -64,6 +64,10 @@ impl Codec {
         frame.clear();
         frame.extend_from_slice(&FRAME_START);
         frame.extend_from_slice(bytes);
+        // One frame, of which the beginning is ours: nothing behind it may claim a content or a window of its own.
+        if zstd_safe::find_frame_compressed_size(frame) != Ok(frame.len()) {
+            return Err(Malformed);
+        }
         let result = match base {
             None => context.decompress(&mut into[..], frame),
             Some(base) => context.decompress_using_dict(&mut into[..], frame, base),
@@ -131,6 +135,33 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_the_frame_is_refused_whatever_it_claims() {
+        let (mut codec, mut sound) = (Codec::default(), Vec::new());
+        assert!(codec.encode(None, &text(), 4000, &mut sound));
+        codec.decode(None, &sound, &mut [0; BLOCK_BYTES]).expect("an encoding");
+        let memory_bytes = codec.decompressor.as_ref().map(|context| context.sizeof());
+        // Magic number, descriptor, window or content size, then one last block that is raw and empty; and a frame to be skipped.
+        let window_of_a_terabyte: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf0, 0x01, 0x00, 0x00];
+        let content_of_a_terabyte: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0, 0, 1, 0, 0, 0x01, 0x00, 0x00];
+        let empty: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00];
+        let skipped: &[u8] = &[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0];
+        for more in [window_of_a_terabyte, content_of_a_terabyte, empty, skipped, &[0]] {
+            let bytes = [&sound[..], more].concat();
+            for base in [None, Some(&text())] {
+                assert_eq!(codec.decode(base, &bytes, &mut [0; BLOCK_BYTES]), Err(Malformed), "{more:?}");
+                assert_eq!(codec.decode(base, more, &mut [0; BLOCK_BYTES]), Err(Malformed), "{more:?}");
+            }
+        }
+        assert_eq!(codec.decompressor.as_ref().map(|context| context.sizeof()), memory_bytes);
+        let mut bytes = Vec::new();
+        (0..3000).for_each(|_| bytes.extend([0, 0, 0]));
+        assert!(codec.decode(None, &bytes, &mut [0; BLOCK_BYTES]).is_err(), "more than a block ever takes");
+        // A block of repeated bytes that is larger than the content.
+        assert_eq!(codec.decode(None, &[0x03, 0xff, 0x0f, 7], &mut [0; BLOCK_BYTES]), Err(Malformed));
+        assert!(codec.decode(None, &[0x03, 0x80, 0x00, 7], &mut [0; BLOCK_BYTES]).is_ok(), "4096 of them are a block");
+    }
+
+    #[test]
     fn hostile_bytes_are_an_error_or_a_block() {
         let mut state = 88_172_645_463_325_252_u64;
         let mut next = || {
@@ -152,5 +183,8 @@ mod tests {
             let _ = codec.decode(None, &bytes, &mut [0; BLOCK_BYTES]);
             let _ = codec.decode(Some(&[1; BLOCK_BYTES]), &bytes, &mut [0; BLOCK_BYTES]);
         }
+        let memory_bytes = codec.decompressor.as_ref().map_or(0, |context| context.sizeof());
+        let fresh = zstd_safe::DCtx::create().sizeof();
+        assert_eq!(memory_bytes, fresh, "frames of a block need no window beside it");
     }
 }

@@ -54,6 +54,8 @@ impl Steps {
     pub const DENSE: Steps = Steps { similar: true, zstd: dense::AVAILABLE, ..Steps::FAST };
     /// Blocks as they are; only zeroes and what did not change are told from others.
     pub const NONE: Steps = Steps { duplicates: false, versions: false, parts: false, similar: false, lz4: false, zstd: false };
+    /// Blocks that rest on no other.
+    pub const WHOLE: Steps = Steps { lz4: true, zstd: true, ..Steps::NONE };
     /// LZ4 alone, to compare with.
     pub const LZ4: Steps = Steps { duplicates: false, versions: false, parts: false, similar: false, lz4: true, zstd: false };
 
@@ -99,6 +101,19 @@ pub trait Bases {
     fn content(&self, object: ObjectId) -> Option<&Block>;
 }
 
+/// How a form came about, to tell what each step brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// The delta is to what the address rests on.
+    pub by_version: bool,
+    /// The delta is to a block found by its parts.
+    pub by_parts: bool,
+    /// Similar content was looked for; the delta, if it is neither of the above, is to what was found.
+    pub tried_similar: bool,
+    /// Bytes that LZ4 alone makes, or of the block; 0 if that was not asked.
+    pub lz4_bytes: usize,
+}
+
 /// What an address holds now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Previous<'a> {
@@ -121,6 +136,7 @@ pub struct Encoder {
     codec: dense::Codec,
     bytes: Vec<u8>,
     other: Vec<u8>,
+    found: Found,
 }
 
 impl Encoder {
@@ -136,12 +152,18 @@ impl Encoder {
             codec: dense::Codec::default(),
             bytes: Vec::new(),
             other: Vec::new(),
+            found: Found::default(),
         }
     }
 
     /// The bytes of the form given last.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// How the form given last came about.
+    pub fn found(&self) -> Found {
+        self.found
     }
 
     /// Bytes of the tables.
@@ -174,8 +196,15 @@ impl Encoder {
         form
     }
 
+    /// zstd alone, for a block that is stored in full in `stored_bytes`. False if it saves less than a sixteenth of them.
+    pub fn encode_dense(&mut self, block: &Block, stored_bytes: usize) -> bool {
+        self.bytes.clear();
+        self.compress(None, block, stored_bytes * ZSTD_TO_LZ4.0 / ZSTD_TO_LZ4.1)
+    }
+
     fn choose(&mut self, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
         self.bytes.clear();
+        self.found = Found::default();
         if is_zero(block) {
             return Form::Zero;
         }
@@ -186,6 +215,7 @@ impl Encoder {
         if let Some((object, base)) = previous.and_then(|object| Some((object, bases.content(object)?)))
             && diff::encode(base, block, DIFF_AT_ONCE_MAX, &mut self.bytes)
         {
+            self.found.by_version = true;
             return Form::Diff(object);
         }
         if let Some(object) = self.duplicate(block, bases) {
@@ -193,6 +223,7 @@ impl Encoder {
         }
         let lz4 = self.steps.lz4 && lz::encode(block, LZ4_MAX, &mut self.bytes);
         let mut form = if lz4 { Form::Lz4 } else { Form::Raw };
+        self.found.lz4_bytes = if lz4 { self.bytes.len() } else { BLOCK_BYTES };
         if self.steps.zstd && self.try_zstd(block, lz4) {
             form = Form::Zstd;
         }
@@ -200,14 +231,17 @@ impl Encoder {
         let most = DELTA_MAX.min(alone_bytes * DELTA_TO_LZ4.0 / DELTA_TO_LZ4.1);
         if let Some(object) = previous {
             self.try_delta(object, block, most, bases, &mut form);
+            self.found.by_version = is_delta(form);
         }
         if self.steps.parts
             && !is_delta(form)
             && let Some(object) = self.nearest(&fingerprint::of_parts(self.seed, block), 1, bases)
         {
             self.try_delta(object, block, DELTA_MAX.min(alone_bytes * COPY_TO_LZ4.0 / COPY_TO_LZ4.1), bases, &mut form);
+            self.found.by_parts = is_delta(form);
         }
         if self.steps.similar && !is_delta(form) && self.similar.tries() {
+            self.found.tried_similar = true;
             self.try_similar(block, alone_bytes, bases, &mut form);
         }
         if form == Form::Raw {
@@ -219,15 +253,21 @@ impl Encoder {
 
     /// An object stored in full may be a base and a duplicate's original from now on.
     pub fn remember(&mut self, object: ObjectId, block: &Block) {
-        if self.steps.duplicates {
+        self.remember_within(self.steps, object, block);
+    }
+
+    /// The same for those steps alone that are taken.
+    pub fn remember_within(&mut self, allowed: Steps, object: ObjectId, block: &Block) {
+        let steps = self.steps.and(allowed);
+        if steps.duplicates {
             self.duplicates.put(key_of(fingerprint::of(self.seed, block)), object);
         }
-        if self.steps.parts {
+        if steps.parts {
             for key in fingerprint::of_parts(self.seed, block).into_iter().flatten() {
                 self.near.put(key, object);
             }
         }
-        if self.steps.similar && self.similar.is_looking() {
+        if steps.similar && self.similar.is_looking() {
             for key in sketch::of(block).into_iter().flatten() {
                 self.near.put(key, object);
             }

@@ -6,10 +6,10 @@
 
 /// Blocks over which savings are averaged.
 const MEAN_BLOCKS: f32 = 4096.0;
-/// Part of the bytes that must be saved for a closed gate to open.
+/// Part of the bytes that must be saved for a closed gate to open, unless said otherwise.
 const OPEN_FROM: f32 = 0.05;
-/// Part of the bytes below which an open gate closes.
-const CLOSE_BELOW: f32 = 0.02;
+/// An open gate closes below this part of what opens it.
+const CLOSE_BELOW: f32 = 0.4;
 /// A closed gate tries this many blocks ...
 const BURST_BLOCKS: u32 = 2048;
 /// ... of every so many.
@@ -18,6 +18,7 @@ const BURST_EVERY: u32 = 32_768;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Gate {
+    open_from: f32,
     open: bool,
     saved_part: f32,
     /// Blocks averaged since the gate moved; the mean is of as many at first.
@@ -28,11 +29,16 @@ pub struct Gate {
 
 impl Default for Gate {
     fn default() -> Gate {
-        Gate { open: false, saved_part: 0.0, seen: 0.0, since_burst: 0 }
+        Gate { open_from: OPEN_FROM, open: false, saved_part: 0.0, seen: 0.0, since_burst: 0 }
     }
 }
 
 impl Gate {
+    /// A gate that opens where at least that part of the bytes is saved; open or closed to begin with.
+    pub fn new(open_from: f32, open: bool) -> Gate {
+        Gate { open_from, open, ..Gate::default() }
+    }
+
     /// Whether the next block is to be tried. Asked once for each block.
     pub fn tries(&mut self) -> bool {
         if self.open {
@@ -50,7 +56,8 @@ impl Gate {
         if self.seen < BURST_BLOCKS as f32 / 4.0 {
             return;
         }
-        let open = if self.open { self.saved_part >= CLOSE_BELOW } else { self.saved_part >= OPEN_FROM };
+        let enough = if self.open { self.open_from * CLOSE_BELOW } else { self.open_from };
+        let open = self.saved_part >= enough;
         if open != self.open {
             (self.open, self.seen) = (open, 0.0);
         }
@@ -64,6 +71,11 @@ impl Gate {
     /// Whether every block is tried now.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Part of the bytes that opens it.
+    pub fn open_from(&self) -> f32 {
+        self.open_from
     }
 
     /// Mean part of the bytes that the step saved.

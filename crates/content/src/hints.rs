@@ -3,10 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Number of an object in its store.
+/// Number of an object in its store; never 0.
 pub type ObjectId = u32;
 
-const NONE: ObjectId = ObjectId::MAX;
+/// No object: memory as it comes from the system, so that a large table costs what is used of it.
+const NONE: ObjectId = 0;
 
 /// See the module. 8 bytes a place.
 #[derive(Debug)]
@@ -57,11 +58,12 @@ mod tests {
     #[test]
     fn the_newest_of_a_place_is_remembered() {
         let mut hints = Hints::new(16);
-        (0..100).for_each(|key: u64| hints.put((key << 59) | (key << 28), key as u32));
-        let found: Vec<u64> = (0..100).filter(|key| hints.get((key << 59) | (key << 28)) == Some(*key as u32)).collect();
+        let key_of = |object: u64| (object << 59) | (object << 28);
+        (1..100).for_each(|object: u64| hints.put(key_of(object), object as u32));
+        let found: Vec<u64> = (1..100).filter(|object| hints.get(key_of(*object)) == Some(*object as u32)).collect();
         assert!(!found.is_empty() && found.len() <= 16);
         hints.clear();
-        assert!((0..100).all(|key: u64| hints.get((key << 59) | (key << 28)).is_none()));
+        assert!((1..100).all(|object: u64| hints.get(key_of(object)).is_none()));
         let mut none = Hints::new(0);
         none.put(1, 1);
         assert_eq!(none.get(1), None);

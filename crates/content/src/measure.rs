@@ -111,7 +111,7 @@ impl Measure {
         let (contents, held) = (Contents::default(), BTreeMap::new());
         // Here the seed protects nothing: what is measured is to be the same each time.
         let encoder = Encoder::new(steps, 0, limits.keys);
-        Measure { encoder, codec: dense::Codec::default(), accounting, limits, contents, held, next: 0, tally: Tally::default() }
+        Measure { encoder, codec: dense::Codec::default(), accounting, limits, contents, held, next: 1, tally: Tally::default() }
     }
 
     /// What was found since the last [`Measure::reset`].

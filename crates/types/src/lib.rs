@@ -87,6 +87,40 @@ impl Admission {
     }
 }
 
+/// How much a pool makes of what its blocks contain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Content {
+    /// Blocks are stored as they are.
+    Off,
+    /// Zeroes, duplicates, deltas to earlier versions and to near copies, LZ4: a few microseconds a block.
+    Fast,
+    /// As fast, and zstd and similar content where they pay.
+    Dense,
+    /// As fast to begin with; each step is opened and closed by what it saves.
+    #[default]
+    Auto,
+}
+
+impl Content {
+    /// All of them.
+    pub const ALL: [Content; 4] = [Content::Off, Content::Fast, Content::Dense, Content::Auto];
+
+    /// The word used on the command line, in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Content::Off => "off",
+            Content::Fast => "fast",
+            Content::Dense => "dense",
+            Content::Auto => "auto",
+        }
+    }
+
+    /// The level of that name; `None` if there is none.
+    pub fn from_name(name: &str) -> Option<Content> {
+        Content::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
 /// Why a request (or part of one) went around the cache. Each has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
