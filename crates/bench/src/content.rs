@@ -38,7 +38,7 @@ const WRITES: [(&str, f64); 3] = [("innodb-tpcc", 41.7), ("pgbench", 31.9), ("vm
 
 /// Measures all of it.
 pub fn run() -> Result<()> {
-    if sample_path("archive.blocks").metadata().is_err() {
+    if !has_samples() {
         eprintln!("skipped: the block samples (../shared/blocks) are not there");
         return Ok(());
     }
@@ -73,14 +73,21 @@ fn sample_path(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/blocks")).join(format!("{name}.zst"))
 }
 
-fn sample(name: &str) -> Result<Vec<u8>> {
+/// Whether the samples are there.
+pub fn has_samples() -> bool {
+    sample_path("archive.blocks").metadata().is_ok()
+}
+
+/// A sample's bytes.
+pub fn sample(name: &str) -> Result<Vec<u8>> {
     let packed = std::fs::read(sample_path(name)).with_context(|| format!("the sample {name} cannot be read"))?;
     let mut bytes = Vec::new();
     ruzstd::decoding::StreamingDecoder::new(&packed[..])?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn blocks(name: &str) -> Result<Vec<Block>> {
+/// A sample of blocks.
+pub fn blocks(name: &str) -> Result<Vec<Block>> {
     Ok(sample(name)?.as_chunks::<BLOCK_BYTES>().0.to_vec())
 }
 
@@ -107,12 +114,12 @@ fn written(name: &str) -> Result<f64> {
     Ok(measure.tally().factor())
 }
 
-/// Everything in memory.
+/// Everything in memory, numbered from 1.
 struct All<'a>(&'a [Block]);
 
 impl Bases for All<'_> {
     fn content(&self, object: ObjectId) -> Option<&Block> {
-        self.0.get(object as usize)
+        self.0.get(object as usize - 1)
     }
 }
 
@@ -152,7 +159,7 @@ fn forms(blocks: &[Block], steps: Steps, mut each: impl FnMut(usize, Form, &[u8]
         let form = encoder.encode(block, None, &All(&blocks[..at]));
         each(at, form, encoder.bytes());
         if matches!(form, Form::Lz4 | Form::Zstd | Form::Raw) {
-            encoder.remember(at as ObjectId, block);
+            encoder.remember(at as ObjectId + 1, block);
         }
     }
 }
@@ -190,7 +197,7 @@ fn decoding(blocks: &[Block]) -> Vec<(&'static str, f64)> {
         let microseconds = quickest(these.len(), || {
             for (_, form, bytes) in &these {
                 let base = match form {
-                    Form::Diff(object) | Form::LzDelta(object) | Form::ZstdDelta(object) => blocks.get(*object as usize),
+                    Form::Diff(object) | Form::LzDelta(object) | Form::ZstdDelta(object) => blocks.get(*object as usize - 1),
                     _ => None,
                 };
                 decode(*form, bytes, base, &mut codec, &mut into).expect("was encoded just now");

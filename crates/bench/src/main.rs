@@ -7,6 +7,7 @@ mod content;
 mod fill;
 mod hits;
 mod memory;
+mod packed;
 mod restart;
 mod rig;
 mod start;
@@ -23,6 +24,7 @@ fn main() -> Result<()> {
         "hits" => hits::run(),
         "memory" => memory::run(),
         "content" => content::run(),
+        "packed" => packed::run(),
         "start" => start::run(),
         "restart" => restart::run(),
         "count-ram" | "count-ssd" => {
@@ -40,7 +42,9 @@ fn main() -> Result<()> {
             start::run()?;
             restart::run()
         }
-        other => bail!("unknown benchmark '{other}'; one of hits, memory, content, start, restart, count-ram, count-ssd, fill, all"),
+        other => {
+            bail!("unknown benchmark '{other}'; one of hits, memory, content, packed, start, restart, count-ram, count-ssd, fill, all")
+        }
     }
 }
 

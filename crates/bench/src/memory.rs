@@ -8,11 +8,12 @@ use engine::policy::Policy;
 use types::VolumeIndex;
 
 const BLOCKS: u32 = 10_000_000;
+const PAGES_PER_SEGMENT: u32 = 512;
 
 /// Fills an index and measures what the process grew by, beside what the index says of itself.
 pub fn run() -> Result<()> {
     let before = resident_bytes()?;
-    let mut index = Index::new(BLOCKS);
+    let mut index = Index::new(BLOCKS, PAGES_PER_SEGMENT);
     for slot in 0..BLOCKS {
         // The last few slots stay free, as the reserve does.
         if slot % 64 != 0 {

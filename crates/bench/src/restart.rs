@@ -16,7 +16,7 @@ use runtime::SsdMedium;
 use runtime::restart::{Restart, Restarted, restart};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const BLOCKS: u64 = 10_000_000;
 /// What a machine with two cores gets.
@@ -81,7 +81,7 @@ fn start(ssd: &OpenDevice) -> Result<Took> {
     let places = BTreeMap::from([(VOLUME.0, VolumeIndex(0))]);
     let pages = PagePool::new(1 << 20);
     let threads = 2 * std::thread::available_parallelism()?.get();
-    let plan = Restart { state: &state, places: &places, ram_blocks: 0, pages, threads };
+    let plan = Restart { state: &state, places: &places, ram_blocks: 0, content: Content::Off, pages, threads };
     let open = || -> Result<Box<dyn Medium + Send>, Failed> { Ok(Box::new(medium(ssd).map_err(Failed)?)) };
     let found: Vec<Restarted> = restart(&plan, &open).map_err(|failed| failed.0)?;
     let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
@@ -143,6 +143,7 @@ fn write_footer(medium: &mut dyn Medium, state: &PoolState, shard: ShardIndex, s
         mask: u8::MAX,
         checksum: slot_page,
         slot_page,
+        packed: None,
     };
     let records: Vec<Record> = (1..layout.group_pages()).map(record).collect();
     let head = FooterHead {
@@ -158,7 +159,7 @@ fn write_footer(medium: &mut dyn Medium, state: &PoolState, shard: ShardIndex, s
         resume_group: 0,
         used_pages: layout.group_pages(),
     };
-    medium.write(layout.footer_offset(shard, physical), &head.encode(&records))?;
+    medium.write(layout.footer_offset(shard, physical), &head.encode(layout, &records))?;
     Ok(())
 }
 

@@ -57,6 +57,41 @@ impl Rig {
         };
         self.now_ns += 100;
         self.shard.submit(self.now_ns, request);
+        self.drain().expect("devices in memory answer at once")
+    }
+
+    /// Writes of whole blocks, all under way at the same time, driven to their replies.
+    pub fn write(&mut self, blocks: &[(u64, &[u8; 4096])]) {
+        for (block, content) in blocks {
+            let mut page = self.pool.allocate().expect("pages for some requests");
+            page.copy_from_slice(&content[..]);
+            self.now_ns += 100;
+            let request = Request {
+                id: *block,
+                volume: VolumeIndex(0),
+                op: Op::Write,
+                fua: false,
+                start_sector: block * 8,
+                sectors: 8,
+                pages: PageVec::from_buf([page.freeze()]),
+                bypass: None,
+                wanted: false,
+            };
+            self.shard.submit(self.now_ns, request);
+        }
+        self.drain();
+    }
+
+    /// Time passes until nothing is left to do at once.
+    pub fn rest(&mut self) {
+        for _ in 0..100 {
+            self.now_ns += 100_000_000;
+            self.shard.tick(self.now_ns);
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) -> Option<Reply> {
         let mut reply = None;
         loop {
             while let Some(action) = self.shard.poll_action() {
@@ -66,10 +101,9 @@ impl Rig {
                     Action::Event(_) => {}
                 }
             }
-            let Some(io) = self.io.pop_front() else { break };
+            let Some(io) = self.io.pop_front() else { return reply };
             self.perform(io);
         }
-        reply.expect("devices in memory answer at once")
     }
 
     fn perform(&mut self, io: Io) {

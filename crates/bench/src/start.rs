@@ -8,10 +8,11 @@ use std::time::Instant;
 use types::VolumeIndex;
 
 const BLOCKS: u32 = 10_000_000;
+const PAGES_PER_SEGMENT: u32 = 512;
 
 /// Time to put ten million blocks into an empty index, as recovery and checkpoint do.
 pub fn run() -> Result<()> {
-    let mut index = Index::new(BLOCKS);
+    let mut index = Index::new(BLOCKS, PAGES_PER_SEGMENT);
     let begun = Instant::now();
     for slot in 0..BLOCKS - 1 {
         let meta = SlotMeta { dirty: false, partial: false, frequency: 0, checksum: slot };

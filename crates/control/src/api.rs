@@ -2,11 +2,12 @@
 //! line and (later) the console end here.
 
 use crate::options::{Options, OptionsPatch};
-use crate::stats::{PoolStats, VolumeStats};
+use crate::stats::{ContentStats, PoolStats, VolumeStats};
 use crate::uuid::Uuid;
-use crate::words::Export;
+use crate::words::{self, Export};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use types::Content;
 
 /// What all paths begin with.
 pub const PREFIX: &str = "/api/v1";
@@ -24,6 +25,13 @@ pub enum Action {
     PoolShow {
         /// Its name.
         name: String,
+    },
+    /// Changes options while I/O runs.
+    PoolSet {
+        /// Its name.
+        name: String,
+        /// What is to change.
+        set: PoolSet,
     },
     /// Puts the pool on another SSD; its volumes stay what they are.
     PoolReplace {
@@ -151,9 +159,21 @@ pub struct PoolCreate {
     /// RAM tier in bytes.
     #[serde(default)]
     pub ram_bytes: Option<u64>,
+    /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto".
+    #[serde(default)]
+    pub content: Option<String>,
     /// Overwrite what a known signature says is there.
     #[serde(default)]
     pub force: bool,
+}
+
+/// Body of a pool's change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSet {
+    /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto". What is stored already stays as it is.
+    #[serde(default)]
+    pub content: Option<String>,
 }
 
 /// Body of the replacement of a pool's SSD.
@@ -283,6 +303,12 @@ pub struct PoolView {
     pub dirty_bytes: u64,
     /// RAM used by index and policy.
     pub index_bytes: u64,
+    /// How much it makes of what blocks contain.
+    #[serde(with = "words::content", default)]
+    pub content: Content,
+    /// What comes of that; null where it is off and nothing is left of other times.
+    #[serde(default)]
+    pub content_stats: Option<ContentStats>,
     /// Its volumes' names.
     pub volumes: Vec<String>,
     /// What the latest start found, one clause each.

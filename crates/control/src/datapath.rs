@@ -139,6 +139,9 @@ pub trait DataPath: Send + Sync {
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
 
+    /// Puts the record's treatment of content in force; what is stored already stays as it is. A pool that does not run needs not be told.
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+
     /// The failure of the pool's SSD is on record: writes may go on without it. `uuid`: which pool; one of that name may be on another SSD
     /// by now, and its failure would not be on record.
     fn degraded_recorded(&self, pool: &str, uuid: Uuid);

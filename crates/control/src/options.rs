@@ -4,7 +4,7 @@
 use crate::error::ControlError;
 use crate::words;
 use serde::{Deserialize, Serialize};
-use types::{Admission, Mode, SECTOR_BYTES};
+use types::{Admission, Content, Mode, SECTOR_BYTES};
 
 /// Longest write-cache depth: a day. Longer would leave the backing device older than any sensible backup.
 pub const WRITE_CACHE_DEPTH_MS_MAX: u64 = 24 * 3600 * 1000;
@@ -154,6 +154,20 @@ impl OptionsPatch {
     }
 }
 
+/// Reads what stands after `--content`.
+///
+/// # Errors
+/// [`ControlError::BadOption`] for a word that is no level.
+pub fn content(name: &str) -> Result<Content, ControlError> {
+    let unknown = || {
+        let words = Content::ALL.map(Content::name);
+        let (last, others) = words.split_last().expect("there are four");
+        let remedy = format!("use {} or {last}", others.join(", "));
+        ControlError::BadOption { option: "--content", problem: format!("has the unknown value {name:?}"), remedy }
+    };
+    Content::from_name(name).ok_or_else(unknown)
+}
+
 fn bad(option: &'static str, problem: String, remedy: &str) -> ControlError {
     ControlError::BadOption { option, problem, remedy: remedy.into() }
 }
@@ -207,6 +221,17 @@ mod tests {
         check(patch, Ok(Options { mode: Mode::WriteBack, dirty_limit_bytes: Some(1 << 30), ..Options::default() }));
         let off = OptionsPatch { sequential_cutoff: Some(Limit::Off), ..Default::default() };
         check(off, Ok(Options { sequential_cutoff_bytes: None, ..Options::default() }));
+    }
+
+    #[test]
+    fn a_level_of_content_is_one_of_four_words() {
+        for level in Content::ALL {
+            assert_eq!(content(level.name()).expect("it is one"), level);
+        }
+        for word in ["", "on", "AUTO", "Fast", "auto "] {
+            let sentence = content(word).expect_err("it is none").refusal().to_string();
+            assert!(sentence.ends_with("; use off, fast, dense or auto"), "{sentence}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! nobody else wait. Bodies are bounded, connections are counted, who is slow to say what it wants is sent away; the socket has mode 0660 and its
 //! directory is made if need be.
 
-use crate::api::{Action, PREFIX, PoolCreate, PoolReplace, VolumeAdd, VolumeSet, VolumeWarm};
+use crate::api::{Action, PREFIX, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm};
 use crate::error::{ControlError, Kind, Refusal};
 use crate::manager::Manager;
 use axum::Router;
@@ -180,7 +180,7 @@ fn router(manager: Manager, limits: ServerLimits) -> Router {
     let paths = Router::new()
         .route("/daemon", get(|s| run(s, Action::Daemon)))
         .route("/pools", get(|s| run(s, Action::PoolList)).post(pool_create))
-        .route("/pools/{name}", get(pool_show).delete(pool_destroy))
+        .route("/pools/{name}", get(pool_show).patch(pool_set).delete(pool_destroy))
         .route("/pools/{name}/replace", post(pool_replace))
         .route("/volumes", get(|s| run(s, Action::VolumeList)).post(volume_add))
         .route("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove))
@@ -220,6 +220,13 @@ async fn pool_create(manager: Managed, body: Bytes) -> Response {
 
 async fn pool_show(manager: Managed, Path(name): Named) -> Response {
     run(manager, Action::PoolShow { name }).await
+}
+
+async fn pool_set(manager: Managed, Path(name): Named, body: Bytes) -> Response {
+    match parse::<PoolSet>(&body) {
+        Ok(set) => run(manager, Action::PoolSet { name, set }).await,
+        Err(error) => refuse(&error),
+    }
 }
 
 async fn pool_destroy(manager: Managed, Path(name): Named, Query(flags): Query<Flags>) -> Response {

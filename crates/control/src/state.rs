@@ -12,9 +12,9 @@
 use crate::names::{self, Named};
 use crate::options::Options;
 use crate::uuid::Uuid;
-use crate::words::Export;
+use crate::words::{self, Export};
 use serde::{Deserialize, Serialize};
-use types::Mode;
+use types::{Content, Mode};
 
 /// Version of the file's layout. A file of a later version is refused, not guessed at.
 pub const STATE_VERSION: u32 = 1;
@@ -63,6 +63,9 @@ pub struct PoolRecord {
     pub size_bytes: Option<u64>,
     /// RAM tier, in bytes.
     pub ram_bytes: u64,
+    /// How much it makes of what blocks contain. A file from before this was kept reads as the default.
+    #[serde(with = "words::content", default)]
+    pub content: Content,
     /// How far it has come.
     pub phase: PoolPhase,
     /// The superblock's session number of the latest start. A superblock with a lower one is an old copy of the SSD.
@@ -227,6 +230,7 @@ pub(crate) mod samples {
             ssd: format!("/dev/{name}"),
             size_bytes: None,
             ram_bytes: 1 << 26,
+            content: Content::default(),
             phase: PoolPhase::Ready,
             session: 1,
             degraded: None,

@@ -1,7 +1,9 @@
 //! Counters as they appear in JSON. All count from the daemon's start; bytes and nanoseconds as the names say.
 
+use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use types::Content;
 
 /// A latency histogram in seven numbers; all 0 if nothing was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -95,6 +97,65 @@ pub struct PoolStats {
     pub index_bytes: u64,
     /// Cached blocks that did not match their checksum.
     pub checksum_errors: u64,
+    /// What comes of what blocks contain; null where that is off and nothing is left of other times.
+    #[serde(default)]
+    pub content: Option<ContentStats>,
+}
+
+/// What a pool makes of what blocks contain.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ContentStats {
+    /// How much is made of it.
+    #[serde(with = "words::content")]
+    pub level: Content,
+    /// Blocks that others rest on, those counted that are blocks no more, now.
+    pub reference_blocks: u64,
+    /// Blocks that are equal to another or stored as the difference to one, now.
+    pub associated_blocks: u64,
+    /// Blocks that stand by themselves, compressed or as they are, now.
+    pub independent_blocks: u64,
+    /// Blocks of zeroes, now.
+    pub zero_blocks: u64,
+    /// Bytes of all cached blocks, now.
+    pub cached_bytes: u64,
+    /// Bytes they take in the log, now.
+    pub stored_bytes: u64,
+    /// `cached_bytes / stored_bytes`; null while nothing is cached.
+    pub effective_capacity: Option<f64>,
+    /// Bytes that did not have to be written to the SSD.
+    pub saved_bytes: u64,
+    /// Blocks encoded.
+    pub encoded_blocks: u64,
+    /// CPU time for each of them, in microseconds; null before the first.
+    pub encoding_cpu_us_per_block: Option<f64>,
+    /// Blocks kept in memory because others may rest on them, beside the RAM tier, now.
+    pub bases_in_memory_blocks: u64,
+    /// RAM of index and policy, now.
+    pub index_bytes: u64,
+    /// RAM of the hints by which blocks find each other, now.
+    pub hint_bytes: u64,
+    /// `(index_bytes + hint_bytes)` for each cached block; null while nothing is cached.
+    pub memory_bytes_per_block: Option<f64>,
+    /// By volume, how each step stands. Only where the level is "auto", and only volumes of which something was encoded; with another level that
+    /// decides for all volumes.
+    pub steps: BTreeMap<String, Vec<ContentStep>>,
+}
+
+/// How a way to store blocks in fewer bytes stands on a volume.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ContentStep {
+    /// "duplicates", "versions", "parts", "lz4", "similar" or "zstd".
+    pub step: String,
+    /// Whether every block is tried, in most shards.
+    pub open: bool,
+    /// In how many shards.
+    pub open_shards: u64,
+    /// Of those that stored something of the volume.
+    pub shards: u64,
+    /// Part of the bytes that it saved where it was tried lately, 0 to 1: the mean over the shards.
+    pub saved_part: f64,
+    /// The part that opens it.
+    pub opens_from_part: f64,
 }
 
 /// Bytes written per byte admitted.

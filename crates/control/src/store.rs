@@ -152,6 +152,22 @@ mod tests {
         assert_eq!((loaded.state, loaded.warning), (state, None));
     }
 
+    #[test]
+    fn the_treatment_of_content_is_kept_and_older_files_read_as_the_default() {
+        let (_directory, mut store) = store();
+        for level in types::Content::ALL {
+            let pool = crate::state::PoolRecord { content: level, ..samples::pool("p") };
+            store.save(&State { pools: vec![pool], ..Default::default() }).expect("there is room");
+            assert_eq!(store.load().expect("just written").state.pools[0].content, level);
+        }
+        let text = std::fs::read_to_string(store.path()).expect("just written");
+        let line = "\n      \"content\": \"auto\",";
+        assert!(text.contains(line), "{text}");
+        std::fs::write(store.path(), text.replace(line, "")).expect("there is room");
+        let loaded = store.load().expect("an older file");
+        assert_eq!((loaded.state.pools[0].content, loaded.warning), (types::Content::Auto, None));
+    }
+
     /// Each kind of damage is told, and the bytes are still there under another name.
     #[test]
     fn damage_is_set_aside_not_overwritten() {

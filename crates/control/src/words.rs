@@ -3,7 +3,7 @@
 use crate::error::ControlError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
-use types::{Admission, Mode};
+use types::{Admission, Content, Mode};
 
 /// serde for [`Mode`] by name.
 pub mod mode {
@@ -34,6 +34,22 @@ pub mod admission {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Admission, D::Error> {
         let name = String::deserialize(deserializer)?;
         admission_from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no admission \"{name}\"")))
+    }
+}
+
+/// serde for [`Content`] by name.
+pub mod content {
+    use super::*;
+
+    /// Writes the name.
+    pub fn serialize<S: Serializer>(content: &Content, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(content.name())
+    }
+
+    /// Reads the name.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Content::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no level of content \"{name}\"")))
     }
 }
 

@@ -57,6 +57,20 @@ pub fn write(
     pool.store_clean(medium)
 }
 
+/// Instead of [`write`], where a checkpoint cannot say all that is known: the log alone tells the next start, which finds a footer in every
+/// segment. All shards are quiet, and everything they wrote is complete.
+///
+/// # Errors
+/// What the medium says. The next start then walks the groups of the segments that were open.
+pub fn write_footers(medium: &mut dyn Medium, pool: &mut PoolState, ends: &[LogEnd]) -> Result<(), OpenError> {
+    assert_eq!(ends.len(), usize::from(pool.superblock.layout.shards), "one log end a shard");
+    pool.flush(medium)?;
+    for (shard, end) in (0..).map(ShardIndex).zip(ends) {
+        seal_end(medium, pool, shard, end)?;
+    }
+    pool.flush(medium)
+}
+
 /// The head of a checkpoint that belongs to the pool as it was loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpoint(CheckpointHead);

@@ -5,15 +5,17 @@
 
 use crate::checkpoint;
 use crate::medium::Medium;
-use crate::recovery::{self, RecoveredRecord, RecoveryReport};
+use crate::recovery::{self, RecoveredItem, RecoveryReport, payload_matches};
 use crate::superblock::{self, OpenError, PoolState, read_copy};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 use format::layout::SuperblockSlot;
-use format::{DecodeError, Footer, GroupHead, Layout, PAGE_BYTES, Superblock, payload_checksum};
+use format::packed::PLACE_UNIT_BYTES;
+use format::{DecodeError, Footer, FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, Superblock};
 use types::{ShardIndex, VolumeId};
 
 /// Problems told in words; further ones are only counted.
@@ -51,11 +53,12 @@ pub struct ShardInspection {
     pub footers: u64,
     /// Group headers found whole in live segments.
     pub headers: u64,
-    /// Live payloads read and compared with their checksums.
+    /// Live blocks and bases whose payloads, as far as they have any of their own, were read and compared with their checksums. Packed ones
+    /// are not decoded.
     pub payloads: u64,
-    /// Live clean payloads that do not match: misses, nothing lost.
+    /// Live clean payloads that do not match: misses, nothing lost. Bases count here too.
     pub clean_mismatches: u64,
-    /// Live dirty payloads that do not match: lost writes.
+    /// Live dirty payloads that do not match, or whose base is gone: lost writes.
     pub dirty_mismatches: u64,
 }
 
@@ -135,7 +138,7 @@ impl Inspection {
 
     fn look_at_shard(&mut self, medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIndex, progress: &mut dyn FnMut(u64)) {
         let mut live = Vec::new();
-        let surveyed = match recovery::survey(medium, superblock, shard, &mut |record| live.push(record)) {
+        let surveyed = match recovery::survey(medium, superblock, shard, &mut |item| live.push(item)) {
             Ok(surveyed) => surveyed,
             Err(error) => return self.problem(|| format!("shard {}: {error}", shard.0)),
         };
@@ -149,7 +152,8 @@ impl Inspection {
         if report.unreadable_pages > 0 {
             self.problem(|| format!("shard {}: {} pages cannot be read", shard.0, report.unreadable_pages));
         }
-        for record in &live {
+        for item in &live {
+            let RecoveredItem::Block(record) = item else { continue };
             if let Some(volume) = self.volumes.iter_mut().find(|volume| volume.id == record.volume) {
                 *if record.dirty { &mut volume.dirty_blocks } else { &mut volume.clean_blocks } += 1;
             }
@@ -164,10 +168,11 @@ impl Inspection {
             clean_mismatches: 0,
             dirty_mismatches: 0,
         };
+        self.look_at_bases(&live, &mut inspection);
         // Live records come in log order, as the segments do.
         let mut live = live.as_slice();
         for (nth, segment) in surveyed.segments.iter().enumerate() {
-            let count = live.iter().take_while(|record| record.segment_seq <= segment.seq).count();
+            let count = live.iter().take_while(|item| item.segment_seq() <= segment.seq).count();
             let (here, rest) = live.split_at(count);
             live = rest;
             self.look_at_segment(medium, &superblock.layout, segment, here, &mut inspection);
@@ -181,7 +186,7 @@ impl Inspection {
         medium: &mut dyn Medium,
         layout: &Layout,
         segment: &recovery::SurveyedSegment,
-        live: &[RecoveredRecord],
+        live: &[RecoveredItem],
         shard: &mut ShardInspection,
     ) {
         let (seq, nth_shard) = (segment.seq, shard.shard.0);
@@ -196,7 +201,10 @@ impl Inspection {
             }
         }
         let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
-        match Footer::decode(&bytes[layout.group_pages() as usize * PAGE_BYTES..]) {
+        let (groups, reserved) = bytes.split_at(layout.group_pages() as usize * PAGE_BYTES);
+        let overflow_pages = FooterHead::decode(reserved).map_or(0, |(_, count)| layout.footer_overflow_pages(count));
+        let overflow = groups.len().saturating_sub(overflow_pages as usize * PAGE_BYTES);
+        match Footer::decode(reserved, &groups[overflow..]) {
             Ok(footer) if footer.head.segment_seq == seq && footer.head.session == segment.session => shard.footers += 1,
             // None yet, or the one of an earlier lap.
             Ok(_) | Err(DecodeError::Magic) if segment.in_session => {}
@@ -226,23 +234,58 @@ impl Inspection {
                 }
             }
         }
-        for record in live {
+        for item in live {
             shard.payloads += 1;
-            let matches = pages
-                .get(record.page as usize)
-                .is_some_and(|payload| payload_checksum(record.volume, record.block, payload) == record.checksum);
-            if !matches {
-                let (kind, count) =
-                    if record.dirty { ("dirty", &mut shard.dirty_mismatches) } else { ("clean", &mut shard.clean_mismatches) };
-                *count += 1;
-                let (volume, block, page) = (record.volume.0, record.block, record.page);
+            let record = item.record();
+            if payload_matches(&record, pages) {
+                continue;
+            }
+            let dirty = record.kind == RecordKind::DataDirty;
+            *if dirty { &mut shard.dirty_mismatches } else { &mut shard.clean_mismatches } += 1;
+            self.problem(|| format!("shard {nth_shard}, segment {seq}, {}: {} does not match its checksum", place(&record), what(item)));
+        }
+    }
+
+    /// Whether all that dirty blocks rest on is there; where clean ones do, recovery has forgotten them.
+    fn look_at_bases(&mut self, live: &[RecoveredItem], shard: &mut ShardInspection) {
+        let stored = || live.iter().filter_map(RecoveredItem::stored);
+        let objects: BTreeSet<u64> = stored().filter(|stored| stored.encoding.is_full()).map(|stored| stored.object).collect();
+        for item in live {
+            if let Some(stored) = item.stored().filter(|stored| stored.encoding.rests_on_base() && !objects.contains(&stored.object)) {
+                shard.dirty_mismatches += 1;
+                let (nth_shard, seq) = (shard.shard.0, item.segment_seq());
                 self.problem(|| {
-                    format!(
-                        "shard {nth_shard}, segment {seq}, page {page}: {kind} block {block} of volume {volume} does not match its checksum"
-                    )
+                    format!("shard {nth_shard}, segment {seq}: {} rests on object {} that is not there", what(item), stored.object)
                 });
             }
         }
+    }
+}
+
+/// Where the payload of a record lies in its segment, in words.
+fn place(record: &Record) -> String {
+    match record.packed.filter(|packed| packed.encoding.has_packed_payload()) {
+        Some(packed) => {
+            let at = u64::from(packed.place) * u64::from(PLACE_UNIT_BYTES);
+            format!("page {} from byte {}, {} bytes", at / PAGE_BYTES as u64, at % PAGE_BYTES as u64, packed.bytes)
+        }
+        None => format!("page {}", record.slot_page),
+    }
+}
+
+/// What is given, in words.
+fn what(item: &RecoveredItem) -> String {
+    let stored = item.stored().map_or(String::new(), |stored| match stored.object {
+        0 => format!(" ({:?})", stored.encoding),
+        object if stored.encoding.is_full() => format!(" ({:?}, object {object})", stored.encoding),
+        object => format!(" ({:?} on object {object})", stored.encoding),
+    });
+    match item {
+        RecoveredItem::Block(record) => {
+            let kind = if record.dirty { "dirty" } else { "clean" };
+            format!("{kind} block {} of volume {}{stored}", record.block, record.volume.0)
+        }
+        RecoveredItem::Base(_) => format!("base{stored}"),
     }
 }
 

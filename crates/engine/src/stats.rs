@@ -1,5 +1,6 @@
 //! What is counted, with units. All counters only grow; gauges say so.
 
+use crate::index::Census;
 use types::BypassReason;
 
 /// Counters of one volume in one shard.
@@ -107,6 +108,54 @@ impl VolumeStats {
     /// Notes that something was turned away.
     pub fn turn_away(&mut self, reason: BypassReason) {
         self.bypassed[reason as usize] += 1;
+    }
+}
+
+/// What a shard makes of what blocks contain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ContentStats {
+    /// Gauge: blocks on the SSD stored as they are, in the log's plain form.
+    pub plain_blocks: u64,
+    /// Gauge: how the others are stored.
+    pub census: Census,
+    /// Gauge: memory of hints, in bytes.
+    pub hint_bytes: u64,
+    /// Gauge: bases whose content is kept in memory beside the RAM tier.
+    pub bases_in_memory: u64,
+    /// Blocks encoded.
+    pub encoded_blocks: u64,
+    /// CPU time that took, in nanoseconds.
+    pub encoding_cpu_ns: u64,
+    /// Bytes of them that did not have to be written.
+    pub saved_bytes: u64,
+}
+
+impl ContentStats {
+    /// Blocks on the SSD stored otherwise than in the log's plain form.
+    pub fn packed_blocks(&self) -> u64 {
+        let Census { raw, lz4, zstd, zero, duplicate, delta, .. } = self.census;
+        raw + lz4 + zstd + zero + duplicate + delta
+    }
+
+    /// Adds another shard's counters and gauges.
+    pub fn add(&mut self, other: &ContentStats) {
+        let ContentStats { plain_blocks, census, hint_bytes, bases_in_memory, encoded_blocks, encoding_cpu_ns, saved_bytes } = other;
+        let Census { raw, lz4, zstd, zero, duplicate, delta, orphans, references, stored_bytes } = census;
+        self.plain_blocks += plain_blocks;
+        self.census.raw += raw;
+        self.census.lz4 += lz4;
+        self.census.zstd += zstd;
+        self.census.zero += zero;
+        self.census.duplicate += duplicate;
+        self.census.delta += delta;
+        self.census.orphans += orphans;
+        self.census.references += references;
+        self.census.stored_bytes += stored_bytes;
+        self.hint_bytes += hint_bytes;
+        self.bases_in_memory += bases_in_memory;
+        self.encoded_blocks += encoded_blocks;
+        self.encoding_cpu_ns += encoding_cpu_ns;
+        self.saved_bytes += saved_bytes;
     }
 }
 

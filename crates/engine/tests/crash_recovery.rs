@@ -3,7 +3,7 @@
 
 mod support;
 
-use engine::recovery::SEGMENTS_FREE_WANTED;
+use engine::recovery::{RecoveredItem, SEGMENTS_FREE_WANTED};
 use format::checkpoint::LogEnd;
 use format::{GroupHead, Record, RecordKind, payload_checksum};
 use support::Random;
@@ -22,46 +22,54 @@ fn lives(first: u64, count: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn random_lives_with_footers_after_a_flush() {
-    lives(0, 150).for_each(|seed| one_life(seed, FooterHabit::Flushed));
+    lives(0, 150).for_each(|seed| one_life(seed, FooterHabit::Flushed, false));
 }
 
 #[test]
 fn random_lives_with_footers_at_once() {
-    lives(1000, 150).for_each(|seed| one_life(seed, FooterHabit::AtOnce));
+    lives(1000, 150).for_each(|seed| one_life(seed, FooterHabit::AtOnce, false));
 }
 
 #[test]
 fn random_lives_with_late_footers() {
-    lives(2000, 150).for_each(|seed| one_life(seed, FooterHabit::Late));
+    lives(2000, 150).for_each(|seed| one_life(seed, FooterHabit::Late, false));
 }
 
 #[test]
 fn random_lives_with_all_habits() {
-    lives(3000, 300).for_each(|seed| one_life(seed, FooterHabit::Mixed));
+    lives(3000, 300).for_each(|seed| one_life(seed, FooterHabit::Mixed, false));
+}
+
+#[test]
+fn random_lives_with_packed_records() {
+    let habits = [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late, FooterHabit::Mixed];
+    lives(4000, 400).for_each(|seed| one_life(seed, habits[seed as usize % 4], true));
 }
 
 /// Every prefix of one life's writes; of the unflushed ones all, none, each one missing, each one alone, and the last one torn at
 /// each page.
 #[test]
 fn every_prefix_and_torn_last_writes() {
-    for (seed, habit) in [(1, FooterHabit::Flushed), (2, FooterHabit::AtOnce), (3, FooterHabit::Late)] {
+    let habits = [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late];
+    for (seed, habit) in (1..).zip(habits.into_iter().chain(habits)) {
         let mut random = Random(seed);
         let (mut disk, mut pool) = new_pool(seed, 1);
         let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
         pool.begin_session(&mut disk, &[end], &[]).expect("begins");
         let mut writer = Writer::new(&pool, SHARD, end, Model::default(), habit);
         writer.loses = true;
+        writer.packs = seed > 3;
         let mut states = 0;
         writer.steps_per_flush = 15;
-        for step in 0..130 {
+        for step in 0..if writer.packs { 90 } else { 130 } {
             writer.step(&mut disk, &mut random);
             let unflushed = disk.unflushed();
             let mut try_state = |kept: &dyn Fn(usize) -> bool, last_sectors: usize| {
                 let mut crashed = disk.clone();
                 crashed.cut_power_keeping(kept, last_sectors);
-                let (_, recovered, records) = run_recovery(&mut crashed);
+                let (_, recovered, items) = run_recovery(&mut crashed);
                 let story = format!("seed {seed}, {habit:?}, step {step}, {last_sectors} sectors of the last");
-                check(&crashed, &writer.model, &recovered, &records, writer.durable, &story);
+                check(&crashed, &writer.model, &recovered, &items, writer.durable, &story);
                 states += 1;
             };
             try_state(&|_| false, 0);
@@ -100,6 +108,7 @@ fn a_crash_loop_leaves_room() {
                 mask: 0xff,
                 checksum: payload_checksum(VolumeId(1), start, &payload),
                 slot_page: 1,
+                packed: None,
             };
             let head = GroupHead {
                 uuid: pool.superblock.uuid,
@@ -112,14 +121,15 @@ fn a_crash_loop_leaves_room() {
                 page: 0,
             };
             let mut bytes = [[0; 4096], payload];
-            head.encode(&[record], &mut bytes[0]);
+            head.encode(&[record], &[], &mut bytes[0]);
             let id = disk.submit(layout.segment_offset(SHARD, layout.physical(end.next_seq)), bytes.as_flattened().to_vec());
             disk.complete(id);
-            let (later_pool, recovered, records) = run_recovery(&mut disk);
+            let (later_pool, recovered, items) = run_recovery(&mut disk);
             (pool, end) = (later_pool, recovered.end);
-            assert_eq!(records.last().map(|record| record.block), Some(start), "the newest is there");
+            let Some(RecoveredItem::Block(newest)) = items.last() else { panic!("start {start}: nothing is there") };
+            assert_eq!(newest.block, start, "the newest is there");
             if dirty {
-                assert_eq!(records.len() as u64, start + 1, "a dirty block was given up");
+                assert_eq!(items.len() as u64, start + 1, "a dirty block was given up");
             } else {
                 assert!(segments - (end.next_seq - end.tail_seq) >= SEGMENTS_FREE_WANTED, "start {start}: {end:?}");
             }

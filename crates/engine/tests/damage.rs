@@ -4,15 +4,14 @@ mod support;
 
 use engine::checkpoint;
 use engine::inspect::inspect;
-use engine::recovery::{Recovered, RecoveredRecord, recover};
+use engine::recovery::{Recovered, RecoveredItem, RecoveredRecord, recover};
 use engine::superblock::{self, PoolState};
 use format::GroupHead;
 use format::checkpoint::LogEnd;
 use format::checksum::crc32c;
-use format::payload_checksum;
-use std::collections::BTreeMap;
 use support::Random;
 use support::disk::Disk;
+use support::given::{Given, is_readable};
 use support::model::Model;
 use support::pool::new_pool;
 use support::writer::{FooterHabit, Writer};
@@ -21,9 +20,8 @@ use types::{Mode, ShardIndex, VolumeId};
 const SHARD: ShardIndex = ShardIndex(0);
 const VOLUMES: [VolumeId; 3] = [VolumeId(1), VolumeId(2), VolumeId(3)];
 
-type Blocks = BTreeMap<(u32, u64), RecoveredRecord>;
-
-/// A pool of two sessions, all of it flushed and called so; its model, and the last group's number. Volume 3 is write-through.
+/// A pool of two sessions, all of it flushed and called so; its model, and the last group's number. Volume 3 is write-through. Of odd seeds
+/// half of the records are packed.
 fn settled_pool(seed: u64) -> (Disk, Model, u64) {
     let mut random = Random(seed);
     let (mut disk, mut pool) = new_pool(seed, 1);
@@ -34,6 +32,7 @@ fn settled_pool(seed: u64) -> (Disk, Model, u64) {
     for habit in [FooterHabit::Mixed, FooterHabit::Flushed] {
         pool.begin_session(&mut disk, &[end], &[]).expect("begins");
         let mut writer = Writer::new(&pool, SHARD, end, model, habit);
+        writer.packs = seed % 2 == 1;
         for _ in 0..30 + random.below(90) {
             writer.step(&mut disk, &mut random);
         }
@@ -53,52 +52,51 @@ fn settled_pool(seed: u64) -> (Disk, Model, u64) {
     (disk, model, last)
 }
 
-type Outcome = (PoolState, Recovered, Blocks);
+type Outcome = (PoolState, Recovered, Given);
 
 fn recovery(disk: &Disk, force: bool) -> Result<Outcome, superblock::OpenError> {
     let mut disk = disk.clone();
     let mut pool = superblock::load(&mut disk)?;
-    let mut blocks = Blocks::new();
-    let recovered = recover(&mut disk, &mut pool, SHARD, force, &mut |record| {
-        assert!(blocks.insert((record.volume.0, record.block), record).is_none(), "a block given twice");
-    })?;
-    Ok((pool, recovered, blocks))
+    let mut given = Given::default();
+    let recovered = recover(&mut disk, &mut pool, SHARD, force, &mut |item| given.add(item))?;
+    Ok((pool, recovered, given))
 }
 
 /// Volumes that damage puts at risk: those recorded as write-back, and any other that is found to have dirty blocks.
-fn at_risk(blocks: &Blocks) -> Vec<VolumeId> {
-    let settled_yet_dirty = blocks.values().any(|record| record.volume == VolumeId(3) && record.dirty);
+fn at_risk(given: &Given) -> Vec<VolumeId> {
+    let settled_yet_dirty = given.blocks.values().any(|record| record.volume == VolumeId(3) && record.dirty);
     [VolumeId(1), VolumeId(2)].into_iter().chain(settled_yet_dirty.then_some(VolumeId(3))).collect()
-}
-
-/// Whether a reader would take the payload for good.
-fn readable(disk: &Disk, pool: &PoolState, record: &RecoveredRecord) -> bool {
-    let layout = pool.superblock.layout;
-    let offset = layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page);
-    payload_checksum(record.volume, record.block, &disk.page(offset / 4096)) == record.checksum
 }
 
 /// What must hold of a recovery from damaged bytes. Without reported damage it is the log up to some group, not before `known_durable`.
 /// With damage, clean blocks must still be the newest ones, and older dirty ones belong to volumes that are named.
 fn check(model: &Model, last: u64, known_durable: u64, outcome: &Outcome, story: &str) {
-    let (_, recovered, blocks) = outcome;
+    let (_, recovered, given) = outcome;
     let report = &recovered.report;
     if report.damaged_places == 0 {
         let end = recovered.end.next_group - 1;
         assert!(end >= known_durable && end <= last, "{story}: ends at {end} of {last} without a word");
-        let expected = model.newest(end, recovered.end.tail_seq, &VOLUMES);
-        assert!(*blocks == expected, "{story}: not what the log up to {end} says");
+        let expected = model.live(end, recovered.end.tail_seq, &VOLUMES);
+        assert!(*given == expected.given, "{story}: not what the log up to {end} says");
         return;
     }
-    assert_eq!(report.damaged_volumes, at_risk(blocks), "{story}");
+    assert_eq!(report.damaged_volumes, at_risk(given), "{story}");
+    let clean = given.blocks.values().filter(|record| !record.dirty);
+    assert!(clean.clone().all(|record| !rests_on_nothing(given, record)), "{story}: a clean block without its base");
     let tail_seq = |end| model.group(end).map_or(1, |group| group.tail_seq);
-    let newest: Vec<Blocks> = (known_durable..=last).map(|end| model.newest(end, tail_seq(end), &VOLUMES)).collect();
-    for (key, record) in blocks.iter().filter(|(_, record)| !record.dirty) {
+    let newest: Vec<Given> = (known_durable..=last).map(|end| model.live(end, tail_seq(end), &VOLUMES).given).collect();
+    for record in clean {
         // It may have come home by a note that is lost, or be newer than one; its place is what counts.
-        let place = |blocks: &Blocks| blocks.get(key).map(|other| (other.segment_seq, other.page));
-        let current = newest.iter().any(|blocks| place(blocks) == Some((record.segment_seq, record.page)));
+        let key = (record.volume.0, record.block);
+        let place = |given: &Given| given.blocks.get(&key).map(|other| (other.segment_seq, other.ordinal));
+        let current = newest.iter().any(|given| place(given) == Some((record.segment_seq, record.ordinal)));
         assert!(current, "{story}: clean block {key:?} is outdated");
     }
+}
+
+/// Whether the base of a block was not given.
+fn rests_on_nothing(given: &Given, record: &RecoveredRecord) -> bool {
+    record.stored.is_some_and(|stored| stored.encoding.rests_on_base()) && given.base_of(record).is_none()
 }
 
 #[test]
@@ -179,8 +177,8 @@ fn damage_is_told_once_and_its_mark_stays() {
         disk.rot(headers[random.below(headers.len() as u64) as usize] * 4096, |bytes| bytes.fill(0));
         disk.rot(layout.footer_offset(SHARD, physical), |bytes| bytes.fill(0));
         let mut pool = superblock::load(&mut disk).expect("loads");
-        let mut blocks = Blocks::new();
-        let mut give = |record: RecoveredRecord| blocks.extend([((record.volume.0, record.block), record)]);
+        let mut blocks = Given::default();
+        let mut give = |item: RecoveredItem| blocks.add(item);
         let recovered = recover(&mut disk, &mut pool, SHARD, false, &mut give).expect("recovers");
         if recovered.report.damaged_places == 0 {
             continue;
@@ -207,6 +205,7 @@ fn broken_images_never_panic_and_never_serve_wrong_data() {
     let (mut opened, mut refused) = (0, 0);
     for seed in 0..30 {
         let (disk, model, last) = settled_pool(seed);
+        let placed = model.placed();
         for case in 0..100 {
             let mut random = Random(seed << 32 | case);
             let mut broken = disk.clone();
@@ -235,13 +234,12 @@ fn broken_images_never_panic_and_never_serve_wrong_data() {
             };
             opened += 1;
             // Wrong data: a payload that a reader would accept, but that no group ever held for that block.
-            for record in outcome.2.values().filter(|record| readable(&broken, &outcome.0, record)) {
-                let written = model.groups.iter().any(|group| {
-                    group.seq == record.segment_seq
-                        && group.records.iter().any(|one| {
-                            (one.volume, one.block, one.slot_page, one.checksum)
-                                == (record.volume, record.block, record.page, record.checksum)
-                        })
+            let layout = outcome.0.superblock.layout;
+            for record in outcome.2.blocks.values().filter(|record| is_readable(&broken, &layout, &RecoveredItem::Block(**record))) {
+                let written = placed.iter().any(|one| {
+                    (one.record.volume, one.record.block, one.seq, one.ordinal, one.record.checksum)
+                        == (record.volume, record.block, record.segment_seq, record.ordinal, record.checksum)
+                        && one.record.packed == record.stored
                 });
                 assert!(written, "{story}: {record:?} was never written");
             }
@@ -305,7 +303,7 @@ fn an_unreadable_header_stops_the_start_unless_forced() {
     assert!(matches!(recovery(&disk, false), Err(superblock::OpenError::Medium(_))));
     let (_, recovered, blocks) = recovery(&disk, true).expect("by force");
     assert!(recovered.report.damaged_places > 0 && recovered.report.unreadable_pages > 0);
-    assert!(blocks.is_empty() && recovered.end.next_group >= writer.durable);
+    assert!(blocks.blocks.is_empty() && recovered.end.next_group >= writer.durable);
     // The first header is lost, and the one that tells so cannot be read: no reason to take the log for empty.
     disk.unreadable_pages.clear();
     let first_page = layout.page_offset(SHARD, 0, 0) / 4096;
@@ -324,7 +322,7 @@ fn the_inspector_is_content_with_a_sound_pool() {
     let inspection = inspect(&mut disk, &mut |done, total| calls.push((done, total)));
     assert_eq!(inspection.problems, Vec::<String>::new());
     assert_eq!(inspection.shards[0].end, recovered.end);
-    assert_eq!(inspection.shards[0].payloads, blocks.len() as u64);
+    assert_eq!(inspection.shards[0].payloads, blocks.blocks.len() as u64);
     let expected = model.newest(last, recovered.end.tail_seq, &VOLUMES);
     let dirty = expected.values().filter(|record| record.dirty).count() as u64;
     assert_eq!(inspection.volumes.iter().map(|volume| volume.dirty_blocks).sum::<u64>(), dirty);
@@ -332,7 +330,7 @@ fn the_inspector_is_content_with_a_sound_pool() {
     // A flipped bit in a dirty payload is found and named.
     let record = expected.values().find(|record| record.dirty).expect("something is dirty");
     let layout = inspection.superblock.expect("there is one").layout;
-    disk.rot(layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page), |bytes| bytes[9] ^= 4);
+    disk.rot(layout.page_offset(SHARD, layout.physical(record.segment_seq), record.ordinal), |bytes| bytes[9] ^= 4);
     let inspection = inspect(&mut disk, &mut |_, _| {});
     assert_eq!((inspection.problems_count, inspection.shards[0].dirty_mismatches), (1, 1));
     assert!(inspection.problems[0].contains("dirty block"), "{}", inspection.problems[0]);

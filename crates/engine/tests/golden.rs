@@ -6,7 +6,7 @@
 mod support;
 
 use engine::inspect::inspect;
-use engine::recovery::{RecoveredRecord, recover};
+use engine::recovery::{RecoveredItem, recover};
 use engine::superblock;
 use format::checkpoint::LogEnd;
 use support::disk::Disk;
@@ -32,8 +32,10 @@ fn version_one_is_recovered() {
     let mut pool = superblock::load(&mut disk).expect("loads");
     assert_eq!((pool.superblock.generation, pool.superblock.session), (5, 2));
     let mut blocks = Vec::new();
-    let mut give = |record: RecoveredRecord| {
-        blocks.push((record.volume, record.block, record.segment_seq, record.page, record.dirty, record.mask));
+    let mut give = |item: RecoveredItem| {
+        let RecoveredItem::Block(record) = item else { panic!("there is no base") };
+        assert_eq!(record.stored, None);
+        blocks.push((record.volume, record.block, record.segment_seq, record.ordinal, record.dirty, record.mask));
     };
     let recovered = recover(&mut disk, &mut pool, ShardIndex(0), false, &mut give).expect("recovers");
     // Volume 3 was removed; block 5 of volume 2 was invalidated; block 7 came home; the note on block 9 was about an older version.

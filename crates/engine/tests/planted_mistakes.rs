@@ -57,8 +57,8 @@ fn seeds_until_caught(number: u32, scenario: &dyn Fn(u64), first: u64, seeds_max
 fn each_is_caught() {
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let life = |seed| one_life(seed, FooterHabit::Mixed);
-    let late_life = |seed| one_life(seed, FooterHabit::Late);
+    let life = |seed| one_life(seed, FooterHabit::Mixed, false);
+    let late_life = |seed| one_life(seed, FooterHabit::Late, false);
     let scenarios: [(u32, &dyn Fn(u64)); 6] =
         [(2, &life), (11, &lives_with_a_flipped_header), (12, &life), (14, &late_life), (15, &life), (17, &stores_until_a_crash)];
     let mut missed = Vec::new();

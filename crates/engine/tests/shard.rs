@@ -3,14 +3,16 @@
 
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Reply, Request, Target, VolumeOptions};
 use engine::front::{Front, FrontAction};
+use engine::index::Census;
 use engine::key::mix;
 use engine::log::LogPlace;
+use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PagePool, PageVec};
 use std::collections::BTreeMap;
-use types::{Admission, Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const VOLUME_BYTES: u64 = 6 << 20;
 const SSD_BYTES: u64 = 6 << 20;
@@ -178,8 +180,50 @@ fn options(mode: Mode, admission: Admission) -> VolumeOptions {
     VolumeOptions { mode, admission, write_cache_depth_ns: 50_000_000, ..VolumeOptions::default() }
 }
 
-fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
+/// Packed records met, by kind: raw, LZ4, zstd, zero, duplicate, delta, bases without address.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen([u64; 7]);
+
+impl Seen {
+    fn note(&mut self, census: Census) {
+        let Census { raw, lz4, zstd, zero, duplicate, delta, orphans, .. } = census;
+        self.0.iter_mut().zip([raw, lz4, zstd, zero, duplicate, delta, orphans]).for_each(|(sum, one)| *sum += one);
+    }
+}
+
+/// Content of some kind: one word again and again, noise, one of a few patterns, or a few bytes changed in what was there or in a pattern.
+fn texture(rig: &mut Rig, page: &mut [u8; 4096], before: &[u8]) {
+    let stamp = mix(rig.random);
+    rig.random = stamp;
+    let mut fill = |mut word: u64, step: u64| {
+        for bytes in page.chunks_exact_mut(8) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+            word = if step == 0 { word } else { mix(word) };
+        }
+    };
+    match stamp % 8 {
+        0..2 => fill(stamp, 0),
+        2 => fill(stamp, 1),
+        3 => fill(stamp >> 8 & 7, 1),
+        4 => fill(stamp >> 8 & 7, 0),
+        5 => page.copy_from_slice(before),
+        6 => page.copy_from_slice(before),
+        _ => fill(stamp >> 8 & 3, 1),
+    }
+    if matches!(stamp % 8, 6..) {
+        for change in 0..stamp >> 20 & 7 {
+            page[(mix(stamp + change) % 4096) as usize] = change as u8;
+        }
+    }
+}
+
+fn life(seed: u64, ram_blocks: u64, content: Option<Content>, mut modes: Vec<VolumeOptions>, steps: u64) -> Seen {
+    let mut seen = Seen::default();
     let mut rig = Rig::new(seed, ram_blocks, &modes);
+    for shard in &mut rig.shards {
+        let slots = shard.stats().slots;
+        shard.set_content(content.map_or(ContentOptions::OFF, |level| ContentOptions::suited(level, seed, slots, ram_blocks)));
+    }
     let mut model = vec![vec![0_u8; VOLUME_BYTES as usize]; modes.len()];
     let mut next_id = 0;
     for step in 0..steps {
@@ -207,9 +251,8 @@ fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
                 let blocks = (start + sectors).div_ceil(8) - start / 8;
                 for _ in 0..blocks {
                     let mut page = rig.pool.allocate_zeroed().expect("client pages");
-                    let stamp = mix(seed ^ next_id << 20 ^ rig.random);
-                    rig.random = stamp;
-                    page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
+                    let before = &model[volume][(start / 8 + pages.len() as u64) as usize * 4096..][..4096];
+                    texture(&mut rig, &mut page, before);
                     pages.push(page.freeze());
                 }
                 for (at, byte) in model[volume][from..to].iter_mut().enumerate() {
@@ -269,6 +312,9 @@ fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
         if rig.chance(20) == 0 {
             rig.tick();
         }
+        if content.is_some() && rig.chance(100) == 0 {
+            rig.shards.iter_mut().for_each(Shard::forget_hints);
+        }
         if rig.chance(60) == 0 {
             let volume = rig.chance(modes.len() as u64) as usize;
             let mode = [Mode::WriteThrough, Mode::WriteBack, Mode::WriteAround, Mode::PassThrough][rig.chance(4) as usize];
@@ -283,6 +329,7 @@ fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
         }
         if step % 50 == 0 {
             rig.shards.iter().for_each(Shard::check_invariants);
+            rig.shards.iter().for_each(|shard| seen.note(shard.content_stats().census));
         }
     }
     for (volume, model) in model.iter().enumerate() {
@@ -295,6 +342,7 @@ fn life(seed: u64, ram_blocks: u64, mut modes: Vec<VolumeOptions>, steps: u64) {
         shard.check_invariants();
         assert!(shard.is_quiesced(), "seed {seed}: {}", shard.describe());
     }
+    seen
 }
 
 #[test]
@@ -307,11 +355,29 @@ fn reads_return_what_was_written_in_every_mode() {
             life(
                 seed * 10 + at as u64,
                 ram_blocks,
+                None,
                 vec![options(mode, Admission::Always), VolumeOptions { write_cache_depth_ns: depth_ns, ..second }],
                 300,
             );
         }
     }
+}
+
+#[test]
+fn reads_return_what_was_written_however_it_is_stored() {
+    let mut seen = Seen::default();
+    for (at, mode) in [Mode::WriteBack, Mode::WriteThrough].into_iter().enumerate() {
+        for seed in 0..6 {
+            let ram_blocks = [0, 8, 200][seed as usize % 3];
+            let content = [Content::Fast, Content::Dense, Content::Auto][seed as usize / 2];
+            let second = options(Mode::WriteBack, Admission::SecondTouch);
+            let of_life =
+                life(1000 + seed * 10 + at as u64, ram_blocks, Some(content), vec![options(mode, Admission::Always), second], 300);
+            seen.0.iter_mut().zip(of_life.0).for_each(|(sum, one)| *sum += one);
+        }
+    }
+    let zstd = 2;
+    assert!((0..7).all(|kind| seen.0[kind] > 0 || kind == zstd), "every kind of record was there: {seen:?}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Two forms with the same result: feature `simd` (the default) picks carry-less multiplication at run time, feature
 //! `portable` uses tables and needs no operating system.
 
+use crate::packed::Encoding;
+use alloc::vec::Vec;
 use types::VolumeId;
 
 #[cfg(not(any(feature = "simd", feature = "portable")))]
@@ -63,10 +65,75 @@ pub fn payload_checksum(volume: VolumeId, block: u64, data: &[u8; crate::PAGE_BY
     if crate::mutants::active(13) {
         return crc32c(data);
     }
-    let mut address = [0; 12];
-    address[..4].copy_from_slice(&volume.0.to_le_bytes());
-    address[4..].copy_from_slice(&block.to_le_bytes());
-    crc32c_continued(crc32c(data), &address)
+    crc32c_continued(crc32c(data), &PayloadOwner::Block(volume, block).address())
+}
+
+/// Whom a payload belongs to. It is covered by the checksums, so that no payload is taken for another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PayloadOwner {
+    /// The object of that number: it keeps its payload wherever it is moved, with a block's address or without.
+    Object(u64),
+    /// The block of that volume.
+    Block(VolumeId, u64),
+}
+
+impl PayloadOwner {
+    /// An object's number stands as (bits 32 and up u32, bits 0..32 u64) where a block's volume and number do. They need not differ from
+    /// any block's: a record says which of the two it is.
+    const fn parts(self) -> (VolumeId, u64) {
+        match self {
+            PayloadOwner::Object(object) => (VolumeId((object >> 32) as u32), object & 0xffff_ffff),
+            PayloadOwner::Block(volume, block) => (volume, block),
+        }
+    }
+
+    fn address(self) -> [u8; 12] {
+        let (volume, block) = self.parts();
+        let mut address = [0; 12];
+        address[..4].copy_from_slice(&volume.0.to_le_bytes());
+        address[4..].copy_from_slice(&block.to_le_bytes());
+        address
+    }
+}
+
+/// The checksum of the content of an object, as the records of full encodings keep it: as [`payload_checksum`], over the object's number in
+/// place of volume and block. So it stays the same when the object loses its address.
+#[inline]
+pub fn object_checksum(object: u64, data: &[u8; crate::PAGE_BYTES]) -> u32 {
+    let (volume, block) = PayloadOwner::Object(object).parts();
+    payload_checksum(volume, block, data)
+}
+
+/// The checksum of a block's content, decoded, in whatever form it is stored: [`object_checksum`] in full encodings, else (`None`: plain
+/// data) [`payload_checksum`].
+#[inline]
+pub fn block_checksum(encoding: Option<Encoding>, object: u64, volume: VolumeId, block: u64, data: &[u8; crate::PAGE_BYTES]) -> u32 {
+    match encoding {
+        Some(encoding) if encoding.is_full() => object_checksum(object, data),
+        _ => payload_checksum(volume, block, data),
+    }
+}
+
+/// Appends the packed payload to `out`: 4 bytes of checksum, then `encoded` as it is. The checksum (CRC-32C of `encoded`, the owner and the
+/// checksum of the content) lets recovery tell a torn payload without its base, and an older one of the same owner that stood in its place.
+pub fn seal_packed(owner: PayloadOwner, checksum: u32, encoded: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&packed_crc(owner, checksum, encoded).to_le_bytes());
+    out.extend_from_slice(encoded);
+}
+
+/// The encoded bytes of a packed payload, without what follows it to the next place; `None` if it is not what [`seal_packed`] made for
+/// this owner and content. They may be anything all the same: who decodes them believes the record's checksum only.
+pub fn open_packed(owner: PayloadOwner, checksum: u32, payload: &[u8]) -> Option<&[u8]> {
+    let (crc, encoded) = payload.split_first_chunk()?;
+    (u32::from_le_bytes(*crc) == packed_crc(owner, checksum, encoded)).then_some(encoded)
+}
+
+fn packed_crc(owner: PayloadOwner, checksum: u32, encoded: &[u8]) -> u32 {
+    #[cfg(feature = "mutants")]
+    if crate::mutants::active(13) {
+        return crc32c(encoded);
+    }
+    crc32c_continued(crc32c_continued(crc32c(encoded), &owner.address()), &checksum.to_le_bytes())
 }
 
 /// Where every stored structure keeps its CRC-32C, whatever its version; it covers all bytes after itself. Before it
@@ -87,7 +154,7 @@ pub(crate) fn header_matches(structure: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
+    use alloc::vec;
 
     fn bytes(count: usize) -> Vec<u8> {
         (0..count).map(|i| (i * 7 + i / 251) as u8).collect()
@@ -121,7 +188,53 @@ mod tests {
         assert_eq!(checksum, crc32c(&all));
         assert_ne!(checksum, payload_checksum(VolumeId(8), 123_456_789_012, &data));
         assert_ne!(checksum, payload_checksum(VolumeId(7), 123_456_789_013, &data));
+        assert_eq!(checksum, block_checksum(None, 9, VolumeId(7), 123_456_789_012, &data));
+        assert_eq!(checksum, block_checksum(Some(Encoding::Duplicate), 9, VolumeId(7), 123_456_789_012, &data));
         // Written down so that no later release computes another one.
         assert_eq!(payload_checksum(VolumeId(1), 2, &[0; 4096]), crc32c_continued(0x98f9_4189, &[1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn an_object_is_known_by_its_number_alone() {
+        let data: [u8; 4096] = bytes(4096).try_into().expect("4096 bytes");
+        let mut all = data.to_vec();
+        all.extend(0x12u32.to_le_bytes());
+        all.extend(0x3456_789au64.to_le_bytes());
+        assert_eq!(object_checksum(0x12_3456_789a, &data), crc32c(&all));
+        for encoding in Encoding::ALL {
+            let [one, other] = [1, 2].map(|volume| block_checksum(Some(encoding), 5, VolumeId(volume), 6, &data));
+            assert_eq!(one == other, encoding.is_full(), "{encoding:?}");
+        }
+    }
+
+    #[test]
+    fn a_packed_payload_opens_only_for_its_owner() {
+        let owners = [
+            PayloadOwner::Object(5),
+            PayloadOwner::Object(5 << 32),
+            PayloadOwner::Block(VolumeId(1), 7),
+            PayloadOwner::Block(VolumeId(7), 1),
+        ];
+        for owner in owners {
+            let mut out = vec![9];
+            seal_packed(owner, 77, b"content", &mut out);
+            assert_eq!(out.len(), 1 + 4 + 7);
+            let sealed = &mut out[1..];
+            for other in owners {
+                assert_eq!(open_packed(other, 77, sealed), (owner == other).then_some(b"content".as_slice()), "{owner:?}, {other:?}");
+            }
+            assert_eq!(open_packed(owner, 77, &sealed[..10]), None);
+            assert_eq!(open_packed(owner, 78, sealed), None, "of other content");
+            for bit in 0..sealed.len() * 8 {
+                sealed[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(open_packed(owner, 77, sealed), None, "bit {bit}");
+                sealed[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        assert_eq!(open_packed(PayloadOwner::Object(1), 0, &[1, 2, 3]), None);
+        let mut out = Vec::new();
+        seal_packed(PayloadOwner::Block(VolumeId(1), 2), 0x1234_5678, b"123456789", &mut out);
+        let crc = crc32c_continued(0xe306_9283, &[1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0x78, 0x56, 0x34, 0x12]);
+        assert_eq!(out, [&crc.to_le_bytes(), b"123456789".as_slice()].concat());
     }
 }

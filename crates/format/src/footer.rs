@@ -17,7 +17,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{crc32c, header_matches, seal_header};
 use crate::record::{RECORD_BYTES, Record, decode_table};
-use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
 use types::ShardIndex;
@@ -64,7 +64,7 @@ pub struct FooterHead {
     /// Normally 0: the next segment's first group is `last_group + 1`. After accepted damage: the number with which the log
     /// goes on in `resume_seq`; what was between is lost and was reported when the damage was found.
     pub resume_group: u64,
-    /// Pages from the start of the segment that its groups take.
+    /// Pages from the start of the segment that its groups take; no more than the overflow pages leave.
     pub used_pages: u32,
 }
 
@@ -81,22 +81,25 @@ pub struct Footer {
 }
 
 impl FooterHead {
-    /// The footer as bytes, whole pages, to be written at [`Layout::footer_offset`](crate::Layout::footer_offset).
+    /// The footer as bytes, whole pages, to be written at [`Layout::footer_write_offset`].
     ///
     /// # Panics
-    /// If the head breaks a rule of its fields.
-    pub fn encode(&self, records: &[Record]) -> Vec<u8> {
-        self.encode_marked(records, 0)
+    /// If the head breaks a rule of its fields, or the groups leave no room for so many records.
+    pub fn encode(&self, layout: &Layout, records: &[Record]) -> Vec<u8> {
+        self.encode_marked(layout, records, 0)
     }
 
     /// As [`FooterHead::encode`], for a segment behind which groups are lost; see [`Footer::marked_in_session`].
     ///
     /// # Panics
     /// Likewise.
-    pub fn encode_marked(&self, records: &[Record], marked_in_session: u64) -> Vec<u8> {
+    pub fn encode_marked(&self, layout: &Layout, records: &[Record], marked_in_session: u64) -> Vec<u8> {
         assert!(self.first_group >= 1 && self.first_group <= self.last_group, "{self:?}");
         assert!(self.tail_seq >= 1 && self.tail_seq <= self.segment_seq, "{self:?}");
-        let mut bytes = vec![0; footer_pages_for(records.len() as u32) as usize * PAGE_BYTES];
+        let count = records.len() as u32;
+        let overflow_pages = layout.footer_overflow_pages(count);
+        assert!(count <= layout.records_max() && self.used_pages <= layout.group_pages_with(count), "{count} records, {self:?}");
+        let mut bytes = vec![0; footer_pages_for(count) as usize * PAGE_BYTES];
         for (record, slot) in records.iter().zip(bytes[TABLE_AT..].chunks_exact_mut(RECORD_BYTES)) {
             record.encode(slot);
         }
@@ -119,6 +122,7 @@ impl FooterHead {
         put_u32(page, 108, rest_crc);
         put_u64(page, 112, marked_in_session);
         seal_header(page);
+        bytes.rotate_right(overflow_pages as usize * PAGE_BYTES);
         bytes
     }
 
@@ -173,14 +177,23 @@ impl FooterHead {
 }
 
 impl Footer {
-    /// Reads a whole footer. `bytes` holds at least [`footer_pages_for`] its records; more is not looked at.
+    /// Reads a whole footer. `bytes` begin with its head page and hold at least [`footer_pages_for`] its records; more is not looked at.
+    /// If it has overflow pages ([`Layout::footer_overflow_pages`]), `bytes` are the reserved pages and `overflow` those pages; else
+    /// `overflow` is empty.
     ///
     /// # Errors
     /// Says why the bytes are not a footer that a writer of this version made.
-    pub fn decode(bytes: &[u8]) -> Result<Footer, DecodeError> {
+    pub fn decode(bytes: &[u8], overflow: &[u8]) -> Result<Footer, DecodeError> {
         let (head, count) = FooterHead::decode(bytes)?;
         let length = footer_pages_for(count) as usize * PAGE_BYTES;
-        let Some(bytes) = bytes.get(..length) else {
+        let joined: Vec<u8>;
+        let bytes = if overflow.is_empty() {
+            bytes.get(..length)
+        } else {
+            joined = [bytes, overflow].concat();
+            Some(joined.as_slice()).filter(|joined| joined.len() == length)
+        };
+        let Some(bytes) = bytes else {
             return Err(DecodeError::Field { field: "record count" });
         };
         let rest = &bytes[PAGE_BYTES..];

@@ -9,7 +9,7 @@
 //!            segments of shard 0, of shard 1, …     segments_per_shard × segment_bytes each
 //!            unused rest, less than one segment a shard
 //!
-//! one segment:  page 0: first group … groups …  | unused |  reserved footer pages
+//! one segment:  page 0: first group … groups …  | unused |  (overflow of the footer)  |  reserved footer pages
 //! ```
 //!
 //! A *slot* number names a page of a shard's log: physical segment × pages per segment + page in the segment. It is fixed
@@ -17,7 +17,7 @@
 
 use crate::PAGE_BYTES;
 use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, CHUNK_BYTES, CHUNK_ENTRIES, chunk_bytes_for};
-use crate::footer::footer_records_max;
+use crate::footer::{footer_pages_for, footer_records_max};
 use types::ShardIndex;
 
 /// Smallest segment: below, headers and footers would take more than an eighth of it.
@@ -34,8 +34,11 @@ pub const SEGMENTS_PER_SHARD_GOOD: u32 = 32;
 /// Segments grow beyond the default size where a ring keeps this many: recovery reads a footer a segment, and on a large SSD most of its
 /// time is the count of these reads (16 KiB: 94 µs each, 64 KiB: 156 µs, on one virtual disk at queue depth 1).
 pub const SEGMENTS_PER_SHARD_MANY: u32 = 256;
-/// Most pages in one shard's log (8 TiB): slot numbers, and counts of records, two a page, fit 32 bits.
+/// Most pages in one shard's log (8 TiB): slot numbers, and counts of plain records, two a page, fit 32 bits.
 pub const SLOTS_PER_SHARD_MAX: u32 = 1 << 31;
+/// Most records for each page of a segment: packed ones are so small that a footer of two records a page does not do. Groups without payload have
+/// a hundred a page and their footer needs another; this bound keeps a packed record's place in its segment, and counts, in few bits.
+pub const RECORDS_PER_PAGE_MAX: u32 = 32;
 /// Most shards in a pool: what the superblock has room for.
 pub const SHARDS_MAX: u16 = 256;
 /// Room for one copy of the superblock with 1,024 volumes and 256 shards.
@@ -211,15 +214,31 @@ impl Layout {
         pages
     }
 
-    /// Most records a segment may hold, all groups together (120 at 64 KiB, 1016 at 2 MiB, 4088 at 8 MiB). A writer closes
-    /// the segment before a group that would pass it.
+    /// Most records a segment may hold, all groups together. A writer closes the segment before a group that would pass it, or for which
+    /// and for its records in the footer there are not [`Layout::group_pages_with`] enough pages.
     pub const fn records_max(&self) -> u32 {
+        RECORDS_PER_PAGE_MAX * self.pages_per_segment()
+    }
+
+    /// Records that the reserved footer pages hold: 120 at 64 KiB, 1016 at 2 MiB, 4088 at 8 MiB.
+    pub const fn footer_records_reserved(&self) -> u32 {
         footer_records_max(self.footer_pages())
     }
 
-    /// Pages of a segment that groups may take; the footer stands behind them.
+    /// Pages of a segment that groups may take if its footer has no overflow; the footer stands behind them.
     pub const fn group_pages(&self) -> u32 {
         self.pages_per_segment() - self.footer_pages()
+    }
+
+    /// Pages before the reserved ones that a footer with this many records needs besides: one for each begun 128 above
+    /// [`Layout::footer_records_reserved`].
+    pub const fn footer_overflow_pages(&self, records: u32) -> u32 {
+        footer_pages_for(records).saturating_sub(self.footer_pages())
+    }
+
+    /// Pages that groups may take in a segment with this many records, all groups together.
+    pub const fn group_pages_with(&self, records: u32) -> u32 {
+        self.group_pages().saturating_sub(self.footer_overflow_pages(records))
     }
 
     /// Pages of one shard's log, that is, slot numbers.
@@ -255,9 +274,14 @@ impl Layout {
         self.segments_at_bytes() + nth * self.segment_bytes as u64
     }
 
-    /// Where a segment's footer begins, in bytes.
+    /// Where the head page of a segment's footer lies, in bytes.
     pub const fn footer_offset(&self, shard: ShardIndex, physical: u32) -> u64 {
         self.page_offset(shard, physical, self.group_pages())
+    }
+
+    /// Where the bytes of a footer with this many records begin, its overflow pages first, in bytes.
+    pub const fn footer_write_offset(&self, shard: ShardIndex, physical: u32, records: u32) -> u64 {
+        self.page_offset(shard, physical, self.group_pages_with(records))
     }
 
     /// Where a page of a segment lies, in bytes.
@@ -297,8 +321,15 @@ mod tests {
         let longer = Layout { segments_per_shard: layout.segments_per_shard + 1, ..*layout };
         assert!(longer.end_bytes() > layout.ssd_bytes, "{rest} bytes left unused by {layout:?}");
         assert!(layout.segments_at_bytes().is_multiple_of(u64::from(layout.segment_bytes)));
-        // A segment full of the smallest groups' payloads, and one full of invalidations, both fit their footer.
-        assert!(layout.records_max() >= 2 * layout.group_pages());
+        // A plain segment in which each block is first invalidated and then written fills up without overflow.
+        assert_eq!(layout.footer_overflow_pages(2 * layout.group_pages()), 0);
+        let reserved = layout.footer_records_reserved();
+        assert_eq!((layout.footer_overflow_pages(reserved), layout.footer_overflow_pages(reserved + 1)), (0, 1));
+        assert_eq!(layout.footer_overflow_pages(reserved + 129), 2);
+        let overflowing = layout.footer_write_offset(ShardIndex(0), 3, reserved + 129);
+        assert_eq!(overflowing + 2 * 4096, layout.footer_offset(ShardIndex(0), 3));
+        assert_eq!(layout.footer_write_offset(ShardIndex(0), 3, reserved), layout.footer_offset(ShardIndex(0), 3));
+        assert!((1..layout.group_pages()).contains(&layout.group_pages_with(layout.records_max())));
         assert!(layout.group_pages() >= 2);
         let last = layout.slots_per_shard() - 1;
         let (physical, page) = layout.slot_place(last);

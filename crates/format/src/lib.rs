@@ -4,7 +4,7 @@
 //! under a CRC-32C; padding is explicit and zero. `docs/internals/on-disk-format.md` says the same in words and drawings.
 //!
 //! Rooms: [`layout`] where things lie; [`checksum`] what guards them; [`superblock`] the root; [`record`] and [`group`]
-//! what the log is made of; [`footer`] the summary at the end of a full segment; [`checkpoint`] the index as a clean stop
+//! what the log is made of; [`packed`] what blocks can be stored as; [`footer`] the summary at the end of a full segment; [`checkpoint`] the index as a clean stop
 //! leaves it.
 //!
 //! Invariants: a decoder never panics, whatever the bytes; what it accepts, the encoder could have written; identity
@@ -21,13 +21,15 @@ pub mod group;
 pub mod layout;
 #[cfg(feature = "mutants")]
 pub mod mutants;
+pub mod packed;
 pub mod record;
 pub mod superblock;
 
-pub use checksum::payload_checksum;
+pub use checksum::{PayloadOwner, block_checksum, object_checksum, open_packed, payload_checksum, seal_packed};
 pub use footer::{Footer, FooterHead};
 pub use group::GroupHead;
 pub use layout::{Layout, LayoutError};
+pub use packed::{Encoding, Packed};
 pub use record::{Record, RecordKind};
 pub use superblock::{LogStart, Superblock, VolumeRecord};
 

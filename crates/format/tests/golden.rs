@@ -1,22 +1,20 @@
 //! Promise: format version 1 stays what it is. `golden/v1.pages` is a pool written by the first release; every release writes the same
 //! bytes for the same content, and reads it to the same content.
-//!
-//! The file holds the pages that are not all zero: page number u64, count of bytes u16, as many bytes of the page (the rest is zero).
-//! It was written by this test with `HEARTH_WRITE_GOLDEN=1`, and is never written again for version 1.
+//! It was written by this test, see `image`, and is never written again for version 1.
+
+mod image;
 
 use format::checkpoint::{CheckpointEntry, CheckpointHead, ChunkHead, LogEnd};
 use format::layout::{CHECKPOINT_AT_BYTES, SuperblockSlot};
 use format::{
     Footer, FooterHead, GroupHead, Layout, LayoutError, LogStart, Record, RecordKind, Superblock, VolumeRecord, payload_checksum,
 };
-use std::collections::BTreeMap;
+use image::{Image, pages};
 use types::{Mode, ShardIndex, VolumeId};
 
 const GOLDEN: &[u8] = include_bytes!("golden/v1.pages");
 const UUID: [u8; 16] = *b"golden pool v1 \x01";
 const SHARD: ShardIndex = ShardIndex(0);
-
-type Image = BTreeMap<u64, [u8; 4096]>;
 
 fn layout() -> Layout {
     let Err(LayoutError::TooSmall { needed_bytes, .. }) = Layout::plan(0, 1, 64 << 10) else { panic!("no pool has no bytes") };
@@ -65,16 +63,17 @@ type Group = (u64, u64, u32, Vec<(Record, u8)>);
 fn groups() -> Vec<Group> {
     let data = |kind, volume: u32, block, mask, slot_page, version| {
         let checksum = payload_checksum(VolumeId(volume), block, &payload(volume, block, version));
-        (Record { kind, volume: VolumeId(volume), block, mask, checksum, slot_page }, version)
+        (Record { kind, volume: VolumeId(volume), block, mask, checksum, slot_page, packed: None }, version)
     };
-    let note = |kind, volume: u32, block| (Record { kind, volume: VolumeId(volume), block, mask: 0, checksum: 0, slot_page: 0 }, 0);
+    let note =
+        |kind, volume: u32, block| (Record { kind, volume: VolumeId(volume), block, mask: 0, checksum: 0, slot_page: 0, packed: None }, 0);
     use RecordKind::{CleanNote, DataClean, DataDirty, Invalidate};
     vec![
         (1, 1, 0, vec![data(DataDirty, 1, 7, 0xff, 1, 1), data(DataClean, 2, (1 << 34) - 1, 0xff, 2, 1)]),
         (1, 2, 3, vec![data(DataDirty, 1, 8, 0x0f, 4, 1), data(DataClean, 2, 5, 0xff, 5, 1), data(DataClean, 3, 1, 0xff, 6, 1)]),
-        (2, 3, 0, vec![note(CleanNote { of_seq: 1, of_page: 1 }, 1, 7), note(Invalidate, 2, 5), data(DataDirty, 1, 9, 0xff, 1, 1)]),
+        (2, 3, 0, vec![note(CleanNote { of_seq: 1, of_ordinal: 1 }, 1, 7), note(Invalidate, 2, 5), data(DataDirty, 1, 9, 0xff, 1, 1)]),
         (2, 4, 2, vec![data(DataDirty, 1, 9, 0xff, 3, 2)]),
-        (3, 5, 0, vec![data(DataDirty, 1, 10, 0x80, 1, 1), note(CleanNote { of_seq: 2, of_page: 1 }, 1, 9)]),
+        (3, 5, 0, vec![data(DataDirty, 1, 10, 0x80, 1, 1), note(CleanNote { of_seq: 2, of_ordinal: 1 }, 1, 9)]),
         // Torn: its payload never arrived.
         (3, 6, 2, vec![data(DataDirty, 1, 7, 0xff, 3, 2)]),
     ]
@@ -134,10 +133,7 @@ fn chunk_head() -> ChunkHead {
 fn written() -> Image {
     let mut image = Image::new();
     let layout = layout();
-    let mut put = |offset_bytes: u64, bytes: &[u8]| {
-        let (pages, []) = bytes.as_chunks::<4096>() else { panic!("whole pages") };
-        image.extend((offset_bytes / 4096..).zip(pages.iter().copied()));
-    };
+    let mut put = |offset_bytes: u64, bytes: &[u8]| image::put(&mut image, offset_bytes, bytes);
     for slot in SuperblockSlot::ALL {
         put(slot.offset_bytes(), &superblock().encode());
     }
@@ -148,70 +144,28 @@ fn written() -> Image {
         let physical = layout.physical(seq);
         let table: Vec<Record> = records.iter().map(|(record, _)| *record).collect();
         let mut header = [0; 4096];
-        group_head(seq, group, page).encode(&table, &mut header);
+        group_head(seq, group, page).encode(&table, &[], &mut header);
         put(layout.page_offset(SHARD, physical, page), &header);
-        for (record, version) in records.iter().filter(|(record, _)| record.kind.has_payload() && group != 6) {
+        for (record, version) in records.iter().filter(|(record, _)| record.has_page_payload() && group != 6) {
             put(layout.page_offset(SHARD, physical, record.slot_page), &payload(record.volume.0, record.block, *version));
         }
     }
     for seq in [1, 2] {
         let records: Vec<Record> =
             groups().iter().filter(|group| group.0 == seq).flat_map(|group| group.3.iter().map(|one| one.0)).collect();
-        put(layout.footer_offset(SHARD, layout.physical(seq)), &footer_head(seq).encode(&records));
-    }
-    image.retain(|_, page| page.iter().any(|byte| *byte != 0));
-    image
-}
-
-fn read_golden() -> Image {
-    let mut image = Image::new();
-    let mut rest = GOLDEN;
-    while let Some((number, after)) = rest.split_first_chunk::<8>() {
-        let (length, after) = after.split_first_chunk::<2>().expect("a length");
-        let (bytes, after) = after.split_at(usize::from(u16::from_le_bytes(*length)));
-        let mut page = [0; 4096];
-        page[..bytes.len()].copy_from_slice(bytes);
-        image.insert(u64::from_le_bytes(*number), page);
-        rest = after;
+        put(layout.footer_offset(SHARD, layout.physical(seq)), &footer_head(seq).encode(&layout, &records));
     }
     image
-}
-
-fn write_golden(image: &Image) {
-    let mut bytes = Vec::new();
-    for (number, page) in image {
-        let length = page.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        bytes.extend(number.to_le_bytes());
-        bytes.extend((length as u16).to_le_bytes());
-        bytes.extend(&page[..length]);
-    }
-    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1.pages"), bytes).expect("the golden image is written");
-}
-
-fn pages(image: &Image, offset_bytes: u64, bytes: usize) -> Vec<u8> {
-    let pages = offset_bytes / 4096..(offset_bytes + bytes as u64) / 4096;
-    pages.flat_map(|number| image.get(&number).copied().unwrap_or([0; 4096])).collect()
 }
 
 #[test]
 fn the_same_content_is_written_as_the_same_bytes() {
-    let written = written();
-    if std::env::var_os("HEARTH_WRITE_GOLDEN").is_some() {
-        write_golden(&written);
-        return;
-    }
-    let golden = read_golden();
-    assert_eq!(written.keys().collect::<Vec<_>>(), golden.keys().collect::<Vec<_>>());
-    for (number, page) in &written {
-        let first = page.iter().zip(&golden[number]).position(|(now, then)| now != then);
-        assert_eq!(first, None, "first other byte of page {number}");
-    }
-    assert!(GOLDEN.len() < 64 << 10, "the image is {} bytes", GOLDEN.len());
+    image::compare(written(), GOLDEN, "v1");
 }
 
 #[test]
 fn the_golden_image_is_read() {
-    let (image, layout) = (read_golden(), layout());
+    let (image, layout) = (image::read(GOLDEN), layout());
     for slot in SuperblockSlot::ALL {
         let bytes = pages(&image, slot.offset_bytes(), 4096);
         assert_eq!(Superblock::decode(&bytes), Ok(superblock()), "{slot:?}");
@@ -227,7 +181,7 @@ fn the_golden_image_is_read() {
         let (head, table) = GroupHead::decode(bytes.as_slice().try_into().expect("a page")).expect("a header");
         assert_eq!(head, group_head(seq, group, page));
         assert_eq!(table, records.iter().map(|(record, _)| *record).collect::<Vec<_>>());
-        for (record, _) in records.iter().filter(|(record, _)| record.kind.has_payload() && group != 6) {
+        for (record, _) in records.iter().filter(|(record, _)| record.has_page_payload() && group != 6) {
             let bytes = pages(&image, layout.page_offset(SHARD, layout.physical(seq), record.slot_page), 4096);
             let payload = bytes.as_slice().try_into().expect("a page");
             assert_eq!(payload_checksum(record.volume, record.block, payload), record.checksum);
@@ -235,7 +189,7 @@ fn the_golden_image_is_read() {
     }
     for seq in [1, 2] {
         let bytes = pages(&image, layout.footer_offset(SHARD, layout.physical(seq)), 4096);
-        let footer = Footer::decode(&bytes).expect("a footer");
+        let footer = Footer::decode(&bytes, &[]).expect("a footer");
         assert_eq!(footer.head, footer_head(seq));
         assert_eq!(footer.records.len(), if seq == 1 { 5 } else { 4 });
     }

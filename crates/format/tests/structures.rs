@@ -2,9 +2,11 @@
 
 use format::checkpoint::{CheckpointEntry, CheckpointHead, ChunkHead, ENTRY_BYTES, LogEnd};
 use format::footer::footer_pages_for;
+use format::packed::{OBJECTS_MAX, PACKED_BYTES_MAX, PACKED_BYTES_MIN, PACKED_ORDINAL};
+use format::record::RECORD_BYTES;
 use format::{
-    COUNT_MAX, DecodeError, Footer, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, LogStart, Record, RecordKind, Superblock,
-    VolumeRecord,
+    COUNT_MAX, DecodeError, Encoding, Footer, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, LogStart, Packed, Record, RecordKind,
+    Superblock, VolumeRecord,
 };
 use types::{Mode, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId};
 
@@ -28,26 +30,58 @@ impl Random {
         core::array::from_fn(|_| self.next() as u8)
     }
 
-    fn record(&mut self, slot_page: &mut u32) -> Record {
+    /// A record of any kind, plain or packed; places are given later.
+    fn record(&mut self) -> Record {
+        if self.below(2) == 0 {
+            return self.packed_record();
+        }
         let (volume, block) = (VolumeId(self.next() as u32), self.below(VOLUME_BLOCKS_MAX));
-        let kind = match self.below(5) {
+        let kind = match self.below(6) {
             0 => RecordKind::DataClean,
             1 => RecordKind::DataDirty,
             2 => RecordKind::Invalidate,
             3 => RecordKind::DataLost,
-            _ => RecordKind::CleanNote { of_seq: self.next(), of_page: self.below(2048) as u32 },
+            4 => RecordKind::CleanNote { of_seq: self.next(), of_ordinal: PACKED_ORDINAL | self.next() as u32 },
+            _ => RecordKind::CleanNote { of_seq: self.next(), of_ordinal: self.below(2048) as u32 },
         };
-        if !kind.has_payload() {
-            return Record { kind, volume, block, mask: 0, checksum: 0, slot_page: 0 };
+        let (mask, checksum) = if kind.is_data() { (1 + self.below(255) as u8, self.next() as u32) } else { (0, 0) };
+        Record { kind, volume, block, mask, checksum, slot_page: 0, packed: None }
+    }
+
+    fn packed_record(&mut self) -> Record {
+        let encoding = Encoding::ALL[self.below(8) as usize];
+        let kind = match self.below(3) {
+            0 if encoding.is_full() => RecordKind::Base,
+            0 | 1 => RecordKind::DataClean,
+            _ => RecordKind::DataDirty,
+        };
+        let has_address = kind != RecordKind::Base;
+        let packed = Packed {
+            encoding,
+            place: 0,
+            bytes: match encoding {
+                Encoding::Raw => 4096,
+                Encoding::Zero | Encoding::Duplicate => 0,
+                _ => PACKED_BYTES_MIN + self.below(u64::from(PACKED_BYTES_MAX - PACKED_BYTES_MIN) + 1) as u16,
+            },
+            object: if encoding == Encoding::Zero { 0 } else { 1 + self.below(OBJECTS_MAX - 1) },
+            vital: encoding.is_full() && self.below(2) == 0,
+        };
+        Record {
+            kind,
+            volume: VolumeId(if has_address { self.next() as u32 } else { 0 }),
+            block: if has_address { self.below(VOLUME_BLOCKS_MAX) } else { 0 },
+            mask: 0xff,
+            checksum: self.next() as u32,
+            slot_page: 0,
+            packed: Some(packed),
         }
-        *slot_page += 1;
-        Record { kind, volume, block, mask: 1 + self.below(255) as u8, checksum: self.next() as u32, slot_page: *slot_page }
     }
 
     fn group(&mut self) -> (GroupHead, Vec<Record>) {
         let page = self.below(1800) as u32;
-        let mut slot_page = page;
-        let records = (0..1 + self.below(GROUP_RECORDS_MAX as u64)).map(|_| self.record(&mut slot_page)).collect();
+        let mut records: Vec<Record> = (0..1 + self.below(GROUP_RECORDS_MAX as u64)).map(|_| self.record()).collect();
+        GroupHead::lay_out(page, &mut records);
         let segment_seq = 1 + self.below(COUNT_MAX - 2);
         let group = 1 + self.below(COUNT_MAX - 2);
         let head = GroupHead {
@@ -63,10 +97,10 @@ impl Random {
         (head, records)
     }
 
-    fn footer(&mut self) -> (FooterHead, Vec<Record>) {
+    fn footer(&mut self, layout: &Layout) -> (FooterHead, Vec<Record>) {
         let (group, _) = self.group();
-        let mut slot_page = 0;
-        let records: Vec<Record> = (0..self.below(1017)).map(|_| self.record(&mut slot_page)).collect();
+        let mut records: Vec<Record> = (0..self.below(1025.min(u64::from(layout.records_max()) + 1))).map(|_| self.record()).collect();
+        GroupHead::lay_out(0, &mut records);
         let damaged = self.below(2) == 0;
         let head = FooterHead {
             uuid: group.uuid,
@@ -79,7 +113,7 @@ impl Random {
             durable_group: self.below(COUNT_MAX),
             resume_seq: if damaged { COUNT_MAX - 1 } else { 0 },
             resume_group: if damaged { COUNT_MAX - 1 } else { 0 },
-            used_pages: self.next() as u32,
+            used_pages: self.below(1 + u64::from(layout.group_pages_with(records.len() as u32))) as u32,
         };
         (head, records)
     }
@@ -158,7 +192,8 @@ fn check_with_matching_checksums(seeds: u64, make: impl Fn(&mut Random) -> Vec<u
 fn encoded_group(random: &mut Random) -> ((GroupHead, Vec<Record>), Vec<u8>) {
     let (head, records) = random.group();
     let mut page = [0; 4096];
-    head.encode(&records, &mut page);
+    let packed: Vec<u8> = GroupHead::packed_in_header(&records).map(|_| random.below(256) as u8).collect();
+    head.encode(&records, &packed, &mut page);
     ((head, records), page.to_vec())
 }
 
@@ -177,33 +212,130 @@ fn groups() {
             if let Ok((head, records)) = decoded_group(bytes) {
                 // What is accepted, the encoder can write: to the same bytes.
                 let mut page = [0; 4096];
-                head.encode(&records, &mut page);
+                head.encode(&records, &bytes[GroupHead::packed_in_header(&records)], &mut page);
                 assert_eq!(page.as_slice(), bytes);
             }
         },
     );
 }
 
+/// Every value in every byte of a record: refused, or another record that is written as just these bytes.
 #[test]
-fn footers() {
+fn records() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut record = [random.record()];
+        GroupHead::lay_out(random.below(2000) as u32, &mut record);
+        let mut bytes = [0; RECORD_BYTES];
+        record[0].encode(&mut bytes);
+        assert_eq!(Record::decode(&bytes), Ok(record[0]), "seed {seed}");
+        for at in 0..RECORD_BYTES {
+            for value in 0..=255 {
+                let mut changed = bytes;
+                changed[at] = value;
+                if let Ok(other) = Record::decode(&changed) {
+                    let mut again = [0; RECORD_BYTES];
+                    other.encode(&mut again);
+                    assert_eq!(again, changed, "seed {seed}, byte {at}: {other:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Each rule of packed records by itself.
+#[test]
+fn impossible_packed_records_are_refused() {
+    let base = Packed { encoding: Encoding::Lz4, place: 300, bytes: 100, object: 7 << 32 | 9, vital: true };
+    let record = |kind, packed| Record { kind, volume: VolumeId(0), block: 0, mask: 0xff, checksum: 5, slot_page: 0, packed: Some(packed) };
+    let bytes_of = |record: Record| {
+        let mut bytes = [0; RECORD_BYTES];
+        record.encode(&mut bytes);
+        bytes
+    };
+    let check = |record: Record, at: usize, value: &[u8], field| {
+        let mut bytes = bytes_of(record);
+        assert_eq!(Record::decode(&bytes), Ok(record));
+        bytes[at..at + value.len()].copy_from_slice(value);
+        assert_eq!(Record::decode(&bytes), Err(DecodeError::Field { field }), "{value:?} at {at} of {record:?}");
+    };
+    let object = record(RecordKind::Base, base);
+    check(object, 0, &[3], "record kind");
+    check(object, 0, &[5], "record kind");
+    check(object, 0, &[7], "record kind");
+    check(object, 1, &[0x7f], "record mask");
+    check(object, 2, &[0], "record encoding");
+    check(object, 2, &[9], "record encoding");
+    check(object, 2, &[0x80], "record encoding");
+    check(object, 2, &[Encoding::Diff as u8], "record kind");
+    check(object, 4, &[1], "record kind");
+    check(object, 8, &[1], "record kind");
+    check(object, 20, &[0; 4], "record place");
+    check(object, 24, &[4, 0], "record length");
+    check(object, 24, &[0, 16], "record length");
+    check(object, 26, &[1], "record length");
+    let data = Record { volume: VolumeId(1), ..record(RecordKind::DataClean, Packed { encoding: Encoding::Diff, vital: false, ..base }) };
+    check(data, 2, &[Encoding::Diff as u8 | 0x80], "record encoding");
+    check(data, 2, &[Encoding::Duplicate as u8], "record length");
+    check(data, 2, &[Encoding::Zero as u8], "record object");
+    check(data, 15, &[1], "record block");
+    let zero = Record { packed: Some(Packed { encoding: Encoding::Zero, place: 0, bytes: 0, object: 0, vital: false }), ..data };
+    check(zero, 2, &[Encoding::Duplicate as u8], "record object");
+    check(zero, 3, &[1], "record object");
+    check(zero, 20, &[0, 1, 0, 0], "record place");
+    let raw = Packed { encoding: Encoding::Raw, place: 512, bytes: 4096, ..base };
+    let raw = Record { slot_page: 2, ..record(RecordKind::DataDirty, raw) };
+    check(raw, 20, &[16], "record place");
+    check(raw, 20, &[0; 4], "record place");
+    check(raw, 24, &[0xff, 0x0f], "record length");
+    // A base is never plain; an object's number never stands in a plain record.
+    let plain = Record { kind: RecordKind::DataClean, slot_page: 1, packed: None, ..data };
+    check(plain, 0, &[6], "record kind");
+    check(plain, 3, &[1], "record encoding");
+    let note = RecordKind::CleanNote { of_seq: 1, of_ordinal: 3 };
+    check(Record { kind: note, mask: 0, checksum: 0, slot_page: 0, ..plain }, 20, &[1], "record place");
+}
+
+fn footers_with(layout: Layout) {
     let make = |random: &mut Random| {
-        let (head, records) = random.footer();
-        let bytes = head.encode(&records);
+        let (head, records) = random.footer(&layout);
+        let bytes = head.encode(&layout, &records);
         assert_eq!(bytes.len(), footer_pages_for(records.len() as u32) as usize * 4096);
         (Footer { head, records, marked_in_session: 0 }, bytes)
     };
-    check(100, make, Footer::decode);
-    check_with_matching_checksums(
-        3000,
-        |random| make(random).1,
-        4096,
-        |bytes| {
-            if let Ok(footer) = Footer::decode(bytes) {
-                let encoded = footer.head.encode_marked(&footer.records, footer.marked_in_session);
-                assert_eq!(encoded, bytes[..encoded.len()]);
-            }
-        },
-    );
+    // Overflow pages stand first.
+    let overflow_bytes = |bytes: usize| bytes.saturating_sub(layout.footer_pages() as usize * 4096).next_multiple_of(4096).min(bytes);
+    let decode = |bytes: &[u8]| {
+        let (overflow, reserved) = bytes.split_at(overflow_bytes(bytes.len()));
+        Footer::decode(reserved, overflow)
+    };
+    check(100, make, decode);
+    let make_head_first = |random: &mut Random| {
+        let mut bytes = make(random).1;
+        let overflow_bytes = overflow_bytes(bytes.len());
+        bytes.rotate_left(overflow_bytes);
+        bytes
+    };
+    check_with_matching_checksums(2000, make_head_first, 4096, |bytes| {
+        let (reserved, overflow) = bytes.split_at(bytes.len() - overflow_bytes(bytes.len()));
+        let Ok(footer) = Footer::decode(reserved, overflow) else { return };
+        if footer.head.used_pages <= layout.group_pages_with(footer.records.len() as u32) {
+            let mut encoded = footer.head.encode_marked(&layout, &footer.records, footer.marked_in_session);
+            let overflow_bytes = overflow_bytes(encoded.len());
+            encoded.rotate_left(overflow_bytes);
+            assert_eq!(encoded, bytes[..encoded.len()]);
+        }
+    });
+}
+
+#[test]
+fn footers() {
+    footers_with(Layout::plan(1 << 30, 1, 2 << 20).expect("fits"));
+}
+
+#[test]
+fn footers_that_overflow() {
+    footers_with(Layout::plan(1 << 30, 1, 64 << 10).expect("fits"));
 }
 
 #[test]

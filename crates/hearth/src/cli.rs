@@ -105,6 +105,9 @@ pub enum Pool {
         /// RAM in front of the SSD, 0 for none [default: 256MiB]
         #[arg(long, value_name = "SIZE")]
         ram: Option<String>,
+        /// What is made of what blocks contain (duplicates, deltas, compression): off, fast, dense or auto [default: auto]
+        #[arg(long, value_name = "LEVEL")]
+        content: Option<String>,
         /// Overwrite a file system or anything else that is found on the SSD
         #[arg(long)]
         force: bool,
@@ -115,6 +118,14 @@ pub enum Pool {
     Show {
         /// Its name
         name: String,
+    },
+    /// Change options while I/O runs
+    Set {
+        /// Its name
+        name: String,
+        /// What is made of what blocks contain from now on: off, fast, dense or auto
+        #[arg(long, value_name = "LEVEL")]
+        content: Option<String>,
     },
     /// Put a pool on another SSD; its volumes stay, what is dirty goes home first
     Replace {

@@ -4,7 +4,7 @@ use crate::cli::{Pool, Volume};
 use crate::failure::Failure;
 use crate::progress::{Interrupt, follow, patiently};
 use crate::{quantity, request, show, stats};
-use control::api::{Done, JobView, PoolCreate, PoolReplace, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use control::api::{Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use control::client::Client;
 use control::names::Named;
 use control::stats::{PoolStats, VolumeStats};
@@ -45,12 +45,13 @@ impl Session {
     /// With the sentence to print.
     pub fn pool(&self, command: &Pool) -> Result<(), Failure> {
         match command {
-            Pool::Create { name, ssd, size, ram, force } => {
+            Pool::Create { name, ssd, size, ram, content, force } => {
                 let body = PoolCreate {
                     name: request::name(Named::Pool, name)?.into(),
                     ssd: request::absolute("--ssd", ssd)?,
                     size_bytes: size.as_deref().map(|t| quantity::size("--size", t)).transpose()?,
                     ram_bytes: ram.as_deref().map(|t| quantity::size_or_none("--ram", t)).transpose()?,
+                    content: request::content(content.as_deref())?,
                     force: *force,
                 };
                 let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;
@@ -60,6 +61,12 @@ impl Session {
             Pool::Show { name } => {
                 let path = format!("/pools/{}", request::name(Named::Pool, name)?);
                 self.print(&self.client.get::<PoolView>(&path)?, show::pool)
+            }
+            Pool::Set { name, content } => {
+                let path = format!("/pools/{}", request::name(Named::Pool, name)?);
+                let body = PoolSet { content: request::content(content.as_deref())? };
+                let pool: PoolView = patiently("changing the pool", || self.client.send("PATCH", &path, &body))?;
+                self.print(&pool, |p| format!("pool {} changed: content {}\n", p.name, p.content.name()))
             }
             Pool::Replace { name, ssd, size, force, drop_dirty } => {
                 let path = format!("/pools/{}/replace", request::name(Named::Pool, name)?);

@@ -3,6 +3,7 @@
 mod check;
 mod cli;
 mod commands;
+mod content_figures;
 mod content_measure;
 mod failure;
 mod model;
@@ -100,6 +101,7 @@ fn pool_action(command: &Pool) -> String {
         Pool::Create { name, .. } => format!("create pool \"{}\"", shown(name)),
         Pool::List => "list pools".into(),
         Pool::Show { name } => format!("show pool \"{}\"", shown(name)),
+        Pool::Set { name, .. } => format!("change pool \"{}\"", shown(name)),
         Pool::Destroy { name, .. } => format!("destroy pool \"{}\"", shown(name)),
         Pool::Replace { name, .. } => format!("replace the SSD of pool \"{}\"", shown(name)),
         Pool::Check { path } => format!("check {}", shown(path)),

@@ -4,7 +4,7 @@ use crate::cli::VolumeOptions;
 use crate::failure::Failure;
 use crate::quantity;
 use control::names::{self, Named};
-use control::options::OptionsPatch;
+use control::options::{self, OptionsPatch};
 use control::words::Export;
 
 /// A name, checked before the daemon is asked.
@@ -50,6 +50,14 @@ pub fn backing(option: &str, spec: &str) -> Result<String, Failure> {
 /// Usage.
 pub fn exports(texts: &[String]) -> Result<Vec<Export>, Failure> {
     texts.iter().map(|t| Export::parse(t).map_err(Failure::from)).collect()
+}
+
+/// How much is made of what blocks contain: one of the four words.
+///
+/// # Errors
+/// Usage.
+pub fn content(word: Option<&str>) -> Result<Option<String>, Failure> {
+    Ok(word.map(options::content).transpose()?.map(|level| level.name().into()))
 }
 
 /// The options asked for.

@@ -1,5 +1,6 @@
 //! What people see of pools and volumes.
 
+use crate::content_figures;
 use crate::table::{self, Align};
 use control::api::{Health, PoolView, VolumeView};
 use control::human;
@@ -55,9 +56,11 @@ pub fn pool(pool: &PoolView) -> String {
         ("dirty", human::bytes(pool.dirty_bytes) + &share(pool.dirty_bytes)),
         ("RAM tier", human::bytes(pool.ram_bytes)),
         ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
+        ("content", pool.content.name().into()),
         ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),
         ("uuid", pool.uuid.to_string()),
     ];
+    pairs.extend(pool.content_stats.iter().flat_map(content_figures::pairs));
     pairs.extend(pool.recovery.iter().map(|line| ("last start", line.clone())));
     troubled(pairs, &pool.problem, &pool.remedy)
 }

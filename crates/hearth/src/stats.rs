@@ -1,5 +1,6 @@
 //! Counters for people.
 
+use crate::content_figures;
 use crate::table::{self, Align};
 use control::api::StatsView;
 use control::human;
@@ -50,7 +51,7 @@ fn latency_row(what: &str, latency: &Latency) -> Vec<String> {
 
 /// One pool, all counters.
 pub fn pool(name: &str, stats: &PoolStats) -> String {
-    table::pairs(&[
+    let mut pairs = vec![
         ("pool", name.to_string()),
         ("cached", human::bytes(stats.cached_bytes)),
         ("dirty", human::bytes(stats.dirty_bytes)),
@@ -61,7 +62,12 @@ pub fn pool(name: &str, stats: &PoolStats) -> String {
         ("RAM tier in use", human::bytes(stats.ram_used_bytes)),
         ("RAM for the index", human::bytes(stats.index_bytes)),
         ("checksum errors", stats.checksum_errors.to_string()),
-    ])
+    ];
+    if let Some(content) = &stats.content {
+        pairs.push(("content", content.level.name().into()));
+        pairs.extend(content_figures::pairs(content));
+    }
+    table::pairs(&pairs)
 }
 
 /// Everything, one line per volume.
@@ -86,7 +92,8 @@ pub fn all(stats: &StatsView) -> String {
             s.latency_ns.get("read").map_or("-".into(), |l| human::nanoseconds(l.p99_ns)),
         ]
     };
-    table::layout(&head, &stats.volumes.iter().map(row).collect::<Vec<_>>())
+    let contents = stats.pools.iter().filter_map(|(name, pool)| content_figures::line(name, pool.content.as_ref()?));
+    table::layout(&head, &stats.volumes.iter().map(row).collect::<Vec<_>>()) + &contents.collect::<String>()
 }
 
 /// What happened between two looks, per second; one line per volume.

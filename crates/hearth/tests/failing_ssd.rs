@@ -16,8 +16,8 @@ const EIO: u32 = 5;
 
 fn with_volume(place: &Place, mode: &str, ssd_size: &str, volume_bytes: u64) -> (Daemon, String) {
     let daemon = place.daemon_with_limits();
-    // Without RAM every block comes from the SSD.
-    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", ssd_size, "--ram", "0"]);
+    // Without RAM, and without bases in memory, every block comes from the SSD.
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", ssd_size, "--ram", "0", "--content", "off"]);
     place.file("disk.img", volume_bytes);
     let options = ["--mode", mode, "--admission", "always", "--export", "nbd", "--write-cache-depth", "24h"];
     let added = [&["volume", "add", "v", "--backing", "disk.img", "--pool", "p"][..], &options].concat();

@@ -6,6 +6,7 @@
 //! Invariant: a shard is fed by its reactor alone, and drained after every batch of feeding: what arrives together may share one group
 //! of the log.
 
+use crate::content;
 use crate::device_io::{DeviceIo, Finished, Owner};
 use crate::message::{Directory, Message};
 use crate::ring::Ring;
@@ -14,7 +15,7 @@ use engine::api::{Action, Command, Completion, Event, Reply, Request, Target};
 use engine::front::{Front, FrontAction};
 use engine::shard::Shard;
 use std::sync::Arc;
-use types::{ShardIndex, VolumeId, VolumeIndex};
+use types::{Content, ShardIndex, VolumeId, VolumeIndex};
 
 /// Looks at a shard on its reactor's thread.
 pub(crate) type InspectShard = Arc<dyn Fn(ShardIndex, &Shard) + Send + Sync>;
@@ -126,6 +127,16 @@ impl PoolPart {
                 self.front.remove_volume(*volume);
             }
             _ => {}
+        }
+    }
+
+    /// How the shards that live here treat content from now on.
+    pub(crate) fn set_content(&mut self, level: Content) {
+        for place in &mut self.shards {
+            if let ShardPlace::Here(local) = place {
+                let options = content::options_for(level, local.machine.config());
+                local.machine.set_content(options);
+            }
         }
     }
 

@@ -8,10 +8,12 @@
 //!
 //! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
-//! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`latency`] and [`stats`] what is counted.
+//! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how they
+//! store what blocks contain; [`latency`] and [`stats`] what is counted.
 
 pub mod cached;
 mod command;
+pub mod content;
 mod device_io;
 mod devices;
 pub mod endpoint;

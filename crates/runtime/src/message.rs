@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use types::ShardIndex;
+use types::{Content, ShardIndex};
 
 /// One message to a reactor. Those with a `done` are answered when carried out.
 pub(crate) enum Message {
@@ -101,6 +101,12 @@ pub(crate) enum Message {
     Command {
         pool: u32,
         command: Command,
+        done: Sender<()>,
+    },
+    /// The shards of the pool that live there treat content so from now on.
+    SetContent {
+        pool: u32,
+        level: Content,
         done: Sender<()>,
     },
     /// Runs on the reactor for each shard of the pool that lives there.

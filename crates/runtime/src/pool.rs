@@ -61,6 +61,13 @@ pub struct AttachOptions {
     pub options: VolumeOptions,
 }
 
+impl PoolRef {
+    /// Its number in the runtime.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.number
+    }
+}
+
 impl Runtime {
     /// Starts a pool: its shards are dealt over the reactors and begin their background work.
     ///

@@ -3,19 +3,20 @@
 //! A shard comes from the checkpoint if there is a valid one, else from its log. Blocks go straight into the shard's index: ten million of them
 //! are never held a second time.
 
+use crate::content;
 use engine::checkpoint::{self, Checkpoint};
-use engine::index::Slot;
+use engine::index::{Slot, Stored};
 use engine::log::LogPlace;
 use engine::medium::Medium;
-use engine::recovery::{self, RecoveryReport};
-use engine::shard::{DIRTY_MAX_PERMILLE, RecoveredBlock, Restored, Shard, ShardConfig};
+use engine::recovery::{self, RecoveredItem, RecoveredRecord, RecoveryReport};
+use engine::shard::{DIRTY_MAX_PERMILLE, Proof, RecoveredBlock, Restored, Shard, ShardConfig};
 use engine::superblock::{OpenError, PoolState};
 use format::checkpoint::LogEnd;
 use page::PagePool;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
-use types::{ShardIndex, VolumeId, VolumeIndex};
+use types::{Content, ShardIndex, VolumeId, VolumeIndex};
 
 /// Clean blocks of a volume in a shard to be kept as samples, at least (if there are as many); at most twice this.
 const SAMPLES_MIN: usize = 64;
@@ -28,6 +29,8 @@ pub struct Restart<'a> {
     pub places: &'a BTreeMap<u32, VolumeIndex>,
     /// Blocks of RAM tier for each shard.
     pub ram_blocks: u64,
+    /// How the shards treat content.
+    pub content: Content,
     /// Where the shards' pages come from.
     pub pages: PagePool,
     /// Threads to work with.
@@ -54,7 +57,7 @@ pub struct Tally {
     /// Of them, dirty ones.
     pub dirty: u64,
     /// Number and checksum of some clean and whole blocks, spread evenly over those found.
-    pub samples: Vec<(u64, u32)>,
+    pub samples: Vec<(u64, Proof)>,
     /// Each one of how many clean and whole blocks is kept as a sample.
     every: u64,
     clean: u64,
@@ -83,7 +86,7 @@ impl Tally {
                 self.every *= 2;
             }
             if self.clean.is_multiple_of(self.every) {
-                self.samples.push((block.block, block.checksum));
+                self.samples.push((block.block, block.proof()));
             }
         }
         self.clean += 1;
@@ -137,7 +140,7 @@ impl Restart<'_> {
         let mut sink = |slot: u32, entry: format::checkpoint::CheckpointEntry| {
             let volume = saved.volumes()[usize::from(entry.volume)];
             let format::checkpoint::CheckpointEntry { block, dirty, mask, checksum, .. } = entry;
-            gathering.add(volume, |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum });
+            gathering.add(volume, |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum, stored: None });
         };
         if !saved.load_shard(medium, self.state, shard, &mut sink)? {
             return Ok(None);
@@ -149,18 +152,25 @@ impl Restart<'_> {
     fn read_log(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
         let mut gathering = self.gathering();
         let layout = self.state.superblock.layout;
-        let mut sink = |record: recovery::RecoveredRecord| {
-            let recovery::RecoveredRecord { block, dirty, mask, checksum, .. } = record;
-            let slot = Slot(layout.slot(layout.physical(record.segment_seq), record.page));
-            gathering.add(record.volume, |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum });
+        let mut sink = |item: RecoveredItem| {
+            let slot = gathering.blocks.slot_of(layout.physical(item.segment_seq()), item.ordinal());
+            match item {
+                RecoveredItem::Block(RecoveredRecord { volume, block, dirty, mask, checksum, stored, .. }) => {
+                    let stored = stored.map(Stored::from);
+                    gathering.add(volume, |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored });
+                }
+                RecoveredItem::Base(base) => gathering.blocks.add_base(slot, base.checksum, base.stored.into()),
+            }
         };
         // A state of its own: it remembers a failed flush, which also comes back as an error and ends the whole start.
         let recovered = recovery::recover(medium, &mut self.state.clone(), shard, false, &mut sink)?;
+        gathering.blocks.objects_end_before(recovered.next_object);
         Ok(self.finish(shard, gathering, recovered.end, Some(recovered.report)))
     }
 
     fn gathering(&self) -> Gathering<'_> {
-        let blocks = Restored::new(self.state.superblock.layout.slots_per_shard());
+        let layout = &self.state.superblock.layout;
+        let blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
         Gathering { places: self.places, blocks, tallies: Vec::new() }
     }
 
@@ -170,7 +180,10 @@ impl Restart<'_> {
         let (ram_blocks, pool) = (self.ram_blocks, self.pages.clone());
         let config = ShardConfig { place, ram_blocks, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
         let tallies = gathering.tallies.into_iter().map(|(_, place, tally)| (place, tally)).collect();
-        Restarted { shard: Shard::with_blocks(config, end, gathering.blocks), end, report, tallies }
+        let content = content::options_for(self.content, &config);
+        let mut shard = Shard::with_blocks(config, end, gathering.blocks);
+        shard.set_content(content);
+        Restarted { shard, end, report, tallies }
     }
 }
 
@@ -207,7 +220,15 @@ mod tests {
     fn samples_are_spread_and_bounded() {
         let mut tally = Tally::default();
         for block in 0..100_000_u64 {
-            let of = RecoveredBlock { volume: VolumeIndex(0), block, slot: Slot(0), dirty: block % 10 == 3, mask: 0xff, checksum: 5 };
+            let of = RecoveredBlock {
+                volume: VolumeIndex(0),
+                block,
+                slot: Slot(0),
+                dirty: block % 10 == 3,
+                mask: 0xff,
+                checksum: 5,
+                stored: None,
+            };
             tally.count(&of);
         }
         assert_eq!((tally.blocks, tally.dirty), (100_000, 10_000));

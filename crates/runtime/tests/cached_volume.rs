@@ -7,6 +7,7 @@ use device::model::{DiskModel, ModelSet};
 use engine::api::{Command, Op, Outcome, Request, RequestError, VolumeOptions};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::stats::ContentStats;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::PagePool;
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use types::{Admission, Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const SHARDS: u16 = 4;
 const SSD_BYTES: u64 = 256 << 20;
@@ -107,6 +108,36 @@ fn promises_of(mode: Mode) {
     assert_eq!(*machine.events.lock().unwrap(), [""; 0]);
     machine.runtime.remove_device(&machine.backing).unwrap();
     machine.runtime.shutdown(PATIENCE).unwrap();
+}
+
+/// What is made of content changes while clients work: all shards on all reactors learn it, and what was stored before is still read.
+#[test]
+fn content_is_treated_anew_while_clients_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let machine = machine(directory.path());
+    let volume = machine.attach(Mode::WriteBack);
+    let looked = |machine: &Machine| {
+        let seen: Arc<Mutex<Vec<(Content, ContentStats)>>> = Arc::default();
+        let adding = seen.clone();
+        let look = move |_, shard: &Shard| adding.lock().unwrap().push((shard.content_options().level, shard.content_stats()));
+        machine.runtime.inspect_shards(&machine.pool, look).unwrap();
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), usize::from(SHARDS));
+        let mut total = ContentStats::default();
+        seen.iter().for_each(|(_, stats)| total.add(stats));
+        (seen.iter().map(|(level, _)| *level).collect::<Vec<_>>(), total)
+    };
+    assert_eq!(looked(&machine).1.packed_blocks(), 0);
+    let hammered = hammer(&machine.runtime, &volume, 11, 3000);
+    for level in [Content::Dense, Content::Off, Content::Auto, Content::Fast] {
+        machine.runtime.set_content(&machine.pool, level).unwrap();
+        assert_eq!(looked(&machine).0, vec![level; usize::from(SHARDS)]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let verified = hammered.recv_timeout(PATIENCE).expect("the hammer ends");
+    assert!(verified > 500, "{verified}");
+    let (_, content) = looked(&machine);
+    assert!(content.packed_blocks() > 0 && content.encoded_blocks > 0 && content.encoding_cpu_ns > 0, "{content:?}");
 }
 
 #[test]

@@ -1,24 +1,26 @@
 //! The engine as a daemon runs it, without the daemon: fronts, shards, superblock, recovery and checkpoint, put together in the
 //! order the runtime does it. Everything that decides anything is the engine's own code.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::api::{Action, Command, Completion, Event, Request};
 use engine::checkpoint;
 use engine::front::{Front, FrontAction};
-use engine::index::Slot;
+use engine::index::{Slot, Stored};
 use engine::log::LogPlace;
-use engine::recovery;
+use engine::packer::ContentOptions;
+use engine::recovery::{self, RecoveredItem, RecoveredRecord};
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig};
 use engine::superblock::{self, OpenError, PoolState};
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use format::superblock::BACKING_IDENTITY_BYTES_MAX;
 use format::{Layout, VolumeRecord};
 use page::PagePool;
-use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 use crate::disk::blocking::Blocking;
-use crate::plan::Plan;
+use crate::plan::{ContentSetting, ENCODING_NS, Level, Plan};
 use crate::system::{Builder, Cargo, Change, Facts, HostRecord, Output, Parcel, Refusal, Started, System};
 
 /// Builds lives of the engine.
@@ -98,9 +100,7 @@ impl Builder for Engine {
                 pool: pages.clone(),
                 dirty_max_permille: DIRTY_MAX_PERMILLE,
             };
-            let mut blocks = Restored::new(pool.superblock.layout.slots_per_shard());
-            shard.blocks.into_iter().for_each(|block| blocks.add(block));
-            shards.push(Shard::with_blocks(config, shard.end, blocks));
+            shards.push(Shard::with_blocks(config, shard.end, shard.blocks));
         }
         // As the superblock says, not as this start found: the one before may have died right after it had written that down.
         let damaged: Vec<VolumeId> = pool.superblock.volumes.iter().filter(|volume| volume.damaged).map(|volume| volume.id).collect();
@@ -128,27 +128,30 @@ fn plan_volumes(pool: &PoolState, ids: &[VolumeId]) -> Vec<u16> {
 
 struct FoundShard {
     end: LogEnd,
-    blocks: Vec<RecoveredBlock>,
+    blocks: Restored,
     damaged: Vec<VolumeId>,
 }
 
 /// What each shard's part of the SSD holds: from the checkpoint if there is a valid one, else from the log.
 fn gather(ssd: &mut Blocking, pool: &mut PoolState) -> Result<Vec<FoundShard>, Refusal> {
     let saved = checkpoint::open(ssd, pool).map_err(refusal)?;
+    let layout = pool.superblock.layout;
     let mut found = Vec::new();
     for shard in (0..pool.superblock.layout.shards).map(ShardIndex) {
         if let Some(saved) = &saved {
-            let mut blocks = Vec::new();
+            let mut blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
             let mut sink = |slot: u32, entry: CheckpointEntry| {
                 let id = saved.volumes()[usize::from(entry.volume)];
-                blocks.extend(volume_index(pool, id).map(|volume| RecoveredBlock {
+                let block = volume_index(pool, id).map(|volume| RecoveredBlock {
                     volume: VolumeIndex(volume),
                     block: entry.block,
                     slot: Slot(slot),
                     dirty: entry.dirty,
                     mask: entry.mask,
                     checksum: entry.checksum,
-                }));
+                    stored: None,
+                });
+                block.into_iter().for_each(|block| blocks.add(block));
             };
             let whole = saved.load_shard(ssd, pool, shard, &mut sink).map_err(refusal)?;
             if whole {
@@ -156,23 +159,53 @@ fn gather(ssd: &mut Blocking, pool: &mut PoolState) -> Result<Vec<FoundShard>, R
                 continue;
             }
         }
-        let mut records = Vec::new();
-        let recovered = recovery::recover(ssd, pool, shard, false, &mut |record| records.push(record)).map_err(refusal)?;
-        let layout = pool.superblock.layout;
-        let blocks = records.iter().filter_map(|record| {
-            Some(RecoveredBlock {
-                volume: VolumeIndex(volume_index(pool, record.volume)?),
-                block: record.block,
-                slot: Slot(layout.slot(layout.physical(record.segment_seq), record.page)),
-                dirty: record.dirty,
-                mask: record.mask,
-                checksum: record.checksum,
-            })
-        });
-        let blocks = blocks.collect();
+        let mut blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
+        let places = pool.clone();
+        let mut sink = |item: RecoveredItem| {
+            let slot = blocks.slot_of(layout.physical(item.segment_seq()), item.ordinal());
+            match item {
+                RecoveredItem::Block(RecoveredRecord { volume, block, dirty, mask, checksum, stored, .. }) => {
+                    if let Some(volume) = volume_index(&places, volume).map(VolumeIndex) {
+                        let stored = stored.map(Stored::from);
+                        blocks.add(RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored });
+                    }
+                }
+                RecoveredItem::Base(base) => blocks.add_base(slot, base.checksum, base.stored.into()),
+            }
+        };
+        let recovered = recovery::recover(ssd, pool, shard, false, &mut sink).map_err(refusal)?;
+        blocks.objects_end_before(recovered.next_object);
         found.push(FoundShard { end: recovered.end, blocks, damaged: recovered.report.damaged_volumes });
     }
     Ok(found)
+}
+
+thread_local! {
+    static CPU_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A clock of CPU time for which a block always takes as long to encode: each look at it is that much later.
+fn cpu_clock() -> u64 {
+    CPU_NS.with(|now_ns| {
+        now_ns.set(now_ns.get() + ENCODING_NS);
+        now_ns.get()
+    })
+}
+
+fn content_options(setting: &ContentSetting) -> ContentOptions {
+    ContentOptions {
+        level: match setting.level {
+            Level::Off => Content::Off,
+            Level::Fast => Content::Fast,
+            Level::Dense => Content::Dense,
+            Level::Auto => Content::Auto,
+        },
+        seed: setting.secret,
+        hint_bytes: setting.hint_bytes,
+        base_pages: setting.base_pages,
+        cpu_ns_per_second: setting.cpu_ns_per_second.unwrap_or(u64::MAX),
+        cpu_clock: setting.cpu_ns_per_second.map(|_| cpu_clock as fn() -> u64),
+    }
 }
 
 /// Commands that every shard answers, being waited for.
@@ -369,6 +402,36 @@ impl System for Daemon {
         Facts { dirty_bytes: self.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).sum() }
     }
 
+    fn set_content(&mut self, setting: &ContentSetting) {
+        let options = content_options(setting);
+        for shard in &mut self.shards {
+            shard.set_content(options);
+        }
+    }
+
+    fn forget_hints(&mut self) {
+        for shard in &mut self.shards {
+            shard.forget_hints();
+        }
+    }
+
+    fn content_census(&self) -> Vec<(&'static str, u64)> {
+        let of_shard = |shard: &Shard| {
+            let census = shard.content_stats().census;
+            [
+                ("raw", census.raw),
+                ("lz4", census.lz4),
+                ("zstd", census.zstd),
+                ("zero", census.zero),
+                ("duplicate", census.duplicate),
+                ("delta", census.delta),
+                ("base without a block", census.orphans),
+                ("object that others rest on", census.references),
+            ]
+        };
+        self.shards.iter().flat_map(of_shard).collect()
+    }
+
     fn volume_id(&self, volume: u16) -> VolumeId {
         let name = name_of(usize::from(volume));
         self.pool.superblock.volumes.iter().find(|record| record.name == name).expect("every volume has a record").id
@@ -403,6 +466,9 @@ impl System for Daemon {
             return Err(Refusal { reason: "the SSD failed while the pool ran".to_string(), io: true });
         }
         let ends: Vec<LogEnd> = self.shards.iter().map(Shard::log_end).collect();
+        if self.shards.iter().any(Shard::has_packed_blocks) {
+            return checkpoint::write_footers(ssd, &mut self.pool, &ends).map_err(refusal);
+        }
         let volumes: Vec<VolumeId> = self.pool.superblock.volumes.iter().map(|record| record.id).collect();
         let places: BTreeMap<u16, u16> =
             volumes.iter().enumerate().filter_map(|(place, id)| Some((volume_index(&self.pool, *id)?, place as u16))).collect();
@@ -429,5 +495,6 @@ impl System for Daemon {
 
 /// Pages the engine needs for this plan, clients' own not counted.
 pub fn pages_needed(plan: &Plan) -> usize {
-    usize::from(plan.shards) * PAGES_MIN + (plan.ram_bytes / 4096) as usize
+    let base_pages = plan.content.as_ref().map_or(0, |content| content.setting.base_pages);
+    usize::from(plan.shards) * (PAGES_MIN + base_pages) + (plan.ram_bytes / 4096) as usize
 }

@@ -110,7 +110,7 @@ pub struct Counterexample {
 }
 
 fn draft(op: Op, block: u64, fua: bool) -> Draft {
-    Draft { volume: 0, op, fua, start_sector: block * 8, sectors: 8 }
+    Draft { fua, ..Draft::of(0, op, block * 8, 8) }
 }
 
 impl World<'_> {
@@ -122,7 +122,7 @@ impl World<'_> {
             Move::Zero(block) => (Op::WriteZeroes, block, false),
             Move::Read(block) => (Op::Read, block, false),
             Move::Flush => {
-                self.submit(0, Draft { volume: 0, op: Op::Flush, fua: false, start_sector: 0, sectors: 0 });
+                self.submit(0, Draft::of(0, Op::Flush, 0, 0));
                 return self.drain();
             }
             Move::Evict => {

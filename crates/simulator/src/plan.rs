@@ -1,12 +1,16 @@
 //! A run's options, all drawn from the seed: each run switches features and faults on and off (swarm testing), so that
 //! rare combinations meet.
 
+mod content;
+
 use engine::api::VolumeOptions;
 use types::{Admission, EXTENT_SECTORS, Mode};
 
 use crate::disk::Pace;
 use crate::disk::faults::Faults;
 use crate::prng::Prng;
+
+pub use content::{ContentPlan, ContentSetting, ENCODING_NS, Level};
 
 /// One volume.
 #[derive(Clone, Debug)]
@@ -110,6 +114,8 @@ pub struct Plan {
     pub exchange_percent: u32,
     /// Typical time between shortages of pages (F13); 0: none.
     pub shortage_ns: u64,
+    /// What it has to do with what blocks contain; `None`: all data is unique, and the pool stores blocks as they are.
+    pub content: Option<ContentPlan>,
 }
 
 fn options(prng: &mut Prng) -> VolumeOptions {
@@ -244,6 +250,7 @@ impl Plan {
             disconnect_ns: 0,
             exchange_percent: 0,
             shortage_ns: 0,
+            content: None,
         }
     }
 
@@ -344,7 +351,7 @@ impl Plan {
         let weights: Vec<u32> = THEMES.iter().map(|theme| theme.1).collect();
         let theme = THEMES[prng.weighted(&weights)].0;
         let same_options = prng.percent(50).then(|| options(prng));
-        let volume_count = prng.pick(&[1, 1, 2, 3]);
+        let volume_count: usize = prng.pick(&[1, 1, 2, 3]);
         let volumes = (0..volume_count)
             .map(|_| VolumePlan {
                 sectors: prng.pick(&[EXTENT_SECTORS, EXTENT_SECTORS / 2 + 24, 2 * EXTENT_SECTORS, 3 * EXTENT_SECTORS / 2 + 5]),
@@ -399,6 +406,7 @@ impl Plan {
             exchange_percent: prng.pick(&[0, 10]),
             // Drawn apart, so that older seeds are what they were.
             shortage_ns: Prng::new(seed).fork(8).pick(&[0, 0, 0, 200_000, 5_000_000]),
+            content: ContentPlan::of(seed, volume_count),
         };
         if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
             plan.decay_only();

@@ -55,6 +55,9 @@ impl Totals {
         for (name, count) in &outcome.events {
             *sums.events.entry(name).or_default() += count;
         }
+        for (form, count) in &outcome.stored {
+            *sums.stored.entry(form).or_default() += count;
+        }
         sums.coverage.add(&outcome.coverage);
     }
 
@@ -65,7 +68,8 @@ impl Totals {
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
              ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} acts of the operator, \
              {} SSDs replaced, \
-             {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}",
+             {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}; blocks stored at \
+             ends of lives {:?}",
             self.seeds,
             sums.requests,
             sums.errors,
@@ -82,6 +86,7 @@ impl Totals {
             sums.doubted,
             sums.virtual_ns / 3_600_000_000_000,
             sums.events,
+            sums.stored,
         )
     }
 

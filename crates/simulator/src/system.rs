@@ -5,7 +5,7 @@ use page::PagePool;
 use types::{Mode, VolumeId};
 
 use crate::disk::blocking::Blocking;
-use crate::plan::Plan;
+use crate::plan::{ContentSetting, Plan};
 
 /// A message between the threads of the daemon. Those of one channel arrive in order, each after a while.
 #[derive(Debug)]
@@ -74,6 +74,15 @@ pub trait System {
     /// What goes on inside, in words, for the story of a system that waits for ever.
     fn describe(&self) -> String {
         String::new()
+    }
+    /// From now on blocks are stored so; what is stored stays as it is. Until this is called, blocks are stored as they are. Nothing need
+    /// be done by a system that knows nothing of content.
+    fn set_content(&mut self, _: &ContentSetting) {}
+    /// Loses everything by which blocks meet: harmless at any moment.
+    fn forget_hints(&mut self) {}
+    /// How many blocks are stored in which form, by shards.
+    fn content_census(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
     /// The volume's number in the log, as the superblock has it.
     fn volume_id(&self, volume: u16) -> VolumeId;

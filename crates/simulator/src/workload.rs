@@ -3,6 +3,7 @@
 use engine::api::Op;
 use types::{BLOCK_SECTORS, EXTENT_SECTORS};
 
+use crate::content::Texture;
 use crate::plan::{Mix, Plan};
 use crate::prng::Prng;
 
@@ -19,11 +20,22 @@ pub struct Draft {
     pub start_sector: u64,
     /// Count of sectors; 0 for a flush.
     pub sectors: u32,
+    /// Of what is written.
+    pub texture: Texture,
+}
+
+impl Draft {
+    /// A request without FUA for unique data, if it writes data.
+    pub fn of(volume: u16, op: Op, start_sector: u64, sectors: u32) -> Draft {
+        Draft { volume, op, fua: false, start_sector, sectors, texture: Texture::Unique }
+    }
 }
 
 /// One connection's habits.
 pub struct Client {
     prng: Prng,
+    /// Draws textures, and nothing that a plan without content has.
+    texture_prng: Prng,
     /// Where its last request ended, per volume.
     cursor: Vec<u64>,
 }
@@ -33,7 +45,7 @@ const OPS: [Op; 5] = [Op::Read, Op::Write, Op::WriteZeroes, Op::Discard, Op::Flu
 impl Client {
     /// A client of this plan.
     pub fn new(plan: &Plan, prng: Prng) -> Client {
-        Client { prng, cursor: vec![0; plan.volumes.len()] }
+        Client { texture_prng: prng.fork(1), prng, cursor: vec![0; plan.volumes.len()] }
     }
 
     /// The next request.
@@ -44,7 +56,7 @@ impl Client {
         let size = plan.volumes[usize::from(volume)].sectors;
         let op = OPS[prng.weighted(&mix.ops)];
         if op == Op::Flush {
-            return Draft { volume, op, fua: false, start_sector: 0, sectors: 0 };
+            return Draft::of(volume, op, 0, 0);
         }
         let sectors = length(mix, prng).min(size);
         let cursor = &mut self.cursor[usize::from(volume)];
@@ -52,7 +64,11 @@ impl Client {
             if prng.percent(mix.sequential_percent) && *cursor + sectors <= size { *cursor } else { place(mix, size, sectors, prng) };
         *cursor = start_sector + sectors;
         let fua = op != Op::Read && prng.percent(mix.fua_percent);
-        Draft { volume, op, fua, start_sector, sectors: sectors as u32 }
+        let texture = match &plan.content {
+            Some(content) if op == Op::Write => content.texture(volume, start_sector / BLOCK_SECTORS, &mut self.texture_prng),
+            _ => Texture::Unique,
+        };
+        Draft { volume, op, fua, start_sector, sectors: sectors as u32, texture }
     }
 
     /// How long until the next one.

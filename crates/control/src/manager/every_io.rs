@@ -5,7 +5,7 @@
 
 use super::Manager;
 use super::modelled::{Access, Ears, Fate, Hardware, STUCK, World};
-use crate::api::{Action, Answer, Health, JobState, PoolCreate, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::api::{Action, Answer, Health, JobState, PoolCreate, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use types::Content;
 
 const SSD: &str = "/ssd";
 /// Two extents, so that both shards have their share.
@@ -191,8 +192,9 @@ impl Drop for Daemon {
     }
 }
 
-fn create() -> Action {
-    Action::PoolCreate(PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, force: false })
+fn create(content: Content) -> Action {
+    let content = Some(content.name().into());
+    Action::PoolCreate(PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content, force: false })
 }
 
 fn add(which: usize) -> Action {
@@ -220,10 +222,10 @@ fn blank() -> World {
 }
 
 /// A pool that has gone round once, with both volumes, after a clean stop: clean blocks, dirty blocks, what was overwritten.
-fn used() -> (Hardware, Model) {
+fn used(treatment: Content) -> (Hardware, Model) {
     let (world, mut model) = (blank(), Model::default());
     let daemon = Daemon::start(&world);
-    for action in [create(), add(0), add(1)] {
+    for action in [create(treatment), add(0), add(1)] {
         daemon.must(action, "before");
     }
     for round in 0..3 {
@@ -409,16 +411,16 @@ fn create_fails_at_every_access() {
             daemon.ask(Action::PoolDestroy { name: "p".into(), force: true })?;
         }
         if daemon.manager.handle(Action::PoolShow { name: "p".into() }).is_err() {
-            daemon.ask(create())?;
+            daemon.ask(create(Content::Auto))?;
         }
         daemon.ask(add(0))
     };
-    every_io(&blank().hardware(), &Model::default(), Moment::Quiet, &|daemon| daemon.ask(create()), &again);
+    every_io(&blank().hardware(), &Model::default(), Moment::Quiet, &|daemon| daemon.ask(create(Content::Auto)), &again);
 }
 
 #[test]
 fn add_fails_at_every_access() {
-    let (before, model) = used();
+    let (before, model) = used(Content::Auto);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
     daemon.must(remove("v"), "before");
@@ -427,56 +429,96 @@ fn add_fails_at_every_access() {
     every_io(&world.hardware(), &model, Moment::Quiet, &|daemon| daemon.ask(add(0)), &again);
 }
 
-fn check_running(action: &dyn Fn() -> Action) {
-    let (before, model) = used();
+/// Blocks stored as they are, and encoded: the log of the first is the one that goes round and fills.
+const TREATMENTS: [Content; 2] = [Content::Off, Content::Auto];
+
+fn check_running(treatment: Content, action: &dyn Fn() -> Action) {
+    let (before, model) = used(treatment);
     let again = |daemon: &Daemon| if daemon.volume("v").is_some() { daemon.ask(action()) } else { Ok(()) };
     every_io(&before, &model, Moment::Busy, &|daemon| daemon.ask(action()), &again);
 }
 
 #[test]
 fn leaving_write_back_fails_at_every_access() {
-    check_running(&|| set_mode("v", "write-through"));
+    check_running(Content::Off, &|| set_mode("v", "write-through"));
 }
 
 #[test]
 fn entering_write_back_fails_at_every_access() {
-    check_running(&|| set_mode("w", "write-back"));
+    check_running(Content::Off, &|| set_mode("w", "write-back"));
 }
 
 #[test]
 fn destage_fails_at_every_access() {
-    check_running(&|| Action::VolumeDestage { name: "v".into() });
+    TREATMENTS.iter().for_each(|treatment| check_running(*treatment, &|| Action::VolumeDestage { name: "v".into() }));
 }
 
 #[test]
 fn warm_fails_at_every_access() {
-    check_running(&|| Action::VolumeWarm { name: "v".into(), warm: VolumeWarm { start_bytes: 0, end_bytes: Some(BACKING_BYTES / 8) } });
+    let warm = VolumeWarm { start_bytes: 0, end_bytes: Some(BACKING_BYTES / 8) };
+    check_running(Content::Off, &|| Action::VolumeWarm { name: "v".into(), warm });
 }
 
 #[test]
 fn remove_fails_at_every_access() {
-    check_running(&|| remove("v"));
+    check_running(Content::Auto, &|| remove("v"));
 }
 
 #[test]
 fn a_clean_stop_fails_at_every_access() {
-    let (before, model) = used();
     let stop = |daemon: &Daemon| daemon.manager.stop().map_err(|error| error.refusal().to_string());
-    every_io(&before, &model, Moment::End, &stop, &|_| Ok(()));
+    for treatment in TREATMENTS {
+        let (before, model) = used(treatment);
+        every_io(&before, &model, Moment::End, &stop, &|_| Ok(()));
+    }
 }
 
 #[test]
 fn a_start_after_a_clean_stop_fails_at_every_access() {
-    let (before, model) = used();
-    every_io(&before, &model, Moment::Start, &Daemon::bring_up, &|_| Ok(()));
+    for treatment in TREATMENTS {
+        let (before, model) = used(treatment);
+        every_io(&before, &model, Moment::Start, &Daemon::bring_up, &|_| Ok(()));
+    }
 }
 
 #[test]
 fn recovery_fails_at_every_access() {
-    let (before, mut model) = used();
+    for treatment in TREATMENTS {
+        let (before, mut model) = used(treatment);
+        let world = World::of(before);
+        let daemon = Daemon::start(&world);
+        load(&world, &mut model);
+        drop(daemon);
+        every_io(&world.hardware(), &model, Moment::Start, &Daemon::bring_up, &|_| Ok(()));
+    }
+}
+
+/// What comes of content is told for the shards that run; a change of its treatment reaches them, and a restart finds all blocks.
+#[test]
+fn what_comes_of_content_is_told_and_its_treatment_changes_while_it_runs() {
+    let (before, mut model) = used(Content::Off);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
+    let pool = |daemon: &Daemon| match daemon.manager.handle(Action::PoolShow { name: "p".into() }) {
+        Ok(Answer::Pool(pool)) => *pool,
+        other => panic!("the pool is there: {other:?}"),
+    };
+    let set = |word: &str| Action::PoolSet { name: "p".into(), set: PoolSet { content: Some(word.into()) } };
+    assert_eq!((pool(&daemon).content, pool(&daemon).content_stats), (Content::Off, None));
+    daemon.must(set("auto"), "plain blocks are there");
     load(&world, &mut model);
+    let stats = pool(&daemon).content_stats.expect("it is on");
+    assert!(
+        stats.level == Content::Auto && stats.saved_bytes > 0 && stats.effective_capacity.is_some_and(|factor| factor > 1.1),
+        "{stats:?}"
+    );
+    assert!(stats.steps["v"].iter().any(|step| step.step == "lz4" && step.open), "{stats:?}");
+    daemon.must(set("off"), "packed blocks are there");
+    let stats = pool(&daemon).content_stats.expect("packed blocks are left");
+    assert!(stats.level == Content::Off && stats.stored_bytes < stats.cached_bytes && stats.steps.is_empty(), "{stats:?}");
+    daemon.manager.stop().expect("nothing fails");
     drop(daemon);
-    every_io(&world.hardware(), &model, Moment::Start, &Daemon::bring_up, &|_| Ok(()));
+    let daemon = Daemon::start(&world);
+    assert!(pool(&daemon).recovery[0].ends_with("of the log, which ended in order"), "{:?}", pool(&daemon).recovery);
+    VOLUMES.iter().for_each(|(name, ..)| model.judge_volume(&world, name, false, "after a stop"));
 }

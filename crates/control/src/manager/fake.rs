@@ -13,7 +13,7 @@ use crate::uuid::Uuid;
 use crate::words::Export;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
-use types::Mode;
+use types::{Content, Mode};
 
 /// The world outside the daemon: devices and the state file. Outlives managers.
 #[derive(Clone, Default)]
@@ -38,6 +38,8 @@ pub struct Inside {
     /// Destage never ends by itself.
     pub slow: bool,
     running: BTreeMap<String, Uuid>,
+    /// How the running pools treat content.
+    pub content: BTreeMap<String, Content>,
     attached: BTreeMap<String, Attached>,
     pub exports: BTreeSet<(String, String)>,
 }
@@ -74,6 +76,7 @@ impl World {
         let mut inside = self.inside();
         (inside.dead, inside.fail_at, inside.crash) = (false, None, false);
         inside.running.clear();
+        inside.content.clear();
         inside.attached.clear();
         inside.exports.clear();
     }
@@ -243,6 +246,7 @@ impl DataPath for World {
         let size_bytes = device.size_bytes;
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
         inside.running.insert(pool.name.clone(), pool.uuid);
+        inside.content.insert(pool.name.clone(), pool.content);
         let damaged = inside.damaged.clone();
         Ok(PoolStarted { session: pool.session + 1, size_bytes, dirty_bytes, damaged, ..PoolStarted::default() })
     }
@@ -251,6 +255,16 @@ impl DataPath for World {
         let mut inside = self.inside();
         inside.step(pool)?;
         inside.running.remove(pool);
+        inside.content.remove(pool);
+        Ok(())
+    }
+
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&pool.name)?;
+        if let Some(content) = inside.content.get_mut(&pool.name) {
+            *content = pool.content;
+        }
         Ok(())
     }
 

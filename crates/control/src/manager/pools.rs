@@ -14,14 +14,18 @@
 //! | 1. save the pool as `destroying`, its volumes as `dropping` | goes on with 2 |
 //! | 2. wipe the superblock | finds no superblock of the pool, goes on with 3 |
 //! | 3. save without pool and volumes | – |
+//!
+//! | set | after a crash here, the start |
+//! |---|---|
+//! | 1. save the new options, then tell the shards | runs with them |
 
 use super::{LivePool, Manager, Trouble};
-use crate::api::{Health, PoolCreate, PoolView, Severity};
+use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::{self, Named};
-use crate::options::SIZE_BYTES_MAX;
+use crate::options::{self, SIZE_BYTES_MAX};
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
 
@@ -36,6 +40,7 @@ impl Manager {
     pub(super) fn pool_create(&self, create: &PoolCreate) -> Result<PoolView, ControlError> {
         names::check(Named::Pool, &create.name)?;
         check_sizes(create)?;
+        let content = create.content.as_deref().map(options::content).transpose()?.unwrap_or_default();
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
             return Err(ControlError::Taken { named: "pool", name: create.name.clone() });
@@ -47,6 +52,7 @@ impl Manager {
             ssd: create.ssd.clone(),
             size_bytes: create.size_bytes,
             ram_bytes: create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT),
+            content,
             phase: PoolPhase::Creating,
             session: 0,
             degraded: None,
@@ -125,6 +131,30 @@ impl Manager {
         if let Err(error) = self.data().stop_pool(pool, false) {
             self.events().note(Severity::Warning, pool, format!("the pool did not stop: {error}"));
         }
+    }
+
+    pub(super) fn pool_set(&self, name: &str, set: &PoolSet) -> Result<PoolView, ControlError> {
+        let Some(content) = &set.content else {
+            let remedy = "name at least one, for instance --content auto".to_string();
+            return Err(ControlError::BadCombination("no option was given to set".into(), remedy));
+        };
+        let content = options::content(content)?;
+        let before = self.pool_record(name)?;
+        let _claim = self.claim(&[(Named::Pool, name)], "a change of its options")?;
+        let put = |content| {
+            self.change(|state| {
+                let pool = state.pool_mut(name)?;
+                pool.content = content;
+                Some(pool.clone())
+            })
+        };
+        let record = put(content)?.ok_or(ControlError::Unknown { named: "pool", name: name.into() })?;
+        // A pool that does not run learns it at its next start.
+        if let Err(error) = self.data().set_content(&record) {
+            put(before.content)?;
+            return Err(error);
+        }
+        self.pool_view(name)
     }
 
     /// Everything of C7 that concerns an SSD. Tells whether its file has to be made.

@@ -32,6 +32,7 @@ impl Manager {
             ssd: replace.ssd.clone(),
             size_bytes: replace.size_bytes,
             ram_bytes: Some(old.ram_bytes),
+            content: None,
             force: replace.force,
         };
         super::pools::check_sizes(&wish)?;

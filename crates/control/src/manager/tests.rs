@@ -2,7 +2,9 @@
 
 use super::Manager;
 use super::fake::World;
-use crate::api::{Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::api::{
+    Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
+};
 use crate::datapath::Notice;
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
@@ -10,6 +12,7 @@ use crate::words::Export;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use types::Content;
 
 const SSD: &str = "/ssd";
 const DISK: &str = "/disk";
@@ -42,7 +45,7 @@ fn wait_for_jobs(manager: &Manager) {
 }
 
 fn create() -> Action {
-    let create = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, force: false };
+    let create = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content: None, force: false };
     Action::PoolCreate(create)
 }
 
@@ -596,7 +599,7 @@ fn check_refused(action: Action, expected: &str) {
 #[test]
 fn a_pool_may_have_no_ram_tier() {
     let manager = started(&world());
-    let create = |ram_bytes| PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes, force: false };
+    let create = |ram_bytes| PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes, content: None, force: false };
     let refused = manager.handle(Action::PoolCreate(create(Some(4096)))).expect_err("too small to be one").refusal().to_string();
     assert!(refused.contains("or 0 for no RAM tier"), "{refused}");
     must(&manager, Action::PoolCreate(create(Some(0))));
@@ -604,10 +607,64 @@ fn a_pool_may_have_no_ram_tier() {
     assert_eq!(pool.ram_bytes, 0);
 }
 
+fn set_content(word: &str) -> Action {
+    Action::PoolSet { name: "p".into(), set: PoolSet { content: Some(word.into()) } }
+}
+
+/// How the pool treats content: as shown, as saved, and as the shards that run do it.
+fn content_of(world: &World, manager: &Manager) -> [Content; 3] {
+    let Ok(Answer::Pool(pool)) = manager.handle(Action::PoolShow { name: "p".into() }) else { panic!("the pool is there") };
+    let inside = world.inside();
+    [pool.content, inside.saved.pools[0].content, inside.content["p"]]
+}
+
+/// Whatever fails, the treatment of content is the old one or the new one, and shards that were started do what was saved.
+#[test]
+fn the_treatment_of_content_changes_whole_at_every_step() {
+    let check = |world: &World, manager: &Manager, case: &str| {
+        let [shown, saved, done] = content_of(world, manager);
+        assert_eq!(shown, done, "{case}");
+        // A save that failed may have been one all the same: the next start finds it.
+        assert!(saved == shown || case.contains("before"), "{case}");
+        assert!([Content::Auto, Content::Fast].contains(&saved), "{case}");
+        if case.contains("Ok") {
+            assert_eq!(saved, Content::Fast, "{case}");
+        }
+        if !case.contains("before") {
+            must(manager, set_content("off"));
+            assert_eq!(content_of(world, manager), [Content::Off; 3], "{case}");
+        }
+    };
+    every_step(|world| must(&started(world), create()), || set_content("fast"), check);
+}
+
+#[test]
+fn the_treatment_of_content_is_chosen_at_creation_and_outlives_the_ssd() {
+    let world = world();
+    let manager = started(&world);
+    let create = |word: &str| {
+        let content = Some(word.into());
+        Action::PoolCreate(PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content, force: false })
+    };
+    let refused = carry_out(&manager, create("on")).expect_err("no such word");
+    assert!(refused.contains("use off, fast, dense or auto") && world.inside().saved.pools.is_empty(), "{refused}");
+    must(&manager, create("dense"));
+    assert_eq!(content_of(&world, &manager), [Content::Dense; 3]);
+    must(&manager, replace(false));
+    assert_eq!(content_of(&world, &manager), [Content::Dense; 3]);
+    // A pool that does not run learns it at its next start.
+    let ssd = world.inside().devices.remove("/ssd2").expect("it is there");
+    let manager = started(&world);
+    must(&manager, set_content("off"));
+    world.inside().devices.insert("/ssd2".into(), ssd);
+    let manager = started(&world);
+    assert_eq!(content_of(&world, &manager), [Content::Off; 3]);
+}
+
 #[test]
 fn nothing_is_destroyed_by_mistake() {
     let pool = |name: &str, ssd: &str, size_bytes| {
-        Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes: None, force: false })
+        Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes: None, content: None, force: false })
     };
     check_refused(pool("q", SSD, None), "it is the SSD of the pool \"p\"");
     check_refused(pool("q", DISK, None), "it is the backing device of the volume \"v\"");
@@ -625,6 +682,9 @@ fn nothing_is_destroyed_by_mistake() {
     check_refused(add("v", "/ssd2", "write-through"), "there is already a volume \"v\"");
     check_refused(add("w", "/nowhere", "write-through"), "there is no such file or device");
     check_refused(add("w", "/ssd2", "fast"), "--mode has the unknown value");
+    check_refused(set_content("most"), "--content has the unknown value \"most\"; use off, fast, dense or auto");
+    check_refused(Action::PoolSet { name: "p".into(), set: PoolSet::default() }, "no option was given");
+    check_refused(Action::PoolSet { name: "x".into(), set: PoolSet { content: Some("off".into()) } }, "there is no pool \"x\"");
     check_refused(Action::PoolDestroy { name: "p".into(), force: false }, "still has the volume \"v\"");
     check_refused(Action::PoolDestroy { name: "x".into(), force: true }, "there is no pool \"x\"");
     check_refused(Action::VolumeDestage { name: "x".into() }, "there is no volume \"x\"");

@@ -49,6 +49,8 @@ impl Manager {
             cached_bytes: stats.cached_bytes,
             dirty_bytes: stats.dirty_bytes,
             index_bytes: stats.index_bytes,
+            content: record.content,
+            content_stats: stats.content,
             volumes,
             recovery: live.recovery,
         }

@@ -10,14 +10,15 @@ use crate::uuid::Uuid;
 use engine::api::Command;
 use engine::checkpoint;
 use engine::medium::Medium;
+use engine::packer::base_pages_for;
 use engine::recovery::RecoveryReport;
-use engine::shard::{PAGES_MIN, Shard};
+use engine::shard::{PAGES_MIN, Proof, Shard};
 use engine::superblock::{self, OpenError, PoolState};
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use page::PagePool;
 use runtime::restart::{Restart, Restarted, Tally, restart};
 use std::collections::BTreeMap;
-use types::{BLOCK_BYTES, ShardIndex, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, Content, ShardIndex, VolumeId, VolumeIndex};
 
 /// Clean blocks of a volume that a start compares with the backing device: a change of 5 % of the cached blocks is then missed one time
 /// in 27 (0.95^64), and 64 random reads of a hard disk take half a second.
@@ -40,7 +41,7 @@ pub(crate) struct Opened {
     /// The shards with what was found.
     pub shards: Vec<Shard>,
     /// Clean and whole blocks of each volume, spread over what was found, with their checksums; by number of the volume.
-    pub samples: BTreeMap<u32, Vec<(u64, u32)>>,
+    pub samples: BTreeMap<u32, Vec<(u64, Proof)>>,
     /// What is told to the manager.
     pub started: PoolStarted,
 }
@@ -63,8 +64,8 @@ pub(crate) fn open(
     let next = VolumeId(record.next_volume_id);
     state.superblock.next_volume_id = VolumeId(state.superblock.next_volume_id.0.max(next.0));
     let places: BTreeMap<u32, VolumeIndex> = (0u16..).zip(&state.superblock.volumes).map(|(n, v)| (v.id.0, VolumeIndex(n))).collect();
-    let (pages, ram_blocks) = pages_for(ram_bytes, &state);
-    let plan = Restart { state: &state, places: &places, ram_blocks, pages: pages.clone(), threads };
+    let (pages, ram_blocks) = pages_for(ram_bytes, record.content, &state);
+    let plan = Restart { state: &state, places: &places, ram_blocks, content: record.content, pages: pages.clone(), threads };
     let found = restart(&plan, &|| open_medium().map_err(StartError::Told)).map_err(|error| error.told(record))?;
     let ends: Vec<LogEnd> = found.iter().map(|f| f.end).collect();
     let damaged: Vec<VolumeId> = found.iter().filter_map(|f| f.report.as_ref()).flat_map(|r| r.damaged_volumes.clone()).collect();
@@ -214,9 +215,9 @@ fn dirty_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMa
 }
 
 /// Clean and whole blocks of each volume, spread over what was found.
-fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, u32)>> {
+fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, Proof)>> {
     let sample = |place: VolumeIndex| {
-        let all: Vec<(u64, u32)> = tallies(found, place).flat_map(|t| &t.samples).copied().collect();
+        let all: Vec<(u64, Proof)> = tallies(found, place).flat_map(|t| &t.samples).copied().collect();
         let step = (all.len() / SAMPLE_BLOCKS).max(1);
         all.into_iter().step_by(step).collect()
     };
@@ -224,12 +225,20 @@ fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTree
 }
 
 /// The pool's pages, and how many each shard's RAM tier may hold.
-fn pages_for(ram_bytes: u64, state: &PoolState) -> (PagePool, u64) {
+fn pages_for(ram_bytes: u64, content: Content, state: &PoolState) -> (PagePool, u64) {
     let shards = u64::from(state.superblock.layout.shards);
-    let ram_blocks = ram_bytes / BLOCK_BYTES;
-    // The RAM tier, what the shards need to work, and as much again for requests of clients in flight.
+    let ram_blocks = ram_blocks_for(ram_bytes / BLOCK_BYTES / shards, content);
+    // The RAM tier and the bases beside it, what the shards need to work, and as much again for requests of clients in flight. Room for bases is
+    // there with content off too, since that may change while the pool runs: pages that nobody asks for take no memory.
+    let kept_pages = shards as usize * (ram_blocks as usize + base_pages_for(ram_blocks));
     let working_pages = shards as usize * PAGES_MIN;
-    (PagePool::new(ram_blocks as usize + working_pages + working_pages.max(CLIENT_PAGES_MIN)), ram_blocks / shards)
+    (PagePool::new(kept_pages + working_pages + working_pages.max(CLIENT_PAGES_MIN)), ram_blocks)
+}
+
+/// What a shard's RAM tier may hold of the blocks of RAM that it was given: bases take an eighth as much beside it. (Their least, 64 pages, count
+/// as what a shard needs to work.)
+fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
+    if content == Content::Off { given_blocks } else { given_blocks - given_blocks.div_ceil(9) }
 }
 
 /// Pages kept for clients' writes: two of the largest requests (32 MiB each), so that one can always be under way.
@@ -242,6 +251,9 @@ fn write_checkpoint(
     shards: &[Shard],
 ) -> Result<(), OpenError> {
     let ends: Vec<LogEnd> = shards.iter().map(|s| s.log_end()).collect();
+    if shards.iter().any(Shard::has_packed_blocks) {
+        return checkpoint::write_footers(medium, state, &ends);
+    }
     let volumes: Vec<VolumeId> = state.superblock.volumes.iter().map(|v| v.id).collect();
     let order: BTreeMap<u16, u16> = volumes.iter().zip(0u16..).filter_map(|(id, at)| Some((places.get(&id.0)?.0, at))).collect();
     let mut iterators: Vec<_> = shards.iter().map(|s| s.cached_blocks().peekable()).collect();
@@ -263,12 +275,20 @@ fn write_checkpoint(
 /// The report for people.
 fn described(found: &[Restarted]) -> Vec<String> {
     let reports: Vec<&RecoveryReport> = found.iter().filter_map(|f| f.report.as_ref()).collect();
-    let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
     let all = || found.iter().flat_map(|f| f.tallies.values());
     let (blocks, dirty) = (all().map(|t| t.blocks).sum::<u64>(), all().map(|t| t.dirty).sum::<u64>());
-    let (cached, dirty) = (human::bytes(blocks * BLOCK_BYTES), human::bytes(dirty * BLOCK_BYTES));
+    described_as(&reports, &human::bytes(blocks * BLOCK_BYTES), &human::bytes(dirty * BLOCK_BYTES))
+}
+
+fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<String> {
+    let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
+    // A stop with packed blocks writes no checkpoint but seals every log; nothing of that is left to do then.
+    let in_order = [sum(|r| r.discarded_groups), sum(|r| r.walked_segments), sum(|r| r.footers_written)] == [0; 3];
     let mut lines = if reports.is_empty() {
         vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
+    } else if in_order {
+        let segments = sum(|r| r.segments);
+        vec![format!("{cached} cached, {dirty} of it dirty, from {segments} segments of the log, which ended in order")]
     } else {
         vec![format!(
             "after an unclean stop: {cached} cached, {dirty} of it dirty, from {} segments of the log; {} groups were still in flight and are void",
@@ -301,4 +321,35 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
         }
     };
     ControlError::Device { path: record.ssd.clone(), problem: error.to_string(), remedy, kind: Kind::Failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ram_tier_and_bases_take_what_was_given() {
+        for given in [0, 1, 8, 9, 10, 1024, 65_536, 1 << 30] {
+            let ram_blocks = ram_blocks_for(given, Content::Auto);
+            let taken = ram_blocks + base_pages_for(ram_blocks) as u64 - base_pages_for(0) as u64;
+            assert!(taken <= given && given <= taken + 2, "{taken} of {given}");
+            assert_eq!(ram_blocks_for(given, Content::Off), given);
+        }
+    }
+
+    #[test]
+    fn a_log_that_ended_in_order_is_told_from_one_that_did_not() {
+        let told = |reports: &[&RecoveryReport]| described_as(reports, "4 KiB", "0 B").join("; ");
+        assert!(told(&[]).starts_with("after a clean stop"));
+        let sealed = RecoveryReport { segments: 3, sealed_segments: 3, ..RecoveryReport::default() };
+        assert_eq!(told(&[&sealed, &sealed]), "4 KiB cached, 0 B of it dirty, from 6 segments of the log, which ended in order");
+        let disorders = [
+            RecoveryReport { discarded_groups: 1, ..sealed.clone() },
+            RecoveryReport { walked_segments: 1, ..sealed.clone() },
+            RecoveryReport { footers_written: 1, ..sealed.clone() },
+        ];
+        for disorder in disorders {
+            assert!(told(&[&sealed, &disorder]).starts_with("after an unclean stop"));
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Counters, gathered from the runtime (what clients saw) and the engine (what the cache did).
 
+use super::content::Gathered;
 use super::{Machine, locked};
-use crate::stats::{Latency, PoolStats, VolumeStats, write_amplification};
+use crate::stats::{ContentStats, Latency, PoolStats, VolumeStats, write_amplification};
 use engine::api::Outcome;
 use engine::stats::VolumeStats as EngineStats;
 use runtime::{LatencySummary, RequestClass};
@@ -108,6 +109,7 @@ impl Machine {
             ram_used_bytes: self.shard_total(&pool, |s| s.ram_blocks) * BLOCK_BYTES,
             index_bytes: self.shard_total(&pool, |s| s.index_bytes + s.policy_bytes),
             checksum_errors: sum(|s| s.checksum_errors),
+            content: self.content_figures(&pool),
         }
     }
 
@@ -129,6 +131,18 @@ impl Machine {
         }
         let all = locked(&collected);
         all.clone()
+    }
+
+    /// What comes of what blocks contain.
+    fn content_figures(&self, pool: &super::pools::LivePool) -> Option<ContentStats> {
+        let gathered: Arc<Mutex<Gathered>> = Arc::default();
+        let adding = gathered.clone();
+        // A reactor that does not answer leaves its shards out: looking must not fail.
+        if let Err(error) = self.runtime.inspect_shards(&pool.handle, move |_, shard| locked(&adding).look(shard)) {
+            tracing::warn!("no figures of content: {error}");
+        }
+        let names = locked(&self.names_by_place);
+        locked(&gathered).figures(|place| names.get(&(pool.name.clone(), place)).cloned())
     }
 
     fn shard_total(&self, pool: &super::pools::LivePool, of: fn(&engine::stats::ShardStats) -> u64) -> u64 {

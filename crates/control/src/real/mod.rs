@@ -1,6 +1,7 @@
 //! The data path on a real machine: the runtime, its devices, pools and exports, behind [`DataPath`].
 
 pub(crate) mod assembly;
+pub(crate) mod content;
 mod devices;
 mod exports;
 mod figures;
@@ -123,6 +124,10 @@ impl DataPath for Machine {
 
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {
         self.end_pool(pool, clean)
+    }
+
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.change_content(pool)
     }
 
     fn degraded_recorded(&self, pool: &str, uuid: Uuid) {

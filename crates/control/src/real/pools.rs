@@ -14,7 +14,7 @@ use crate::uuid::Uuid;
 use device::{Access, OpenDevice};
 use engine::api::{Command, Event};
 use engine::medium::Medium;
-use engine::shard::Shard;
+use engine::shard::{Proof, Shard};
 use engine::superblock;
 use format::Layout;
 use page::PagePool;
@@ -42,7 +42,7 @@ pub(super) struct LivePool {
     pub(super) name: String,
     pub(super) handle: PoolRef,
     /// Clean blocks found by the start, with their checksums, to be compared with the backing devices; by number of the volume.
-    pub(super) samples: Mutex<BTreeMap<u32, Vec<(u64, u32)>>>,
+    pub(super) samples: Mutex<BTreeMap<u32, Vec<(u64, Proof)>>>,
     /// Backing devices of volumes that went while the shards may still destage to them.
     pub(super) lingering: Mutex<Vec<Backing>>,
     ssd: DeviceRef,
@@ -134,6 +134,12 @@ impl Machine {
             return Ok(());
         }
         locked(&pool.root).checkpoint(&shards)
+    }
+
+    /// Tells the shards of a pool, if it runs, how they treat content from now on.
+    pub(super) fn change_content(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        let Some(pool) = self.pool(&record.name).ok().filter(|live| locked(&live.root).is_pool(record.uuid)) else { return Ok(()) };
+        self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then ask again"))
     }
 
     pub(super) fn tell_degraded(&self, pool: &str, uuid: Uuid) {

@@ -161,7 +161,7 @@ impl Machine {
         let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
         let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
         let mut sample = Sample::default();
-        for (block, checksum) in wanted {
+        for (block, proof) in wanted {
             // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
             if (block + 1) * BLOCK_BYTES > backing.geometry().size_bytes {
                 continue;
@@ -169,7 +169,7 @@ impl Machine {
             let mut data = [0; BLOCK_BYTES as usize];
             blocking.read_at(block * BLOCK_BYTES, &mut data).map_err(|e| failed(&e, "check the backing device"))?;
             sample.compared += 1;
-            sample.different += u64::from(format::payload_checksum(VolumeId(record.id), block, &data) != checksum);
+            sample.different += u64::from(!proof.holds(VolumeId(record.id), block, &data));
         }
         if sample.different == 0 {
             // From now on clients write.

@@ -1,6 +1,9 @@
 //! A group that records are still added to, and one that is complete but not yet handed out.
 
-use format::{GROUP_RECORDS_MAX, Record};
+use super::{PackedPayload, Space};
+use alloc::vec::Vec;
+use format::packed::PLACE_UNIT_BYTES;
+use format::{GROUP_RECORDS_MAX, GroupHead, Record};
 use page::{Page, PageVec};
 
 /// How soon a record must be on the SSD.
@@ -12,6 +15,31 @@ pub enum Urgency {
     Durable,
     /// Nobody waits, or the wait may be stretched for fuller groups: at this time, unless a group goes earlier anyway.
     By(u64),
+}
+
+/// What a record takes in a group.
+#[derive(Clone, Copy)]
+pub struct Need {
+    /// Places in the table.
+    records: u32,
+    /// Pages of its own.
+    pub pages: u32,
+    /// Bytes of pages it shares.
+    pub packed_bytes: u32,
+}
+
+impl Need {
+    /// Of a record without payload.
+    pub const RECORD: Need = Need { records: 1, pages: 0, packed_bytes: 0 };
+    /// Nothing more.
+    const NOTHING: Need = Need { records: 0, pages: 0, packed_bytes: 0 };
+    /// Of a block stored as a page.
+    pub const PAGE: Need = Need { records: 1, pages: 1, packed_bytes: 0 };
+
+    /// Of a packed record.
+    pub const fn packed(pages: u32, packed_bytes: u32) -> Need {
+        Need { records: 1, pages, packed_bytes }
+    }
 }
 
 /// A group in the making, at pages `first_page..` of segment `seq`.
@@ -26,8 +54,12 @@ pub struct Building {
     pub records: alloc::vec::Vec<Record>,
     /// Payload of the records that have one, in order.
     pub pages: PageVec,
-    pages_max: u32,
-    records_max: u32,
+    /// Payloads that share pages, in order, each from a multiple of [`PLACE_UNIT_BYTES`] on.
+    pub packed: Vec<u8>,
+    /// Which packed record of its segment the group's first one is.
+    pub first_ordinal: u32,
+    /// Packed records in it.
+    pub packed_records: u32,
     /// The earliest time anyone wants it out.
     pub deadline_ns: u64,
     /// The tail it publishes: as it was when the group was closed, because what the tail's cleaning appended later stands in later
@@ -40,16 +72,17 @@ pub struct Building {
 }
 
 impl Building {
-    /// An empty group in `pages_left` pages (header included) with room for `records_left` records in the segment's footer.
-    pub fn new(group: u64, seq: u64, first_page: u32, pages_left: u32, records_left: u32) -> Building {
+    /// An empty group, its header at `first_page` of segment `seq`.
+    pub fn new(group: u64, seq: u64, first_page: u32, first_ordinal: u32) -> Building {
         Building {
             group,
             seq,
             first_page,
             records: alloc::vec::Vec::new(),
             pages: PageVec::new(),
-            pages_max: pages_left - 1,
-            records_max: records_left.min(GROUP_RECORDS_MAX as u32),
+            packed: Vec::new(),
+            first_ordinal,
+            packed_records: 0,
             deadline_ns: u64::MAX,
             tail_seq: 0,
             commit: false,
@@ -57,9 +90,17 @@ impl Building {
         }
     }
 
-    /// Whether one more record (with payload or without) fits.
-    pub fn fits(&self, with_payload: bool) -> bool {
-        (self.records.len() as u32) < self.records_max && (!with_payload || (self.pages.len() as u32) < self.pages_max)
+    /// Whether one more record (with payload or without) fits, in the group and in what is left of its segment.
+    pub fn fits(&self, need: Need, space: &Space) -> bool {
+        let records = self.records.len() as u32;
+        let in_table = records < space.records_left().min(GROUP_RECORDS_MAX as u32);
+        in_table && self.pages_used_with(need) <= space.pages_left(records + 1)
+    }
+
+    /// Whether one more record of any kind fits.
+    pub fn fits_any(&self, space: &Space) -> bool {
+        // A packed payload may push others out of the header page.
+        self.fits(Need::PAGE, space) && (self.packed.is_empty() || self.fits(Need::packed(0, types::BLOCK_BYTES as u32), space))
     }
 
     /// The page in the segment where the next payload will lie.
@@ -83,8 +124,46 @@ impl Building {
         }
     }
 
+    /// Adds a packed record; gives which one of its segment it is.
+    pub fn push_packed(&mut self, mut record: Record, payload: &PackedPayload, urgency: Urgency) -> u32 {
+        let ordinal = self.first_ordinal + self.packed_records;
+        self.packed_records += 1;
+        if record.has_page_payload() {
+            record.slot_page = self.next_page();
+            self.pages.push(payload.page.clone().expect("a block stored as a page has one"));
+        } else if record.has_packed_payload() {
+            self.packed.extend_from_slice(&payload.bytes);
+            self.packed.resize(self.packed.len().next_multiple_of(PLACE_UNIT_BYTES as usize), 0);
+        }
+        self.records.push(record);
+        self.want(urgency);
+        ordinal
+    }
+
+    /// The group gets no more records: gives packed payloads their places.
+    pub fn place_packed(&mut self) {
+        GroupHead::lay_out(self.first_page, &mut self.records);
+    }
+
+    /// Packed payloads that the header page holds.
+    pub fn packed_in_header(&self) -> &[u8] {
+        if GroupHead::holds_packed(&self.records) { &self.packed } else { &[] }
+    }
+
+    /// Packed payloads that follow the pages.
+    pub fn packed_behind_pages(&self) -> &[u8] {
+        if GroupHead::holds_packed(&self.records) { &[] } else { &self.packed }
+    }
+
     /// Pages it takes in the segment, header included.
     pub fn pages_used(&self) -> u32 {
-        1 + self.pages.len() as u32
+        self.pages_used_with(Need::NOTHING)
+    }
+
+    fn pages_used_with(&self, need: Need) -> u32 {
+        let packed_bytes = self.packed.len() + need.packed_bytes as usize;
+        let in_header = packed_bytes <= GroupHead::room_beside(self.records.len() + need.records as usize);
+        let packed_pages = if in_header { 0 } else { packed_bytes.div_ceil(types::BLOCK_BYTES as usize) as u32 };
+        1 + self.pages.len() as u32 + need.pages + packed_pages
     }
 }

@@ -15,10 +15,12 @@
 //! * After a failed write or flush nothing more is written and nothing becomes complete or durable.
 
 mod building;
+mod payload;
 mod space;
 mod waiters;
 
 pub use building::Urgency;
+pub use payload::{PackedAppended, PackedPayload, Placed};
 pub use space::Space;
 
 use crate::api::{IoKind, Target};
@@ -28,7 +30,7 @@ use crate::mutants;
 use crate::outbox::{Outbox, Span};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use building::Building;
+use building::{Building, Need};
 use format::checkpoint::LogEnd;
 use format::{FooterHead, GroupHead, Layout, Record, RecordKind};
 use page::{Page, PagePool, PageVec};
@@ -86,6 +88,8 @@ struct InFlight {
     tail_seq: u64,
     done: bool,
     slots: core::ops::Range<u32>,
+    /// Its packed records, as ordinals in its segment.
+    packed: core::ops::Range<u32>,
 }
 
 /// A segment that gets no more groups and waits for its footer.
@@ -124,6 +128,13 @@ pub struct Log {
     sealed: VecDeque<Sealed>,
     footers_in_flight: u32,
     pages: Map<Slot, Page>,
+    /// Stored bytes of packed records appended again, whose group is not complete.
+    bytes: Map<Slot, Vec<u8>>,
+    /// Where packed payloads of closed groups lie, until somebody asks.
+    placed: VecDeque<Placed>,
+    ordinal_bits: u32,
+    /// Packed records in closed groups of the head segment.
+    head_packed: u32,
     waiters: Waiters,
     written_pages: u64,
     /// The tail that the last group handed out says.
@@ -148,6 +159,7 @@ impl Log {
     /// A log that continues at `start`, in a fresh segment opened by the first append.
     pub fn new(place: LogPlace, start: LogEnd) -> Log {
         let space = Space::new(&place.layout, start);
+        let ordinal_bits = Slot::ordinal_bits(place.layout.pages_per_segment());
         Log {
             place,
             space,
@@ -168,6 +180,10 @@ impl Log {
             sealed: VecDeque::new(),
             footers_in_flight: 0,
             pages: Map::default(),
+            bytes: Map::default(),
+            placed: VecDeque::new(),
+            ordinal_bits,
+            head_packed: 0,
             waiters: Waiters::default(),
             written_pages: 0,
             last_written_tail: start.tail_seq,
@@ -243,21 +259,15 @@ impl Log {
         oldest.or_else(|| self.building.as_ref().map(|group| group.seq)).is_none_or(|oldest| oldest > seq)
     }
 
-    /// Whether the record in this slot survives a power cut.
-    pub fn is_durable(&self, slot: Slot) -> bool {
-        let seq = self.seq_of(slot);
-        (seq, slot.0 - self.slots_of(seq).start) < self.durable_end
+    /// Whether what is on this page of a segment survives a power cut.
+    pub fn is_page_durable(&self, seq: u64, page: u32) -> bool {
+        (seq, page) < self.durable_end
     }
 
     /// Where a slot lies on the SSD, in bytes.
     pub fn offset_bytes(&self, slot: Slot) -> u64 {
         let pages = self.place.layout.pages_per_segment();
         self.place.layout.page_offset(self.place.shard, slot.0 / pages, slot.0 % pages)
-    }
-
-    /// The segment a slot with live content lies in.
-    pub fn seq_of(&self, slot: Slot) -> u64 {
-        self.space.seq_at(slot.0 / self.place.layout.pages_per_segment())
     }
 
     /// The slots of a segment that can hold payload.
@@ -273,13 +283,13 @@ impl Log {
 
     /// Whether a record can be appended now; while false, it can after segments became free.
     pub fn has_room(&self) -> bool {
-        let in_building = self.building.as_ref().is_some_and(|building| building.fits(true));
+        let in_building = self.building.as_ref().is_some_and(|building| building.fits_any(&self.space));
         !self.failed && (in_building || self.head_has_room() || self.space.can_open_next())
     }
 
     fn head_has_room(&self) -> bool {
         let (pages, records) = self.building.as_ref().map_or((0, 0), |b| (b.pages_used(), b.records.len() as u32));
-        self.space.pages_left() >= pages + 2 && self.space.records_left() > records
+        self.space.records_left() > records && self.space.pages_left(records + 1) >= pages + 2
     }
 
     /// Appends a record, with its payload if it has one. The index must point to the slot from now on: the log does not know what is
@@ -289,7 +299,11 @@ impl Log {
     /// If [`Log::has_room`] is false.
     pub fn append(&mut self, record: Record, page: Option<Page>, urgency: Urgency) -> Appended {
         assert!(self.has_room(), "the log is full");
-        if self.building.as_ref().is_some_and(|building| !building.fits(page.is_some())) {
+        if self
+            .building
+            .as_ref()
+            .is_some_and(|building| !building.fits(if page.is_some() { Need::PAGE } else { Need::RECORD }, &self.space))
+        {
             self.close_building();
         }
         if self.building.is_none() {
@@ -309,6 +323,58 @@ impl Log {
         Appended { slot, group }
     }
 
+    /// Appends a packed record with its payload, as [`Log::append`] does a plain one.
+    ///
+    /// # Panics
+    /// If [`Log::has_room`] is false.
+    pub fn append_packed(&mut self, record: Record, payload: PackedPayload, urgency: Urgency) -> PackedAppended {
+        assert!(self.has_room(), "the log is full");
+        let units = payload.bytes.len().next_multiple_of(format::packed::PLACE_UNIT_BYTES as usize);
+        let need = Need::packed(u32::from(record.has_page_payload()), units as u32);
+        if self.building.as_ref().is_some_and(|building| !building.fits(need, &self.space)) {
+            self.close_building();
+        }
+        if self.building.is_none() {
+            self.begin_group();
+        }
+        let building = self.building.as_mut().expect("begun above");
+        let ordinal = building.push_packed(record, &payload, urgency);
+        let (group, seq) = (building.group, building.seq);
+        let physical = self.space.physical(seq);
+        let slot = Slot::packed(physical, ordinal, self.ordinal_bits);
+        match payload.page {
+            Some(page) => drop(self.pages.insert(slot, page)),
+            None if !payload.bytes.is_empty() => drop(self.bytes.insert(slot, payload.bytes)),
+            None => {}
+        }
+        PackedAppended { physical, ordinal, group }
+    }
+
+    /// Where the payload of a packed record lies whose group was closed since this was asked last.
+    pub fn next_placed(&mut self) -> Option<Placed> {
+        self.placed.pop_front()
+    }
+
+    /// The stored bytes of a packed record that was appended again and whose group is not complete yet.
+    pub fn bytes_in_flight(&self, slot: Slot) -> Option<&[u8]> {
+        if self.bytes.is_empty() { None } else { self.bytes.get(&slot).map(Vec::as_slice) }
+    }
+
+    /// Where a page of a segment lies on the SSD, in bytes.
+    pub fn page_offset_bytes(&self, seq: u64, page: u32) -> u64 {
+        self.place.layout.page_offset(self.place.shard, self.space.physical(seq), page)
+    }
+
+    /// The page of its segment that a plain slot is.
+    pub fn page_of(&self, slot: Slot) -> u32 {
+        slot.0 % self.place.layout.pages_per_segment()
+    }
+
+    /// The physical segment of a plain slot.
+    pub fn physical_of_page(&self, slot: Slot) -> u32 {
+        slot.0 / self.place.layout.pages_per_segment()
+    }
+
     /// Makes sure that a group carries the present tail to the device, and soon; gives its number.
     pub fn publish_tail(&mut self) -> Option<u64> {
         if self.building.is_none() {
@@ -320,8 +386,8 @@ impl Log {
         let building = self.building.as_mut().expect("begun above");
         if building.records.is_empty() {
             // A group has at least one record; a note that names no record there ever was says nothing.
-            let kind = RecordKind::CleanNote { of_seq: 0, of_page: 0 };
-            building.records.push(Record { kind, volume: VolumeId(0), block: 0, mask: 0, checksum: 0, slot_page: 0 });
+            let kind = RecordKind::CleanNote { of_seq: 0, of_ordinal: 0 };
+            building.records.push(Record { kind, volume: VolumeId(0), block: 0, mask: 0, checksum: 0, slot_page: 0, packed: None });
         }
         building.want(Urgency::Durable);
         let group = building.group;
@@ -334,19 +400,34 @@ impl Log {
             self.seal_head();
             self.space.open_next();
             self.head_first_group = self.next_group;
+            self.head_packed = 0;
         }
         let space = &self.space;
-        let (pages, records) = (space.pages_left(), space.records_left());
-        self.building = Some(Building::new(self.next_group, space.head_seq(), space.head_page(), pages, records));
+        self.building = Some(Building::new(self.next_group, space.head_seq(), space.head_page(), self.head_packed));
         self.next_group += 1;
     }
 
     fn close_building(&mut self) {
         if let Some(mut building) = self.building.take() {
             building.tail_seq = self.space.tail_seq().min(building.seq);
+            if building.packed_records > 0 {
+                building.place_packed();
+                self.note_places(&building);
+                self.head_packed += building.packed_records;
+            }
             self.space.take(building.pages_used(), building.records.len() as u32);
             self.head_records.extend_from_slice(&building.records);
             self.closed.push_back(building);
+        }
+    }
+
+    fn note_places(&mut self, building: &Building) {
+        let physical = self.space.physical(building.seq);
+        let packed = building.records.iter().filter_map(|record| record.packed.as_ref());
+        for (ordinal, packed) in (building.first_ordinal..).zip(packed) {
+            // What has no payload counts as standing in its header.
+            let place = if packed.place > 0 { packed.place } else { building.first_page * format::packed::PAGE_UNITS };
+            self.placed.push_back(Placed { physical, ordinal, place });
         }
     }
 
@@ -423,12 +504,13 @@ impl Log {
             if self.closed.is_empty() {
                 break;
             }
-            let Some(header) = pool.allocate() else {
+            let packed = self.closed.front().map_or(&[][..], Building::packed_behind_pages);
+            let (Some(header), Some(packed)) = (pool.allocate(), payload::pages_of(packed, pool)) else {
                 self.short_of_pages = true;
                 break;
             };
             let group = self.closed.pop_front().expect("looked above");
-            self.write_group(group, header, out, &context);
+            self.write_group(group, header, packed, out, &context);
         }
         while self.sealed.front().is_some_and(|sealed| sealed.last_group <= self.durable) {
             if !self.write_footer(pool, out, &context) {
@@ -448,7 +530,14 @@ impl Log {
         }
     }
 
-    fn write_group<C>(&mut self, group: Building, mut header: page::PageMut, out: &mut Outbox<C>, context: &impl Fn(LogIo) -> C) {
+    fn write_group<C>(
+        &mut self,
+        group: Building,
+        mut header: page::PageMut,
+        packed: PageVec,
+        out: &mut Outbox<C>,
+        context: &impl Fn(LogIo) -> C,
+    ) {
         let head = GroupHead {
             uuid: self.place.uuid,
             session: self.place.session,
@@ -459,7 +548,7 @@ impl Log {
             durable_group: self.durable,
             page: group.first_page,
         };
-        head.encode(&group.records, &mut header);
+        head.encode(&group.records, group.packed_in_header(), &mut header);
         if let Some(sealed) = self.sealed.iter_mut().find(|sealed| sealed.last_group == group.group) {
             sealed.tail_seq = head.tail_seq;
         }
@@ -467,6 +556,7 @@ impl Log {
         let first = self.slot_at(group.seq, group.first_page);
         let mut pages: PageVec = smallvec![header.freeze()];
         pages.extend(group.pages);
+        pages.extend(packed);
         let count = pages.len() as u32;
         self.in_flight.push_back(InFlight {
             group: group.group,
@@ -474,6 +564,7 @@ impl Log {
             tail_seq: head.tail_seq,
             done: false,
             slots: first.0 + 1..first.0 + count,
+            packed: group.first_ordinal..group.first_ordinal + group.packed_records,
         });
         self.written_pages += u64::from(count);
         self.unflushed_pages += u64::from(count);
@@ -501,7 +592,10 @@ impl Log {
             resume_group: 0,
             used_pages: sealed.used_pages,
         };
-        let bytes = head.encode(&sealed.records);
+        let layout = &self.place.layout;
+        let bytes = head.encode(layout, &sealed.records);
+        let physical = self.space.physical(sealed.seq);
+        let offset_bytes = layout.footer_write_offset(self.place.shard, physical, sealed.records.len() as u32);
         let count = bytes.len() / BLOCK_BYTES as usize;
         let Some(mut pages) = (0..count).map(|_| pool.allocate()).collect::<Option<Vec<_>>>() else { return false };
         let sealed = self.sealed.pop_front().expect("looked above");
@@ -511,13 +605,7 @@ impl Log {
         self.written_pages += count as u64;
         self.unflushed_pages += count as u64;
         self.footers_in_flight += 1;
-        let physical = self.space.physical(sealed.seq);
-        let span = Span {
-            target: Target::Ssd,
-            offset_bytes: self.place.layout.footer_offset(self.place.shard, physical),
-            length_bytes: count as u64 * BLOCK_BYTES,
-            background: true,
-        };
+        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: count as u64 * BLOCK_BYTES, background: true };
         let pages = pages.into_iter().map(page::PageMut::freeze).collect();
         out.io(span, IoKind::Write { pages, fua: false }, context(LogIo::Footer(sealed.seq)));
         true
@@ -560,6 +648,11 @@ impl Log {
             self.complete_end = group.end;
             for slot in group.slots {
                 self.pages.remove(&Slot(slot));
+            }
+            let physical = self.space.physical(group.end.0);
+            for slot in group.packed.map(|ordinal| Slot::packed(physical, ordinal, self.ordinal_bits)) {
+                self.pages.remove(&slot);
+                self.bytes.remove(&slot);
             }
         }
         self.waiters.take_complete(self.complete, &mut progress.ready);

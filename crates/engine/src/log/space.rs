@@ -9,9 +9,11 @@ use format::checkpoint::LogEnd;
 #[derive(Debug)]
 pub struct Space {
     segments: u64,
-    /// Pages of a segment that groups may use: all but the footer.
+    /// Pages of a segment that groups may use: all but the footer's reserve.
     data_pages: u32,
-    records_max: u32,
+    /// Records for which the footer's reserve is enough.
+    records_reserved: u32,
+    layout: Layout,
     head_seq: u64,
     /// First page of the head segment that no closed group uses; `data_pages` when the segment is sealed.
     head_page: u32,
@@ -27,7 +29,8 @@ impl Space {
         Space {
             segments: u64::from(layout.segments_per_shard),
             data_pages: layout.group_pages(),
-            records_max: layout.records_max(),
+            records_reserved: layout.footer_records_reserved(),
+            layout: *layout,
             head_seq: start.next_seq - 1,
             head_page: layout.group_pages(),
             head_records: 0,
@@ -62,7 +65,7 @@ impl Space {
         self.segments
     }
 
-    /// Pages of a segment that groups may use.
+    /// Pages of a segment that groups may use while its footer needs no more than its reserve.
     pub fn data_pages(&self) -> u32 {
         self.data_pages
     }
@@ -98,19 +101,23 @@ impl Space {
         self.head_seq + 1 - self.tail_seq
     }
 
-    /// Pages left in the head segment for a group, its header included.
-    pub fn pages_left(&self) -> u32 {
-        self.data_pages - self.head_page
+    /// Pages left in the head segment for groups of together `records_after` records, headers included: the more records a segment has,
+    /// the more pages its footer takes.
+    pub fn pages_left(&self, records_after: u32) -> u32 {
+        let records = self.head_records + records_after;
+        // Asked for each record, and in a log without packed ones nearly always answered by this.
+        let pages = if records <= self.records_reserved { self.data_pages } else { self.layout.group_pages_with(records) };
+        pages.saturating_sub(self.head_page)
     }
 
-    /// Records the head segment's footer has room for.
+    /// Records that the head segment may still get, as far as their count goes.
     pub fn records_left(&self) -> u32 {
-        self.records_max - self.head_records
+        self.layout.records_max() - self.head_records
     }
 
     /// Takes pages and records of a closed group out of the head segment.
     pub fn take(&mut self, pages: u32, records: u32) {
-        assert!(pages <= self.pages_left() && records <= self.records_left(), "a group fits its segment");
+        assert!(records <= self.records_left() && pages <= self.pages_left(records), "a group fits its segment");
         self.head_page += pages;
         self.head_records += records;
     }

@@ -1,7 +1,7 @@
 //! Where the log ends, where its tail is, and what lies between.
 
 use super::RecoveryReport;
-use super::read::Reader;
+use super::read::{BadObjects, Reader};
 use super::segment::{Group, Sealed, Segment};
 use crate::mutants;
 use crate::superblock::OpenError;
@@ -30,6 +30,8 @@ struct Footers {
     claimed: u64,
     sealed: Vec<Option<Sealed>>,
     trusted: Vec<bool>,
+    /// Objects in the last segment so believed that are not there. In those before it all is flushed.
+    bad: BadObjects,
 }
 
 impl Footers {
@@ -57,7 +59,7 @@ pub(super) fn find(reader: &mut Reader, report: &mut RecoveryReport) -> Result<F
     let count = reader.layout.segments_per_shard;
     let sealed = (0..count).map(|physical| reader.footer(physical)).collect();
     let claimed = reader.start.first_group - 1;
-    let mut footers = Footers { claimed, sealed, trusted: vec![false; count as usize] };
+    let mut footers = Footers { claimed, sealed, trusted: vec![false; count as usize], bad: BadObjects::default() };
     let claims = footers.current(reader).map(|sealed| sealed.head.durable_group);
     footers.claimed = claims.fold(claimed, u64::max);
     // Each round that does not return believes one more footer or raises the claim.
@@ -110,7 +112,7 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
     if broken_at <= watermark && believe_a_footer(reader, footers, place.0, broken_at)? {
         return Ok(None);
     }
-    let mut head = accept(runs, place.1, watermark);
+    let mut head = accept(runs, place.1, watermark, footers.bad.clone());
     for segment in &mut head.segments {
         segment.has_footer = footers.get(reader, segment.seq).is_some_and(|sealed| {
             let footer = &sealed.head;
@@ -218,8 +220,8 @@ fn walk_run(reader: &mut Reader, mut seq: u64, mut expected: Option<u64>, settle
     }
 }
 
-/// A group that was flushed has no header any more. If the footer of its segment is whole and all dirty payloads it tells of are
-/// there, it is believed; says whether there was one.
+/// A group that was flushed has no header any more. If the footer of its segment is whole and everything is there that the dirty records
+/// it tells of need, it is believed; says whether there was one.
 fn believe_a_footer(reader: &mut Reader, footers: &mut Footers, from_seq: u64, missing_group: u64) -> Result<bool, OpenError> {
     let candidate = footers.current(reader).find(|sealed| {
         let head = &sealed.head;
@@ -229,10 +231,12 @@ fn believe_a_footer(reader: &mut Reader, footers: &mut Footers, from_seq: u64, m
         return Ok(false);
     };
     let trusted = &mut footers.trusted[reader.layout.physical(sealed.head.segment_seq) as usize];
-    if *trusted || !reader.payloads_match(&sealed)? {
+    if *trusted {
         return Ok(false);
     }
+    let Some(bad) = reader.payloads_match(&sealed)? else { return Ok(false) };
     *trusted = true;
+    footers.bad = bad;
     Ok(true)
 }
 
@@ -240,8 +244,8 @@ fn believe_a_footer(reader: &mut Reader, footers: &mut Footers, from_seq: u64, m
 ///
 /// The log may end with a group if everything live then is there: all groups from the segment that its `tail_seq` names up to
 /// itself. What is torn or missing before that segment does no harm: it was evicted, and its place perhaps used again, while the
-/// newest claim on the medium was still older than it. The last such group is the end.
-fn accept(runs: Vec<Run>, first_group: u64, watermark: u64) -> Head {
+/// newest claim on the medium was still older than it. The last such group is the end. `bad`: objects before the runs that are not there.
+fn accept(runs: Vec<Run>, first_group: u64, watermark: u64, mut bad: BadObjects) -> Head {
     let (mut last_group, mut expected) = (first_group - 1, first_group);
     // The newest segment with something torn or missing above the watermark.
     let mut broken_seq = 0;
@@ -254,7 +258,7 @@ fn accept(runs: Vec<Run>, first_group: u64, watermark: u64) -> Head {
             broken_seq = first.head.segment_seq - 1;
         }
         for group in run.iter().flatten() {
-            if group.head.group > watermark && !group.dirty_intact {
+            if group.head.group > watermark && !bad.group_is_intact(group) {
                 broken_seq = group.head.segment_seq;
             }
             if group.head.tail_seq > broken_seq {
@@ -282,6 +286,7 @@ fn settled_segments(
     report: &mut RecoveryReport,
 ) -> Result<Vec<Segment>, OpenError> {
     let mut segments: Vec<Segment> = Vec::new();
+    let mut bad = BadObjects::default();
     // More than a ring cannot be live; an absurd tail must not cost an absurd time.
     let first_seq = range.start.max(range.end.saturating_sub(u64::from(reader.layout.segments_per_shard)));
     for seq in first_seq..range.end {
@@ -308,7 +313,7 @@ fn settled_segments(
         let image = reader.image(seq)?;
         let (last, verify_above) = next_group.map_or((u64::MAX, 0), |next| (next.saturating_sub(1), u64::MAX));
         let mut groups = reader.walk(seq, &image, expected, last, verify_above);
-        groups.truncate(groups.iter().position(|group| !group.dirty_intact).unwrap_or(groups.len()));
+        groups.truncate(groups.iter().position(|group| !bad.group_is_intact(group)).unwrap_or(groups.len()));
         if let Some(segment) = Segment::from_groups(&groups) {
             segments.push(segment);
             report.walked_segments += 1;

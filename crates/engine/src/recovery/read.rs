@@ -1,12 +1,14 @@
 //! Reads footers and groups of one shard, and believes only what bears the right identity.
 
-use super::segment::{Entry, Group, Sealed};
+use super::segment::{Group, Records, Sealed};
 use crate::medium::{Medium, MediumError};
 use crate::mutants;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use format::footer::footer_pages_for;
-use format::{Footer, FooterHead, GroupHead, Layout, LogStart, PAGE_BYTES, Record, RecordKind, Superblock, payload_checksum};
+use format::packed::{PAGE_UNITS, PLACE_UNIT_BYTES};
+use format::{Footer, FooterHead, GroupHead, Layout, LogStart, PAGE_BYTES, Record, RecordKind, Superblock, open_packed};
 use types::ShardIndex;
 
 /// The log of one shard on its medium.
@@ -59,26 +61,29 @@ impl<'a> Reader<'a> {
         if count > self.layout.records_max() {
             return None;
         }
+        let mut overflow = 0;
         if footer_pages_for(count) > pages {
             pages = footer_pages_for(count);
+            overflow = self.layout.footer_overflow_pages(count) as usize * PAGE_BYTES;
             bytes.resize(pages as usize * PAGE_BYTES, 0);
-            if self.medium.read(offset_bytes, &mut bytes).is_err() {
+            if self.medium.read(self.layout.footer_write_offset(self.shard, physical, count), &mut bytes).is_err() {
                 self.unreadable_pages += u64::from(pages);
                 return None;
             }
         }
-        let footer = Footer::decode(&bytes).ok()?;
+        let (overflow, reserved) = bytes.split_at(overflow);
+        let footer = Footer::decode(reserved, overflow).ok()?;
         let belongs = head.uuid == self.uuid
             && head.shard == self.shard
             && self.layout.physical(head.segment_seq) == physical
-            && head.used_pages <= self.layout.group_pages()
-            && footer.records.iter().all(|record| !record.kind.has_payload() || record.slot_page < head.used_pages);
+            && head.used_pages <= self.layout.group_pages_with(count)
+            && footer.records.iter().all(|record| payload_end_page(record) <= u64::from(head.used_pages));
         if !belongs {
             return None;
         }
         self.session_seen = self.session_seen.max(head.session);
-        let entries = footer.records.iter().map(|record| Entry::new(record, head.segment_seq)).collect();
-        Some(Sealed { head, marked_in_session: footer.marked_in_session, entries })
+        let records = Records::new(footer.records.iter(), head.segment_seq);
+        Some(Sealed { head, marked_in_session: footer.marked_in_session, records })
     }
 
     /// The header at the beginning of segment `seq`, if it is one of that segment.
@@ -138,8 +143,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Walks segment `seq` from its first group as long as headers are there, of one fitting session and with consecutive numbers,
-    /// up to number `last`. The first number must be `first` unless that is `None`. Dirty payloads of groups above `verify_above` are
-    /// compared with their checksums.
+    /// up to number `last`. The first number must be `first` unless that is `None`. Payloads of groups above `verify_above` are compared with
+    /// their checksums, if anything dirty needs them or may need them.
     pub fn walk(&mut self, seq: u64, image: &[u8], first: Option<u64>, last: u64, verify_above: u64) -> Vec<Group> {
         let (pages, _) = image.as_chunks::<PAGE_BYTES>();
         let mut groups: Vec<Group> = Vec::new();
@@ -154,13 +159,17 @@ impl<'a> Reader<'a> {
                 Some(before) => head.session == before.head.session && head.group == before.head.group + 1,
                 None => self.session_fits(seq, head.session) && first.is_none_or(|first| head.group == first),
             };
-            records_count += records.len();
-            if !follows || head.group > last || records_count > self.layout.records_max() as usize {
+            records_count += records.len() as u32;
+            page += GroupHead::pages(&records);
+            // Where no footer could be written for them, nobody wrote them.
+            let fits = records_count <= self.layout.records_max() && page <= self.layout.group_pages_with(records_count);
+            if !follows || head.group > last || !fits {
                 break;
             }
-            page += GroupHead::pages(&records);
-            let dirty_intact = head.group <= verify_above || records.iter().all(|record| dirty_matches(record, pages));
-            groups.push(Group { head, records, dirty_intact });
+            let verify = head.group > verify_above;
+            let dirty_intact = !verify || records.iter().all(|record| dirty_matches(record, pages));
+            let damaged = if verify { damaged_objects(&records, pages) } else { Vec::new() };
+            groups.push(Group { head, records, dirty_intact, damaged });
         }
         groups
     }
@@ -180,20 +189,84 @@ impl<'a> Reader<'a> {
         highest
     }
 
-    /// Whether all dirty payloads that a footer tells of match their checksums.
-    pub fn payloads_match(&mut self, sealed: &Sealed) -> Result<bool, MediumError> {
+    /// Whether everything is there that the dirty records need that a footer tells of: if so, the objects of its segment that are not.
+    pub fn payloads_match(&mut self, sealed: &Sealed) -> Result<Option<BadObjects>, MediumError> {
         let seq = sealed.head.segment_seq;
         let image = self.image(seq)?;
         let (pages, _) = image.as_chunks::<PAGE_BYTES>();
-        Ok(sealed.entries.iter().all(|entry| dirty_matches(&entry.record(seq), pages)))
+        let records: Vec<Record> = sealed.records.iter(seq).collect();
+        let mut bad = BadObjects::default();
+        let intact = records.iter().all(|record| dirty_matches(record, pages)) && bad.play(&records, &damaged_objects(&records, pages));
+        Ok(intact.then_some(bad))
     }
 }
 
-/// Whether the payload is as the record says, if it must be: a clean payload that is not there is a miss later, no loss.
+/// Objects whose newest payload is known not to be there. Groups above the watermark are played into it in log order.
+///
+/// A clean record that is torn does no harm to itself, and its group counts. But a dirty block of a later group may rest on it: then that
+/// one is as good as torn, unless the object was appended again meanwhile.
+#[derive(Clone, Default, Debug)]
+pub(super) struct BadObjects(BTreeSet<u64>);
+
+impl BadObjects {
+    /// Plays the next group; says whether everything it needs is there, in it and before it.
+    pub fn group_is_intact(&mut self, group: &Group) -> bool {
+        let rests_on_good = self.play(&group.records, &group.damaged);
+        group.dirty_intact && rests_on_good
+    }
+
+    /// Plays records, of which those in the places `damaged` are objects that are not there; false if a dirty one rests on a bad object.
+    fn play(&mut self, records: &[Record], damaged: &[usize]) -> bool {
+        if self.0.is_empty() && damaged.is_empty() {
+            return true;
+        }
+        let mut intact = true;
+        for (nth, record) in records.iter().enumerate() {
+            let Some(packed) = &record.packed else { continue };
+            if packed.encoding.rests_on_base() {
+                intact &= record.kind != RecordKind::DataDirty || !self.0.contains(&packed.object);
+            } else if damaged.contains(&nth) {
+                self.0.insert(packed.object);
+            } else if packed.encoding.is_full() {
+                self.0.remove(&packed.object);
+            }
+        }
+        intact
+    }
+}
+
+/// The page of its segment behind which nothing of the record's payload stands; 0 without payload.
+fn payload_end_page(record: &Record) -> u64 {
+    let unit = record.packed.map_or(0, |packed| u64::from(packed.place) + u64::from(packed.units()));
+    let page = if record.has_page_payload() { u64::from(record.slot_page) + 1 } else { 0 };
+    page.max(unit.div_ceil(u64::from(PAGE_UNITS)))
+}
+
+/// Whether the payload is as the record says, if it must be: a clean payload that is not there is a miss later, no loss, unless dirty blocks
+/// are known to rest on it.
 fn dirty_matches(record: &Record, pages: &[[u8; PAGE_BYTES]]) -> bool {
-    record.kind != RecordKind::DataDirty
-        || mutants::active(2)
-        || pages
-            .get(record.slot_page as usize)
-            .is_some_and(|payload| payload_checksum(record.volume, record.block, payload) == record.checksum)
+    let must = record.kind == RecordKind::DataDirty || record.packed.is_some_and(|packed| packed.vital);
+    !must || mutants::active(2) || payload_matches(record, pages)
+}
+
+/// The places of objects that need not be there and are not.
+fn damaged_objects(records: &[Record], pages: &[[u8; PAGE_BYTES]]) -> Vec<usize> {
+    let is_damaged = |record: &Record| {
+        let optional = record.packed.is_some_and(|packed| packed.encoding.is_full() && !packed.vital);
+        optional && record.kind != RecordKind::DataDirty && !payload_matches(record, pages)
+    };
+    let places = records.iter().enumerate().filter(|(_, record)| is_damaged(record));
+    places.map(|(nth, _)| nth).collect()
+}
+
+/// Whether the payload of a record of data or of a base is what was written, `pages` being its segment. Of packed payloads the checksum of
+/// the encoded bytes is compared, nothing is decoded; without payload there is nothing that could be wrong.
+pub(crate) fn payload_matches(record: &Record, pages: &[[u8; PAGE_BYTES]]) -> bool {
+    if record.has_page_payload() {
+        return pages.get(record.slot_page as usize).is_some_and(|payload| record.checksum_of(payload) == record.checksum);
+    }
+    let Some(packed) = record.packed.filter(|packed| packed.encoding.has_packed_payload()) else { return true };
+    let first = packed.place as usize * PLACE_UNIT_BYTES as usize;
+    let payload = pages.as_flattened().get(first..first + usize::from(packed.bytes));
+    payload.is_some_and(|payload| open_packed(record.payload_owner(), record.checksum, payload).is_some())
 }

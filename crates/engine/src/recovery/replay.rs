@@ -1,44 +1,64 @@
 //! Plays the records in log order: the newest one of a block wins.
 
 use super::chain::Found;
-use super::segment::{Entry, EntryKind, Segment};
-use super::{RecoveredRecord, RecoveryReport, SEGMENTS_FREE_WANTED};
+use super::segment::{Entry, EntryKind, Records, Segment};
+use super::{RecoveredBase, RecoveredItem, RecoveredRecord, RecoveryReport, SEGMENTS_FREE_WANTED};
 use alloc::collections::BTreeSet;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use format::checkpoint::LogEnd;
-use format::{Superblock, VolumeRecord};
+use format::{Packed, Superblock, VolumeRecord};
 use hashbrown::HashTable;
 use types::{Mode, VolumeId};
 
-/// Where an entry stands in [`Replay::entries`]. A shard has at most 2^31 slots and two records for each.
+/// Where an entry stands in [`Replay::entries`]. An index holds 2^24 slots, and there are at most 32 records for each.
 type Place = u32;
 
 /// Records looked up ahead of being played.
 const AHEAD: Place = 32;
 
+/// A segment that was played.
+struct Played {
+    seq: u64,
+    /// Of its records.
+    places: Range<Place>,
+    parts: Rc<[Packed]>,
+}
+
 struct Replay {
     /// All live segments' records, in log order.
     entries: Vec<Entry>,
-    /// Sequence number and first place of each segment played, ascending.
-    segments: Vec<(u64, Place)>,
+    /// Ascending.
+    segments: Vec<Played>,
     newest: HashTable<Place>,
+    /// Numbers of objects, and where they are: the last record of each.
+    objects: HashTable<(u64, Place)>,
+    /// Above all numbers of objects met.
+    next_object: u64,
     seed: u64,
     known_volumes: Vec<u32>,
 }
 
-/// Gives the newest records that have payloads, and completes the report. Gives the log's end, its tail perhaps moved on.
-pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) -> LogEnd {
+/// Gives what is live, and completes the report. Gives the log's end, its tail perhaps moved on, and the number of the next object.
+pub(super) fn replay(
+    superblock: &Superblock,
+    found: Found,
+    report: &mut RecoveryReport,
+    sink: &mut dyn FnMut(RecoveredItem),
+) -> (LogEnd, u64) {
     let mut known_volumes: Vec<u32> = superblock.volumes.iter().map(|volume| volume.id.0).collect();
     known_volumes.sort_unstable();
     let seed = u64::from_le_bytes(superblock.uuid.first_chunk().copied().unwrap_or_default());
-    let count = found.segments.iter().map(|segment| segment.entries.len()).sum();
+    let count = found.segments.iter().map(|segment| segment.records.entries.len()).sum();
     let (entries, newest) = (Vec::with_capacity(count), HashTable::with_capacity(count));
-    let mut replay = Replay { entries, segments: Vec::new(), newest, seed, known_volumes };
+    let (segments, objects) = (Vec::with_capacity(found.segments.len()), HashTable::new());
+    let mut replay = Replay { entries, segments, newest, objects, next_object: 1, seed, known_volumes };
     let hole_at_end = found.segments.last().is_some_and(|last| last.resume.is_some());
     for segment in found.segments {
         report.segments += 1;
         report.groups += segment.last_group - segment.first_group + 1;
-        report.records += segment.entries.len() as u64;
+        report.records += segment.records.entries.len() as u64;
         if segment.hole_before {
             report.forgotten_blocks += replay.forget_clean();
         }
@@ -53,52 +73,82 @@ pub(super) fn replay(superblock: &Superblock, found: Found, report: &mut Recover
         let at_risk = |volume: &&VolumeRecord| volume.may_have_dirty || volume.mode == Mode::WriteBack || has_dirty.contains(&volume.id.0);
         report.damaged_volumes = superblock.volumes.iter().filter(at_risk).map(|volume| volume.id).collect();
     }
+    // Bases of dirty blocks keep their segments as dirty blocks do; bases of clean ones do not, so those are looked at when the tail is known.
+    replay.need_bases_of_dirty();
     let mut end = found.end;
-    let segments_per_shard = u64::from(superblock.layout.segments_per_shard);
-    let ends = replay.segments.iter().skip(1).map(|(_, first)| *first as usize).chain([count]);
-    for ((seq, first), end_place) in replay.segments.iter().zip(ends) {
-        let entries = &replay.entries[*first as usize..end_place];
-        let free = segments_per_shard.saturating_sub(end.next_seq - end.tail_seq);
-        let dirty_here = entries.iter().any(|entry| entry.kind.is_dirty());
-        if *seq == end.tail_seq && free < SEGMENTS_FREE_WANTED && !dirty_here {
-            end.tail_seq += 1;
-            report.forgotten_blocks += entries.iter().filter(|entry| entry.kind == EntryKind::Clean).count() as u64;
-            continue;
-        }
-        give(*seq, entries, report, sink);
+    let first = replay.move_tail(&mut end, u64::from(superblock.layout.segments_per_shard), report);
+    report.forgotten_blocks += replay.need_bases_of_clean(first);
+    for played in &replay.segments[first..] {
+        replay.give(played, report, sink);
     }
-    end
-}
-
-/// Gives what is live of one segment.
-fn give(seq: u64, entries: &[Entry], report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredRecord)) {
-    for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Clean || entry.kind.is_dirty()) {
-        let dirty = entry.kind.is_dirty();
-        *if dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks } += 1;
-        sink(RecoveredRecord {
-            volume: VolumeId(entry.volume),
-            block: entry.block,
-            segment_seq: seq,
-            page: entry.page,
-            dirty,
-            mask: entry.mask,
-            checksum: entry.checksum,
-        });
-    }
+    (end, replay.next_object)
 }
 
 impl Replay {
+    /// Moves the tail past segments without anything that dirty blocks need, until enough segments are free. Gives how many were passed.
+    fn move_tail(&self, end: &mut LogEnd, segments_per_shard: u64, report: &mut RecoveryReport) -> usize {
+        let mut passed = 0;
+        for played in &self.segments {
+            let entries = self.entries_of(played);
+            let free = segments_per_shard.saturating_sub(end.next_seq - end.tail_seq);
+            let dirty_here = entries.iter().any(|entry| entry.kind.is_dirty() || entry.needed);
+            if played.seq != end.tail_seq || free >= SEGMENTS_FREE_WANTED || dirty_here {
+                break;
+            }
+            end.tail_seq += 1;
+            report.forgotten_blocks += entries.iter().filter(|entry| entry.kind == EntryKind::Clean).count() as u64;
+            passed += 1;
+        }
+        passed
+    }
+
+    /// Gives what is live of one segment.
+    fn give(&self, played: &Played, report: &mut RecoveryReport, sink: &mut dyn FnMut(RecoveredItem)) {
+        let segment_seq = played.seq;
+        for entry in self.entries_of(played).iter().filter(|entry| entry.kind.is_live() || entry.needed) {
+            let (ordinal, checksum) = (entry.ordinal, entry.checksum);
+            if !entry.kind.is_live() {
+                report.bases += 1;
+                sink(RecoveredItem::Base(RecoveredBase { segment_seq, ordinal, checksum, stored: entry.part(&played.parts) }));
+                continue;
+            }
+            let dirty = entry.kind.is_dirty();
+            *if dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks } += 1;
+            sink(RecoveredItem::Block(RecoveredRecord {
+                volume: VolumeId(entry.volume),
+                block: entry.block,
+                segment_seq,
+                ordinal,
+                dirty,
+                mask: entry.mask,
+                checksum,
+                stored: entry.packed(&played.parts),
+            }));
+        }
+    }
+
+    fn entries_of(&self, played: &Played) -> &[Entry] {
+        &self.entries[played.places.start as usize..played.places.end as usize]
+    }
+
     /// Plays one segment, the next in order.
     fn segment(&mut self, segment: Segment) {
+        let Records { entries, parts } = segment.records;
         let first = self.entries.len() as Place;
-        self.segments.push((segment.seq, first));
-        self.entries.extend_from_slice(&segment.entries);
+        self.entries.extend_from_slice(&entries);
         let end = self.entries.len() as Place;
+        self.segments.push(Played { seq: segment.seq, places: first..end, parts: Rc::clone(&parts) });
         for place in first..end {
             if (place - first).is_multiple_of(AHEAD) {
                 self.approach(place..end.min(place + AHEAD));
             }
             let entry = *self.at(place);
+            if let Some(packed) = entry.packed(&parts) {
+                self.object_is(&packed, &entry, place);
+                if entry.kind == EntryKind::Base {
+                    continue;
+                }
+            }
             // Volumes that were removed never come back: their numbers are not used again.
             if self.known_volumes.binary_search(&entry.volume).is_err() {
                 self.kill(place);
@@ -108,13 +158,92 @@ impl Replay {
                 EntryKind::Clean | EntryKind::Dirty | EntryKind::Lost => self.newest_is(&entry, place),
                 EntryKind::Invalidate => self.forget(&entry),
                 EntryKind::Note => self.came_home(&entry, entry.noted_seq(segment.seq)),
-                EntryKind::Dead => {}
+                EntryKind::Base | EntryKind::Dead => {}
+            }
+        }
+    }
+
+    /// A packed record is played: if it is an object, this is where that is from now on.
+    fn object_is(&mut self, packed: &Packed, entry: &Entry, place: Place) {
+        self.next_object = self.next_object.max(packed.object + 1);
+        if !packed.encoding.is_full() {
+            return;
+        }
+        let (object, seed) = (packed.object, self.seed);
+        let rehash = |other: &(u64, Place)| mix(seed ^ other.0);
+        let mut found = match self.objects.entry(mix(seed ^ object), |other| other.0 == object, rehash) {
+            hashbrown::hash_table::Entry::Occupied(found) => found,
+            hashbrown::hash_table::Entry::Vacant(vacant) => {
+                vacant.insert((object, place));
+                return;
+            }
+        };
+        let older = self.entries[found.get().1 as usize];
+        let lives_elsewhere = older.kind.is_live() && !same_block(&older, entry);
+        if lives_elsewhere && entry.kind == EntryKind::Base {
+            // What superseded the block is lost in a hole. Both records have the same content, and as a block it is still the newest known.
+            return;
+        }
+        found.get_mut().1 = place;
+        if lives_elsewhere {
+            // No writer gives an object to two blocks.
+            self.forget(&older);
+        }
+    }
+
+    /// Where an object is.
+    fn object(&self, object: u64) -> Option<Place> {
+        self.objects.find(mix(self.seed ^ object), |other| other.0 == object).map(|found| found.1)
+    }
+
+    /// Marks the objects that live dirty blocks rest on.
+    fn need_bases_of_dirty(&mut self) {
+        for nth in 0..self.segments.len() {
+            self.for_dependents(nth, EntryKind::Dirty, |replay, _, base| {
+                if let Some(base) = base {
+                    replay.at(base).needed = true;
+                }
+            });
+        }
+    }
+
+    /// Marks the objects that live clean blocks rest on, from segment `first` of those played; those whose base does not stand there are
+    /// forgotten. Gives their count.
+    fn need_bases_of_clean(&mut self, first: usize) -> u64 {
+        let first_place = self.segments.get(first).map_or(0, |played| played.places.start);
+        let mut forgotten = 0;
+        for nth in first..self.segments.len() {
+            self.for_dependents(nth, EntryKind::Clean, |replay, place, base| match base.filter(|base| *base >= first_place) {
+                Some(base) => replay.at(base).needed = true,
+                None => {
+                    replay.kill(place);
+                    forgotten += 1;
+                }
+            });
+        }
+        forgotten
+    }
+
+    /// Calls `each` with the places of all records of that kind in a segment that rest on a base, and with the places of the bases.
+    fn for_dependents(&mut self, nth: usize, kind: EntryKind, mut each: impl FnMut(&mut Replay, Place, Option<Place>)) {
+        let Played { places, parts, .. } = &self.segments[nth];
+        if parts.is_empty() {
+            return;
+        }
+        let (places, parts) = (places.clone(), Rc::clone(parts));
+        for place in places {
+            let entry = *self.at(place);
+            if entry.kind == kind
+                && let Some(packed) = entry.packed(&parts).filter(|packed| packed.encoding.rests_on_base())
+            {
+                let base = self.object(packed.object);
+                each(self, place, base);
             }
         }
     }
 
     /// Has the processor fetch what the table says of these records, so that the waits for memory overlap.
-    fn approach(&self, places: core::ops::Range<Place>) {
+    fn approach(&self, places: Range<Place>) {
         for place in places {
             let hash = hash(self.seed, &self.entries[place as usize]);
             core::hint::black_box(self.newest.find(hash, |_| false));
@@ -127,8 +256,8 @@ impl Replay {
 
     /// The segment in which an entry stands.
     fn seq_of(&self, place: Place) -> u64 {
-        let behind = self.segments.partition_point(|(_, first)| *first <= place);
-        self.segments[behind - 1].0
+        let behind = self.segments.partition_point(|played| played.places.start <= place);
+        self.segments[behind - 1].seq
     }
 
     fn kill(&mut self, place: Place) {
@@ -165,9 +294,9 @@ impl Replay {
         let Some(&newest) = self.newest.find(hash(self.seed, note), same) else {
             return;
         };
-        let (page, seq) = (note.page, self.seq_of(newest));
+        let (ordinal, seq) = (note.ordinal, self.seq_of(newest));
         let entry = self.at(newest);
-        if entry.kind.is_dirty() && entry.page == page && seq == noted_seq {
+        if entry.kind.is_dirty() && entry.ordinal == ordinal && seq == noted_seq {
             entry.kind = EntryKind::Clean;
         }
     }
@@ -195,7 +324,10 @@ fn same_block(one: &Entry, other: &Entry) -> bool {
 /// Mixes well enough that no pattern of blocks makes long chains (the finalizer of SplitMix64), seeded by the pool so that nobody
 /// outside can make one on purpose.
 fn hash(seed: u64, entry: &Entry) -> u64 {
-    let mut value = seed ^ entry.block ^ u64::from(entry.volume) << 34;
+    mix(seed ^ entry.block ^ u64::from(entry.volume) << 34)
+}
+
+fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

@@ -61,7 +61,7 @@ pub(crate) fn seal_end(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIn
 
 fn write_footer(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, segment: &Segment) -> Result<(), OpenError> {
     let layout = pool.superblock.layout;
-    let mut records: Vec<Record> = segment.entries.iter().map(|entry| entry.record(segment.seq)).collect();
+    let mut records: Vec<Record> = segment.records.iter(segment.seq).collect();
     if mutants::active(15) {
         records.pop();
     }
@@ -79,6 +79,7 @@ fn write_footer(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, se
         resume_group,
         used_pages: segment.used_pages,
     };
-    let bytes = head.encode_marked(&records, segment.marked_in_session);
-    Ok(medium.write(layout.footer_offset(shard, layout.physical(segment.seq)), &bytes)?)
+    let bytes = head.encode_marked(&layout, &records, segment.marked_in_session);
+    let offset_bytes = layout.footer_write_offset(shard, layout.physical(segment.seq), records.len() as u32);
+    Ok(medium.write(offset_bytes, &bytes)?)
 }

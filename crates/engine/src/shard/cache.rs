@@ -35,6 +35,9 @@ pub struct NewBlock {
 impl Shard {
     /// Appends a block and points the index at it; gives the group. The log must have room.
     pub(super) fn log_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
+        if let Some(group) = self.log_packed(&block, urgency) {
+            return group;
+        }
         let NewBlock { key, page, mask, dirty, heat, checksum, lost } = block;
         let id = self.volume_of(key).id;
         if checksum.is_none() {
@@ -46,7 +49,7 @@ impl Shard {
             (true, true) => RecordKind::DataLost,
             (false, _) => RecordKind::DataClean,
         };
-        let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0 };
+        let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0, packed: None };
         let appended = self.log.append(record, Some(page), urgency);
         let slot = appended.slot.expect("a record with payload has a slot");
         let meta = SlotMeta { dirty, partial: mask != u8::MAX, frequency: heat.bits(), checksum };
@@ -68,7 +71,8 @@ impl Shard {
     /// Appends an `Invalidate` record for a block and forgets its index entry; gives the group. The log must have room.
     pub(super) fn log_invalidate(&mut self, key: Key, urgency: Urgency) -> u64 {
         let id = self.volume_of(key).id;
-        let record = Record { kind: RecordKind::Invalidate, volume: id, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
+        let kind = RecordKind::Invalidate;
+        let record = Record { kind, volume: id, block: key.block(), mask: 0, checksum: 0, slot_page: 0, packed: None };
         let group = self.log.append(record, None, urgency).group;
         self.forget(key);
         group
@@ -107,7 +111,7 @@ impl Shard {
 
     /// The same for a block that is known to be in this slot and not in RAM.
     pub(super) fn touch_on_ssd(&mut self, key: Key, slot: Slot, write: bool, request_blocks: u32) -> Advice {
-        let age_segments = (self.log.space().head_seq() - self.log.seq_of(slot)) as u32;
+        let age_segments = (self.log.space().head_seq() - self.seq_of(slot)) as u32;
         let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_segments };
         let admission = self.volume_of(key).options.admission;
         let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission });

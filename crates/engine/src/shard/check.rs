@@ -1,7 +1,6 @@
 //! The whole state, recounted. Run by the simulator after every step and by tests; too slow for production.
 
 use super::Shard;
-use crate::index::Slot;
 use crate::key::{Key, Map};
 use alloc::format;
 use alloc::string::String;
@@ -16,14 +15,14 @@ impl Shard {
         self.index.check_invariants();
         let mut cached: Map<u16, u64> = Map::default();
         let mut dirty = 0;
-        for slot in (0..self.index.slots()).map(Slot) {
+        for slot in self.index.every_slot() {
             let Some(key) = self.index.key_of(slot) else { continue };
             let meta = self.index.meta(slot);
             *cached.entry(key.volume().0).or_default() += 1;
             dirty += u64::from(meta.dirty);
             assert_eq!(meta.dirty, self.dirty.contains(key), "dirty set and index disagree about {key:?}");
             assert_eq!(meta.partial, self.partial.contains_key(&key), "masks and index disagree about {key:?}");
-            let seq = self.log.seq_of(slot);
+            let seq = self.seq_of(slot);
             let space = self.log.space();
             assert!((space.tail_durable()..=space.head_seq()).contains(&seq), "{key:?} lies in dead segment {seq}");
         }
@@ -49,7 +48,7 @@ impl Shard {
         let key = Key::new(volume, block);
         let ram = if self.ram.get(key).is_some() { "in RAM" } else { "not in RAM" };
         let Some(slot) = self.index.get(key) else { return format!("{ram}, not on the SSD") };
-        let (meta, seq) = (self.index.meta(slot), self.log.seq_of(slot));
+        let (meta, seq) = (self.index.meta(slot), self.seq_of(slot));
         let state = if meta.dirty { "dirty" } else { "clean" };
         let flight = if self.log.page_in_flight(slot).is_some() { ", still in flight" } else { "" };
         format!("{ram}, {state} in segment {seq} slot {}, valid sectors {:08b}{flight}", slot.0, self.mask_of(key, slot))

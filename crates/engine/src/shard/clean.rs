@@ -7,20 +7,21 @@
 use super::cache::NewBlock;
 use super::{CLEAN_HOLD_NS, Context, RESERVE_SEGMENTS, Shard};
 use crate::api::{IoError, IoKind, Target};
-use crate::index::Slot;
-use crate::key::{Key, Map};
-use crate::log::Urgency;
+use crate::index::{Encoding, Slot, Stored};
+use crate::key::{Key, Map, Set};
+use crate::log::{PackedPayload, Urgency};
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Heat, TailVerdict};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use format::payload_checksum;
-use page::PageMutVec;
+use format::packed::PLACE_UNIT_BYTES;
+use format::{PayloadOwner, object_checksum, open_packed};
+use page::{Page, PageMutVec};
 use types::BLOCK_BYTES;
 
-/// Blocks read at once for appending again: one read of up to 256 KiB.
-const BATCH_BLOCKS_MAX: usize = 64;
+/// Pages read at once for appending again: one read of up to 256 KiB.
+const BATCH_PAGES_MAX: u32 = 64;
 /// Such reads at the same time.
 const BATCHES_IN_FLIGHT_MAX: u32 = 4;
 
@@ -28,11 +29,21 @@ const BATCHES_IN_FLIGHT_MAX: u32 = 4;
 /// old place is given up afterwards.
 const DIRTY_TRIES_MAX: u32 = 3;
 
-/// A run of blocks being read for appending again.
+/// Something of the segment that is to be kept.
+#[derive(Clone, Copy)]
+struct Kept {
+    slot: Slot,
+    heat: Heat,
+    /// Pages of its segment that its stored bytes touch; none if it has none.
+    first_page: u32,
+    pages: u32,
+}
+
+/// A run of pages being read for appending again what is in them.
 pub struct Batch {
     seq: u64,
-    first: Slot,
-    keep: Vec<(Key, Slot, Heat)>,
+    first_page: u32,
+    keep: Vec<Kept>,
 }
 
 /// Where cleaning stands.
@@ -41,13 +52,15 @@ pub struct Cleaner {
     /// The segment being taken back.
     seq: Option<u64>,
     /// Its blocks to be kept and not yet read.
-    to_read: VecDeque<(Key, Slot, Heat)>,
+    to_read: VecDeque<Kept>,
     reading: u32,
     stopped: bool,
     /// Dirty blocks of the segment that could not be read, and how often.
     tries: Map<Slot, u32>,
-    /// Clean blocks appended again from the segment: bounded so that cleaning always gains room.
-    kept_clean: u32,
+    /// Bases that are needed by blocks whose coming home is not in the log yet.
+    unnoted_bases: Set<u64>,
+    /// Bytes of clean blocks appended again from the segment: bounded so that cleaning always gains room.
+    kept_clean_bytes: u64,
 }
 
 impl Cleaner {
@@ -56,6 +69,11 @@ impl Cleaner {
         self.stopped = true;
         self.to_read.clear();
         self.seq = None;
+    }
+
+    /// The segment being taken back.
+    pub fn seq(&self) -> Option<u64> {
+        self.seq
     }
 
     /// Whether nothing is under way.
@@ -102,118 +120,269 @@ impl Shard {
 
     fn begin_cleaning(&mut self, seq: u64) {
         self.cleaner.seq = Some(seq);
-        self.cleaner.kept_clean = 0;
+        self.cleaner.kept_clean_bytes = 0;
         self.cleaner.tries.clear();
-        let keep_clean_max = self.log.space().data_pages() * 3 / 4;
-        let pressed = self.log.space().free_segments() < RESERVE_SEGMENTS;
-        for slot in self.log.slots_of(seq) {
-            let slot = Slot(slot);
-            let Some(key) = self.index.key_of(slot) else { continue };
-            let meta = self.index.meta(slot);
-            if meta.dirty && mutants::active(23) {
-                continue;
-            }
-            if meta.dirty {
-                self.cleaner.to_read.push_back((key, slot, Heat::from_bits(meta.frequency)));
-                continue;
-            }
-            if self.volume_of(key).detaching || meta.partial {
-                continue;
-            }
-            let verdict = self.policy.on_tail_block(key.0, Heat::from_bits(meta.frequency));
-            if let TailVerdict::Reinsert(heat) = verdict
-                && !pressed
-                && self.cleaner.kept_clean < keep_clean_max
-            {
-                self.cleaner.kept_clean += 1;
-                self.cleaner.to_read.push_back((key, slot, heat));
+        self.cleaner.unnoted_bases = self.unnoted_bases();
+        let mut keep: Vec<Kept> = Vec::new();
+        for slot in self.slots_of(seq) {
+            if let Some(heat) = self.verdict(slot) {
+                let (first_page, pages) = self.pages_of(slot);
+                keep.push(Kept { slot, heat, first_page, pages });
             }
         }
+        // In the order of their places, so that neighbours are read together. Plain blocks are already.
+        keep.sort_by_key(|kept| kept.first_page);
+        self.cleaner.to_read.extend(keep);
+    }
+
+    /// Whether what is in a slot of the segment being taken back is appended again, and with which heat.
+    fn verdict(&mut self, slot: Slot) -> Option<Heat> {
+        let Some(key) = self.index.key_of(slot) else {
+            // A base that has no address any more: dirty blocks must keep it; for clean ones it is kept as long as there is room.
+            let kept = slot.is_packed()
+                && self.index.is_orphan(slot)
+                && (self.dirty_rest_on(slot) || !mutants::active(53) && self.may_keep_clean(self.stored_bytes(slot)));
+            return kept.then(Heat::default);
+        };
+        let meta = self.index.meta(slot);
+        let heat = Heat::from_bits(meta.frequency);
+        if meta.dirty && mutants::active(23) {
+            return None;
+        }
+        if meta.dirty || self.dirty_rest_on(slot) {
+            return Some(heat);
+        }
+        if self.volume_of(key).detaching || meta.partial || self.dangles(slot) {
+            return None;
+        }
+        let verdict = self.policy.on_tail_block(key.0, heat);
+        let is_base = slot.is_packed() && self.index.references(slot).all > 0;
+        match verdict {
+            TailVerdict::Reinsert(heat) if self.may_keep_clean(self.stored_bytes(slot)) => Some(heat),
+            TailVerdict::Forget if is_base && self.may_keep_clean(self.stored_bytes(slot)) => Some(heat),
+            _ => None,
+        }
+    }
+
+    pub(super) fn dirty_rest_on(&self, slot: Slot) -> bool {
+        if !slot.is_packed() || mutants::active(51) {
+            return false;
+        }
+        let references = self.index.references(slot);
+        references.dirty > 0 || references.all > 0 && self.cleaner.unnoted_bases.contains(&self.index.stored(slot).object)
+    }
+
+    /// Objects on which blocks rest that came home while the log had no room to say so: after a crash those are dirty again.
+    fn unnoted_bases(&self) -> Set<u64> {
+        let stored = |(key, slot): (&Key, &Slot)| {
+            let current = slot.is_packed() && self.index.get(*key) == Some(*slot) && !mutants::active(66);
+            current.then(|| self.index.stored(*slot)).filter(|stored| stored.encoding.rests_on_base())
+        };
+        self.unnoted.iter().filter_map(stored).map(|stored| stored.object).collect()
+    }
+
+    /// Whether the block rests on a base that is gone.
+    fn dangles(&self, slot: Slot) -> bool {
+        if !slot.is_packed() {
+            return false;
+        }
+        let stored = self.index.stored(slot);
+        stored.encoding.rests_on_base() && self.index.object(stored.object).is_none()
+    }
+
+    /// Takes room for a clean block of the segment, if there is any left.
+    fn may_keep_clean(&mut self, bytes: u64) -> bool {
+        let most_bytes = u64::from(self.log.space().data_pages()) * BLOCK_BYTES * 3 / 4;
+        let fits = self.log.space().free_segments() >= RESERVE_SEGMENTS && self.cleaner.kept_clean_bytes < most_bytes;
+        self.cleaner.kept_clean_bytes += if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// Bytes a block takes in the log, its records in group and footer included.
+    fn stored_bytes(&self, slot: Slot) -> u64 {
+        if slot.is_packed() { 2 * format::record::RECORD_BYTES as u64 + u64::from(self.index.stored(slot).bytes) } else { BLOCK_BYTES }
+    }
+
+    fn pages_of(&self, slot: Slot) -> (u32, u32) {
+        if !slot.is_packed() {
+            return (self.page_of(slot), 1);
+        }
+        let stored = self.index.stored(slot);
+        if stored.bytes == 0 { (0, 0) } else { super::fetch::pages_of(&stored) }
     }
 
     fn read_batches(&mut self) {
         while self.cleaner.reading < BATCHES_IN_FLIGHT_MAX {
-            let Some((_, first, _)) = self.cleaner.to_read.front().copied() else { return };
+            let Some(first) = self.cleaner.to_read.front().copied() else { return };
+            let first_page = first.first_page;
+            let mut end_page = first_page;
             let mut keep = Vec::new();
-            while let Some(next) = self.cleaner.to_read.front() {
-                // Gaps of forgotten blocks are read over: cheaper than another read.
-                if next.1.0 - first.0 >= BATCH_BLOCKS_MAX as u32 {
-                    break;
-                }
+            // Gaps of forgotten blocks are read over: cheaper than another read.
+            while let Some(next) = self.cleaner.to_read.front()
+                && (next.pages == 0 || next.first_page >= first_page && next.first_page + next.pages <= first_page + BATCH_PAGES_MAX)
+                && (first.pages > 0 || next.pages == 0)
+            {
+                end_page = end_page.max(next.first_page + next.pages);
                 keep.extend(self.cleaner.to_read.pop_front());
             }
-            let blocks = keep.last().expect("at least one").1.0 - first.0 + 1;
-            let pages: Option<PageMutVec> = (0..blocks).map(|_| self.config.pool.allocate()).collect();
+            let seq = self.cleaner.seq.expect("cleaning");
+            let pages: Option<PageMutVec> = (first_page..end_page).map(|_| self.config.pool.allocate()).collect();
             let Some(pages) = pages else {
-                for block in keep.into_iter().rev() {
-                    self.cleaner.to_read.push_front(block);
+                for kept in keep.into_iter().rev() {
+                    self.cleaner.to_read.push_front(kept);
                 }
                 self.short_of_pages = true;
                 return;
             };
-            let seq = self.cleaner.seq.expect("cleaning");
+            let batch = Batch { seq, first_page, keep };
             self.log.space_mut().pin(seq);
             self.cleaner.reading += 1;
+            if pages.is_empty() {
+                // Duplicates and zeroes: their records are all there is.
+                self.clean_batch_read(batch, Ok(()), pages);
+                continue;
+            }
             let span = Span {
                 target: Target::Ssd,
-                offset_bytes: self.log.offset_bytes(first),
-                length_bytes: u64::from(blocks) * BLOCK_BYTES,
+                offset_bytes: self.log.page_offset_bytes(seq, first_page),
+                length_bytes: pages.len() as u64 * BLOCK_BYTES,
                 background: true,
             };
-            self.out.io(span, IoKind::Read(pages), Context::CleanRead(Batch { seq, first, keep }));
+            self.out.io(span, IoKind::Read(pages), Context::CleanRead(batch));
         }
     }
 
-    /// Blocks to be kept have been read.
+    /// What is to be kept has been read.
     pub(super) fn clean_batch_read(&mut self, batch: Batch, result: Result<(), IoError>, pages: PageMutVec) {
         self.log.space_mut().unpin(batch.seq);
         self.cleaner.reading -= 1;
         if self.cleaner.stopped {
             return;
         }
-        let pages: Vec<page::Page> = pages.into_iter().map(page::PageMut::freeze).collect();
-        for (key, slot, heat) in batch.keep {
-            // A newer version may have come, or the block gone, while this was read.
-            if self.index.get(key) != Some(slot) {
+        let pages: Vec<Page> = pages.into_iter().map(page::PageMut::freeze).collect();
+        for kept in batch.keep {
+            if !self.log.has_room() {
+                // Cannot be while the reserve holds; the block keeps its place and the segment is tried again.
+                self.cleaner.to_read.push_back(kept);
                 continue;
             }
-            let meta = self.index.meta(slot);
-            let mask = self.mask_of(key, slot);
-            let mut page = pages[(slot.0 - batch.first.0) as usize].clone();
-            let volume = self.volume_of(key).id;
-            let mut good = result.is_ok() && payload_checksum(volume, key.block(), &page) == meta.checksum;
-            if !good
-                && mask == u8::MAX
-                && let Some(copy) = self.ram.get(key).filter(|copy| payload_checksum(volume, key.block(), &copy.page) == meta.checksum)
-            {
-                (page, good) = (copy.page.clone(), true);
+            // A newer version may have come, or the block gone, while this was read.
+            let from = (kept.first_page.wrapping_sub(batch.first_page)) as usize;
+            let read = result.is_ok().then(|| pages.get(from..from + kept.pages as usize).unwrap_or(&[]));
+            self.void_if_dropped(kept.slot);
+            match self.index.key_of(kept.slot) {
+                Some(key) if kept.slot.is_packed() => self.keep_packed(key, kept, read),
+                Some(key) => self.keep_plain(key, kept, read),
+                None if kept.slot.is_packed() && self.index.is_orphan(kept.slot) => self.keep_base(kept, read),
+                None => {}
             }
-            if !good && meta.dirty {
+        }
+    }
+
+    /// A clean block of a volume whose clean blocks are being made void is not carried on: the sweep may have passed the place it would get.
+    fn void_if_dropped(&mut self, slot: Slot) {
+        let dropped = |key: &Key| self.drops_clean_of(key.volume()) && !self.index.meta(slot).dirty;
+        if let Some(key) = self.index.key_of(slot).filter(dropped) {
+            self.void_bad_copy(key);
+        }
+    }
+
+    fn keep_plain(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
+        let Kept { slot, heat, .. } = kept;
+        let meta = self.index.meta(slot);
+        let mask = self.mask_of(key, slot);
+        let proof = self.proof_of(slot);
+        let volume = self.volume_of(key).id;
+        let found = read.and_then(|pages| pages.first()).filter(|page| proof.holds(volume, key.block(), page)).cloned();
+        let of_ram = |copy: &crate::ram::RamBlock| mask == u8::MAX && proof.holds(volume, key.block(), &copy.page);
+        let found = found.or_else(|| self.ram.get(key).filter(|copy| of_ram(copy)).map(|copy| copy.page.clone()));
+        let lost = found.is_none();
+        if lost && self.give_up_unread(key, kept, read.is_none()) {
+            return;
+        }
+        // An unreadable dirty block is kept with its true checksum: it stays an error, after a restart too. The record says so, or recovery would
+        // take the group for torn and end the log before it.
+        let page = found.unwrap_or_else(|| self.zero_page.clone());
+        // A good whole block may be stored in another form now.
+        let as_it_is = lost || mask != u8::MAX || !self.packer.is_on();
+        let checksum = as_it_is.then_some(meta.checksum);
+        let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum, lost };
+        self.append_again(key, slot, block);
+    }
+
+    /// Whether a block that could not be read is not appended: it is tried again, or clean and void now. A dirty one is, at last, as lost.
+    fn give_up_unread(&mut self, key: Key, kept: Kept, unreadable: bool) -> bool {
+        if self.index.meta(kept.slot).dirty {
+            let tries = self.cleaner.tries.entry(kept.slot).or_default();
+            *tries += 1;
+            if *tries < DIRTY_TRIES_MAX {
+                self.cleaner.to_read.push_back(kept);
+                return true;
+            }
+        }
+        !self.cached_copy_is_bad(key, unreadable)
+    }
+
+    fn append_again(&mut self, key: Key, slot: Slot, block: NewBlock) {
+        let lost = block.lost;
+        self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        if lost && let Some(moved) = self.index.get(key) {
+            self.log.hide_page_in_flight(moved);
+        }
+        self.destage_moved(key, slot);
+        self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
+    }
+
+    fn keep_packed(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
+        let Kept { slot, heat, .. } = kept;
+        let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
+        let volume = self.volume_of(key).id;
+        let owner = if stored.encoding.is_full() { PayloadOwner::Object(stored.object) } else { PayloadOwner::Block(volume, key.block()) };
+        let bytes = read.and_then(|pages| sound_bytes(&stored, owner, meta.checksum, pages)).filter(|_| !self.dangles(slot));
+        if let Some(bytes) = bytes {
+            self.log_packed_again(key, slot, heat, bytes);
+            self.destage_moved(key, slot);
+            self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
+            return;
+        }
+        let proof = self.proof_of(slot);
+        let copy = self.ram.get(key).map(|copy| copy.page.clone()).filter(|page| proof.holds(volume, key.block(), page));
+        if copy.is_none() && self.give_up_unread(key, kept, read.is_none()) {
+            // The block is void, but dirty ones rest on it: perhaps it can be read yet.
+            if self.index.is_orphan(slot) && self.dirty_rest_on(slot) {
+                self.keep_base(kept, None);
+            }
+            return;
+        }
+        // Others cannot rest on it any more.
+        if self.index.is_object(slot) {
+            self.index.drop_object(slot);
+        }
+        let lost = copy.is_none();
+        let checksum = lost.then_some(meta.checksum);
+        let page = copy.unwrap_or_else(|| self.zero_page.clone());
+        let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum, lost };
+        self.append_again(key, slot, block);
+    }
+
+    fn keep_base(&mut self, kept: Kept, read: Option<&[Page]>) {
+        let slot = kept.slot;
+        let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
+        match read.and_then(|pages| sound_bytes(&stored, PayloadOwner::Object(stored.object), checksum, pages)) {
+            Some(bytes) => self.log_base_again(slot, bytes),
+            None => {
                 let tries = self.cleaner.tries.entry(slot).or_default();
                 *tries += 1;
                 if *tries < DIRTY_TRIES_MAX {
-                    self.cleaner.to_read.push_back((key, slot, heat));
-                    continue;
+                    self.cleaner.to_read.push_back(kept);
+                    return;
+                }
+                match self.packer.contents().get(stored.object).cloned() {
+                    Some(page) => self.log_base_whole(slot, page),
+                    // What rests on it is lost: clean blocks are misses now, dirty ones errors.
+                    None => self.index.drop_object(slot),
                 }
             }
-            if !good && !self.cached_copy_is_bad(key, result.is_err()) {
-                continue;
-            }
-            if !self.log.has_room() {
-                // Cannot be while the reserve holds; the block keeps its place and the segment is tried again.
-                self.cleaner.to_read.push_back((key, slot, heat));
-                continue;
-            }
-            // An unreadable dirty block is kept with its true checksum: it stays an error, after a restart too. The record says so, or recovery would
-            // take the group for torn and end the log before it.
-            let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum: Some(meta.checksum), lost: !good };
-            let oldest_ns = self.now_ns;
-            self.log_block(block, Urgency::By(oldest_ns + CLEAN_HOLD_NS));
-            if !good && let Some(moved) = self.index.get(key) {
-                self.log.hide_page_in_flight(moved);
-            }
-            self.destage_moved(key, slot);
-            self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
         }
     }
 
@@ -231,8 +400,12 @@ impl Shard {
     /// The durable tail has passed these segments: what still points there is forgotten.
     pub(super) fn forget_segments(&mut self, from: u64, to: u64) {
         for seq in from..to {
-            for slot in self.log.slots_of(seq) {
-                let slot = Slot(slot);
+            for slot in self.slots_of(seq) {
+                if slot.is_packed() && self.index.is_object(slot) {
+                    assert!(self.index.references(slot).dirty == 0 || mutants::active(51), "a base of dirty blocks is never forgotten");
+                    self.packer.forget(self.index.stored(slot).object);
+                    self.index.drop_object(slot);
+                }
                 if let Some(key) = self.index.key_of(slot) {
                     assert!(!self.index.meta(slot).dirty || mutants::active(23), "a dirty block is never forgotten");
                     self.forget(key);
@@ -241,6 +414,23 @@ impl Shard {
                     }
                 }
             }
+            self.index.clear_segment(self.log.space().physical(seq));
         }
     }
+}
+
+/// The stored bytes of a packed record, if they are as they were written.
+fn sound_bytes(stored: &Stored, owner: PayloadOwner, checksum: u32, pages: &[Page]) -> Option<PackedPayload> {
+    let mut payload = PackedPayload::default();
+    if stored.bytes == 0 {
+        return Some(payload);
+    }
+    if let (Encoding::Raw, PayloadOwner::Object(object), [page]) = (stored.encoding, owner, pages) {
+        payload.page = Some(page.clone());
+        return (object_checksum(object, page) == checksum).then_some(payload);
+    }
+    let skip = (u64::from(stored.place) * u64::from(PLACE_UNIT_BYTES) % BLOCK_BYTES) as usize;
+    let bytes = pages.iter().flat_map(|page| page.iter().copied());
+    payload.bytes.extend(bytes.skip(skip).take(usize::from(stored.bytes)));
+    (payload.bytes.len() == usize::from(stored.bytes) && open_packed(owner, checksum, &payload.bytes).is_some()).then_some(payload)
 }

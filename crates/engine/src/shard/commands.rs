@@ -3,7 +3,6 @@
 use super::Shard;
 use super::volume::Volume;
 use crate::api::{Command, Event, RequestError, VolumeOptions};
-use crate::index::Slot;
 use crate::key::Key;
 use crate::log::Urgency;
 use crate::mutants;
@@ -23,9 +22,9 @@ enum Job {
     /// may have begun in the middle), and the runs of these passes are home.
     Destage { token: u64, volume: VolumeIndex, errors: u64, stage: DestageStage },
     /// Until nothing of the volume is in flight; then everything of it is forgotten.
-    Detach { token: u64, volume: VolumeIndex, slot: u32 },
+    Detach { token: u64, volume: VolumeIndex, cursor: u64 },
     /// Makes clean blocks void, some each turn.
-    DropClean { token: Option<u64>, volume: VolumeIndex, slot: u32, group: u64 },
+    DropClean { token: Option<u64>, volume: VolumeIndex, cursor: u64, group: u64 },
     /// Until nothing is in flight.
     Quiesce { token: u64 },
 }
@@ -77,13 +76,13 @@ impl Shard {
                 Some(known) => {
                     known.detaching = true;
                     self.fail_throttled_of(Some(volume));
-                    self.commands.jobs.push(Job::Detach { token, volume, slot: 0 });
+                    self.commands.jobs.push(Job::Detach { token, volume, cursor: 0 });
                 }
                 None => self.command_done(token, Ok(())),
             },
             Command::DropClean { token, volume } => {
                 self.drop_ram_of(volume);
-                self.commands.jobs.push(Job::DropClean { token: Some(token), volume, slot: 0, group: 0 });
+                self.commands.jobs.push(Job::DropClean { token: Some(token), volume, cursor: 0, group: 0 });
             }
             Command::DegradedRecorded => self.degraded_is_recorded(),
             Command::BackingFailed { volume } => {
@@ -179,8 +178,8 @@ impl Shard {
         match job {
             Job::LeaveWriteBack { token, volume, before } => self.check_leaving(token, volume, before),
             Job::Destage { token, volume, errors, stage } => self.check_destage(token, volume, errors, stage),
-            Job::Detach { token, volume, slot } => self.check_detach(token, volume, slot),
-            Job::DropClean { token, volume, slot, group } => self.check_drop_clean(token, volume, slot, group),
+            Job::Detach { token, volume, cursor } => self.check_detach(token, volume, cursor),
+            Job::DropClean { token, volume, cursor, group } => self.check_drop_clean(token, volume, cursor, group),
             Job::Quiesce { token } => {
                 // What was appended since, such as notes of blocks that came home, goes out too.
                 let last = self.log.last_group();
@@ -244,56 +243,62 @@ impl Shard {
         Standing::Ended(Some(token), result)
     }
 
-    fn check_detach(&mut self, token: u64, index: VolumeIndex, mut slot: u32) -> Standing {
+    fn check_detach(&mut self, token: u64, index: VolumeIndex, mut cursor: u64) -> Standing {
         let quick = self.volume(index).is_some_and(|volume| volume.quick_reads > 0);
         let busy = quick || self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
         let flushing = self.volume(index).is_some_and(|volume| volume.backing.flushing.is_some());
         if busy || flushing {
-            return Standing::Goes(Job::Detach { token, volume: index, slot });
+            return Standing::Goes(Job::Detach { token, volume: index, cursor });
         }
-        let end = (slot + SLOTS_A_TURN).min(self.index.slots());
-        while slot < end {
-            if let Some(key) = self.index.key_of(Slot(slot)).filter(|key| key.volume() == index) {
+        for _ in 0..SLOTS_A_TURN {
+            let Some((at, slot)) = self.index.next_slot(cursor) else { break };
+            if let Some(key) = self.index.key_of(slot).filter(|key| key.volume() == index) {
                 self.forget(key);
             }
-            slot += 1;
+            cursor = at + 1;
         }
-        if slot < self.index.slots() {
-            return Standing::Goes(Job::Detach { token, volume: index, slot });
+        if self.index.next_slot(cursor).is_some() {
+            return Standing::Goes(Job::Detach { token, volume: index, cursor });
         }
         self.drop_ram_of(index);
         self.destage_forget(index);
+        self.packer.forget_volume(index);
         self.unsettled.retain(|key, _| key.volume() != index);
         self.volumes[usize::from(index.0)] = None;
         self.attached.retain(|other| *other != index);
         Standing::Ended(Some(token), Ok(()))
     }
 
-    fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut slot: u32, mut group: u64) -> Standing {
+    fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut cursor: u64, mut group: u64) -> Standing {
         if self.log.is_failed() || self.volume(index).is_none() {
             return Standing::Ended(token, Ok(()));
         }
-        let end = (slot + SLOTS_A_TURN).min(self.index.slots());
-        while slot < end {
-            if let Some(key) = self.index.key_of(Slot(slot)).filter(|key| key.volume() == index && !self.dirty.contains(*key)) {
+        for _ in 0..SLOTS_A_TURN {
+            let Some((at, slot)) = self.index.next_slot(cursor) else { break };
+            if let Some(key) = self.index.key_of(slot).filter(|key| key.volume() == index && !self.dirty.contains(*key)) {
                 if !self.has_room_for_clean() {
-                    return Standing::Goes(Job::DropClean { token, volume: index, slot, group });
+                    return Standing::Goes(Job::DropClean { token, volume: index, cursor, group });
                 }
                 group = self.log_invalidate(key, Urgency::By(self.now_ns));
                 self.unsettled.insert(key, group);
             }
-            slot += 1;
+            cursor = at + 1;
         }
-        if slot < self.index.slots() || group > self.log.durable() {
+        if self.index.next_slot(cursor).is_some() || group > self.log.durable() {
             self.log.want_durable(group);
-            return Standing::Goes(Job::DropClean { token, volume: index, slot, group });
+            return Standing::Goes(Job::DropClean { token, volume: index, cursor, group });
         }
         Standing::Ended(token, Ok(()))
     }
 
     /// Makes the volume's clean blocks void; nobody asked, nobody is told.
     pub(super) fn drop_clean_of(&mut self, index: VolumeIndex) {
-        self.commands.jobs.push(Job::DropClean { token: None, volume: index, slot: 0, group: 0 });
+        self.commands.jobs.push(Job::DropClean { token: None, volume: index, cursor: 0, group: 0 });
+    }
+
+    /// Whether the volume's clean blocks are being made void: one that were appended again meanwhile could be missed.
+    pub(super) fn drops_clean_of(&self, index: VolumeIndex) -> bool {
+        self.commands.jobs.iter().any(|job| matches!(job, Job::DropClean { volume, .. } if *volume == index))
     }
 
     fn drop_ram_of(&mut self, index: VolumeIndex) {
@@ -338,7 +343,7 @@ impl Shard {
     /// Whether a sweep through the index should go on although nothing happens.
     pub(super) fn commands_are_sweeping(&self) -> bool {
         self.commands.jobs.iter().any(|job| match job {
-            Job::Detach { slot, .. } | Job::DropClean { slot, .. } => *slot < self.index.slots(),
+            Job::Detach { cursor, .. } | Job::DropClean { cursor, .. } => self.index.next_slot(*cursor).is_some(),
             _ => false,
         })
     }

@@ -9,6 +9,10 @@
 //! that was read. An overwrite meanwhile fails (3), so the newer version stays dirty. A block is in at most one run, and never in one while
 //! a client's backing write covers it.
 
+mod reading;
+
+use super::fetch::Wanted;
+use super::proof::Proof;
 use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind};
 use crate::destage::dirty::DirtySet;
@@ -21,9 +25,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use format::payload_checksum;
 use page::{Page, PageMutVec, PageVec};
-use smallvec::SmallVec;
 use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
 
 /// Runs between being picked and being written, at most, whatever the pace allows: bounds pages held by destage.
@@ -50,7 +52,7 @@ struct Run {
     /// Valid sectors: all of them, except for a run of one partial block.
     mask: u8,
     pages: Vec<Option<Page>>,
-    checksums: Vec<u32>,
+    proofs: Vec<Proof>,
     reading: u32,
     failed: bool,
     /// The group that must be durable before the backing device is written: otherwise a power cut could leave there what the log has
@@ -396,16 +398,25 @@ impl Shard {
             .zip(&slots)
             .map(|(key, slot)| match self.ram.get(key) {
                 Some(block) => Some(block.page.clone()),
-                None => self.log.page_in_flight(*slot).cloned(),
+                None => self
+                    .log
+                    .page_in_flight(*slot)
+                    .cloned()
+                    .or_else(|| if self.is_page(*slot) { None } else { self.packed_in_memory(*slot) }),
             })
             .collect();
-        let missing = pages.iter().filter(|page| page.is_none()).count();
+        let needed = |(slot, page): (&Slot, &Option<Page>)| match page {
+            Some(_) => 0,
+            None if self.is_page(*slot) => 1,
+            None => self.fetch_pages(*slot),
+        };
+        let missing = slots.iter().zip(&pages).map(needed).sum();
         let Some(mut buffers) = self.allocate(missing) else {
             self.short_of_pages = true;
             return false;
         };
         let mask = if count == 1 { self.mask_of(first, slots[0]) } else { u8::MAX };
-        let checksums = slots.iter().map(|slot| self.index.meta(*slot).checksum).collect();
+        let proofs = slots.iter().map(|slot| self.proof_of(*slot)).collect();
         let id = self.destager.next_run;
         self.destager.next_run = self.destager.next_run.wrapping_add(1);
         for (key, slot) in keys.zip(&slots) {
@@ -420,15 +431,22 @@ impl Shard {
                 at += 1;
                 continue;
             }
-            let follows =
-                |ahead: &usize| at + ahead < count && pages[at + ahead].is_none() && slots[at + ahead].0 == slots[at].0 + *ahead as u32;
+            if !self.is_page(slots[at]) {
+                self.fetch(Wanted::Destage { run: id, at }, Key(first.0 + at as u64), slots[at], true, &mut buffers);
+                reading += 1;
+                at += 1;
+                continue;
+            }
+            let follows = |ahead: &usize| {
+                at + ahead < count && pages[at + ahead].is_none() && self.lies_ahead(slots[at + ahead], slots[at], *ahead as u32)
+            };
             let length = (1..).find(|ahead| !follows(ahead)).expect("a run ends");
-            let seq = self.log.seq_of(slots[at]);
+            let seq = self.seq_of(slots[at]);
             self.log.space_mut().pin(seq);
             let into: PageMutVec = buffers.drain(buffers.len() - length..).collect();
             let span = crate::outbox::Span {
                 target: crate::api::Target::Ssd,
-                offset_bytes: self.log.offset_bytes(slots[at]),
+                offset_bytes: self.offset_bytes(slots[at]),
                 length_bytes: length as u64 * BLOCK_BYTES,
                 background: true,
             };
@@ -437,44 +455,13 @@ impl Shard {
             at += length;
         }
         pages.truncate(count);
-        let group = if slots.iter().all(|slot| self.log.is_durable(*slot)) { 0 } else { self.log.last_group() };
+        let group = if slots.iter().all(|slot| self.is_durable(*slot)) { 0 } else { self.log.last_group() };
         self.log.want_durable(group);
-        self.destager.runs.insert(id, Run { first, slots, mask, pages, checksums, reading, failed: false, group, written: None });
+        self.destager.runs.insert(id, Run { first, slots, mask, pages, proofs, reading, failed: false, group, written: None });
         if reading == 0 {
             self.write_run(id);
         }
         true
-    }
-
-    /// A part of a run has been read from the SSD.
-    pub(super) fn destage_read(&mut self, run: u32, seq: u64, first: usize, result: Result<(), IoError>, pages: PageMutVec) {
-        self.log.space_mut().unpin(seq);
-        let first_key = self.destager.runs[&run].first;
-        let volume = self.volume_of(first_key).id;
-        let mut bad: SmallVec<[Key; 1]> = SmallVec::new();
-        let state = self.destager.runs.get_mut(&run).expect("a run under way");
-        state.reading -= 1;
-        for (ahead, page) in pages.into_iter().enumerate() {
-            let key = Key(first_key.0 + (first + ahead) as u64);
-            if result.is_ok() && payload_checksum(volume, key.block(), &page) == state.checksums[first + ahead] {
-                state.pages[first + ahead] = Some(page.freeze());
-            } else {
-                state.failed = true;
-                bad.push(key);
-            }
-        }
-        let done = state.reading == 0;
-        for key in bad {
-            // Overwritten or made void meanwhile: then it no longer matters; a newer version is not worse for it.
-            let current = self.index.get(key).is_some_and(|slot| self.destager.on_the_way.get(&key) == Some(&slot));
-            if current && self.dirty.contains(key) {
-                self.cached_copy_is_bad(key, result.is_err());
-                self.destager.unreadable.insert(key, self.now_ns + RETRY_AFTER_NS);
-            }
-        }
-        if done {
-            self.write_run(run);
-        }
     }
 
     /// The log has become durable further, or failed: runs that waited may be written.

@@ -27,9 +27,12 @@ mod clean;
 mod commands;
 mod destage;
 mod failure;
+mod fetch;
 mod flush;
 mod notes;
 mod op;
+mod packing;
+mod proof;
 mod quick;
 mod quiet;
 mod read;
@@ -47,10 +50,12 @@ use crate::key::{Key, Map, Set};
 use crate::locks::{Locks, OpId};
 use crate::log::{Log, LogIo, LogPlace, Urgency};
 use crate::mutants;
+use crate::numbered::Numbered;
 use crate::outbox::Outbox;
+use crate::packer::{ContentOptions, Packer, Step, StepState};
 use crate::policy::Policy;
 use crate::ram::Ram;
-use crate::stats::{ShardStats, VolumeStats};
+use crate::stats::{ContentStats, ShardStats, VolumeStats};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use clean::Cleaner;
@@ -63,6 +68,7 @@ use quiet::Quiet;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
+pub use proof::Proof;
 pub use restore::{RecoveredBlock, Restored};
 
 /// What a shard is made with.
@@ -116,6 +122,7 @@ enum Context {
     ClientWrite(OpId),
     BackingFlush(VolumeIndex),
     CleanRead(clean::Batch),
+    Fetch { id: u32, part: fetch::FetchPart, seq: u64 },
     DestageRead { run: u32, seq: u64, first: usize },
     DestageWrite(u32),
 }
@@ -139,6 +146,12 @@ pub struct Shard {
     /// Index entries by volume that recovery brought, until the volume is attached.
     restored: Map<u16, u64>,
     ops: Ops,
+    /// In which form blocks are stored.
+    packer: Packer,
+    /// Packed blocks on their way from the SSD.
+    fetches: Numbered<fetch::Fetch>,
+    /// Of them, those that need nothing from it.
+    fetched_without_io: VecDeque<u32>,
     /// Reads on their way that are not in `ops`.
     quick_reads: u32,
     ready: VecDeque<OpId>,
@@ -174,16 +187,17 @@ impl Shard {
     /// A shard with an empty log.
     pub fn new(config: ShardConfig, start: LogEnd) -> Shard {
         let layout = &config.place.layout;
-        let slots = layout.segments_per_shard * layout.pages_per_segment();
-        Shard::with_blocks(config, start, Restored::new(slots))
+        let blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
+        Shard::with_blocks(config, start, blocks)
     }
 
     /// A shard whose log continues where a checkpoint or recovery says, with the blocks that were found in it.
     pub fn with_blocks(config: ShardConfig, start: LogEnd, mut found: Restored) -> Shard {
-        found.settle();
+        found.finish();
         let layout = &config.place.layout;
-        let slots = layout.segments_per_shard * layout.pages_per_segment();
+        let slots = layout.slots_per_shard();
         assert_eq!(found.index.slots(), slots, "the blocks of a log of this size");
+        assert_eq!(found.index.pages_per_segment(), layout.pages_per_segment(), "the blocks of a log with such segments");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let log = Log::new(config.place.clone(), start);
         let destager = Destager::of(&found.dirty);
@@ -200,6 +214,9 @@ impl Shard {
             attached: Vec::new(),
             restored: found.blocks,
             ops: Ops::default(),
+            packer: Packer::new(found.next_object),
+            fetches: Numbered::default(),
+            fetched_without_io: VecDeque::new(),
             quick_reads: 0,
             ready: VecDeque::new(),
             turned_ns: 0,
@@ -308,6 +325,7 @@ impl Shard {
             Context::ClientWrite(op) => self.client_write_done(op, result),
             Context::BackingFlush(volume) => self.backing_flushed(volume, result.is_ok()),
             Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
+            Context::Fetch { id, part, seq } => self.fetch_read(id, part, seq, result, pages),
             Context::DestageRead { run, seq, first } => self.destage_read(run, seq, first, result, pages),
             Context::DestageWrite(run) => self.destage_written(run, result),
         }
@@ -357,11 +375,14 @@ impl Shard {
             while let Some(id) = self.ready.pop_front() {
                 self.advance(id);
             }
+            if !self.fetched_without_io.is_empty() {
+                self.end_fetches_without_io();
+            }
             self.clean();
             self.destage();
             self.admit_throttled();
             self.check_commands();
-            if self.ready.is_empty() {
+            if self.ready.is_empty() && self.fetched_without_io.is_empty() {
                 break;
             }
         }
@@ -369,6 +390,9 @@ impl Shard {
         self.end_quietly();
         let head_seq = self.log.space().head_seq();
         while self.head_seq_seen < head_seq {
+            if self.head_seq_seen > 0 {
+                self.index.seal_segment(self.log.space().physical(self.head_seq_seen));
+            }
             self.head_seq_seen += 1;
             self.policy.on_segment_opened();
             self.age_before_tail();
@@ -414,11 +438,13 @@ impl Shard {
 
     fn wake_starved(&mut self) {
         if !self.starved.is_empty() {
+            self.packer.give_back_pages();
             self.ready.append(&mut self.starved);
         }
     }
 
     fn log_completed(&mut self, io: LogIo, ok: bool) {
+        self.note_places();
         let progress = self.log.completed(io, ok);
         self.ready.extend(progress.ready);
         if progress.failed {
@@ -501,15 +527,20 @@ impl Shard {
         self.log.is_failed()
     }
 
+    /// Whether the log holds packed records. A checkpoint has no room for what is known of them: the next start reads the log.
+    pub fn has_packed_blocks(&self) -> bool {
+        self.index.is_wide()
+    }
+
     /// Everything cached on the SSD, for the checkpoint of a clean stop. Only when quiesced.
     pub fn cached_blocks(&self) -> impl Iterator<Item = RecoveredBlock> + '_ {
-        (0..self.index.slots()).filter_map(move |slot| {
-            let slot = Slot(slot);
+        self.index.every_slot().filter_map(move |slot| {
             let key = self.index.key_of(slot)?;
             let meta = self.index.meta(slot);
             let mask = if meta.partial { self.partial[&key] } else { u8::MAX };
             let (volume, block) = (key.volume(), key.block());
-            Some(RecoveredBlock { volume, block, slot, dirty: meta.dirty, mask, checksum: meta.checksum })
+            let stored = slot.is_packed().then(|| self.index.stored(slot));
+            Some(RecoveredBlock { volume, block, slot, dirty: meta.dirty, mask, checksum: meta.checksum, stored })
         })
     }
 
@@ -517,6 +548,41 @@ impl Shard {
     pub fn log_end(&self) -> LogEnd {
         let space = self.log.space();
         LogEnd { next_seq: space.head_seq() + 1, next_group: self.log.last_group() + 1, tail_seq: space.tail_durable() }
+    }
+
+    /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
+    pub fn set_content(&mut self, options: ContentOptions) {
+        self.packer.set(options);
+    }
+
+    /// What is made of what blocks contain.
+    pub fn content_stats(&self) -> ContentStats {
+        let (census, packer) = (self.index.census(), self.packer.stats());
+        let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta;
+        ContentStats {
+            plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
+            census,
+            hint_bytes: self.packer.memory_bytes(),
+            bases_in_memory: self.packer.contents().pages() as u64,
+            encoded_blocks: packer.blocks,
+            encoding_cpu_ns: packer.cpu_ns,
+            saved_bytes: packer.saved_bytes,
+        }
+    }
+
+    /// How the steps of encoding stand on a volume; `None` if the pool's level decides alone, or nothing of it was stored yet.
+    pub fn content_steps(&self, volume: VolumeIndex) -> Option<[StepState; Step::ALL.len()]> {
+        self.packer.steps(volume)
+    }
+
+    /// How content is treated.
+    pub fn content_options(&self) -> &ContentOptions {
+        self.packer.options()
+    }
+
+    /// Loses all hints and copies by which blocks meet: harmless at any moment. For tests and the simulator.
+    pub fn forget_hints(&mut self) {
+        self.packer.forget_hints();
     }
 
     /// The configuration it was made with.

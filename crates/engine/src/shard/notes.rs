@@ -38,11 +38,11 @@ impl Shard {
         if !self.has_room_for_clean() {
             return false;
         }
-        let seq = self.log.seq_of(slot);
-        let of_page = slot.0 - self.log.slots_of(seq).start;
+        let seq = self.seq_of(slot);
+        let of_ordinal = self.ordinal_of(slot);
         let volume = self.volume_of(key).id;
-        let kind = RecordKind::CleanNote { of_seq: seq, of_page };
-        let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0 };
+        let kind = RecordKind::CleanNote { of_seq: seq, of_ordinal };
+        let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0, packed: None };
         let group = self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS)).group;
         let volume = self.volume_of(key);
         volume.note_group = volume.note_group.max(group);

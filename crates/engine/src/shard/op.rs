@@ -2,8 +2,9 @@
 
 use crate::api::{Op as OpKind, Request, RequestError};
 use crate::key::Key;
-use crate::locks::{Kind, OpId};
+use crate::locks::Kind;
 use crate::mutants;
+use crate::numbered::Numbered;
 use crate::policy::Arrival;
 use alloc::vec::Vec;
 use page::{Page, PageMut};
@@ -165,50 +166,5 @@ pub fn overlay(onto: &mut PageMut, from: &[u8; 4096], mask: u8) {
     }
 }
 
-/// Requests in the shard, by small numbers that are used again.
-#[derive(Default)]
-pub struct Ops {
-    slots: Vec<Option<Op>>,
-    free: Vec<OpId>,
-    count: usize,
-}
-
-impl Ops {
-    /// Takes in a request.
-    pub fn add(&mut self, op: Op) -> OpId {
-        self.count += 1;
-        if let Some(id) = self.free.pop() {
-            self.slots[id as usize] = Some(op);
-            return id;
-        }
-        self.slots.push(Some(op));
-        (self.slots.len() - 1) as OpId
-    }
-
-    /// The request of that number.
-    pub fn get(&self, id: OpId) -> &Op {
-        self.slots[id as usize].as_ref().expect("a request in the shard")
-    }
-
-    /// The request of that number.
-    pub fn get_mut(&mut self, id: OpId) -> &mut Op {
-        self.slots[id as usize].as_mut().expect("a request in the shard")
-    }
-
-    /// Takes the request out.
-    pub fn remove(&mut self, id: OpId) -> Op {
-        self.count -= 1;
-        self.free.push(id);
-        self.slots[id as usize].take().expect("a request in the shard")
-    }
-
-    /// Requests in the shard.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Op> {
-        self.slots.iter().flatten()
-    }
-}
+/// Requests in the shard.
+pub type Ops = Numbered<Op>;

@@ -3,6 +3,7 @@
 //! What goes wrong (an SSD that cannot read, a checksum) is handed to [`super::read`], as if the read had gone its way from the start.
 
 use super::op::{Op, Phase, ReadBlock};
+use super::proof::Proof;
 use super::read::SsdPart;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
@@ -13,7 +14,6 @@ use crate::locks::Kind;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::Arrival;
-use format::payload_checksum;
 use page::{PageMutVec, PageVec};
 use smallvec::smallvec;
 use types::{BLOCK_BYTES, BLOCK_SECTORS};
@@ -24,7 +24,7 @@ pub struct QuickRead {
     key: Key,
     /// The segment that is pinned meanwhile.
     seq: u64,
-    checksum: u32,
+    proof: Proof,
     /// Within the block.
     first_sector: u8,
     sectors: u8,
@@ -46,7 +46,7 @@ impl Shard {
         let key = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
         let Some(slot) = self.index.get(key).filter(|_| self.ram.get(key).is_none()) else { return false };
         let meta = self.index.meta(slot);
-        if meta.partial || self.log.page_in_flight(slot).is_some() {
+        if meta.partial || !self.is_page(slot) || self.log.page_in_flight(slot).is_some() {
             return false;
         }
         let Some(page) = self.config.pool.allocate() else { return false };
@@ -62,32 +62,32 @@ impl Shard {
             id: request.id,
             key,
             seq: self.pin(slot),
-            checksum: meta.checksum,
+            proof: self.proof_of(slot),
             first_sector: first_sector as u8,
             sectors: request.sectors as u8,
             copy,
         };
-        let span = Span { target: Target::Ssd, offset_bytes: self.log.offset_bytes(slot), length_bytes: BLOCK_BYTES, background: false };
+        let span = Span { target: Target::Ssd, offset_bytes: self.offset_bytes(slot), length_bytes: BLOCK_BYTES, background: false };
         self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), Context::QuickRead(read));
         true
     }
 
     /// Keeps the slot's segment from being written anew; gives the segment.
     fn pin(&mut self, slot: Slot) -> u64 {
-        let seq = self.log.seq_of(slot);
+        let seq = self.seq_of(slot);
         self.log.space_mut().pin(seq);
         seq
     }
 
     /// The block has been read.
     pub(super) fn quick_read_done(&mut self, read: QuickRead, result: Result<(), IoError>, mut pages: PageMutVec) {
-        let QuickRead { id, key, seq, checksum, copy, .. } = read;
+        let QuickRead { id, key, seq, proof, copy, .. } = read;
         // Those who starved go before those who wait for this block, as on the long way.
         self.wake_starved();
         self.quick_reads -= 1;
         let volume = self.volume_of(key);
         volume.quick_reads -= 1;
-        let good = result.is_ok() && payload_checksum(volume.id, key.block(), &pages[0]) == checksum;
+        let good = result.is_ok() && proof.holds(volume.id, key.block(), &pages[0]);
         if !good {
             self.quick_read_failed(read, result, pages);
             return;
@@ -105,7 +105,7 @@ impl Shard {
     }
 
     fn quick_read_failed(&mut self, read: QuickRead, result: Result<(), IoError>, pages: PageMutVec) {
-        let QuickRead { id, key, seq, checksum, first_sector, sectors, copy } = read;
+        let QuickRead { id, key, seq, proof, first_sector, sectors, copy } = read;
         let mut op = Op::new(Request {
             id,
             volume: key.volume(),
@@ -122,6 +122,6 @@ impl Shard {
         op.ssd_hit = true;
         op.read = smallvec![ReadBlock { copy, ..ReadBlock::default() }];
         let op = self.ops.add(op);
-        self.ssd_read(SsdPart { op, first: 0, overlay: false, seq, checksums: smallvec![checksum] }, result, pages);
+        self.ssd_read(SsdPart { op, first: 0, overlay: false, seq, proofs: smallvec![proof] }, result, pages);
     }
 }

@@ -4,7 +4,9 @@
 //! with only some valid sectors is laid over what the backing device gives. A clean block that cannot be read or does not match
 //! is a miss and is made void; a dirty one is an error, never replaced by stale data.
 
+use super::fetch::{Unfetched, Wanted};
 use super::op::{ReadBlock, overlay};
+use super::proof::Proof;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind, Outcome, Reply, Request, RequestError, Target};
@@ -16,7 +18,6 @@ use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Arrival, Place};
 use alloc::vec::Vec;
-use format::payload_checksum;
 use page::{PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
 use types::{Admission, BLOCK_BYTES, BLOCK_SECTORS, BypassReason};
@@ -29,7 +30,7 @@ pub struct SsdPart {
     pub(super) overlay: bool,
     /// The segment that is pinned meanwhile.
     pub(super) seq: u64,
-    pub(super) checksums: SmallVec<[u32; 1]>,
+    pub(super) proofs: SmallVec<[Proof; 1]>,
 }
 
 /// A run of blocks being read from the backing device for a request.
@@ -43,7 +44,13 @@ pub struct BackingPart {
 /// Where a block of a read is.
 enum Source {
     Here(page::Page),
-    Ssd { slot: Slot, mask: u8, overlay: bool },
+    Ssd {
+        slot: Slot,
+        mask: u8,
+        overlay: bool,
+    },
+    /// Packed on the SSD: to be fetched and decoded.
+    Packed(Slot),
     Overlay(page::Page, u8),
     Backing,
 }
@@ -85,8 +92,13 @@ impl Shard {
         let op = self.ops.get(id);
         let (first, count) = (op.first, op.blocks as usize);
         let sources: Vec<Source> = (0..count).map(|index| self.source(Key(first.0 + index as u64), op.mask(index))).collect();
-        let ios = sources.iter().filter(|source| !matches!(source, Source::Here(_))).count();
-        let Some(buffers) = self.allocate(ios + sources.iter().filter(|s| matches!(s, Source::Ssd { overlay: true, .. })).count()) else {
+        let pages_for = |source: &Source| match source {
+            Source::Here(_) => 0,
+            Source::Ssd { overlay: true, .. } => 2,
+            Source::Ssd { .. } | Source::Overlay(..) | Source::Backing => 1,
+            Source::Packed(slot) => self.fetch_pages(*slot),
+        };
+        let Some(buffers) = self.allocate(sources.iter().map(pages_for).sum()) else {
             self.starved.push_back(id);
             return;
         };
@@ -96,7 +108,7 @@ impl Shard {
         op.read = copies.into_iter().map(|copy| ReadBlock { copy, ..ReadBlock::default() }).collect();
         op.missed =
             sources.iter().any(|source| matches!(source, Source::Backing | Source::Overlay(..) | Source::Ssd { overlay: true, .. }));
-        op.ssd_hit = sources.iter().any(|source| matches!(source, Source::Ssd { .. }));
+        op.ssd_hit = sources.iter().any(|source| matches!(source, Source::Ssd { .. } | Source::Packed(_)));
         self.start_read_ios(id, sources, buffers);
         if self.ops.get(id).pending == 0 {
             self.ready.push_back(id);
@@ -113,6 +125,11 @@ impl Shard {
         if !self.index.meta(slot).dirty && (!use_clean || self.log.is_failed()) {
             return Source::Backing;
         }
+        if !self.is_page(slot) {
+            // Always whole. In flight it is still as it came.
+            let in_memory = self.log.page_in_flight(slot).cloned().or_else(|| self.packed_in_memory(slot));
+            return in_memory.map_or(Source::Packed(slot), Source::Here);
+        }
         let mask = self.mask_of(key, slot);
         let whole = need & !mask == 0;
         match (self.log.page_in_flight(slot), whole) {
@@ -128,7 +145,10 @@ impl Shard {
         let (first, blocks, bypass, wanted) = (op.first, op.blocks, op.request.bypass.is_some(), op.request.wanted);
         let in_ram = (0..sources.len()).filter(|index| self.ram.get(Key(first.0 + *index as u64)).is_some()).count() as u64;
         let stats = &mut self.volume_of(first).stats;
-        let hits = sources.iter().filter(|source| matches!(source, Source::Here(_) | Source::Ssd { overlay: false, .. })).count() as u64;
+        let hits = sources
+            .iter()
+            .filter(|source| matches!(source, Source::Here(_) | Source::Packed(_) | Source::Ssd { overlay: false, .. }))
+            .count() as u64;
         let in_ram = in_ram.min(hits);
         stats.read_hits_ram += in_ram;
         stats.read_hits_ssd += hits - in_ram;
@@ -139,7 +159,7 @@ impl Shard {
                 return None;
             }
             let advice = self.touch(Key(first.0 + index as u64), false, blocks, wanted);
-            advice.enter.filter(|_| matches!(source, Source::Ssd { overlay: false, .. }))
+            advice.enter.filter(|_| matches!(source, Source::Packed(_) | Source::Ssd { overlay: false, .. }))
         };
         sources.iter().enumerate().map(copy_of).collect()
     }
@@ -159,17 +179,28 @@ impl Shard {
                 }
                 Source::Ssd { slot, mask, overlay: true } => {
                     self.ops.get_mut(id).read[index].overlay = Some((None, *mask));
-                    self.read_ssd_run(id, index, *slot, 1, true, &mut buffers);
+                    self.read_ssd_run(id, index, core::iter::once(*slot), true, &mut buffers);
                     self.read_backing_run(id, index, 1, &mut buffers);
                 }
                 Source::Ssd { slot, overlay: false, .. } => {
+                    let first = *slot;
                     let follows = |ahead: usize| {
-                        let next = Slot(slot.0 + ahead as u32);
-                        matches!(sources.get(index + ahead), Some(Source::Ssd { slot, overlay: false, .. }) if *slot == next)
+                        let next = sources.get(index + ahead);
+                        matches!(next, Some(Source::Ssd { slot, overlay: false, .. }) if self.lies_ahead(*slot, first, ahead as u32))
                     };
                     let count = (1..).find(|ahead| !follows(*ahead)).expect("a run ends");
-                    self.read_ssd_run(id, index, *slot, count, false, &mut buffers);
+                    let slots = sources[index..index + count].iter().map(|source| match source {
+                        Source::Ssd { slot, .. } => *slot,
+                        _ => unreachable!("only these follow"),
+                    });
+                    self.read_ssd_run(id, index, slots, false, &mut buffers);
                     index += count - 1;
+                }
+                Source::Packed(slot) => {
+                    let op = self.ops.get_mut(id);
+                    op.pending += 1;
+                    let key = op.key(index);
+                    self.fetch(Wanted::Read { op: id, index }, key, *slot, false, &mut buffers);
                 }
                 Source::Backing => {
                     let count = sources[index..].iter().take_while(|source| matches!(source, Source::Backing)).count();
@@ -181,19 +212,29 @@ impl Shard {
         }
     }
 
-    fn read_ssd_run(&mut self, id: OpId, first: usize, slot: Slot, count: usize, overlay: bool, buffers: &mut Vec<PageMut>) {
-        let seq = self.log.seq_of(slot);
+    /// Reads neighbours that are stored as pages.
+    fn read_ssd_run(
+        &mut self,
+        id: OpId,
+        first: usize,
+        slots: impl Iterator<Item = Slot> + Clone,
+        overlay: bool,
+        buffers: &mut Vec<PageMut>,
+    ) {
+        let slot = slots.clone().next().expect("a run has blocks");
+        let seq = self.seq_of(slot);
         self.log.space_mut().pin(seq);
-        let checksums = (0..count as u32).map(|ahead| self.index.meta(Slot(slot.0 + ahead)).checksum).collect();
+        let proofs: SmallVec<[Proof; 1]> = slots.map(|slot| self.proof_of(slot)).collect();
+        let count = proofs.len();
         let pages: PageMutVec = buffers.drain(buffers.len() - count..).collect();
         let span = Span {
             target: Target::Ssd,
-            offset_bytes: self.log.offset_bytes(slot),
+            offset_bytes: self.offset_bytes(slot),
             length_bytes: count as u64 * BLOCK_BYTES,
             background: false,
         };
         self.ops.get_mut(id).pending += 1;
-        self.out.io(span, IoKind::Read(pages), Context::ReadSsd(SsdPart { op: id, first, overlay, seq, checksums }));
+        self.out.io(span, IoKind::Read(pages), Context::ReadSsd(SsdPart { op: id, first, overlay, seq, proofs }));
     }
 
     fn read_backing_run(&mut self, id: OpId, first: usize, count: usize, buffers: &mut Vec<PageMut>) {
@@ -225,11 +266,11 @@ impl Shard {
     pub(super) fn ssd_read(&mut self, part: SsdPart, result: Result<(), IoError>, pages: PageMutVec) {
         self.log.space_mut().unpin(part.seq);
         let mut missing: SmallVec<[usize; 1]> = SmallVec::new();
-        for (ahead, (page, checksum)) in pages.into_iter().zip(&part.checksums).enumerate() {
+        for (ahead, (page, proof)) in pages.into_iter().zip(&part.proofs).enumerate() {
             let index = part.first + ahead;
             let key = self.ops.get(part.op).key(index);
             let id = self.volume_of(key).id;
-            if result.is_ok() && payload_checksum(id, key.block(), &page) == *checksum {
+            if result.is_ok() && proof.holds(id, key.block(), &page) {
                 let block = &mut self.ops.get_mut(part.op).read[index];
                 let page = page.freeze();
                 match (&mut block.overlay, part.overlay) {
@@ -249,6 +290,22 @@ impl Shard {
         self.part_done(part.op);
     }
 
+    /// A packed block has been fetched, or not.
+    pub(super) fn packed_read(&mut self, id: OpId, index: usize, result: Result<page::Page, Unfetched>) {
+        match result {
+            Ok(page) => self.ops.get_mut(id).read[index].page = Some(page),
+            Err(why) => {
+                let key = self.ops.get(id).key(index);
+                if self.packed_copy_is_bad(key, why) {
+                    self.ops.get_mut(id).error.get_or_insert(RequestError::Io);
+                } else {
+                    self.read_missing(id, &[index]);
+                }
+            }
+        }
+        self.part_done(id);
+    }
+
     /// A cached block cannot be read or is not what was written. True if that is an error for the client (dirty); a clean one is made void.
     pub(super) fn cached_copy_is_bad(&mut self, key: Key, unreadable: bool) -> bool {
         let stats = &mut self.volume_of(key).stats;
@@ -259,15 +316,28 @@ impl Shard {
         }
         if self.dirty.contains(key) && !mutants::active(5) {
             self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
+            self.condemn_object(key);
             return true;
         }
         self.out.event(Event::ChecksumMismatch(key.volume(), key.block()));
-        // The record must not come back after a restart over a backing device that changed meanwhile.
+        self.condemn_object(key);
+        self.void_bad_copy(key);
+        false
+    }
+
+    /// The record of a clean block must not come back after a restart over a backing device that changed meanwhile.
+    pub(super) fn void_bad_copy(&mut self, key: Key) {
         if self.index.get(key).is_some() && self.log.has_room() {
             let group = self.log_invalidate(key, Urgency::By(self.now_ns));
             self.unsettled.insert(key, group);
         }
-        false
+    }
+
+    /// Nothing new is to rest on what could not be read.
+    fn condemn_object(&mut self, key: Key) {
+        if let Some(slot) = self.index.get(key).filter(|slot| slot.is_packed() && self.index.is_object(*slot)) {
+            self.packer.condemn(self.index.stored(slot).object);
+        }
     }
 
     fn read_missing(&mut self, id: OpId, missing: &[usize]) {

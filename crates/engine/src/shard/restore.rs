@@ -1,7 +1,8 @@
 //! The blocks of a shard as a checkpoint or recovery gives them, gathered before there is a shard.
 
+use super::Proof;
 use crate::destage::dirty::DirtySet;
-use crate::index::{Index, Slot, SlotMeta};
+use crate::index::{Index, Slot, SlotMeta, Stored};
 use crate::key::{Key, Map};
 use alloc::vec::Vec;
 use types::VolumeIndex;
@@ -16,7 +17,7 @@ pub struct RecoveredBlock {
     pub volume: VolumeIndex,
     /// Which block.
     pub block: u64,
-    /// Where its payload lies.
+    /// Where its payload lies, or which packed record it is: see [`Restored::slot_of`].
     pub slot: Slot,
     /// Newer than the backing device.
     pub dirty: bool,
@@ -24,7 +25,31 @@ pub struct RecoveredBlock {
     pub mask: u8,
     /// Of the payload.
     pub checksum: u32,
+    /// How a packed record is stored; `None` of a plain one.
+    pub stored: Option<Stored>,
 }
+
+impl RecoveredBlock {
+    /// How its content is known.
+    pub fn proof(&self) -> Proof {
+        Proof::new(self.checksum, self.stored.as_ref())
+    }
+}
+
+/// What waits for its batch.
+#[derive(Clone, Copy)]
+enum Found {
+    Block(RecoveredBlock),
+    /// An object without a block.
+    Base {
+        slot: Slot,
+        checksum: u32,
+        stored: Stored,
+    },
+}
+
+/// Bit of an ordinal in a segment that says that a packed record is meant, not a page.
+const PACKED_ORDINAL: u32 = 1 << 31;
 
 /// See the module.
 pub struct Restored {
@@ -33,24 +58,53 @@ pub struct Restored {
     pub(super) dirty: DirtySet,
     /// Blocks by volume.
     pub(super) blocks: Map<u16, u64>,
-    waiting: Vec<RecoveredBlock>,
+    waiting: Vec<Found>,
+    /// Packed records came: their references must be counted.
+    packed: bool,
+    /// The number of the next object.
+    pub(super) next_object: u64,
 }
 
 impl Restored {
-    /// Nothing, for a log with that many slots.
-    pub fn new(slots: u32) -> Restored {
+    /// Nothing, for a log with that many plain slots, in segments of that many pages.
+    pub fn new(slots: u32, pages_per_segment: u32) -> Restored {
         Restored {
-            index: Index::new(slots),
+            index: Index::new(slots, pages_per_segment),
             partial: Map::default(),
             dirty: DirtySet::default(),
             blocks: Map::default(),
             waiting: Vec::with_capacity(BATCH_BLOCKS),
+            packed: false,
+            next_object: 1,
         }
+    }
+
+    /// The slot of a record by its ordinal in a physical segment: its page, or, with bit 31 set, the count of packed records before it.
+    pub fn slot_of(&self, physical: u32, ordinal_in_segment: u32) -> Slot {
+        if ordinal_in_segment & PACKED_ORDINAL != 0 {
+            return self.index.packed_slot(physical, ordinal_in_segment & !PACKED_ORDINAL);
+        }
+        Slot(physical * self.index.pages_per_segment() + ordinal_in_segment)
+    }
+
+    /// No record of the log names an object of this number or above.
+    pub fn objects_end_before(&mut self, next_object: u64) {
+        self.next_object = next_object;
     }
 
     /// Adds a block. If one comes more than once, the newest is last.
     pub fn add(&mut self, block: RecoveredBlock) {
-        self.waiting.push(block);
+        self.wait(Found::Block(block));
+    }
+
+    /// Adds an object without a block, on which others may rest. If an object comes more than once, with or without a block, the newest
+    /// is last.
+    pub fn add_base(&mut self, slot: Slot, checksum: u32, stored: Stored) {
+        self.wait(Found::Base { slot, checksum, stored });
+    }
+
+    fn wait(&mut self, found: Found) {
+        self.waiting.push(found);
         if self.waiting.len() == BATCH_BLOCKS {
             self.settle();
         }
@@ -58,19 +112,43 @@ impl Restored {
 
     /// Puts what waits into the index.
     pub(super) fn settle(&mut self) {
-        for block in &self.waiting {
-            self.index.approach(Key::new(block.volume, block.block));
+        for found in &self.waiting {
+            if let Found::Block(block) = found {
+                self.index.approach(Key::new(block.volume, block.block));
+            }
         }
-        for block in core::mem::take(&mut self.waiting).drain(..) {
-            self.put(block);
+        for found in core::mem::take(&mut self.waiting).drain(..) {
+            match found {
+                Found::Block(block) => self.put(block),
+                Found::Base { slot, checksum, stored } => {
+                    let meta = SlotMeta { dirty: false, partial: false, frequency: 0, checksum };
+                    self.index.restore_packed(slot, None, meta, stored);
+                    self.packed = true;
+                }
+            }
         }
         self.waiting.reserve(BATCH_BLOCKS);
+    }
+
+    /// Ends the gathering: all is in the index, and who rests on what is counted.
+    pub(super) fn finish(&mut self) {
+        self.settle();
+        if core::mem::take(&mut self.packed) {
+            self.index.recount_references();
+        }
     }
 
     fn put(&mut self, block: RecoveredBlock) {
         let key = Key::new(block.volume, block.block);
         let meta = SlotMeta { dirty: block.dirty, partial: block.mask != u8::MAX, frequency: 0, checksum: block.checksum };
-        if self.index.insert(key, block.slot, meta).is_none() {
+        let old = match block.stored {
+            None => self.index.insert(key, block.slot, meta),
+            Some(stored) => {
+                self.packed = true;
+                self.index.restore_packed(block.slot, Some(key), meta, stored)
+            }
+        };
+        if old.is_none() {
             *self.blocks.entry(block.volume.0).or_default() += 1;
         }
         if !self.partial.is_empty() {
@@ -86,11 +164,12 @@ impl Restored {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::{Encoding, References};
 
     #[test]
     fn the_newest_of_a_block_counts_whether_or_not_it_is_in_the_same_batch() {
         for between in [0, 1, BATCH_BLOCKS as u32, 1000] {
-            let mut restored = Restored::new(4000);
+            let mut restored = Restored::new(4000, 16);
             let block = |block: u64, slot: u32, dirty: bool, mask: u8| RecoveredBlock {
                 volume: VolumeIndex(2),
                 block,
@@ -98,6 +177,7 @@ mod tests {
                 dirty,
                 mask,
                 checksum: slot,
+                stored: None,
             };
             restored.add(block(7, 0, true, 3));
             (1..=between).for_each(|slot| restored.add(block(1000 + u64::from(slot), slot, false, u8::MAX)));
@@ -108,5 +188,34 @@ mod tests {
             assert_eq!((restored.dirty.blocks(), restored.partial.len()), (0, 0));
             assert_eq!(restored.blocks[&2], u64::from(between) + 1);
         }
+    }
+
+    #[test]
+    fn packed_records_find_what_they_rest_on_whichever_comes_first() {
+        let mut restored = Restored::new(4000, 16);
+        let stored = |encoding, object| Stored { encoding, place: 300, bytes: 100, object };
+        let mut add = |block: u64, ordinal: u32, dirty: bool, stored: Option<Stored>| {
+            let slot = restored.slot_of(3, ordinal);
+            restored.add(RecoveredBlock { volume: VolumeIndex(2), block, slot, dirty, mask: u8::MAX, checksum: 9, stored });
+        };
+        add(1, PACKED_ORDINAL | 5, true, Some(stored(Encoding::Diff, 70)));
+        add(2, PACKED_ORDINAL | 2, true, Some(stored(Encoding::Zstd, 71)));
+        add(3, PACKED_ORDINAL | 7, false, Some(stored(Encoding::Duplicate, 71)));
+        add(4, PACKED_ORDINAL | 8, false, Some(stored(Encoding::Lz4, 72)));
+        add(5, 4, false, None);
+        // Newer ones: a plain block over an object that another rests on, and over one nobody rests on.
+        add(2, 5, false, None);
+        add(4, 6, false, None);
+        let base = restored.slot_of(9, PACKED_ORDINAL);
+        restored.add_base(base, 1, stored(Encoding::Raw, 70));
+        restored.finish();
+        let index = &restored.index;
+        index.check_invariants();
+        assert_eq!((index.object(70), index.object(71), index.object(72)), (Some(base), Some(index.packed_slot(3, 2)), None));
+        assert!(index.is_orphan(base) && index.is_orphan(index.packed_slot(3, 2)));
+        assert_eq!(index.references(base), References { all: 1, dirty: 1 });
+        assert_eq!(index.references(index.packed_slot(3, 2)), References { all: 1, dirty: 0 });
+        assert_eq!(index.get(Key::new(VolumeIndex(2), 2)), Some(Slot(3 * 16 + 5)));
+        assert_eq!((restored.dirty.blocks(), restored.blocks[&2], index.packed_len(3)), (1, 5, 9));
     }
 }

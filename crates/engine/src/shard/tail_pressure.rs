@@ -26,8 +26,7 @@ impl Shard {
         }
         let first_seq = space.tail_seq().max(self.aged_seq);
         self.aged_seq = end_seq.max(self.aged_seq);
-        for slot in (first_seq..end_seq).flat_map(|seq| self.log.slots_of(seq)) {
-            let slot = Slot(slot);
+        for slot in (first_seq..end_seq).flat_map(|seq| self.slots_of(seq)).collect::<alloc::vec::Vec<Slot>>() {
             let Some(key) = self.index.key_of(slot) else { continue };
             let meta = self.index.meta(slot);
             let volume = self.volumes[usize::from(key.volume().0)].as_ref();

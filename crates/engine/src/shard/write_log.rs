@@ -4,7 +4,9 @@
 //! it is cached; otherwise it is first completed from its cached version, because the newest record of a block stands alone.
 
 use super::cache::NewBlock;
+use super::fetch::{Unfetched, Wanted};
 use super::op::{Edge, overlay};
+use super::proof::Proof;
 use super::{Context, Phase, RESERVE_SEGMENTS, Shard};
 use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
 use crate::key::Key;
@@ -13,7 +15,6 @@ use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::Heat;
-use format::payload_checksum;
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
 use types::{BLOCK_BYTES, SECTOR_BYTES};
@@ -26,7 +27,7 @@ const PARTIAL_ONE_IN: usize = 16;
 pub struct MergeBase {
     /// The segment that is pinned meanwhile.
     seq: u64,
-    checksum: u32,
+    proof: Proof,
     mask: u8,
 }
 
@@ -141,17 +142,28 @@ impl Shard {
                 self.ops.get_mut(id).edges[edge].base = Some(base);
                 return;
             }
+            if !self.is_page(slot) {
+                if let Some(page) = self.packed_in_memory(slot) {
+                    self.ops.get_mut(id).edges[edge].base = Some((page, u8::MAX));
+                } else if let Some(mut buffers) = self.allocate(self.fetch_pages(slot)) {
+                    self.edge_loading(id, edge);
+                    self.fetch(Wanted::Edge { op: id, edge }, key, slot, false, &mut buffers);
+                } else {
+                    self.starve_edge(id);
+                }
+                return;
+            }
             let Some(page) = self.config.pool.allocate() else { return self.starve_edge(id) };
-            let seq = self.log.seq_of(slot);
+            let seq = self.seq_of(slot);
             self.log.space_mut().pin(seq);
-            let offset_bytes = self.log.offset_bytes(slot);
+            let offset_bytes = self.offset_bytes(slot);
             let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
-            let checksum = self.index.meta(slot).checksum;
+            let proof = self.proof_of(slot);
             self.edge_loading(id, edge);
             self.out.io(
                 span,
                 IoKind::Read(smallvec::smallvec![page]),
-                Context::MergeSsd { op: id, edge, found: MergeBase { seq, checksum, mask } },
+                Context::MergeSsd { op: id, edge, found: MergeBase { seq, proof, mask } },
             );
         } else if self.partial.len() >= self.index.slots() as usize / PARTIAL_ONE_IN {
             self.load_edge_from_backing(id, edge);
@@ -184,7 +196,7 @@ impl Shard {
 
     /// What an edge block held has been read from the SSD.
     pub(super) fn merge_ssd_read(&mut self, id: OpId, edge: usize, found: MergeBase, result: Result<(), IoError>, mut pages: PageMutVec) {
-        let MergeBase { seq, checksum, mask } = found;
+        let MergeBase { seq, proof, mask } = found;
         self.log.space_mut().unpin(seq);
         let op = self.ops.get_mut(id);
         op.pending -= 1;
@@ -192,12 +204,28 @@ impl Shard {
         let key = op.key(op.edges[edge].block);
         let volume = self.volume_of(key).id;
         let page = pages.pop().expect("the page that was to be filled");
-        if result.is_ok() && payload_checksum(volume, key.block(), &page) == checksum {
+        if result.is_ok() && proof.holds(volume, key.block(), &page) {
             self.ops.get_mut(id).edges[edge].base = Some((page.freeze(), mask));
         } else if self.cached_copy_is_bad(key, result.is_err()) {
             self.ops.get_mut(id).error.get_or_insert(RequestError::Io);
         }
         // A bad clean version is void now; the write stands alone as if nothing had been cached.
+        self.ready.push_back(id);
+    }
+
+    /// What an edge block held has been fetched, or not.
+    pub(super) fn packed_edge_read(&mut self, id: OpId, edge: usize, key: Key, result: Result<Page, Unfetched>) {
+        let op = self.ops.get_mut(id);
+        op.pending -= 1;
+        op.edges[edge].loading = false;
+        match result {
+            Ok(page) => op.edges[edge].base = Some((page, u8::MAX)),
+            Err(why) => {
+                if self.packed_copy_is_bad(key, why) {
+                    self.ops.get_mut(id).error.get_or_insert(RequestError::Io);
+                }
+            }
+        }
         self.ready.push_back(id);
     }
 

@@ -2,27 +2,28 @@
 
 use super::Random;
 use super::disk::Disk;
+use super::given::{Given, is_readable, place_of};
 use super::model::Model;
 use super::pool::{new_pool, small_layout};
 use super::writer::{FooterHabit, Writer};
 use engine::checkpoint;
-use engine::recovery::{Recovered, RecoveredRecord, recover};
+use engine::recovery::{Recovered, RecoveredItem, recover};
 use engine::superblock::{self, PoolState};
 use format::checkpoint::LogEnd;
-use format::payload_checksum;
+use std::collections::BTreeMap;
 use types::{ShardIndex, VolumeId};
 
 pub const SHARD: ShardIndex = ShardIndex(0);
 
-pub fn run_recovery(disk: &mut Disk) -> (PoolState, Recovered, Vec<RecoveredRecord>) {
+pub fn run_recovery(disk: &mut Disk) -> (PoolState, Recovered, Vec<RecoveredItem>) {
     let mut pool = superblock::load(disk).expect("loads");
-    let mut records = Vec::new();
-    let recovered = recover(disk, &mut pool, SHARD, false, &mut |record| records.push(record)).expect("recovers");
-    (pool, recovered, records)
+    let mut items = Vec::new();
+    let recovered = recover(disk, &mut pool, SHARD, false, &mut |item| items.push(item)).expect("recovers");
+    (pool, recovered, items)
 }
 
 /// What must hold of a recovery; `at_least` is the group that must not be lost.
-pub fn check(disk: &Disk, model: &Model, recovered: &Recovered, records: &[RecoveredRecord], at_least: u64, story: &str) {
+pub fn check(disk: &Disk, model: &Model, recovered: &Recovered, items: &[RecoveredItem], at_least: u64, story: &str) {
     let last = recovered.end.next_group - 1;
     assert!(last >= at_least, "{story}: the log ends at {last}, but {at_least} was promised; {recovered:?}");
     let issued = model.groups.last().map_or(0, |group| group.number);
@@ -32,18 +33,21 @@ pub fn check(disk: &Disk, model: &Model, recovered: &Recovered, records: &[Recov
         assert_eq!(recovered.end.next_seq, group.seq + 1, "{story}: next segment");
     }
     assert_eq!(recovered.report.damaged_places, 0, "{story}: damage where there is none: {recovered:?}");
-    let expected = model.newest(last, recovered.end.tail_seq, &[VolumeId(1), VolumeId(2), VolumeId(3)]);
-    let order: Vec<(u64, u32)> = records.iter().map(|record| (record.segment_seq, record.page)).collect();
-    assert!(order.is_sorted(), "{story}: not in log order");
-    assert_eq!(records.len(), expected.len(), "{story}: count of blocks with the log ending at {last}");
-    for record in records {
-        assert_eq!(Some(record), expected.get(&(record.volume.0, record.block)), "{story}: end {last}");
-        if record.dirty && !model.is_lost(record.segment_seq, record.page) {
-            let layout = small_layout(1);
-            let offset = layout.page_offset(SHARD, layout.physical(record.segment_seq), record.page);
-            let payload = disk.page(offset / 4096);
-            assert_eq!(payload_checksum(record.volume, record.block, &payload), record.checksum, "{story}: {record:?}");
-        }
+    let expected = model.live(last, recovered.end.tail_seq, &[VolumeId(1), VolumeId(2), VolumeId(3)]);
+    assert_eq!(recovered.next_object, expected.next_object, "{story}");
+    let order: BTreeMap<(u64, u32), usize> = model.placed().iter().zip(0..).map(|(one, nth)| ((one.seq, one.ordinal), nth)).collect();
+    assert!(items.iter().map(|item| order[&place_of(item)]).is_sorted(), "{story}: not in log order");
+    let mut given = Given::default();
+    items.iter().for_each(|item| given.add(*item));
+    let (blocks, bases) = (given.blocks.len() as u64, given.bases.len() as u64);
+    assert_eq!((recovered.report.dirty_blocks + recovered.report.clean_blocks, recovered.report.bases), (blocks, bases), "{story}");
+    assert_eq!(given, expected.given, "{story}: the log ending at {last}");
+    let layout = small_layout(1);
+    for record in given.blocks.values().filter(|record| record.dirty && !model.is_lost(record.segment_seq, record.ordinal)) {
+        let item = RecoveredItem::Block(*record);
+        assert!(is_readable(disk, &layout, &item), "{story}: {record:?}");
+        // It may be that nobody kept the base of a dirty block, but not that it is there and cannot be read.
+        assert!(given.base_of(record).is_none_or(|base| is_readable(disk, &layout, &base)), "{story}: the base of {record:?}");
     }
 }
 
@@ -67,23 +71,31 @@ pub fn recover_with_crashes(disk: &mut Disk, model: &mut Model, at_least: u64, r
             at_least = at_least.min(model.groups.last().map_or(0, |group| group.number));
         }
     }
-    let (mut pool, recovered, records) = run_recovery(disk);
-    check(disk, model, &recovered, &records, at_least, story);
+    let (mut pool, recovered, items) = run_recovery(disk);
+    check(disk, model, &recovered, &items, at_least, story);
     model.truncate(recovered.end.next_group - 1, recovered.end.tail_seq);
     // It is served from here on: no crash may change it.
     let mut later = disk.clone();
     later.cut_power(random);
-    let (_, again, records_again) = run_recovery(&mut later);
-    assert_eq!((again.end, &records_again), (recovered.end, &records), "{story}: flapped after a power cut");
+    let (_, again, items_again) = run_recovery(&mut later);
+    assert_eq!(
+        (again.end, again.next_object, &items_again),
+        (recovered.end, recovered.next_object, &items),
+        "{story}: flapped after a power cut"
+    );
     pool.begin_session(disk, &[recovered.end], &[]).expect("begins");
     let mut later = disk.clone();
     later.cut_power(random);
-    let (_, again, records_again) = run_recovery(&mut later);
-    assert_eq!((again.end, &records_again), (recovered.end, &records), "{story}: flapped after the session began");
+    let (_, again, items_again) = run_recovery(&mut later);
+    assert_eq!(
+        (again.end, again.next_object, &items_again),
+        (recovered.end, recovered.next_object, &items),
+        "{story}: flapped after the session began"
+    );
     (pool, recovered.end)
 }
 
-pub fn one_life(seed: u64, habit: FooterHabit) {
+pub fn one_life(seed: u64, habit: FooterHabit, packs: bool) {
     let mut random = Random(seed);
     let (mut disk, mut pool) = new_pool(seed, 1);
     let (mut model, mut end) = (Model::default(), LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
@@ -91,6 +103,7 @@ pub fn one_life(seed: u64, habit: FooterHabit) {
     for round in 0..6 {
         let mut writer = Writer::new(&pool, SHARD, end, model, habit);
         writer.loses = true;
+        writer.packs = packs;
         writer.steps_per_flush = [4, 10, 40, 100_000][random.below(4) as usize];
         // Short and long lives: crashes right after a start, and several laps of the ring.
         let steps = if random.chance(1, 3) { random.below(6) } else { random.below(160) };
@@ -122,8 +135,8 @@ pub fn one_life(seed: u64, habit: FooterHabit) {
         if killed {
             // Only now may the power fail too, so that recovery works on what is in the cache.
             let mut alone = disk.clone();
-            let (_, recovered, records) = run_recovery(&mut alone);
-            check(&alone, &model, &recovered, &records, acked, &story);
+            let (_, recovered, items) = run_recovery(&mut alone);
+            check(&alone, &model, &recovered, &items, acked, &story);
         }
         let at_least = if killed { at_least.min(durable) } else { at_least };
         (pool, end) = recover_with_crashes(&mut disk, &mut model, at_least, &mut random, &story);

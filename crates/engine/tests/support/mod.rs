@@ -3,8 +3,10 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 pub mod disk;
+pub mod given;
 pub mod lives;
 pub mod model;
+pub mod packing;
 pub mod pool;
 pub mod writer;
 

@@ -3,6 +3,7 @@
 use super::Random;
 use super::disk::Disk;
 use super::model::{Model, ModelGroup};
+use super::packing::{Packing, group_bytes};
 use engine::superblock::PoolState;
 use format::checkpoint::LogEnd;
 use format::{FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, payload_checksum};
@@ -29,6 +30,10 @@ pub struct Writer {
     pub steps_per_flush: u64,
     /// Some dirty payloads are carried on although they could not be read.
     pub loses: bool,
+    /// Half of the records are packed.
+    pub packs: bool,
+    next_object: u64,
+    first_seq: u64,
     layout: Layout,
     uuid: [u8; 16],
     session: u64,
@@ -54,6 +59,7 @@ impl Writer {
         let superblock = &pool.superblock;
         let mut volumes: Vec<VolumeId> = superblock.volumes.iter().map(|volume| volume.id).collect();
         // Records of a volume that is gone may still be in the log.
+        let next_object = model.live(u64::MAX, end.tail_seq, &volumes).next_object;
         volumes.push(VolumeId(superblock.next_volume_id.0 + 7));
         Writer {
             shard,
@@ -61,6 +67,9 @@ impl Writer {
             habit,
             steps_per_flush: 10,
             loses: false,
+            packs: false,
+            next_object,
+            first_seq: end.next_seq,
             layout: superblock.layout,
             uuid: superblock.uuid,
             session: superblock.session,
@@ -89,22 +98,46 @@ impl Writer {
     }
 
     pub fn write_group(&mut self, disk: &mut Disk, random: &mut Random) {
-        let wanted = if random.chance(1, 6) { 1 + random.below(12) } else { 1 + random.below(3) };
-        let room = self.layout.group_pages() - self.page;
-        let open_records: usize = self.open.iter().map(|(_, records)| records.len()).sum();
-        if room < 2 || open_records + wanted as usize > self.layout.records_max() as usize || random.chance(1, 30) && self.page > 0 {
+        let mut wanted = if random.chance(1, 6) { 1 + random.below(12) } else { 1 + random.below(3) };
+        if self.packs && random.chance(1, 12) {
+            wanted = 40 + random.below(80);
+        }
+        let room = self.room(wanted);
+        if room < 2 || random.chance(1, 30) && self.page > 0 {
             self.next_segment(disk, random);
         }
-        let room = u64::from(self.layout.group_pages() - self.page);
+        let room = u64::from(self.room(wanted));
         // Segments leave in order, and early enough that the ring never fills.
         let segments = u64::from(self.layout.segments_per_shard);
         self.tail_seq = self.tail_seq.max((self.seq + 3).saturating_sub(segments)).max(1);
         let (mut records, mut payloads) = (Vec::new(), Vec::new());
-        while (records.len() as u64) < wanted && (payloads.len() as u64) < room - 1 {
-            let (record, payload) = self.random_record(payloads.len() as u32, random);
+        let mut packing = self.packs.then(|| {
+            let known = &self.volumes[..self.volumes.len() - 1];
+            let mut packing = Packing::new(&self.model, self.tail_seq, known, self.next_object);
+            packing.keep_readable(disk, &self.layout, self.first_seq);
+            packing
+        });
+        // One more record can take two pages more: its own, and that of payloads which leave the header page for it.
+        let fits = |records: &[Record]| u64::from(GroupHead::pages(records)) + u64::from(!records.is_empty()) < room;
+        while (records.len() as u64) < wanted && fits(&records) {
+            let (record, payload) = match &mut packing {
+                Some(packing) if random.chance(1, 2) => {
+                    let volume = self.volumes[random.below(self.volumes.len() as u64) as usize];
+                    packing.record(volume, random.below(self.blocks), random)
+                }
+                _ => self.random_record(random),
+            };
+            if let Some(packing) = &mut packing {
+                packing.touch(&record, &payload);
+            }
             records.push(record);
-            payloads.extend(payload);
+            payloads.push(payload);
         }
+        if let Some(packing) = packing {
+            self.next_object = packing.next_object;
+            self.model.payloads.extend(packing.payloads);
+        }
+        GroupHead::lay_out(self.page, &mut records);
         let head = GroupHead {
             uuid: self.uuid,
             session: self.session,
@@ -115,9 +148,7 @@ impl Writer {
             durable_group: self.durable,
             page: self.page,
         };
-        let mut bytes = vec![0; PAGE_BYTES];
-        head.encode(&records, bytes.as_mut_slice().try_into().expect("a page"));
-        payloads.iter().for_each(|payload| bytes.extend_from_slice(payload));
+        let bytes = group_bytes(&head, &records, &payloads);
         let physical = self.layout.physical(self.seq);
         let id = disk.submit(self.layout.page_offset(self.shard, physical, self.page), bytes);
         self.in_flight.push((self.group, id));
@@ -131,27 +162,28 @@ impl Writer {
         }
     }
 
-    fn random_record(&mut self, payloads_before: u32, random: &mut Random) -> (Record, Option<[u8; PAGE_BYTES]>) {
+    /// Pages left for a group of that many records.
+    fn room(&self, records: u64) -> u32 {
+        let open_records: usize = self.open.iter().map(|(_, records)| records.len()).sum();
+        self.layout.group_pages_with(open_records as u32 + records as u32).saturating_sub(self.page)
+    }
+
+    /// A plain record and its payload; its place is given later.
+    fn random_record(&mut self, random: &mut Random) -> (Record, Vec<u8>) {
         let volume = self.volumes[random.below(self.volumes.len() as u64) as usize];
         let block = random.below(self.blocks);
-        let without = Record { kind: RecordKind::Invalidate, volume, block, mask: 0, checksum: 0, slot_page: 0 };
+        let without = Record { kind: RecordKind::Invalidate, volume, block, mask: 0, checksum: 0, slot_page: 0, packed: None };
         match random.below(10) {
-            0..=1 => (without, None),
+            0..=1 => (without, Vec::new()),
             2..=3 => {
                 // Usually of the newest record of the block, sometimes of an older one, or of none.
-                let places: Vec<(u64, u32)> = self
-                    .model
-                    .groups
-                    .iter()
-                    .flat_map(|group| {
-                        let same = move |record: &&Record| record.kind.has_payload() && (record.volume, record.block) == (volume, block);
-                        group.records.iter().filter(same).map(|record| (group.seq, record.slot_page))
-                    })
-                    .collect();
+                let placed = self.model.placed().into_iter();
+                let same = |record: &Record| record.kind.is_data() && (record.volume, record.block) == (volume, block);
+                let places: Vec<(u64, u32)> = placed.filter(|one| same(&one.record)).map(|one| (one.seq, one.ordinal)).collect();
                 let newest = places.last().copied().unwrap_or((self.seq, 1));
                 let any = places.get(random.below(places.len().max(1) as u64) as usize).copied().unwrap_or(newest);
-                let (of_seq, of_page) = if random.chance(1, 3) { any } else { newest };
-                (Record { kind: RecordKind::CleanNote { of_seq, of_page }, ..without }, None)
+                let (of_seq, of_ordinal) = if random.chance(1, 3) { any } else { newest };
+                (Record { kind: RecordKind::CleanNote { of_seq, of_ordinal }, ..without }, Vec::new())
             }
             kind => {
                 let mut payload = [0; PAGE_BYTES];
@@ -163,14 +195,9 @@ impl Writer {
                     ..7 => (RecordKind::DataDirty, checksum),
                     _ => (RecordKind::DataClean, checksum),
                 };
-                let record = Record {
-                    kind,
-                    mask: if random.chance(1, 4) { 1 + random.below(255) as u8 } else { 0xff },
-                    checksum,
-                    slot_page: self.page + 1 + payloads_before,
-                    ..without
-                };
-                (record, Some(payload))
+                let record =
+                    Record { kind, mask: if random.chance(1, 4) { 1 + random.below(255) as u8 } else { 0xff }, checksum, ..without };
+                (record, payload.to_vec())
             }
         }
     }
@@ -225,8 +252,8 @@ impl Writer {
                 used_pages: last.page + GroupHead::pages(last_records),
             };
             let records: Vec<Record> = self.open.iter().flat_map(|(_, records)| records).copied().collect();
-            let offset_bytes = self.layout.footer_offset(self.shard, self.layout.physical(self.seq));
-            self.late_footers.push((offset_bytes, head.encode(&records), self.seq));
+            let offset_bytes = self.layout.footer_write_offset(self.shard, self.layout.physical(self.seq), records.len() as u32);
+            self.late_footers.push((offset_bytes, head.encode(&self.layout, &records), self.seq));
             if habit != FooterHabit::Late {
                 self.write_late_footers(disk);
             }

@@ -84,6 +84,12 @@ impl Reactor {
                 }
                 let _ = done.send(());
             }
+            Message::SetContent { pool, level, done } => {
+                if let Some(part) = self.pool(pool) {
+                    part.set_content(level);
+                }
+                let _ = done.send(());
+            }
             Message::InspectShards { pool, inspect, done } => {
                 if let Some(part) = self.pool(pool) {
                     part.inspect(&inspect);

@@ -15,6 +15,8 @@
 //! * What is in *doubt* (see [`Oracle::doubt`]) proves nothing and forbids nothing; versions written later rule as ever, and mixed or
 //!   misplaced data is never excused.
 //! * A discard gives zeroes or leaves what was, settled by the first read; zeroes are a version like any other.
+//! * What several versions hold alike, zeroes or the same pattern, may be any of them: one that is allowed excuses it, and if more than one
+//!   can be meant, nothing is learnt.
 
 mod sector;
 #[cfg(test)]
@@ -24,13 +26,13 @@ use std::fmt;
 
 use sector::Sector;
 
-use crate::content::{self, Content, SECTOR};
+use crate::content::{self, Content, SECTOR, Texture};
 
 /// What a write does to its sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Unique data.
-    Data,
+    /// Data of this texture.
+    Data(Texture),
     /// Zeroes.
     Zero,
     /// Zeroes or no change.
@@ -54,6 +56,17 @@ pub(crate) struct Write {
     pub lost: bool,
     /// Number of crashes before it was submitted.
     pub life: u32,
+}
+
+impl Write {
+    /// What it makes of a sector, if it is the write of that number and there is such a sector in it.
+    pub(crate) fn makes(&self, number: u32, volume: u16, sector: u64) -> Option<Content> {
+        let inside = self.start_sector <= sector && sector < self.start_sector + u64::from(self.sectors);
+        (self.volume == volume && inside).then(|| match self.kind {
+            Kind::Data(texture) => content::of(texture, volume, sector, number),
+            Kind::Zero | Kind::Discard => Content::Zero,
+        })
+    }
 }
 
 /// What went wrong.
@@ -131,8 +144,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Oracle {
-    /// Volumes of these sizes; volume `i` begins with the content of write `i` (or zeroes, where `zeroed[i]`).
-    pub fn new(sizes_sectors: &[u64], zeroed: &[bool]) -> Oracle {
+    /// Volumes of these sizes; volume `i` begins as a write `i` of this kind would leave it.
+    pub fn new(sizes_sectors: &[u64], begin_as: &[Kind]) -> Oracle {
         let mut oracle = Oracle {
             clock: 1,
             life: 0,
@@ -144,7 +157,7 @@ impl Oracle {
         };
         for (index, size) in sizes_sectors.iter().enumerate() {
             oracle.writes.push(Write {
-                kind: if zeroed[index] { Kind::Zero } else { Kind::Data },
+                kind: begin_as[index],
                 volume: index as u16,
                 start_sector: 0,
                 sectors: *size as u32,
@@ -380,10 +393,11 @@ pub(crate) fn describe(writes: &[Write], number: u32) -> String {
     )
 }
 
-/// Whether those bytes are all zero or name this place.
+/// Whether those bytes are all zero or may stand at this place.
 pub fn belongs(found: Content, volume: u16, sector: u64) -> bool {
     match found {
         Content::Zero => true,
+        Content::Pattern { index, .. } => u64::from(index) == sector % types::BLOCK_SECTORS,
         Content::Data { volume: v, sector: s, .. } => v == volume && s == sector,
         Content::Garbage => false,
     }

@@ -111,10 +111,7 @@ impl Sector {
             let fault = if found == Content::Garbage { Fault::Torn } else { Fault::Misdirected };
             return Err((fault, format!("found {found:?}; {}", self.expected(began, context))));
         }
-        let matches = |write: u32| match found {
-            Content::Data { write: number, .. } => number == write && context.writes[write as usize].kind == Kind::Data,
-            _ => context.writes[write as usize].kind != Kind::Data,
-        };
+        let matches = |write: u32| context.writes[write as usize].makes(write, volume, sector) == Some(found);
         if self.versions.is_empty() && matches(self.initial) {
             return Ok(None);
         }
@@ -128,27 +125,28 @@ impl Sector {
             }
         }
         match count {
-            0 if last.is_none() && self.was_once(found, sector, began, context) => Ok(None),
-            0 => Err(self.accuse(found, last, began, context)),
-            1 => Ok(Some(allowed)),
-            // Zeroes of two writes look alike: then nothing is learnt.
+            0 if last.is_none() && self.was_once(found, volume, sector, began, context) => Ok(None),
+            0 => {
+                let origin = origins(found, volume, sector, context).last();
+                Err(self.accuse(found, last, origin, began, context))
+            }
+            1 if !self.was_once(found, volume, sector, began, context) => Ok(Some(allowed)),
+            // Zeroes or patterns of two writes look alike: then nothing is learnt.
             _ => Ok(None),
         }
     }
 
-    /// Whether what was found is an old version that is in doubt, and nothing newer forbids it.
-    fn was_once(&self, found: Content, sector: u64, began: u64, context: &Context) -> bool {
+    /// Whether what was found is (or may be) an old version that is in doubt, and nothing newer forbids it.
+    fn was_once(&self, found: Content, volume: u16, sector: u64, began: u64, context: &Context) -> bool {
+        if context.doubted == 0 {
+            return false;
+        }
         let newer = |version: &Version| {
             let write = &context.writes[version.write as usize];
             write.submitted >= context.doubted && version.certain(context) && version.end(context) < began
         };
-        let known = match found {
-            Content::Data { write, .. } => context.writes.get(write as usize).is_some_and(|write| {
-                let inside = write.start_sector <= sector && sector < write.start_sector + u64::from(write.sectors);
-                write.kind == Kind::Data && inside && write.submitted < context.doubted
-            }),
-            _ => context.doubted > 0,
-        };
+        let in_doubt = |write: u32| context.writes[write as usize].submitted < context.doubted;
+        let known = found == Content::Zero || origins(found, volume, sector, context).any(in_doubt);
         known && !self.versions.iter().any(newer)
     }
 
@@ -165,20 +163,21 @@ impl Sector {
         self.prune(context);
     }
 
-    fn accuse(&self, found: Content, candidate: Option<usize>, began: u64, context: &Context) -> (Fault, String) {
+    /// `candidate`: a version that it is and must not be. `origin`: the last write that ever made it here.
+    fn accuse(&self, found: Content, candidate: Option<usize>, origin: Option<u32>, began: u64, context: &Context) -> (Fault, String) {
         let expected = self.expected(began, context);
         let Some(version) = candidate.map(|index| &self.versions[index]) else {
-            let story = match found {
-                Content::Data { write, .. } => describe(context.writes, write),
-                _ => "zeroes".to_string(),
+            let Some(write) = origin else {
+                // Nobody ever wrote such a pattern here; of zeroes nobody can say where they come from.
+                let fault = if found == Content::Zero { Fault::Resurrected } else { Fault::Misdirected };
+                return (fault, format!("found {found:?}, which was never written here; {expected}"));
             };
-            let settled_by_read = match found {
-                Content::Data { write, .. } => self.versions.iter().any(|other| {
+            let settled_by_read = found != Content::Zero
+                && self.versions.iter().any(|other| {
                     let (mine, theirs) = (&context.writes[write as usize], &context.writes[other.write as usize]);
                     other.durable(context) && mine.end >= theirs.submitted
-                }),
-                _ => false,
-            };
+                });
+            let story = if found == Content::Zero { "zeroes".to_string() } else { describe(context.writes, write) };
             let fault = if settled_by_read { Fault::Flapped } else { Fault::Resurrected };
             return (fault, format!("found {story}, older than what is durable; {expected}"));
         };
@@ -211,4 +210,14 @@ impl Sector {
         }
         text
     }
+}
+
+/// The writes that ever made this of the sector, in order.
+fn origins<'a>(found: Content, volume: u16, sector: u64, context: &'a Context) -> impl Iterator<Item = u32> + use<'a> {
+    // Data names its write; for a pattern all must be asked, which only happens in doubt or to accuse.
+    let among = match found {
+        Content::Data { write, .. } => write..write.saturating_add(1).min(context.writes.len() as u32),
+        _ => 0..context.writes.len() as u32,
+    };
+    among.filter(move |write| context.writes[*write as usize].makes(*write, volume, sector) == Some(found))
 }

@@ -2,17 +2,19 @@
 
 use super::*;
 
+const UNIQUE: Kind = Kind::Data(Texture::Unique);
+
 struct Bench {
     oracle: Oracle,
 }
 
 fn bench() -> Bench {
-    Bench { oracle: Oracle::new(&[16], &[false]) }
+    Bench { oracle: Oracle::new(&[16], &[UNIQUE]) }
 }
 
 impl Bench {
     fn write(&mut self, fua: bool) -> u32 {
-        let number = self.oracle.begin_write(0, Kind::Data, 3, 1, fua);
+        let number = self.oracle.begin_write(0, UNIQUE, 3, 1, fua);
         self.oracle.end_write(number, true);
         number
     }
@@ -25,7 +27,7 @@ impl Bench {
     fn sees_from(&mut self, began: u64, write: u32) -> Result<(), Fault> {
         let mut bytes = [0; SECTOR];
         if write != u32::MAX {
-            content::fill(0, 3, write, &mut bytes);
+            content::fill(Texture::Unique, 0, 3, write, &mut bytes);
         }
         self.oracle.end_read(0, 3, 1, began, |_| &bytes).map_err(|violation| violation.fault)
     }
@@ -51,7 +53,7 @@ fn a_read_racing_a_write_sees_either_but_never_goes_back() {
     let mut bench = bench();
     let first = bench.write(false);
     let slow = bench.oracle.begin_read();
-    let racing = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    let racing = bench.oracle.begin_write(0, UNIQUE, 3, 1, false);
     assert_eq!(bench.sees(first), Ok(()));
     assert_eq!(bench.sees(racing), Ok(()));
     assert_eq!(bench.sees(first), Err(Fault::Flapped));
@@ -63,8 +65,8 @@ fn a_read_racing_a_write_sees_either_but_never_goes_back() {
 #[test]
 fn concurrent_writes_settle_in_one_order() {
     let mut bench = bench();
-    let one = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
-    let two = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    let one = bench.oracle.begin_write(0, UNIQUE, 3, 1, false);
+    let two = bench.oracle.begin_write(0, UNIQUE, 3, 1, false);
     bench.oracle.end_write(two, true);
     bench.oracle.end_write(one, true);
     assert_eq!(bench.sees(two), Ok(()));
@@ -78,7 +80,7 @@ fn a_power_cut_takes_only_what_was_not_flushed() {
     bench.flush();
     let new = bench.write(false);
     bench.oracle.crash(true);
-    let mut other = Bench { oracle: Oracle::new(&[16], &[false]) };
+    let mut other = Bench { oracle: Oracle::new(&[16], &[UNIQUE]) };
     std::mem::swap(&mut other.oracle, &mut bench.oracle);
     assert_eq!(other.sees(0), Err(Fault::Resurrected));
     assert_eq!(other.sees(old), Ok(()));
@@ -114,7 +116,7 @@ fn fua_survives_and_a_process_crash_takes_nothing() {
 #[test]
 fn a_failed_write_leaves_old_or_new_and_stays_that_way() {
     let mut bench = bench();
-    let failed = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    let failed = bench.oracle.begin_write(0, UNIQUE, 3, 1, false);
     bench.oracle.end_write(failed, false);
     assert_eq!(bench.sees(0), Ok(()));
     let refused = bench.sees(failed);
@@ -124,7 +126,7 @@ fn a_failed_write_leaves_old_or_new_and_stays_that_way() {
 #[test]
 fn a_write_in_flight_at_a_crash_may_be_there_and_is_then_fixed() {
     let mut bench = bench();
-    let lone = bench.oracle.begin_write(0, Kind::Data, 3, 1, false);
+    let lone = bench.oracle.begin_write(0, UNIQUE, 3, 1, false);
     bench.oracle.crash(false);
     assert_eq!(bench.sees(lone), Ok(()));
     bench.oracle.crash(true);
@@ -157,7 +159,7 @@ fn damage_and_foreign_data_are_named() {
     assert_eq!(fault, Fault::Torn);
     let began = bench.oracle.begin_read();
     let mut elsewhere = [0; SECTOR];
-    content::fill(0, 4, 0, &mut elsewhere);
+    content::fill(Texture::Unique, 0, 4, 0, &mut elsewhere);
     let fault = bench.oracle.end_read(0, 3, 1, began, |_| &elsewhere).unwrap_err().fault;
     assert_eq!(fault, Fault::Misdirected);
 }
@@ -167,8 +169,116 @@ fn an_image_is_judged_like_a_read() {
     let mut bench = bench();
     let write = bench.write(true);
     let mut bytes = [0; SECTOR];
-    content::fill(0, 3, 0, &mut bytes);
+    content::fill(Texture::Unique, 0, 3, 0, &mut bytes);
     assert_eq!(bench.oracle.check_image(0, 3, &bytes, false).unwrap_err().fault, Fault::NotAtHome);
-    content::fill(0, 3, write, &mut bytes);
+    content::fill(Texture::Unique, 0, 3, write, &mut bytes);
     assert!(bench.oracle.check_image(0, 3, &bytes, false).is_ok());
+}
+
+/// Writes and reads of sector 3 with patterns.
+impl Bench {
+    fn begins_pattern(&mut self, pattern: u8) -> u32 {
+        self.oracle.begin_write(0, Kind::Data(Texture::Pattern(pattern)), 3, 1, false)
+    }
+
+    fn writes_pattern(&mut self, pattern: u8) {
+        let number = self.begins_pattern(pattern);
+        self.oracle.end_write(number, true);
+    }
+
+    fn finds(&mut self, found: Texture, sector: u64) -> Result<(), Fault> {
+        let mut bytes = [0; SECTOR];
+        content::fill(found, 0, sector, 0, &mut bytes);
+        let began = self.oracle.begin_read();
+        self.oracle.end_read(0, 3, 1, began, |_| &bytes).map_err(|violation| violation.fault)
+    }
+
+    fn finds_pattern(&mut self, pattern: u8) -> Result<(), Fault> {
+        self.finds(Texture::Pattern(pattern), 3)
+    }
+}
+
+#[test]
+fn a_stale_duplicate_is_found_out() {
+    let mut bench = bench();
+    bench.writes_pattern(3);
+    assert_eq!(bench.finds_pattern(3), Ok(()));
+    bench.writes_pattern(5);
+    assert_eq!(bench.finds_pattern(3), Err(Fault::Stale));
+    assert_eq!(bench.finds_pattern(5), Ok(()));
+    bench.flush();
+    bench.write(true);
+    bench.oracle.crash(true);
+    // The versions are forgotten by now, and still it is known whose they were.
+    assert_eq!(bench.finds_pattern(5), Err(Fault::Resurrected));
+    assert_eq!(bench.finds_pattern(3), Err(Fault::Resurrected));
+}
+
+#[test]
+fn a_pattern_that_was_never_written_is_misdirected() {
+    let mut bench = bench();
+    bench.writes_pattern(3);
+    assert_eq!(bench.finds_pattern(4), Err(Fault::Misdirected));
+    assert_eq!(bench.finds(Texture::Pattern(3), 4), Err(Fault::Misdirected), "the sector beside it");
+    assert_eq!(bench.finds(Texture::Pattern(3), 11), Ok(()), "the same sector of another block cannot be told apart");
+    bench.oracle.doubt(0, 3..4);
+    assert_eq!(bench.finds_pattern(4), Err(Fault::Misdirected), "no doubt brings what was never there");
+}
+
+#[test]
+fn equal_patterns_of_two_versions_excuse_only_each_other() {
+    let mut bench = bench();
+    bench.writes_pattern(3);
+    bench.writes_pattern(5);
+    let again = bench.begins_pattern(3);
+    assert_eq!(bench.finds_pattern(5), Ok(()));
+    assert_eq!(bench.finds_pattern(3), Ok(()), "the one in flight");
+    assert_eq!(bench.finds_pattern(5), Err(Fault::Flapped), "only the one in flight can have been seen");
+    bench.oracle.end_write(again, true);
+    assert_eq!(bench.finds_pattern(5), Err(Fault::Stale));
+    assert_eq!(bench.finds_pattern(3), Ok(()));
+}
+
+#[test]
+fn of_equal_patterns_that_may_both_be_meant_nothing_is_learnt() {
+    let mut bench = bench();
+    let (one, two) = (bench.begins_pattern(3), bench.begins_pattern(3));
+    assert_eq!(bench.finds_pattern(3), Ok(()));
+    assert_eq!(bench.sees(0), Ok(()), "neither is known to have been seen");
+    bench.oracle.end_write(one, true);
+    assert!(bench.sees(0).is_err());
+    bench.oracle.end_write(two, true);
+    assert_eq!(bench.finds_pattern(3), Ok(()));
+}
+
+#[test]
+fn a_pattern_in_doubt_teaches_nothing_about_a_newer_one() {
+    let mut bench = bench();
+    bench.writes_pattern(3);
+    let old = bench.write(true);
+    bench.oracle.doubt(0, 3..4);
+    let newer = bench.begins_pattern(3);
+    assert_eq!(bench.finds_pattern(3), Ok(()), "of the first, in doubt, or of the newest");
+    assert_eq!(bench.sees(old), Ok(()), "the newest need not have been seen");
+    bench.oracle.end_write(newer, true);
+    assert_eq!(bench.finds_pattern(3), Ok(()));
+    assert!(bench.sees(old).is_err());
+}
+
+#[test]
+fn a_near_copy_names_its_write_in_the_first_sector_of_a_block() {
+    let mut oracle = Oracle::new(&[16], &[Kind::Data(Texture::Copy(2))]);
+    let copy = oracle.begin_write(0, Kind::Data(Texture::Copy(9)), 8, 2, false);
+    oracle.end_write(copy, true);
+    let mut read = |sector: u64, texture, write| {
+        let mut bytes = [0; SECTOR];
+        content::fill(texture, 0, sector, write, &mut bytes);
+        let began = oracle.begin_read();
+        oracle.end_read(0, sector, 1, began, |_| &bytes).map_err(|violation| violation.fault)
+    };
+    assert_eq!(read(8, Texture::Copy(9), copy), Ok(()));
+    assert_eq!(read(8, Texture::Copy(9), 0), Err(Fault::Stale));
+    assert_eq!(read(9, Texture::Copy(9), copy), Ok(()));
+    assert_eq!(read(9, Texture::Copy(2), 0), Err(Fault::Stale));
+    assert_eq!(read(10, Texture::Pattern(2), 0), Ok(()), "as at first");
 }

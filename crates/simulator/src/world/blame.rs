@@ -7,6 +7,7 @@ use engine::api::{Io, IoKind};
 use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeId};
 
 use super::World;
+use super::kinship::Kinship;
 use crate::disk::faults::Strike;
 
 /// See the module.
@@ -19,6 +20,12 @@ pub struct Blame {
     last_ns: BTreeMap<usize, u64>,
     /// The shard whose SSD read was just answered badly. Only while what follows from that is taken in.
     bad_read: Option<u16>,
+    /// Blocks may be stored in parts, which are read at once: what went wrong with the first is told when the last has come.
+    pub packs: bool,
+    /// By shard: the token of the first I/O that began after its last bad read.
+    bad_until: BTreeMap<u16, u64>,
+    /// What blocks rest on, and what the SSD harmed of that.
+    pub kinship: Kinship,
     /// In this life: the SSD answered a write or flush with an error.
     pub ssd_failed: bool,
     /// In this life: backing devices whose flush failed.
@@ -88,9 +95,9 @@ impl Blame {
         self.damaged.insert(volume);
     }
 
-    /// Whether a dirty block of it may be missing.
-    pub fn explains_missing(&self, volume: u16) -> bool {
-        self.damaged.contains(&volume)
+    /// Whether that dirty block may be missing, or what it rests on.
+    pub fn explains_missing(&self, volume: u16, block: u64) -> bool {
+        self.damaged.contains(&volume) || self.kinship.explains(volume, block)
     }
 
     /// What followed from an answer has been taken in.
@@ -102,10 +109,15 @@ impl Blame {
     pub fn ssd_answered(&mut self, answered: Answered, now_ns: u64) {
         let Answered { lane, token, next_token, offset_bytes: offset, length_bytes: length, is_read, strike, failed } = answered;
         if is_read {
-            let bad = failed || strike != Strike::None || pages_of(offset, length).any(|page| self.tainted.contains_key(&page));
-            if bad {
+            let all_bad = failed || strike != Strike::None;
+            let mut bad_pages = pages_of(offset, length).filter(|page| all_bad || self.tainted.contains_key(page)).peekable();
+            if bad_pages.peek().is_some() {
+                bad_pages.for_each(|page| self.kinship.page_is_bad(page));
                 self.bad_read = Some(lane);
+                self.bad_until.insert(lane, next_token);
                 self.strikes(0, now_ns);
+            } else if self.packs && self.bad_until.get(&lane).is_some_and(|until| token < *until) {
+                self.bad_read = Some(lane);
             }
             return;
         }
@@ -134,6 +146,7 @@ impl Blame {
         self.flush_failed.clear();
         self.destage_failed.clear();
         self.bad_read = None;
+        self.bad_until.clear();
     }
 
     /// A new pool on the SSD: nothing was ever logged.
@@ -142,6 +155,12 @@ impl Blame {
         self.logged.clear();
         self.damaged.clear();
         self.ssd_harmed = false;
+        self.kinship = Kinship::default();
+    }
+
+    /// Remembers what blocks of a write to the log rest on.
+    pub fn see_kinship(&mut self, lane: u16, io: &Io) {
+        self.kinship.see(lane, io, &self.places);
     }
 
     /// The number of a volume in the log.

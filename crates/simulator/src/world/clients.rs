@@ -88,7 +88,7 @@ impl World<'_> {
             Op::Flush => self.oracle.begin_flush(),
             Op::Write | Op::WriteZeroes | Op::Discard => {
                 let (kind, start, sectors, fua) = write(match draft.op {
-                    Op::Write => Kind::Data,
+                    Op::Write => Kind::Data(draft.texture),
                     Op::WriteZeroes => Kind::Zero,
                     _ => Kind::Discard,
                 });
@@ -136,7 +136,7 @@ impl World<'_> {
                 for inside in from..to {
                     let sector = draft.start_sector - first + block * 8 + inside;
                     let at = (inside * 512) as usize;
-                    content::fill(draft.volume, sector, number, &mut page[at..at + 512]);
+                    content::fill(draft.texture, draft.volume, sector, number, &mut page[at..at + 512]);
                 }
                 page.freeze()
             })

@@ -8,6 +8,8 @@ use crate::coverage::Fault;
 /// The low bytes of what a group's header page says (docs/internals/on-disk-format.md): tail, durable group, count of records; of each of the first
 /// records its kind, mask, volume and block. A bit that turns round there may leave something that could have been written so.
 const TELLING_BYTES: [u64; 15] = [56, 64, 74, 256, 257, 260, 264, 288, 289, 292, 296, 320, 321, 324, 328];
+/// Of each of the first records besides: how its block is stored, where, in how many bytes, and on which object it rests.
+const TELLING_OF_PACKED_BYTES: [u64; 15] = [258, 276, 277, 280, 284, 290, 308, 309, 312, 316, 322, 340, 341, 344, 348];
 
 impl World<'_> {
     /// Decay goes on while the pool runs.
@@ -45,7 +47,9 @@ impl World<'_> {
         // Half of the time it is the group's header, which little else would ever damage.
         let length = if self.prng.percent(50) { length.min(4096) } else { length };
         if length <= 4096 && self.prng.percent(50) {
-            self.devices[0].media.flip_a_bit(offset + self.prng.pick(&TELLING_BYTES), 1, &mut self.disk_prng);
+            let of_packed = self.plan.content.is_some() && self.prng.percent(50);
+            let at = self.prng.pick(if of_packed { &TELLING_OF_PACKED_BYTES } else { &TELLING_BYTES });
+            self.devices[0].media.flip_a_bit(offset + at, 1, &mut self.disk_prng);
         } else {
             self.devices[0].media.rot(offset, length, &mut self.disk_prng);
         }

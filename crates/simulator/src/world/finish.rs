@@ -81,7 +81,7 @@ impl World<'_> {
                         break;
                     }
                     let sectors = (end - start_sector).min(128) as u32;
-                    self.submit(0, Draft { volume, op: Op::Read, fua: false, start_sector, sectors });
+                    self.submit(0, Draft::of(volume, Op::Read, start_sector, sectors));
                     self.drain()?;
                     start_sector += u64::from(sectors);
                     while self.pending.len() > 64 {
@@ -114,7 +114,7 @@ impl World<'_> {
         if spoilt && tries > 0 {
             return self.bring_home(volume, tries - 1);
         }
-        self.submit(0, Draft { volume, op: Op::Flush, fua: false, start_sector: 0, sectors: 0 });
+        self.submit(0, Draft::of(volume, Op::Flush, 0, 0));
         self.drain()?;
         self.settle_down()?;
         self.check_all_at_home(volume)

@@ -115,6 +115,7 @@ impl World<'_> {
 
     /// Forgets what only the process knew.
     pub fn end_life(&mut self) {
+        self.take_census();
         self.system = None;
         self.give_pages_back();
         self.pending.clear();
@@ -137,6 +138,7 @@ impl World<'_> {
                     | Happening::Operator
                     | Happening::Disconnect
                     | Happening::Shortage(true)
+                    | Happening::Content(_)
             )
         });
     }
@@ -319,6 +321,7 @@ impl World<'_> {
         let now = self.queue.now_ns();
         self.note(70, now);
         self.tell(format!("life {} begins", self.oracle.life()));
+        self.treat_content();
         for volume in 0..self.volumes.len() {
             self.attach(volume as u16);
         }

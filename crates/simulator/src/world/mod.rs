@@ -1,14 +1,16 @@
 //! One run: clients, operator, devices and one life of the system after the other, in virtual time.
 //!
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
-//! and starts; [`replace`] exchanges the SSD; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+//! and starts; [`replace`] exchanges the SSD; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
 mod clients;
+mod content;
 mod decay;
 mod exchange;
 mod finish;
 mod gates;
+mod kinship;
 mod life;
 mod log_writes;
 pub(crate) mod operator;
@@ -23,11 +25,12 @@ use engine::api::{Command, Completion, Event, IoError, IoId, IoKind, Target, Vol
 use page::{PageMutVec, PagePool};
 use types::{Mode, VolumeIndex};
 
+use crate::content::Content;
 use crate::coverage::{Coverage, Fault, fault_of};
 use crate::daemon::pages_needed;
 use crate::disk::Disk;
 use crate::disk::media::Media;
-use crate::oracle::{Oracle, Violation};
+use crate::oracle::{Kind, Oracle, Violation};
 use crate::plan::Plan;
 use crate::prng::Prng;
 use crate::scheduler::Scheduler;
@@ -70,6 +73,8 @@ pub struct Outcome {
     pub acts: u64,
     /// Events reported by the system, by name.
     pub events: BTreeMap<&'static str, u64>,
+    /// Blocks by the form in which they were stored when a life ended.
+    pub stored: BTreeMap<&'static str, u64>,
     /// Virtual time.
     pub virtual_ns: u64,
     /// Of everything that happened, in order: equal for equal seeds.
@@ -131,6 +136,8 @@ pub(crate) enum Happening {
     Disconnect,
     /// Pages run short, or are given back.
     Shortage(bool),
+    /// Hints are lost, or a level changes.
+    Content(content::Turn),
 }
 
 pub(crate) type Step = Result<(), Failure>;
@@ -172,6 +179,7 @@ pub(crate) struct World<'a> {
     /// A write that the SSD confirmed was lost or damaged by it.
     pub ssd_lied: bool,
     pub blame: Blame,
+    pub content: content::Treatment,
     pub ssd_failed: bool,
     pub log_writes: LogWrites,
     pub written_places: BTreeSet<u64>,
@@ -229,16 +237,11 @@ impl<'a> World<'a> {
     pub fn new(plan: &'a Plan, builder: &'a dyn Builder, watch: Option<(u16, u64)>) -> World<'a> {
         let root = Prng::new(plan.seed);
         let sizes: Vec<u64> = plan.volumes.iter().map(|volume| volume.sectors).collect();
-        let zeroed: Vec<bool> = plan.volumes.iter().map(|volume| volume.zeroed).collect();
+        let begin_as: Vec<Kind> = (0..sizes.len()).map(|volume| content::begins_as(plan, volume)).collect();
         let ssd_media = Media::new(plan.ssd_bytes, plan.ssd_volatile);
         let mut devices = vec![Disk::new(ssd_media, plan.ssd_faults.clone(), plan.ssd_pace.clone(), true)];
         for (index, volume) in plan.volumes.iter().enumerate() {
-            let mut media = Media::new(volume.sectors * 512, volume.volatile);
-            if !volume.zeroed {
-                for (sector, bytes) in media.lay_out().chunks_exact_mut(512).enumerate() {
-                    crate::content::fill(index as u16, sector as u64, index as u32, bytes);
-                }
-            }
+            let media = content::first_media(plan, VolumeIndex(index as u16));
             devices.push(Disk::new(media, volume.faults.clone(), volume.pace.clone(), volume.discards));
         }
         let volumes = plan
@@ -268,7 +271,7 @@ impl<'a> World<'a> {
             disk_prng: root.fork(3),
             queue: Scheduler::new(root.fork(4)),
             devices,
-            oracle: Oracle::new(&sizes, &zeroed),
+            oracle: Oracle::new(&sizes, &begin_as),
             system: None,
             pages: PagePool::new(pages_needed(plan)),
             client_pages: PagePool::new(16 << 10),
@@ -292,6 +295,7 @@ impl<'a> World<'a> {
             safety: true,
             ssd_lied: false,
             blame: Blame::default(),
+            content: content::Treatment::of(plan, root.fork(5)),
             ssd_failed: false,
             log_writes: LogWrites::default(),
             gates: Gates::default(),
@@ -352,6 +356,7 @@ impl<'a> World<'a> {
         if self.plan.shortage_ns > 0 {
             self.queue.after(self.plan.shortage_ns, Happening::Shortage(true));
         }
+        self.plan_content();
     }
 
     /// Lets the next thing happen.
@@ -403,6 +408,7 @@ impl<'a> World<'a> {
             Happening::Restart => self.restart_wanted = true,
             Happening::Disconnect => self.disconnect(),
             Happening::Shortage(begins) => self.shortage(begins),
+            Happening::Content(turn) => self.content_turn(turn),
         }
         let drained = self.drain();
         self.blame.answer_taken_in();
@@ -569,13 +575,16 @@ impl<'a> World<'a> {
             Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
             // A block once found unreadable stays so, also where its bad content was carried to.
             Event::DirtyBlockUnreadable(volume, block) => {
-                let known = self.wounded.contains_key(&(volume.0, *block)) || self.blame.explains_missing(volume.0);
+                let known = self.wounded.contains_key(&(volume.0, *block)) || self.blame.explains_missing(volume.0, *block);
                 ("DirtyBlockUnreadable", bad_copy || known)
             }
-            Event::ChecksumMismatch(volume, block) => ("ChecksumMismatch", bad_copy || self.wounded.contains_key(&(volume.0, *block))),
+            Event::ChecksumMismatch(volume, block) => {
+                let known = self.wounded.contains_key(&(volume.0, *block)) || self.blame.kinship.explains(volume.0, *block);
+                ("ChecksumMismatch", bad_copy || known)
+            }
             Event::DestageFailed(volume, _) => {
                 let backing = self.blame.struck_since(device(volume), now) || self.blame.flush_failed.contains(&device(volume));
-                ("DestageFailed", bad_copy || backing || self.blame.ssd_failed)
+                ("DestageFailed", bad_copy || backing || self.blame.ssd_failed || self.blame.kinship.explains_some(volume.0))
             }
             Event::CommandDone(..) => ("CommandDone", false),
         };
@@ -669,8 +678,12 @@ impl<'a> World<'a> {
         let mut text = String::new();
         for (index, page) in pages.enumerate() {
             match crate::content::read(&page[at..at + 512]) {
-                crate::content::Content::Data { volume: v, sector: s, write } if (v, s) == (volume, sector) => {
+                Content::Data { volume: v, sector: s, write, .. } if (v, s) == (volume, sector) => {
                     let _ = write!(text, " [write {write} at {}]", offset_bytes + index as u64 * 4096);
+                }
+                // Whose it is cannot be told: any block of that pattern stands on it.
+                Content::Pattern { pattern, index: at } if u64::from(at) == sector % 8 => {
+                    let _ = write!(text, " [pattern {pattern} at {}]", offset_bytes + index as u64 * 4096);
                 }
                 _ => {}
             }

@@ -298,6 +298,7 @@ impl World<'_> {
         if self.devices.iter().any(|device| device.flights().next().is_some()) {
             return Err(failed("I/O in flight after Quiesce was done"));
         }
+        self.take_census();
         let mut system = self.system.take().expect("a life is running");
         if let Some(output) = system.poll() {
             return Err(failed(format!("after Quiesce was done, the system still wants {output:?}")));

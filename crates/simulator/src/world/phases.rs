@@ -19,6 +19,9 @@ impl World<'_> {
             if self.plan.ssd_faults.lies || self.plan.ssd_faults.corrupt_write_per_10k > 0 {
                 self.blame.see_records(io);
             }
+            if self.plan.content.is_some() {
+                self.blame.see_kinship(lane, io);
+            }
         }
     }
 

@@ -8,13 +8,14 @@ use crate::real::assembly::Root;
 use crate::uuid::Uuid;
 use engine::api::{Action, Command, Event, Reply, Target};
 use engine::front::{Front, FrontAction};
-use engine::shard::Shard;
+use engine::packer::ContentOptions;
+use engine::shard::{Proof, Shard};
 use page::PagePool;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
-use types::{ShardIndex, VolumeIndex};
+use types::{Content, ShardIndex, VolumeIndex};
 
 /// The pool that runs (one is enough here).
 pub(super) struct Engine {
@@ -22,7 +23,7 @@ pub(super) struct Engine {
     pub(super) uuid: Uuid,
     pub(super) ssd: String,
     pub(super) root: Root,
-    pub(super) samples: BTreeMap<u32, Vec<(u64, u32)>>,
+    pub(super) samples: BTreeMap<u32, Vec<(u64, Proof)>>,
     pub(super) shards: Vec<Shard>,
     pub(super) front: Front,
     pub(super) now_ns: u64,
@@ -119,6 +120,14 @@ impl Engine {
     pub(super) fn tell(&mut self, command: &Command) {
         for shard in &mut self.shards {
             shard.command(self.now_ns, command.clone());
+        }
+    }
+
+    /// As the runtime does it, but without a clock: the n-th access is to be the same one every time.
+    pub(super) fn set_content(&mut self, level: Content) {
+        for shard in &mut self.shards {
+            let options = ContentOptions { cpu_clock: None, ..runtime::content::options_for(level, shard.config()) };
+            shard.set_content(options);
         }
     }
 

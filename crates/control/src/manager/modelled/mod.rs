@@ -15,6 +15,7 @@ use self::hardware::{Blocking, Device, Pass};
 use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::real::assembly;
+use crate::real::content::Gathered;
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
@@ -314,6 +315,7 @@ impl DataPath for World {
             commands: BTreeMap::new(),
             backing: BTreeMap::new(),
         };
+        engine.set_content(pool.content);
         holds.iter().for_each(|hold| engine.tell(hold));
         locked(&self.running).engine = Some(engine);
         Ok(started)
@@ -327,6 +329,14 @@ impl DataPath for World {
         let mut engine = locked(&self.running).engine.take().expect("looked above");
         quiet?;
         if clean { engine.root.checkpoint(&engine.shards) } else { Ok(()) }
+    }
+
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        match &mut locked(&self.running).engine {
+            Some(engine) if engine.uuid == pool.uuid => engine.set_content(pool.content),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {
@@ -383,12 +393,12 @@ impl DataPath for World {
     fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
         let wanted = self.engine(|engine| engine.samples.get(&volume.id).cloned())?.unwrap_or_default();
         let mut sample = Sample::default();
-        for (block, checksum) in wanted {
+        for (block, proof) in wanted {
             let mut data = [0; BLOCK_BYTES as usize];
             let read = locked(&self.hardware).read(&volume.backing, block * BLOCK_BYTES, &mut data);
             read.map_err(|()| told(&volume.backing, "it cannot be read"))?;
             sample.compared += 1;
-            sample.different += u64::from(format::payload_checksum(VolumeId(volume.id), block, &data) != checksum);
+            sample.different += u64::from(!proof.holds(VolumeId(volume.id), block, &data));
         }
         if sample.different == 0 {
             self.engine(|engine| engine.samples.remove(&volume.id))?;
@@ -448,7 +458,12 @@ impl DataPath for World {
     }
 
     fn pool_stats(&self, _pool: &str) -> PoolStats {
-        PoolStats::default()
+        let mut gathered = Gathered::default();
+        let running = locked(&self.running);
+        let Some(engine) = running.engine.as_ref() else { return PoolStats::default() };
+        engine.shards.iter().for_each(|shard| gathered.look(shard));
+        let name_of = |place| engine.backing.get(&place).map(|(_, name)| name.clone());
+        PoolStats { content: gathered.figures(name_of), ..PoolStats::default() }
     }
 }
 

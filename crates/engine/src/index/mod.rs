@@ -1,0 +1,502 @@
+//! Block address → where the block lies on the SSD, and what must be known about it there.
+//!
+//! A *plain slot* is a page of the shard's log. Per plain slot there are a packed key, two bits of use, the flags dirty and partial, and the
+//! checksum of its content: 10 bytes, side by side, so that a hit touches one cache line of them. A table of 4-byte buckets (24 bits of
+//! slot, 8 bits of tag) finds the slot of a key by linear probing: at 85 % load 4.7 bytes a slot. Together 14.7 bytes a slot, whatever is
+//! cached.
+//!
+//! A *packed slot* is a record of a segment that is stored as its content asks: compressed, or resting on another record. Per packed slot
+//! there are 24 bytes, and one may be alive without a block, as an *object* others rest on (see `objects.rs`). With the first of them the
+//! index becomes wide: from then on keys are found in 5-byte buckets that can name both kinds of slot, in tables that grow one by one.
+//!
+//! Invariants: a key has at most one slot; a slot with a key is found by that key; a slot without one has no flag set.
+
+mod buckets;
+mod objects;
+mod packed;
+mod plain;
+mod sweep;
+
+#[cfg(test)]
+mod model_test;
+#[cfg(test)]
+mod tests;
+
+pub use format::Encoding;
+pub use objects::Census;
+pub use packed::{PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
+
+use crate::key::Key;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use buckets::{Buckets, Narrow, Wide};
+use objects::Packed;
+use packed::{PLACE_BITS, PLACES_PER_PAGE, PackedEntry, State};
+use plain::{Entry, Parts};
+
+/// Where a block lies. Plain: a page of the shard's log, `physical segment index * pages per segment + page`. Packed: bit 31, and below
+/// it the physical segment and which packed record of the segment ([`Index::packed_slot`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(pub u32);
+
+const PACKED: u32 = 1 << 31;
+
+impl Slot {
+    /// Whether a packed record is meant, not a page.
+    #[inline]
+    pub const fn is_packed(self) -> bool {
+        self.0 & PACKED != 0
+    }
+
+    /// Bits of a packed slot that say which packed record of its segment it is, for segments of that many pages.
+    pub(crate) const fn ordinal_bits(pages_per_segment: u32) -> u32 {
+        pages_per_segment.next_power_of_two().ilog2() + ORDINAL_BITS_OVER_PAGES
+    }
+
+    #[inline]
+    pub(crate) const fn packed(physical: u32, ordinal: u32, ordinal_bits: u32) -> Slot {
+        Slot(PACKED | physical << ordinal_bits | ordinal)
+    }
+
+    /// Physical segment, and ordinal in it.
+    #[inline]
+    fn packed_place(self, ordinal_bits: u32) -> (u32, u32) {
+        assert!(self.is_packed(), "slot {} is a page or none", self.0);
+        ((self.0 & !PACKED) >> ordinal_bits, self.0 & ((1 << ordinal_bits) - 1))
+    }
+}
+
+/// Plain slots one shard can have: 64 GiB of log. A bucket keeps 24 bits of slot beside its tag.
+pub const SLOTS_MAX: u32 = (1 << 24) - 1;
+
+/// A segment can have 64 packed records for each of its pages; who fills it must stop there.
+const ORDINAL_BITS_OVER_PAGES: u32 = 6;
+
+/// What the index knows about the block in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotMeta {
+    /// Newer than the backing device.
+    pub dirty: bool,
+    /// Not all sectors of the block are valid; which ones is in the shard's table of partial blocks. Never of a packed slot.
+    pub partial: bool,
+    /// Use since it was written, 0 to 3.
+    pub frequency: u8,
+    /// CRC-32C over content and address (`format::payload_checksum`).
+    pub checksum: u32,
+}
+
+/// What a wide index has beside its plain entries.
+struct Mixed {
+    /// Slots of both kinds by key.
+    keys: Wide,
+    packed: Packed,
+}
+
+/// See the module.
+pub struct Index {
+    plain: Vec<Entry>,
+    /// Segments that ever held a plain block: the entries of others were never touched.
+    plain_used: Vec<bool>,
+    /// Plain slots by key, while the index is narrow.
+    narrow: Narrow,
+    mixed: Option<Box<Mixed>>,
+    live: u32,
+    pages_per_segment: u32,
+    ordinal_bits: u32,
+}
+
+/// The block whose newest record lies in the slot.
+#[inline]
+fn key_in(plain: &[Entry], packed: &Packed, slot: Slot) -> Option<Key> {
+    match plain.get(slot.0 as usize) {
+        Some(entry) => entry.key(),
+        None => packed.entries.at(slot).key(),
+    }
+}
+
+impl Index {
+    /// An empty index for `slots` plain slots, at most [`SLOTS_MAX`], in segments of that many pages.
+    pub fn new(slots: u32, pages_per_segment: u32) -> Index {
+        assert!(slots <= SLOTS_MAX, "{slots} slots are more than a shard can have");
+        assert!(pages_per_segment > 0, "segments have pages");
+        let ordinal_bits = Slot::ordinal_bits(pages_per_segment);
+        let index = Index {
+            plain: vec![plain::NONE; slots as usize],
+            plain_used: vec![false; slots.div_ceil(pages_per_segment) as usize],
+            narrow: Narrow::new(slots),
+            mixed: None,
+            live: 0,
+            pages_per_segment,
+            ordinal_bits,
+        };
+        assert!(u64::from(index.segments()) << ordinal_bits < u64::from(PACKED), "packed slots of {slots} pages fit in 31 bits");
+        index
+    }
+
+    /// Blocks in the index.
+    pub fn live_blocks(&self) -> u32 {
+        self.live
+    }
+
+    /// Plain slots there are.
+    pub fn slots(&self) -> u32 {
+        self.plain.len() as u32
+    }
+
+    /// Pages of a segment: so many plain slots follow each other in one.
+    pub fn pages_per_segment(&self) -> u32 {
+        self.pages_per_segment
+    }
+
+    /// Physical segments there are.
+    pub fn segments(&self) -> u32 {
+        self.slots().div_ceil(self.pages_per_segment)
+    }
+
+    /// Memory of all arrays, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let mixed = self.mixed.as_ref().map_or(0, |mixed| mixed.keys.memory_bytes() + mixed.packed.memory_bytes());
+        // As long as there are no packed records all of them are taken for used: they will be.
+        let used = self.plain_used.iter().filter(|used| **used).count() * self.pages_per_segment as usize;
+        let plain = if self.is_wide() { used.min(self.plain.len()) } else { self.plain.len() };
+        (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64
+    }
+
+    /// Whether packed slots are in use, or have been: see [`Index::widen`].
+    pub fn is_wide(&self) -> bool {
+        self.mixed.is_some()
+    }
+
+    /// Where the block lies, if it is cached on the SSD.
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<Slot> {
+        let hash = key.hash();
+        match &self.mixed {
+            None => Some(self.narrow.probe(hash, |slot| self.plain[slot.0 as usize].key() == Some(key)).ok()?.1),
+            Some(mixed) => mixed.keys.find(hash, |slot| key_in(&self.plain, &mixed.packed, slot) == Some(key)),
+        }
+    }
+
+    /// Has the processor fetch what [`Index::insert`] or [`Index::get`] of the key will look at first: asked for many keys, one after the
+    /// other, the waits for memory overlap.
+    #[inline]
+    pub fn approach(&self, key: Key) {
+        match &self.mixed {
+            None => self.narrow.approach(key.hash()),
+            Some(mixed) => mixed.keys.approach(key.hash()),
+        }
+    }
+
+    /// The block whose newest record lies in this slot. An orphan has none.
+    #[inline]
+    pub fn key_of(&self, slot: Slot) -> Option<Key> {
+        match self.plain.get(slot.0 as usize) {
+            Some(entry) => entry.key(),
+            None => self.packed_entry(slot).key(),
+        }
+    }
+
+    /// What is known about the block in this slot. Of an orphan, its checksum only.
+    #[inline]
+    pub fn meta(&self, slot: Slot) -> SlotMeta {
+        match self.plain.get(slot.0 as usize) {
+            Some(entry) => entry.meta(),
+            None => self.packed_entry(slot).meta(),
+        }
+    }
+
+    /// Puts the block at the plain slot `slot`, away from where it was; gives back its old slot. The new slot must have no key.
+    pub fn insert(&mut self, key: Key, slot: Slot, meta: SlotMeta) -> Option<Slot> {
+        assert!(!slot.is_packed(), "slot {} is no page", slot.0);
+        assert!(self.key_of(slot).is_none(), "slot {} has a block already", slot.0);
+        let old = self.put_key(key, slot);
+        self.release(old);
+        self.plain[slot.0 as usize] = plain::entry(key, meta);
+        self.plain_used[(slot.0 / self.pages_per_segment) as usize] = true;
+        old
+    }
+
+    /// Forgets the block; gives back where it was.
+    pub fn remove(&mut self, key: Key) -> Option<Slot> {
+        let Index { plain, narrow, mixed, .. } = self;
+        let hash = key.hash();
+        let slot = match mixed {
+            None => {
+                let key_of = |slot: Slot| plain[slot.0 as usize].key();
+                narrow.take(hash, |slot| key_of(slot) == Some(key), |slot| key_of(slot).expect("a bucket's slot has a key").hash())
+            }
+            Some(mixed) => {
+                let key_of = |slot| key_in(plain, &mixed.packed, slot);
+                mixed.keys.take(hash, |slot| key_of(slot) == Some(key), |slot| key_of(slot).expect("a bucket's slot has a key").hash())
+            }
+        }?;
+        self.live -= 1;
+        self.clear_slot(slot);
+        Some(slot)
+    }
+
+    /// Makes the buckets name the slot for the key; gives back which they named before.
+    #[inline]
+    fn put_key(&mut self, key: Key, slot: Slot) -> Option<Slot> {
+        let Index { plain, narrow, mixed, .. } = self;
+        let hash = key.hash();
+        match mixed {
+            None => narrow.put(hash, slot, |slot| plain[slot.0 as usize].key() == Some(key)),
+            Some(mixed) => {
+                let key_of = |slot| key_in(plain, &mixed.packed, slot);
+                let hash_of = |slot| key_of(slot).expect("a bucket's slot has a key").hash();
+                mixed.keys.put(hash, slot, |slot| key_of(slot) == Some(key), hash_of)
+            }
+        }
+    }
+
+    /// Clears the slot a block has left for another, if it had one.
+    #[inline]
+    fn release(&mut self, old: Option<Slot>) {
+        match old {
+            Some(slot) => self.clear_slot(slot),
+            None => self.live += 1,
+        }
+    }
+
+    #[inline]
+    fn clear_slot(&mut self, slot: Slot) {
+        match self.plain.get_mut(slot.0 as usize) {
+            Some(entry) => *entry = plain::NONE,
+            None => self.packed_mut().release(slot),
+        }
+    }
+
+    /// Notes that the block in this slot is at home now.
+    pub fn set_clean(&mut self, slot: Slot) {
+        match self.plain.get_mut(slot.0 as usize) {
+            Some(entry) => entry.set_clean(),
+            None => self.packed_mut().set_clean(slot),
+        }
+    }
+
+    /// Sets the two bits of use. An orphan has none.
+    #[inline]
+    pub fn set_frequency(&mut self, slot: Slot, frequency: u8) {
+        match self.plain.get_mut(slot.0 as usize) {
+            Some(entry) => entry.set_frequency(frequency),
+            None => self.packed_mut().entries.set_frequency(slot, frequency),
+        }
+    }
+
+    /// Recounts everything; for tests and the simulator.
+    pub fn check_invariants(&self) {
+        let mut found = 0;
+        for slot in 0..self.slots() {
+            if let Some(key) = self.key_of(Slot(slot)) {
+                assert_eq!(self.get(key), Some(Slot(slot)), "slot {slot} is not found by its key");
+                found += 1;
+            } else {
+                assert!(!self.plain[slot as usize].has_flags(), "slot {slot} has flags and no key");
+            }
+        }
+        let buckets = match &self.mixed {
+            None => self.narrow.count(),
+            Some(mixed) => {
+                for (slot, entry) in mixed.packed.entries.iter() {
+                    if let Some(key) = entry.key() {
+                        assert_eq!(self.get(key), Some(slot), "packed slot {} is not found by its key", slot.0);
+                        found += 1;
+                    }
+                }
+                mixed.packed.check();
+                mixed.keys.check()
+            }
+        };
+        assert_eq!(found, self.live);
+        assert_eq!(buckets, found as usize);
+    }
+}
+
+/// Packed slots and objects.
+impl Index {
+    /// Packed records a segment can have.
+    pub fn packed_max(&self) -> u32 {
+        1 << self.ordinal_bits
+    }
+
+    /// The slot of a physical segment's packed record number `ordinal`, from 0, below [`Index::packed_max`].
+    pub fn packed_slot(&self, physical: u32, ordinal: u32) -> Slot {
+        assert!(physical < self.segments(), "segment {physical} of {}", self.segments());
+        assert!(ordinal < self.packed_max(), "packed record {ordinal} is beyond what a segment can have");
+        Slot::packed(physical, ordinal, self.ordinal_bits)
+    }
+
+    /// Physical segment of a packed slot, and which of its packed records it is.
+    pub fn packed_place_of(&self, slot: Slot) -> (u32, u32) {
+        slot.packed_place(self.ordinal_bits)
+    }
+
+    /// Makes the index fit for packed slots, at once for all keys it has; the first packed record does so by itself. There is no way back.
+    pub fn widen(&mut self) {
+        if self.mixed.is_some() {
+            return;
+        }
+        let places = u64::from(self.pages_per_segment) * u64::from(PLACES_PER_PAGE);
+        assert!(places <= 1 << PLACE_BITS, "places of {} pages", self.pages_per_segment);
+        let packed = Packed::new(self.slots(), self.segments(), self.ordinal_bits);
+        let mut keys = Wide::new(self.slots(), self.live);
+        let plain = &self.plain;
+        let hash_of = |slot: Slot| plain[slot.0 as usize].key().expect("a bucket's slot has a key").hash();
+        for slot in (0..self.slots()).map(Slot).filter(|slot| plain[slot.0 as usize].key().is_some()) {
+            keys.put(hash_of(slot), slot, |_| false, hash_of);
+        }
+        self.narrow.free();
+        self.mixed = Some(Box::new(Mixed { keys, packed }));
+    }
+
+    #[inline]
+    fn packed_entry(&self, slot: Slot) -> &PackedEntry {
+        assert!(slot.is_packed(), "slot {} is none", slot.0);
+        self.mixed.as_ref().map_or(&PackedEntry::DEAD, |mixed| mixed.packed.entries.at(slot))
+    }
+
+    #[inline]
+    fn packed_mut(&mut self) -> &mut Packed {
+        &mut self.mixed.as_mut().expect("a packed slot of a wide index").packed
+    }
+
+    /// Puts the block at a packed slot, the next of its segment, away from where it was; gives back its old slot. A full record becomes the
+    /// place of its object, with all who rest on it; another counts where it rests. After that the block's old slot is cleared: there
+    /// an object that others rest on stays as an orphan.
+    ///
+    /// # Panics
+    /// If what it rests on is not there or [`Index::may_reference`] says no (except that the block's old record rests there too); if the
+    /// slot is not the next; if the object moves away from under another block.
+    pub fn insert_packed(&mut self, key: Key, slot: Slot, meta: SlotMeta, stored: Stored) -> Option<Slot> {
+        self.widen();
+        self.packed_mut().push(slot, PackedEntry::block(key, meta, stored));
+        self.link(key, slot)
+    }
+
+    fn link(&mut self, key: Key, slot: Slot) -> Option<Slot> {
+        let old = self.put_key(key, slot);
+        self.packed_mut().link(slot, old);
+        self.release(old);
+        old
+    }
+
+    /// Moves an orphan to a packed slot, the next of its segment. If the object is not there any more, nobody rests on it: then the slot
+    /// holds nothing.
+    ///
+    /// # Panics
+    /// If the object is a block's, or the slot is not the next.
+    pub fn insert_base(&mut self, slot: Slot, checksum: u32, stored: Stored) {
+        self.widen();
+        let packed = self.packed_mut();
+        let Some(old) = packed.object(stored.object) else {
+            return packed.push(slot, PackedEntry::DEAD);
+        };
+        assert_eq!(packed.entries.at(old).state(), State::Orphan, "object {} is a block's", stored.object);
+        packed.push(slot, PackedEntry::orphan(checksum, stored));
+        packed.list(slot);
+    }
+
+    /// Uses up a packed slot, the next of its segment, for nothing.
+    pub fn push_dead(&mut self, slot: Slot) {
+        self.widen();
+        self.packed_mut().push(slot, PackedEntry::DEAD);
+    }
+
+    /// Tells where the payload of a packed record lies, in units of 16 bytes from the segment's start. A slot that holds nothing any more
+    /// does not care.
+    pub fn set_place(&mut self, slot: Slot, place: u32) {
+        if self.packed_entry(slot).state() != State::Dead {
+            self.packed_mut().entries.at_mut(slot).set_place(place);
+        }
+    }
+
+    /// How and where the packed record of a block or an orphan is stored.
+    ///
+    /// # Panics
+    /// If the slot holds nothing, or is a page.
+    pub fn stored(&self, slot: Slot) -> Stored {
+        self.packed_entry(slot).stored().unwrap_or_else(|| panic!("packed slot {} holds nothing", slot.0))
+    }
+
+    /// Where the object lies: a full record that is a block's newest or that others rest on. `None` if there is none of that id, or it was
+    /// given up.
+    pub fn object(&self, id: u64) -> Option<Slot> {
+        self.mixed.as_ref()?.packed.object(id)
+    }
+
+    /// How many rest on the record in a packed slot.
+    pub fn references(&self, slot: Slot) -> References {
+        self.packed_entry(slot).references
+    }
+
+    /// Whether one more record may rest on the object: it is there, and fewer than [`REFERENCES_MAX`] do.
+    pub fn may_reference(&self, id: u64) -> bool {
+        self.object(id).is_some_and(|slot| self.references(slot).all < REFERENCES_MAX)
+    }
+
+    /// Whether the slot holds an object without a block.
+    pub fn is_orphan(&self, slot: Slot) -> bool {
+        slot.is_packed() && self.packed_entry(slot).state() == State::Orphan
+    }
+
+    /// Packed slots of a physical segment in use, those that hold nothing any more included.
+    pub fn packed_len(&self, physical: u32) -> u32 {
+        self.mixed.as_ref().map_or(0, |mixed| mixed.packed.entries.len(physical))
+    }
+
+    /// Gives up the object in a packed slot. It is not found by its id any more, and those who rest on it dangle. An orphan dies; a
+    /// block stays cached, and stays no object when it moves.
+    ///
+    /// # Panics
+    /// If the slot has no object.
+    pub fn drop_object(&mut self, slot: Slot) {
+        self.packed_mut().drop_object(slot);
+    }
+
+    /// A physical segment is used anew: its packed slots go back to none. Plain slots are not touched.
+    ///
+    /// # Panics
+    /// If one of them still holds something.
+    pub fn clear_segment(&mut self, physical: u32) {
+        if let Some(mixed) = &mut self.mixed {
+            mixed.packed.entries.clear(physical);
+        }
+    }
+
+    /// A physical segment is full: gives back the memory kept for more packed slots.
+    pub fn seal_segment(&mut self, physical: u32) {
+        if let Some(mixed) = &mut self.mixed {
+            mixed.packed.entries.seal(physical);
+        }
+    }
+
+    /// What the packed slots hold, in numbers that are kept up to date.
+    pub fn census(&self) -> Census {
+        self.mixed.as_ref().map_or_else(Census::default, |mixed| mixed.packed.census)
+    }
+
+    /// Puts a recovered packed record, of a block or an orphan (`key` is `None`), at a slot that holds nothing; gives back the block's old
+    /// slot. Slots may come in any order; of a block's records and of an object's places the newest comes last. An older place of
+    /// the object is none any more. Nothing is counted, and no object dies, before [`Index::recount_references`], which must follow.
+    pub fn restore_packed(&mut self, slot: Slot, key: Option<Key>, meta: SlotMeta, stored: Stored) -> Option<Slot> {
+        self.widen();
+        let Some(key) = key else {
+            let packed = self.packed_mut();
+            packed.restore(slot, PackedEntry::orphan(meta.checksum, stored));
+            packed.list(slot);
+            return None;
+        };
+        self.packed_mut().restore(slot, PackedEntry::block(key, meta, stored));
+        self.link(key, slot)
+    }
+
+    /// Counts all references from scratch, after recovered records were put. Orphans nobody rests on die. Records that rest on what is
+    /// not there stay, and dangle.
+    pub fn recount_references(&mut self) {
+        if let Some(mixed) = &mut self.mixed {
+            mixed.packed.recount();
+        }
+    }
+}

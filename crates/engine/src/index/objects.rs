@@ -1,0 +1,299 @@
+//! Objects: full packed records that others may rest on, found by their id; who rests on them is counted, not listed.
+//!
+//! Invariants:
+//! * The table of objects has exactly the full entries in the states block and orphan, each id once.
+//! * An object's counts are those of the blocks that rest on it. A block whose object is not in the table *dangles*: it cannot be read,
+//!   and its end takes nothing from anybody, because an id never comes back once it has left the table.
+//! * An orphan has a reference: it dies with the last.
+//!
+//! While a recovery puts entries, in an order where those who rest on an object may come before it, nothing is counted and no object dies;
+//! [`Packed::recount`] ends this.
+
+use super::packed::{PackedEntries, PackedEntry, REFERENCES_MAX, References, State};
+use super::{Slot, buckets::Wide};
+use crate::key::mix;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use format::Encoding;
+
+/// What the packed slots hold, in numbers. Blocks are counted by how they are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Census {
+    /// Blocks stored as they are.
+    pub raw: u64,
+    /// Blocks compressed with LZ4.
+    pub lz4: u64,
+    /// Blocks compressed with Zstandard.
+    pub zstd: u64,
+    /// Blocks of zeroes.
+    pub zero: u64,
+    /// Blocks that are the same as an object.
+    pub duplicate: u64,
+    /// Blocks stored as a difference to an object.
+    pub delta: u64,
+    /// Objects without a block.
+    pub orphans: u64,
+    /// Objects that others rest on.
+    pub references: u64,
+    /// Bytes in the log of all of these, with their records in groups and footers.
+    pub stored_bytes: u64,
+}
+
+/// Bytes in the log of an entry that is alive.
+fn stored_bytes(entry: &PackedEntry) -> u64 {
+    let payload = entry.stored().map_or(0, |stored| u64::from(stored.bytes).next_multiple_of(u64::from(format::packed::PLACE_UNIT_BYTES)));
+    payload + 2 * format::record::RECORD_BYTES as u64
+}
+
+impl Census {
+    fn blocks_of(&mut self, entry: &PackedEntry) -> &mut u64 {
+        match entry.stored().expect("a block is stored somehow").encoding {
+            Encoding::Raw => &mut self.raw,
+            Encoding::Lz4 => &mut self.lz4,
+            Encoding::Zstd => &mut self.zstd,
+            Encoding::Zero => &mut self.zero,
+            Encoding::Duplicate => &mut self.duplicate,
+            Encoding::Diff | Encoding::LzDelta | Encoding::ZstdDelta => &mut self.delta,
+        }
+    }
+}
+
+/// A count that has come here stays: a recovery found more than can be counted. The object then ends only when it is given up.
+const UNCOUNTABLE: u16 = u16::MAX;
+
+fn less_one(count: &mut u16) {
+    if *count != UNCOUNTABLE {
+        *count -= 1;
+    }
+}
+
+/// The packed part of an index, except for its keys.
+pub(super) struct Packed {
+    pub(super) entries: PackedEntries,
+    /// Objects by id.
+    objects: Wide,
+    pub(super) census: Census,
+    /// Whether references are counted; not while a recovery puts entries.
+    counted: bool,
+}
+
+impl Packed {
+    pub(super) fn new(plain_slots: u32, segments: u32, ordinal_bits: u32) -> Packed {
+        let (entries, objects) = (PackedEntries::new(segments, ordinal_bits), Wide::new(plain_slots, 0));
+        Packed { entries, objects, census: Census::default(), counted: true }
+    }
+
+    pub(super) fn object(&self, id: u64) -> Option<Slot> {
+        self.objects.find(mix(id), |slot| self.entries.at(slot).object() == id)
+    }
+
+    /// Adds the next entry of its segment, not yet linked.
+    pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
+        assert!(self.counted, "a recovery has not ended");
+        self.entries.push(slot, entry);
+        self.count_entry(&entry);
+    }
+
+    /// Puts a recovered entry, not yet linked. From now on nothing is counted, until [`Packed::recount`].
+    pub(super) fn restore(&mut self, slot: Slot, entry: PackedEntry) {
+        self.counted = false;
+        self.entries.put(slot, entry);
+        self.count_entry(&entry);
+    }
+
+    fn count_entry(&mut self, entry: &PackedEntry) {
+        self.census.stored_bytes += if entry.state() == State::Dead { 0 } else { stored_bytes(entry) };
+        match entry.state() {
+            State::Dead => {}
+            State::Orphan => self.census.orphans += 1,
+            State::Block | State::Dropped => *self.census.blocks_of(entry) += 1,
+        }
+    }
+
+    /// Connects a new entry with the objects: a full one becomes the place of its object, another counts where it rests.
+    /// `old` is where the block was until now; it must not have been released.
+    pub(super) fn link(&mut self, slot: Slot, old: Option<Slot>) {
+        let entry = *self.entries.at(slot);
+        let old = old.filter(|old| old.is_packed()).map(|old| *self.entries.at(old));
+        if entry.is_full() {
+            let dropped = old.is_some_and(|old| old.state() == State::Dropped && old.object() == entry.object());
+            if dropped && self.counted {
+                // Those who rested on it dangle and are not counted: it must not be found again.
+                self.entries.at_mut(slot).drop_object();
+            } else {
+                self.list(slot);
+            }
+        } else if let Some(base) = entry.base().filter(|_| self.counted) {
+            let replaces = old.is_some_and(|old| old.base() == Some(base));
+            self.count_reference(base, entry.is_dirty(), replaces);
+        }
+    }
+
+    /// Makes the slot the place of its object. If there is one already, the object has moved: references come along.
+    pub(super) fn list(&mut self, slot: Slot) {
+        let Packed { entries, objects, .. } = self;
+        let id = entries.at(slot).object();
+        let moved = objects.put(mix(id), slot, |at| entries.at(at).object() == id, |at| mix(entries.at(at).object()));
+        let Some(from) = moved else { return };
+        let old = *entries.at(from);
+        entries.at_mut(slot).references = old.references;
+        if old.state() == State::Orphan {
+            self.die(from);
+        } else {
+            // Whether the block goes too is not decided here; in either case it is no object any more.
+            assert!(!self.counted || old.key() == entries.at(slot).key(), "object {id} moves away from under its block");
+            entries.at_mut(from).drop_object();
+        }
+    }
+
+    fn count_reference(&mut self, base: u64, dirty: bool, replaces: bool) {
+        let slot = self.object(base).unwrap_or_else(|| panic!("object {base} is not there to rest on"));
+        let references = &mut self.entries.at_mut(slot).references;
+        // One too many, for a moment, if the record takes the place of another that rests here too.
+        assert!(references.all < REFERENCES_MAX || replaces, "{} rest on object {base} already", references.all);
+        self.census.references += u64::from(references.all == 0);
+        references.all = references.all.saturating_add(1);
+        references.dirty = references.dirty.saturating_add(u16::from(dirty));
+    }
+
+    fn give_back_reference(&mut self, base: u64, dirty: bool) {
+        let Some(slot) = self.object(base) else { return };
+        let entry = self.entries.at_mut(slot);
+        less_one(&mut entry.references.all);
+        if dirty {
+            less_one(&mut entry.references.dirty);
+        }
+        if entry.references.all == 0 {
+            self.census.references -= 1;
+            if entry.state() == State::Orphan {
+                self.unlist(slot);
+                self.die(slot);
+            }
+        }
+    }
+
+    fn unlist(&mut self, slot: Slot) {
+        let Packed { entries, objects, .. } = self;
+        let listed = objects.take(mix(entries.at(slot).object()), |at| at == slot, |at| mix(entries.at(at).object()));
+        assert_eq!(listed, Some(slot), "an object is where the table says");
+    }
+
+    /// Ends an entry that is in no table.
+    fn die(&mut self, slot: Slot) {
+        let entry = self.entries.at_mut(slot);
+        self.census.orphans -= u64::from(entry.state() == State::Orphan);
+        self.census.stored_bytes -= if entry.state() == State::Dead { 0 } else { stored_bytes(entry) };
+        *entry = PackedEntry::DEAD;
+    }
+
+    /// The slot has lost its block, to a newer record or for good.
+    pub(super) fn release(&mut self, slot: Slot) {
+        let entry = *self.entries.at(slot);
+        *self.census.blocks_of(&entry) -= 1;
+        if entry.is_object() {
+            if entry.references.all > 0 || !self.counted {
+                self.entries.at_mut(slot).lose_block();
+                self.census.orphans += 1;
+                return;
+            }
+            self.unlist(slot);
+        }
+        self.die(slot);
+        if let Some(base) = entry.base().filter(|_| self.counted) {
+            self.give_back_reference(base, entry.is_dirty());
+        }
+    }
+
+    pub(super) fn set_clean(&mut self, slot: Slot) {
+        let entry = *self.entries.at(slot);
+        if !entry.is_dirty() {
+            return;
+        }
+        self.entries.at_mut(slot).set_clean();
+        if let Some(base) = entry.base().filter(|_| self.counted).and_then(|base| self.object(base)) {
+            less_one(&mut self.entries.at_mut(base).references.dirty);
+        }
+    }
+
+    pub(super) fn drop_object(&mut self, slot: Slot) {
+        let entry = *self.entries.at(slot);
+        assert!(entry.is_object(), "slot {} is no object's", slot.0);
+        self.unlist(slot);
+        self.census.references -= u64::from(entry.references.all > 0);
+        if entry.state() == State::Orphan {
+            self.die(slot);
+        } else {
+            self.entries.at_mut(slot).drop_object();
+        }
+    }
+
+    /// Counts all references from scratch, and ends orphans nobody rests on.
+    pub(super) fn recount(&mut self) {
+        let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| entry.is_object()).map(|(slot, _)| slot).collect();
+        for slot in &slots {
+            self.entries.at_mut(*slot).references = References::default();
+        }
+        self.census.references = 0;
+        for physical in 0..self.entries.segments() {
+            for ordinal in 0..self.entries.len(physical) {
+                let entry = *self.entries.at(self.entries.slot(physical, ordinal));
+                if let Some(base) = entry.base().and_then(|base| self.object(base)) {
+                    let references = &mut self.entries.at_mut(base).references;
+                    self.census.references += u64::from(references.all == 0);
+                    references.all = references.all.saturating_add(1);
+                    references.dirty = references.dirty.saturating_add(u16::from(entry.is_dirty()));
+                }
+            }
+        }
+        for slot in slots {
+            let entry = self.entries.at(slot);
+            if entry.state() == State::Orphan && entry.references.all == 0 {
+                self.unlist(slot);
+                self.die(slot);
+            }
+        }
+        self.counted = true;
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.entries.memory_bytes() + self.objects.memory_bytes()
+    }
+
+    /// Recounts everything.
+    pub(super) fn check(&self) {
+        let mut resting: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for (_, entry) in self.entries.iter() {
+            if let Some(base) = entry.base() {
+                let (all, dirty) = resting.entry(base).or_default();
+                (*all, *dirty) = (*all + 1, *dirty + u64::from(entry.is_dirty()));
+            }
+        }
+        let (mut census, mut objects) = (Census::default(), 0);
+        for (slot, entry) in self.entries.iter() {
+            census.stored_bytes += if entry.state() == State::Dead { 0 } else { stored_bytes(entry) };
+            match entry.state() {
+                State::Dead => assert_eq!(*entry, PackedEntry::DEAD, "slot {} holds nothing", slot.0),
+                State::Block | State::Dropped => *census.blocks_of(entry) += 1,
+                State::Orphan => {
+                    census.orphans += 1;
+                    assert!(entry.references.all > 0 || !self.counted, "nobody rests on orphan {}", entry.object());
+                    assert!(!entry.is_dirty(), "orphan {} is dirty", entry.object());
+                }
+            }
+            let References { all, dirty } = entry.references;
+            if entry.is_object() {
+                objects += 1;
+                assert_eq!(self.object(entry.object()), Some(slot), "object {} is elsewhere", entry.object());
+                census.references += u64::from(all > 0);
+                let found = resting.get(&entry.object()).copied().unwrap_or_default();
+                let right = |count: u16, found: u64| u64::from(count) == found || count == UNCOUNTABLE || !self.counted;
+                assert!(right(all, found.0) && right(dirty, found.1), "{found:?} rest on object {}, not {all}, {dirty}", entry.object());
+            } else {
+                assert_eq!((all, dirty), (0, 0), "slot {} is no object's", slot.0);
+                assert!(entry.state() != State::Orphan && (entry.state() != State::Dropped || entry.is_full()));
+            }
+        }
+        assert_eq!(self.objects.check(), objects, "objects in the table");
+        assert_eq!(self.census, census);
+    }
+}

@@ -1,0 +1,288 @@
+//! What is known of a packed slot, in 24 bytes, and where these entries are kept.
+
+use super::{Slot, SlotMeta};
+use crate::key::{KEY_BITS, Key};
+use alloc::vec;
+use alloc::vec::Vec;
+use format::Encoding;
+
+/// How and where a packed record is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// How.
+    pub encoding: Encoding,
+    /// Where the payload begins, in units of 16 bytes from the segment's start; 0 without payload, [`PLACE_UNKNOWN`] until it is known.
+    pub place: u32,
+    /// Bytes of the payload, at most 4096; 0 if there is none.
+    pub bytes: u16,
+    /// The id of a full record, else that of the object it rests on; 0 for zeroes.
+    pub object: u64,
+}
+
+impl From<format::Packed> for Stored {
+    fn from(packed: format::Packed) -> Stored {
+        Stored { encoding: packed.encoding, place: packed.place, bytes: packed.bytes, object: packed.object }
+    }
+}
+
+/// The place of a payload whose group has not been laid out. No payload lies there: the end of a segment is its footer's.
+pub const PLACE_UNKNOWN: u32 = (1 << PLACE_BITS) - 1;
+
+/// Most records that may rest on one object. The counts have 16 bits; the rest is room for what a recovery may find in excess.
+pub const REFERENCES_MAX: u16 = 60_000;
+
+/// Unit of places, in bytes: a page has 256 of them.
+pub(super) const PLACES_PER_PAGE: u32 = 256;
+
+/// How many records rest on a full record.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct References {
+    /// All of them.
+    pub all: u16,
+    /// Those that are newer than the backing device.
+    pub dirty: u16,
+}
+
+/// Bits of a place: segments of up to 8 MiB.
+pub(super) const PLACE_BITS: u32 = 19;
+const BYTES_MAX: u16 = 4096;
+const OBJECT_BITS: u32 = 40;
+const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
+const DIRTY: u64 = 1 << KEY_BITS;
+const FREQUENCY_SHIFT: u32 = KEY_BITS + 1;
+const STATE_SHIFT: u32 = FREQUENCY_SHIFT + 2;
+const ENCODING_SHIFT: u32 = STATE_SHIFT + 2;
+const OBJECT_SHIFT: u32 = ENCODING_SHIFT + 4;
+
+/// What a packed slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Nothing any more.
+    Dead = 0,
+    /// The newest record of a block; if it is full, an object too.
+    Block = 1,
+    /// An object without a block.
+    Orphan = 2,
+    /// The newest record of a block, full, and no object any more.
+    Dropped = 3,
+}
+
+/// What is known of a packed slot, without padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PackedEntry {
+    /// From the lowest: 44 key, 1 dirty, 2 frequency, 2 state, 4 encoding, 8 the upper bits of the object's id; 3 are free.
+    bits: u64,
+    object_low: u32,
+    /// 19 place, 13 bytes.
+    extent: u32,
+    checksum: u32,
+    /// Of a full record: who rests on it.
+    pub(super) references: References,
+}
+
+const _: () = assert!(size_of::<PackedEntry>() == 24);
+const _: () = assert!(OBJECT_SHIFT + OBJECT_BITS - 32 <= u64::BITS);
+
+impl PackedEntry {
+    pub(super) const DEAD: PackedEntry =
+        PackedEntry { bits: 0, object_low: 0, extent: 0, checksum: 0, references: References { all: 0, dirty: 0 } };
+
+    fn new(state: State, bits: u64, checksum: u32, stored: Stored) -> PackedEntry {
+        let Stored { encoding, place, bytes, object } = stored;
+        assert!(place <= PLACE_UNKNOWN, "place {place} is in no segment");
+        assert!(bytes <= BYTES_MAX, "{bytes} bytes are more than a block");
+        assert!(object < 1 << OBJECT_BITS, "object {object} has more than {OBJECT_BITS} bits");
+        assert_eq!(object == 0, encoding == Encoding::Zero, "{encoding:?} with object {object}");
+        PackedEntry {
+            bits: bits | (state as u64) << STATE_SHIFT | (encoding as u64) << ENCODING_SHIFT | object >> 32 << OBJECT_SHIFT,
+            object_low: object as u32,
+            extent: place | u32::from(bytes) << PLACE_BITS,
+            checksum,
+            references: References::default(),
+        }
+    }
+
+    pub(super) fn block(key: Key, meta: SlotMeta, stored: Stored) -> PackedEntry {
+        assert!(!meta.partial, "a packed record has all sectors of its block");
+        let bits = key.0 | if meta.dirty { DIRTY } else { 0 } | u64::from(meta.frequency.min(3)) << FREQUENCY_SHIFT;
+        PackedEntry::new(State::Block, bits, meta.checksum, stored)
+    }
+
+    pub(super) fn orphan(checksum: u32, stored: Stored) -> PackedEntry {
+        assert!(stored.encoding.is_full(), "{:?} without a block", stored.encoding);
+        PackedEntry::new(State::Orphan, 0, checksum, stored)
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        match self.bits >> STATE_SHIFT & 3 {
+            0 => State::Dead,
+            1 => State::Block,
+            2 => State::Orphan,
+            _ => State::Dropped,
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> Option<Key> {
+        matches!(self.state(), State::Block | State::Dropped).then_some(Key(self.bits & KEY_MASK))
+    }
+
+    #[inline]
+    pub(super) fn meta(&self) -> SlotMeta {
+        SlotMeta { dirty: self.is_dirty(), partial: false, frequency: (self.bits >> FREQUENCY_SHIFT & 3) as u8, checksum: self.checksum }
+    }
+
+    /// How and where; `None` of a dead one.
+    pub(super) fn stored(&self) -> Option<Stored> {
+        let encoding = Encoding::from_u8((self.bits >> ENCODING_SHIFT & 15) as u8)?;
+        let (place, bytes) = (self.extent & PLACE_UNKNOWN, (self.extent >> PLACE_BITS) as u16);
+        Some(Stored { encoding, place, bytes, object: self.object() })
+    }
+
+    /// As in [`Stored`]; 0 of a dead one.
+    pub(super) fn object(&self) -> u64 {
+        (self.bits >> OBJECT_SHIFT & 0xff) << 32 | u64::from(self.object_low)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.stored().is_some_and(|stored| stored.encoding.is_full())
+    }
+
+    /// The id of the object that a block rests on.
+    pub(super) fn base(&self) -> Option<u64> {
+        self.stored().filter(|stored| stored.encoding.rests_on_base()).map(|stored| stored.object)
+    }
+
+    /// Whether it is in the table of objects.
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self.state(), State::Block | State::Orphan) && self.is_full()
+    }
+
+    #[inline]
+    pub(super) fn is_dirty(&self) -> bool {
+        self.bits & DIRTY != 0
+    }
+
+    pub(super) fn set_clean(&mut self) {
+        self.bits &= !DIRTY;
+    }
+
+    pub(super) fn set_frequency(&mut self, frequency: u8) {
+        self.bits = self.bits & !(3 << FREQUENCY_SHIFT) | u64::from(frequency.min(3)) << FREQUENCY_SHIFT;
+    }
+
+    pub(super) fn set_place(&mut self, place: u32) {
+        assert!(place <= PLACE_UNKNOWN, "place {place} is in no segment");
+        self.extent = self.extent & !PLACE_UNKNOWN | place;
+    }
+
+    /// The block is no object any more.
+    pub(super) fn drop_object(&mut self) {
+        self.bits |= (State::Dropped as u64) << STATE_SHIFT;
+        self.references = References::default();
+    }
+
+    /// The object has no block any more.
+    pub(super) fn lose_block(&mut self) {
+        let kept = !(KEY_MASK | DIRTY | 3 << FREQUENCY_SHIFT | 3 << STATE_SHIFT);
+        self.bits = self.bits & kept | (State::Orphan as u64) << STATE_SHIFT;
+    }
+}
+
+/// The entries of all segments, each segment's in the order of its records.
+pub(super) struct PackedEntries {
+    ordinal_bits: u32,
+    segments: Vec<Vec<PackedEntry>>,
+}
+
+impl PackedEntries {
+    pub(super) fn new(segments: u32, ordinal_bits: u32) -> PackedEntries {
+        PackedEntries { ordinal_bits, segments: vec![Vec::new(); segments as usize] }
+    }
+
+    /// Physical segment and ordinal of a slot, to be used as indices.
+    #[inline]
+    fn place_of(&self, slot: Slot) -> (usize, usize) {
+        let (physical, ordinal) = slot.packed_place(self.ordinal_bits);
+        (physical as usize, ordinal as usize)
+    }
+
+    /// What the slot holds; a slot that was never used holds nothing.
+    #[inline]
+    pub(super) fn at(&self, slot: Slot) -> &PackedEntry {
+        let (physical, ordinal) = self.place_of(slot);
+        self.segments[physical].get(ordinal).unwrap_or(&PackedEntry::DEAD)
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, slot: Slot) -> &mut PackedEntry {
+        let (physical, ordinal) = self.place_of(slot);
+        &mut self.segments[physical][ordinal]
+    }
+
+    /// Sets the use of the block in the slot, if there is one.
+    #[inline]
+    pub(super) fn set_frequency(&mut self, slot: Slot, frequency: u8) {
+        let entry = self.at_mut(slot);
+        if entry.key().is_some() {
+            entry.set_frequency(frequency);
+        }
+    }
+
+    /// Adds the next entry of its segment.
+    pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
+        let (physical, ordinal) = self.place_of(slot);
+        let segment = &mut self.segments[physical];
+        assert_eq!(ordinal, segment.len(), "the next packed record of segment {physical}");
+        segment.push(entry);
+    }
+
+    /// Puts an entry where none is, in whatever order.
+    pub(super) fn put(&mut self, slot: Slot, entry: PackedEntry) {
+        let (physical, ordinal) = self.place_of(slot);
+        let segment = &mut self.segments[physical];
+        if segment.len() <= ordinal {
+            segment.resize(ordinal + 1, PackedEntry::DEAD);
+        }
+        assert_eq!(segment[ordinal], PackedEntry::DEAD, "packed record {ordinal} of segment {physical} is there already");
+        segment[ordinal] = entry;
+    }
+
+    pub(super) fn slot(&self, physical: u32, ordinal: u32) -> Slot {
+        Slot::packed(physical, ordinal, self.ordinal_bits)
+    }
+
+    pub(super) fn segments(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    /// Entries of a physical segment.
+    pub(super) fn len(&self, physical: u32) -> u32 {
+        self.segments[physical as usize].len() as u32
+    }
+
+    pub(super) fn clear(&mut self, physical: u32) {
+        let segment = &mut self.segments[physical as usize];
+        let alive = segment.iter().position(|entry| *entry != PackedEntry::DEAD);
+        assert_eq!(alive, None, "a packed record of segment {physical} is alive");
+        *segment = Vec::new();
+    }
+
+    pub(super) fn seal(&mut self, physical: u32) {
+        self.segments[physical as usize].shrink_to_fit();
+    }
+
+    /// All entries and their slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &PackedEntry)> {
+        let bits = self.ordinal_bits;
+        self.segments.iter().zip(0..).flat_map(move |(segment, physical)| {
+            segment.iter().zip(0..).map(move |(entry, ordinal)| (Slot::packed(physical, ordinal, bits), entry))
+        })
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let entries: usize = self.segments.iter().map(Vec::capacity).sum();
+        entries * size_of::<PackedEntry>() + self.segments.len() * size_of::<Vec<PackedEntry>>()
+    }
+}

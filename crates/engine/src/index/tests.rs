@@ -1,0 +1,191 @@
+//! The index alone: each promise of packed slots and objects by a small story, memory, and plain slots beside a map.
+
+use super::*;
+use crate::key::mix;
+use alloc::collections::BTreeMap;
+use types::VolumeIndex;
+
+fn meta(checksum: u32) -> SlotMeta {
+    SlotMeta { dirty: checksum.is_multiple_of(2), partial: checksum.is_multiple_of(3), frequency: (checksum % 4) as u8, checksum }
+}
+
+fn whole(dirty: bool) -> SlotMeta {
+    SlotMeta { dirty, partial: false, frequency: 0, checksum: 7 }
+}
+
+fn key(block: u64) -> Key {
+    Key::new(VolumeIndex(1), block)
+}
+
+fn stored(encoding: Encoding, object: u64) -> Stored {
+    Stored { encoding, place: PLACE_UNKNOWN, bytes: 100, object }
+}
+
+#[test]
+fn agrees_with_a_map_under_random_use() {
+    for wide in [false, true] {
+        let slots = 1000;
+        let mut index = Index::new(slots, 16);
+        let mut model: BTreeMap<Key, (Slot, SlotMeta)> = BTreeMap::new();
+        let mut free: Vec<u32> = (0..slots).collect();
+        for step in 0..40_000_u64 {
+            let random = mix(step);
+            let key = Key::new(VolumeIndex((random % 3) as u16 * 500), (random >> 8) % 800);
+            if random >> 60 < 9 {
+                if let Some(slot) = free.pop() {
+                    let old = index.insert(key, Slot(slot), meta(step as u32));
+                    let before = model.insert(key, (Slot(slot), meta(step as u32)));
+                    assert_eq!(old, before.map(|(slot, _)| slot));
+                    free.extend(old.map(|slot| slot.0));
+                }
+            } else {
+                let gone = index.remove(key);
+                assert_eq!(gone, model.remove(&key).map(|(slot, _)| slot));
+                free.extend(gone.map(|slot| slot.0));
+            }
+            if step % 4000 == 0 {
+                index.check_invariants();
+            }
+            if wide && step == 10_000 {
+                index.widen();
+                index.check_invariants();
+            }
+        }
+        index.check_invariants();
+        assert_eq!(index.is_wide(), wide);
+        for (key, (slot, meta)) in model {
+            assert_eq!(index.get(key), Some(slot));
+            assert_eq!(index.meta(slot), meta);
+        }
+    }
+}
+
+#[test]
+fn fifteen_bytes_a_plain_slot() {
+    let index = Index::new(100_000, 512);
+    assert!(index.memory_bytes() <= 15 * 100_000, "{} bytes", index.memory_bytes());
+}
+
+#[test]
+fn packed_blocks_take_what_they_should_at_every_fill() {
+    let (segments, pages) = (200, 512);
+    let mut index = Index::new(segments * pages, pages);
+    index.widen();
+    let plain =
+        index.memory_bytes() - index.mixed.as_ref().map_or(0, |mixed| mixed.packed.memory_bytes() + mixed.keys.memory_bytes()) as u64;
+    assert_eq!(plain, u64::from(segments), "the narrow buckets are gone, and nothing plain was touched");
+    let mut blocks = 0;
+    for physical in 0..segments {
+        for ordinal in 0..2 * pages {
+            blocks += 1;
+            index.insert_packed(key(blocks), index.packed_slot(physical, ordinal), whole(false), stored(Encoding::Lz4, blocks));
+        }
+        index.seal_segment(physical);
+        let bytes = index.memory_bytes() - plain;
+        assert!(physical < 50 || bytes <= (24 + 6 + 8) * blocks, "{bytes} bytes for {blocks} blocks");
+    }
+    index.check_invariants();
+    assert_eq!(Census { stored_bytes: 0, ..index.census() }, Census { lz4: blocks, ..Census::default() });
+}
+
+#[test]
+fn a_packed_slot_keeps_what_it_was_given() {
+    let mut index = Index::new(3 << 11, 1 << 11);
+    assert_eq!(index.packed_max(), 1 << 17);
+    let key = Key::new(VolumeIndex(1023), (1 << 34) - 1);
+    let meta = SlotMeta { dirty: true, partial: false, frequency: 3, checksum: u32::MAX };
+    let all = Stored { encoding: Encoding::Zstd, place: PLACE_UNKNOWN - 1, bytes: 4096, object: (1 << 40) - 1 };
+    let slot = index.packed_slot(2, 0);
+    index.insert_packed(key, slot, meta, all);
+    assert_eq!((index.get(key), index.key_of(slot), index.meta(slot), index.stored(slot)), (Some(slot), Some(key), meta, all));
+    assert!(slot.is_packed() && index.packed_place_of(slot) == (2, 0));
+    index.set_frequency(slot, 1);
+    index.set_clean(slot);
+    index.set_place(slot, 256);
+    assert_eq!(index.meta(slot), SlotMeta { dirty: false, frequency: 1, ..meta });
+    assert_eq!(index.stored(slot), Stored { place: 256, ..all });
+    assert_eq!(index.key_of(index.packed_slot(1, 99)), None);
+    for number in 0..=255 {
+        assert!(Encoding::from_u8(number).is_none_or(|encoding| encoding as u8 == number));
+    }
+}
+
+#[test]
+fn an_overwritten_object_lives_as_long_as_others_rest_on_it() {
+    let mut index = Index::new(64, 16);
+    let slot = |index: &Index, ordinal| index.packed_slot(0, ordinal);
+    index.insert_packed(key(1), slot(&index, 0), whole(true), stored(Encoding::Raw, 5));
+    index.insert_packed(key(2), slot(&index, 1), whole(true), stored(Encoding::Duplicate, 5));
+    // The block itself becomes a delta to what it was.
+    assert_eq!(index.insert_packed(key(1), slot(&index, 2), whole(false), stored(Encoding::Diff, 5)), Some(slot(&index, 0)));
+    assert!(index.is_orphan(slot(&index, 0)));
+    assert_eq!(index.references(slot(&index, 0)), References { all: 2, dirty: 1 });
+    index.insert_base(slot(&index, 3), 7, stored(Encoding::Raw, 5));
+    assert_eq!((index.object(5), index.is_orphan(slot(&index, 0))), (Some(slot(&index, 3)), false));
+    index.set_clean(slot(&index, 1));
+    assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 0 });
+    index.check_invariants();
+    index.insert(key(2), Slot(9), whole(false));
+    index.remove(key(1));
+    assert_eq!(index.object(5), None);
+    index.insert_base(slot(&index, 4), 7, stored(Encoding::Raw, 5));
+    assert_eq!((index.object(5), index.packed_len(0)), (None, 5));
+    index.check_invariants();
+    index.clear_segment(0);
+    assert_eq!((index.packed_len(0), index.live_blocks()), (0, 1));
+}
+
+#[test]
+fn an_object_given_up_is_not_found_again_though_its_block_moves() {
+    let mut index = Index::new(64, 16);
+    let slot = |index: &Index, ordinal| index.packed_slot(1, ordinal);
+    index.insert_packed(key(1), slot(&index, 0), whole(false), stored(Encoding::Lz4, 5));
+    index.insert_packed(key(2), slot(&index, 1), whole(false), stored(Encoding::Duplicate, 5));
+    index.drop_object(slot(&index, 0));
+    assert_eq!((index.object(5), index.get(key(1)), index.may_reference(5)), (None, Some(slot(&index, 0)), false));
+    index.insert_packed(key(1), slot(&index, 2), whole(false), stored(Encoding::Lz4, 5));
+    index.check_invariants();
+    assert_eq!((index.object(5), index.stored(slot(&index, 2)).object), (None, 5));
+    index.remove(key(2));
+    index.remove(key(1));
+    index.check_invariants();
+}
+
+#[test]
+fn no_more_rest_on_an_object_than_can_be_counted() {
+    let mut index = Index::new(1 << 12, 1 << 11);
+    index.insert_packed(key(0), index.packed_slot(0, 0), whole(false), stored(Encoding::Raw, 5));
+    let mut blocks = 0;
+    while index.may_reference(5) {
+        blocks += 1;
+        index.insert_packed(key(blocks), index.packed_slot(0, blocks as u32), whole(true), stored(Encoding::Duplicate, 5));
+    }
+    assert_eq!(blocks, u64::from(REFERENCES_MAX));
+    // One that rests there already may be written again.
+    index.insert_packed(key(1), index.packed_slot(0, blocks as u32 + 1), whole(true), stored(Encoding::Duplicate, 5));
+    assert_eq!(index.references(index.packed_slot(0, 0)), References { all: REFERENCES_MAX, dirty: REFERENCES_MAX });
+    index.check_invariants();
+}
+
+#[test]
+#[should_panic(expected = "is not there to rest on")]
+fn nothing_rests_on_what_is_not_there() {
+    let mut index = Index::new(64, 16);
+    index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Duplicate, 5));
+}
+
+#[test]
+#[should_panic(expected = "is a block's")]
+fn a_block_does_not_become_an_orphan_by_moving() {
+    let mut index = Index::new(64, 16);
+    index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Raw, 5));
+    index.insert_base(index.packed_slot(0, 1), 7, stored(Encoding::Raw, 5));
+}
+
+#[test]
+#[should_panic(expected = "is alive")]
+fn a_segment_in_use_is_not_cleared() {
+    let mut index = Index::new(64, 16);
+    index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Zero, 0));
+    index.clear_segment(0);
+}

@@ -1,0 +1,165 @@
+//! Which steps of encoding pay on a volume: what each saves is measured against the CPU time it takes.
+
+use crate::index::Encoding;
+use content::encode::{Found, Steps};
+use content::gate::Gate;
+use types::BLOCK_BYTES;
+
+/// A way to store a block in fewer bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Equal blocks are stored once.
+    Duplicates,
+    /// Deltas to what the address held before.
+    Versions,
+    /// Deltas to blocks that share 512-byte parts.
+    Parts,
+    /// LZ4.
+    Lz4,
+    /// Deltas to blocks with similar content.
+    Similar,
+    /// zstd in the place of LZ4.
+    Zstd,
+}
+
+impl Step {
+    /// All of them, cheapest first.
+    pub const ALL: [Step; 6] = [Step::Duplicates, Step::Versions, Step::Parts, Step::Lz4, Step::Similar, Step::Zstd];
+
+    /// The word in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Step::Duplicates => "duplicates",
+            Step::Versions => "versions",
+            Step::Parts => "parts",
+            Step::Lz4 => "lz4",
+            Step::Similar => "similar",
+            Step::Zstd => "zstd",
+        }
+    }
+
+    /// CPU time a block, in nanoseconds: medians over the sample blocks on one core (`engine-bench content`).
+    const fn cost_ns(self) -> f32 {
+        match self {
+            Step::Duplicates | Step::Versions => 300.0,
+            Step::Parts => 500.0,
+            Step::Lz4 => 5_000.0,
+            Step::Similar => 12_000.0,
+            Step::Zstd => 15_000.0,
+        }
+    }
+
+    /// Whether it is open before anything was measured.
+    const fn opens_first(self) -> bool {
+        !matches!(self, Step::Similar | Step::Zstd)
+    }
+}
+
+/// A step opens where it saves as many bytes for a microsecond of CPU time: zstd then has to make pages of a database a fourteenth smaller than
+/// LZ4 leaves them, and parts to be of use to one block in 400.
+const BYTES_A_MICROSECOND: f32 = 20.0;
+
+/// How a step stands on a volume.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StepState {
+    /// Which.
+    pub step: Step,
+    /// Whether every block is tried.
+    pub is_open: bool,
+    /// Mean part of the bytes that it saved where it was tried lately.
+    pub saved_part: f32,
+    /// The part that opens it.
+    pub open_from: f32,
+}
+
+/// The steps of one volume.
+pub struct VolumeSteps {
+    gates: [Gate; Step::ALL.len()],
+}
+
+impl Default for VolumeSteps {
+    fn default() -> VolumeSteps {
+        let gate = |step: Step| Gate::new(BYTES_A_MICROSECOND * step.cost_ns() / 1000.0 / BLOCK_BYTES as f32, step.opens_first());
+        VolumeSteps { gates: Step::ALL.map(gate) }
+    }
+}
+
+impl VolumeSteps {
+    /// What is to be tried with the next block; asked once for each.
+    pub fn wanted(&mut self) -> Steps {
+        let [duplicates, versions, parts, lz4, similar, zstd] = self.gates.each_mut().map(Gate::tries);
+        Steps { duplicates, versions, parts, lz4, similar, zstd: zstd && content::dense::AVAILABLE }
+    }
+
+    /// What came of a block with the steps that were taken; `had_version`: the address rested on something that was at hand.
+    pub fn tried(&mut self, taken: Steps, had_version: bool, encoding: Encoding, bytes: usize, found: Found) {
+        let whole = BLOCK_BYTES as usize;
+        let mut note = |step: Step, of: usize, saved: usize| self.gates[step as usize].tried(of, saved);
+        let is_zero = encoding == Encoding::Zero;
+        if is_zero {
+            return;
+        }
+        let is_delta = matches!(encoding, Encoding::Diff | Encoding::LzDelta | Encoding::ZstdDelta);
+        if taken.versions && had_version {
+            note(Step::Versions, whole, if found.by_version { whole - bytes } else { 0 });
+        }
+        if found.by_version {
+            return;
+        }
+        if taken.duplicates {
+            note(Step::Duplicates, whole, if encoding == Encoding::Duplicate { whole } else { 0 });
+        }
+        if encoding == Encoding::Duplicate {
+            return;
+        }
+        if taken.parts {
+            note(Step::Parts, whole, if found.by_parts { found.lz4_bytes.saturating_sub(bytes) } else { 0 });
+        }
+        if taken.similar && found.tried_similar {
+            let saved = if is_delta && !found.by_parts { found.lz4_bytes.saturating_sub(bytes) } else { 0 };
+            note(Step::Similar, found.lz4_bytes, saved);
+        }
+        if taken.lz4 && !is_delta {
+            note(Step::Lz4, whole, whole - found.lz4_bytes.min(whole));
+        }
+        if taken.zstd && !is_delta {
+            note(Step::Zstd, found.lz4_bytes, if encoding == Encoding::Zstd { found.lz4_bytes.saturating_sub(bytes) } else { 0 });
+        }
+    }
+
+    /// How the steps stand.
+    pub fn states(&self) -> [StepState; Step::ALL.len()] {
+        Step::ALL.map(|step| {
+            let gate = &self.gates[step as usize];
+            StepState { step, is_open: gate.is_open(), saved_part: gate.saved_part(), open_from: gate.open_from() }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_close_where_they_bring_nothing_and_are_tried_again() {
+        let mut steps = VolumeSteps::default();
+        let first = steps.wanted();
+        assert!(first.duplicates && first.versions && first.parts && first.lz4);
+        let nothing = Found { lz4_bytes: 4096, ..Found::default() };
+        let mut tried = 0;
+        for _ in 0..100_000 {
+            let wanted = steps.wanted();
+            tried += u32::from(wanted.lz4);
+            steps.tried(wanted, true, Encoding::Raw, 4096, nothing);
+        }
+        assert!(steps.states().iter().all(|state| !state.is_open), "{:?}", steps.states());
+        assert!((4_000..12_000).contains(&tried), "LZ4 was tried with {tried} of 100,000 blocks");
+        let half = Found { lz4_bytes: 2048, ..Found::default() };
+        for _ in 0..100_000 {
+            let wanted = steps.wanted();
+            steps.tried(wanted, false, Encoding::Lz4, 2048, half);
+        }
+        let open: alloc::vec::Vec<&str> = steps.states().iter().filter(|state| state.is_open).map(|state| state.step.name()).collect();
+        assert_eq!(open, ["lz4"]);
+    }
+}

@@ -1,0 +1,64 @@
+//! What a run needs from the SSD has been read, or could not be.
+
+use super::super::Shard;
+use super::super::fetch::Unfetched;
+use super::RETRY_AFTER_NS;
+use crate::api::IoError;
+use crate::key::Key;
+use page::{Page, PageMutVec};
+use smallvec::SmallVec;
+
+impl Shard {
+    /// A part of a run has been read from the SSD.
+    pub(in super::super) fn destage_read(&mut self, run: u32, seq: u64, first: usize, result: Result<(), IoError>, pages: PageMutVec) {
+        self.log.space_mut().unpin(seq);
+        let first_key = self.destager.runs[&run].first;
+        let volume = self.volume_of(first_key).id;
+        let mut bad: SmallVec<[Key; 1]> = SmallVec::new();
+        let state = self.destager.runs.get_mut(&run).expect("a run under way");
+        state.reading -= 1;
+        for (ahead, page) in pages.into_iter().enumerate() {
+            let key = Key(first_key.0 + (first + ahead) as u64);
+            if result.is_ok() && state.proofs[first + ahead].holds(volume, key.block(), &page) {
+                state.pages[first + ahead] = Some(page.freeze());
+            } else {
+                state.failed = true;
+                bad.push(key);
+            }
+        }
+        for key in bad {
+            self.destage_cannot_read(key, result.is_err());
+        }
+        self.destage_part_read(run);
+    }
+
+    /// A packed block of a run has been fetched, or not.
+    pub(in super::super) fn packed_destage_read(&mut self, run: u32, at: usize, result: Result<Page, Unfetched>) {
+        let state = self.destager.runs.get_mut(&run).expect("a run under way");
+        state.reading -= 1;
+        let key = Key(state.first.0 + at as u64);
+        match result {
+            Ok(page) => state.pages[at] = Some(page),
+            Err(why) => {
+                state.failed = true;
+                self.destage_cannot_read(key, why == Unfetched::Unreadable);
+            }
+        }
+        self.destage_part_read(run);
+    }
+
+    fn destage_cannot_read(&mut self, key: Key, unreadable: bool) {
+        // Overwritten or made void meanwhile: then it no longer matters; a newer version is not worse for it.
+        let current = self.index.get(key).is_some_and(|slot| self.destager.on_the_way.get(&key) == Some(&slot));
+        if current && self.dirty.contains(key) {
+            self.cached_copy_is_bad(key, unreadable);
+            self.destager.unreadable.insert(key, self.now_ns + RETRY_AFTER_NS);
+        }
+    }
+
+    fn destage_part_read(&mut self, run: u32) {
+        if self.destager.runs[&run].reading == 0 {
+            self.write_run(run);
+        }
+    }
+}

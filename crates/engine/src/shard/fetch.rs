@@ -1,0 +1,336 @@
+//! Packed blocks from the SSD: the stored bytes and those of the base are asked for at once; then they are decoded, and the result checked.
+//!
+//! Nothing is believed: stored bytes stand under a checksum of their own, a base under that of its object, and what comes out under the block's.
+
+use super::{Context, Shard};
+use crate::api::{IoError, IoKind, Target};
+use crate::index::{Encoding, Slot, Stored};
+use crate::key::Key;
+use crate::locks::OpId;
+use crate::mutants;
+use crate::outbox::Span;
+use crate::packer::AtHand;
+use alloc::vec::Vec;
+use format::packed::PLACE_UNIT_BYTES;
+use format::{PayloadOwner, object_checksum, open_packed, payload_checksum};
+use page::{Page, PageMut, PageMutVec};
+use types::BLOCK_BYTES;
+
+/// Who wants the block.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// A read, as its block of this index.
+    Read { op: OpId, index: usize },
+    /// A log write, to complete this edge.
+    Edge { op: OpId, edge: usize },
+    /// Destage, as this block of a run.
+    Destage { run: u32, at: usize },
+}
+
+/// Why a packed block is not to be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfetched {
+    /// The SSD cannot read it, or its base.
+    Unreadable,
+    /// It is not what was written, or its base is not.
+    Mismatch,
+    /// Its base was given up.
+    Gone,
+}
+
+/// Which of the two parts of a fetch an I/O reads.
+#[derive(Clone, Copy, Debug)]
+pub enum FetchPart {
+    Own,
+    Base,
+}
+
+/// Stored bytes on their way: where in the first of the pages they begin, and how many they are.
+struct Bytes {
+    skip: usize,
+    count: usize,
+    source: BytesSource,
+}
+
+enum BytesSource {
+    /// Being read.
+    Awaited,
+    Pages(PageMutVec),
+    /// Of a group in flight.
+    InFlight(Vec<u8>),
+}
+
+struct Base {
+    object: u64,
+    encoding: Encoding,
+    checksum: u32,
+    source: BaseSource,
+}
+
+enum BaseSource {
+    InMemory(Page),
+    OnSsd(Bytes, PageMut),
+    /// The object is gone: the block rests on nothing.
+    Gone,
+}
+
+/// A packed block on its way from the SSD.
+pub struct Fetch {
+    wanted: Wanted,
+    key: Key,
+    encoding: Encoding,
+    object: u64,
+    checksum: u32,
+    own: Option<Bytes>,
+    base: Option<Base>,
+    into: PageMut,
+    pending: u32,
+    unreadable: bool,
+}
+
+/// I/Os to be started: for which part, of which slot, from which page of its segment, into which pages.
+type Ios = Vec<(FetchPart, Slot, u32, PageMutVec)>;
+
+/// First page in its segment and count of pages that stored bytes touch.
+pub(super) fn pages_of(stored: &Stored) -> (u32, u32) {
+    let first_byte = stored.place * PLACE_UNIT_BYTES;
+    let page_bytes = BLOCK_BYTES as u32;
+    let first = first_byte / page_bytes;
+    (first, (first_byte + u32::from(stored.bytes)).div_ceil(page_bytes) - first)
+}
+
+/// Bytes of the first page before the stored ones.
+fn skip_of(stored: &Stored) -> usize {
+    (stored.place * PLACE_UNIT_BYTES % BLOCK_BYTES as u32) as usize
+}
+
+impl Shard {
+    /// The content of an object that is in memory.
+    pub(super) fn object_in_memory(&self, object: u64) -> Option<Page> {
+        let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: 0 };
+        at_hand.content(self.packer.contents(), object).cloned()
+    }
+
+    /// A packed block that needs no I/O at all: zeroes, and the content of a base that is in memory.
+    pub(super) fn packed_in_memory(&self, slot: Slot) -> Option<Page> {
+        let stored = self.index.stored(slot);
+        match stored.encoding {
+            Encoding::Zero => Some(self.zero_page.clone()),
+            Encoding::Duplicate => self.object_in_memory(stored.object),
+            encoding if encoding.is_full() => self.packer.contents().get(stored.object).cloned(),
+            _ => None,
+        }
+    }
+
+    /// Pages that a fetch of the slot takes.
+    pub(super) fn fetch_pages(&self, slot: Slot) -> usize {
+        let stored = self.index.stored(slot);
+        let pages_for = |slot: Slot, stored: &Stored| match self.log.bytes_in_flight(slot) {
+            None if stored.bytes > 0 => pages_of(stored).1 as usize,
+            _ => 0,
+        };
+        let base = match self.base_slot(&stored) {
+            Some(base) if self.object_in_memory(stored.object).is_none() => 1 + pages_for(base, &self.index.stored(base)),
+            _ => 0,
+        };
+        1 + pages_for(slot, &stored) + base
+    }
+
+    fn base_slot(&self, stored: &Stored) -> Option<Slot> {
+        if stored.encoding.rests_on_base() { self.index.object(stored.object) } else { None }
+    }
+
+    /// Starts reading a packed block, with pages from `buffers`, of which there are [`Shard::fetch_pages`]. The answer comes by
+    /// [`Shard::fetched`], and never at once.
+    pub(super) fn fetch(&mut self, wanted: Wanted, key: Key, slot: Slot, background: bool, buffers: &mut Vec<PageMut>) {
+        let stored = self.index.stored(slot);
+        let mut take = |count: usize| -> PageMutVec { buffers.drain(buffers.len() - count..).collect() };
+        let into = take(1).pop().expect("one was taken");
+        let mut ios = Ios::new();
+        let own = (stored.bytes > 0).then(|| self.bytes_or_io(FetchPart::Own, slot, &stored, &mut take, &mut ios));
+        let base = stored.encoding.rests_on_base().then(|| {
+            let source = match (self.object_in_memory(stored.object), self.base_slot(&stored)) {
+                (Some(page), _) => (Encoding::Raw, 0, BaseSource::InMemory(page)),
+                (None, None) => (Encoding::Raw, 0, BaseSource::Gone),
+                (None, Some(slot)) => {
+                    let base = self.index.stored(slot);
+                    let bytes = self.bytes_or_io(FetchPart::Base, slot, &base, &mut take, &mut ios);
+                    let into = take(1).pop().expect("one was taken");
+                    (base.encoding, self.index.meta(slot).checksum, BaseSource::OnSsd(bytes, into))
+                }
+            };
+            Base { object: stored.object, encoding: source.0, checksum: source.1, source: source.2 }
+        });
+        let checksum = self.index.meta(slot).checksum;
+        let fetch = Fetch {
+            wanted,
+            key,
+            encoding: stored.encoding,
+            object: stored.object,
+            checksum,
+            own,
+            base,
+            into,
+            pending: ios.len() as u32,
+            unreadable: false,
+        };
+        let id = self.fetches.add(fetch);
+        if ios.is_empty() {
+            // Nothing to read: the base is in memory (or gone). The answer waits for the end of the turn all the same.
+            self.fetched_without_io.push_back(id);
+        }
+        for (part, slot, first_page, pages) in ios {
+            let seq = self.seq_of(slot);
+            self.log.space_mut().pin(seq);
+            let offset_bytes = self.log.page_offset_bytes(seq, first_page);
+            let span = Span { target: Target::Ssd, offset_bytes, length_bytes: pages.len() as u64 * BLOCK_BYTES, background };
+            self.out.io(span, IoKind::Read(pages), Context::Fetch { id, part, seq });
+        }
+    }
+
+    fn bytes_or_io(
+        &self,
+        part: FetchPart,
+        slot: Slot,
+        stored: &Stored,
+        take: &mut impl FnMut(usize) -> PageMutVec,
+        ios: &mut Ios,
+    ) -> Bytes {
+        let in_flight = self.log.bytes_in_flight(slot);
+        let source = match in_flight {
+            Some(bytes) => BytesSource::InFlight(bytes.to_vec()),
+            None => {
+                let (first, count) = pages_of(stored);
+                ios.push((part, slot, first, take(count as usize)));
+                BytesSource::Awaited
+            }
+        };
+        Bytes { skip: skip_of(stored), count: usize::from(stored.bytes), source }
+    }
+
+    /// A part has been read.
+    pub(super) fn fetch_read(&mut self, id: u32, part: FetchPart, seq: u64, result: Result<(), IoError>, pages: PageMutVec) {
+        self.log.space_mut().unpin(seq);
+        let fetch = self.fetches.get_mut(id);
+        fetch.pending -= 1;
+        fetch.unreadable |= result.is_err();
+        let base = fetch.base.as_ref().map(|base| base.object);
+        if result.is_err() && matches!(part, FetchPart::Base) {
+            base.into_iter().for_each(|object| self.packer.condemn(object));
+        }
+        let fetch = self.fetches.get_mut(id);
+        let bytes = match (part, &mut fetch.own, &mut fetch.base) {
+            (FetchPart::Own, Some(own), _) => own,
+            (FetchPart::Base, _, Some(Base { source: BaseSource::OnSsd(bytes, _), .. })) => bytes,
+            _ => unreachable!("only what is awaited was read"),
+        };
+        bytes.source = BytesSource::Pages(pages);
+        if fetch.pending == 0 {
+            self.fetch_done(id);
+        }
+    }
+
+    /// Fetches for which there was nothing to read.
+    pub(super) fn end_fetches_without_io(&mut self) {
+        while let Some(id) = self.fetched_without_io.pop_front() {
+            self.fetch_done(id);
+        }
+    }
+
+    fn fetch_done(&mut self, id: u32) {
+        let fetch = self.fetches.remove(id);
+        let (wanted, key) = (fetch.wanted, fetch.key);
+        let gone = matches!(&fetch.base, Some(Base { source: BaseSource::Gone, .. }));
+        let base_was_read = matches!(&fetch.base, Some(Base { source: BaseSource::OnSsd(..), .. }));
+        let result = match () {
+            () if gone => Err(Unfetched::Gone),
+            () if fetch.unreadable => Err(Unfetched::Unreadable),
+            () => self.decode(fetch).ok_or(Unfetched::Mismatch),
+        };
+        match wanted {
+            Wanted::Read { op, index } => {
+                if let (Ok(page), true) = (&result, base_was_read) {
+                    self.make_whole(key, page);
+                }
+                self.packed_read(op, index, result);
+            }
+            Wanted::Edge { op, edge } => self.packed_edge_read(op, edge, key, result),
+            Wanted::Destage { run, at } => self.packed_destage_read(run, at, result),
+        }
+    }
+
+    /// A packed block is not to be had. True if that is an error for the client; a clean one is made void.
+    pub(super) fn packed_copy_is_bad(&mut self, key: Key, why: Unfetched) -> bool {
+        if why == Unfetched::Gone && !self.dirty.contains(key) {
+            self.void_bad_copy(key);
+            return false;
+        }
+        self.cached_copy_is_bad(key, why == Unfetched::Unreadable)
+    }
+
+    /// The block, if everything is as it was written.
+    fn decode(&mut self, fetch: Fetch) -> Option<Page> {
+        let Fetch { key, encoding, object, checksum, own, base, mut into, .. } = fetch;
+        let id = self.volume_of(key).id;
+        let base = match base {
+            None => None,
+            Some(base) => {
+                let object = base.object;
+                let Some(page) = self.decode_base(base) else {
+                    self.packer.condemn(object);
+                    return None;
+                };
+                Some(page)
+            }
+        };
+        let stored = own.map(Bytes::gather);
+        let bytes = match &stored {
+            None => &[][..],
+            Some(stored) if encoding == Encoding::Raw => &stored[..],
+            Some(stored) if encoding.is_full() => open_packed(PayloadOwner::Object(object), checksum, stored)?,
+            Some(stored) => open_packed(PayloadOwner::Block(id, key.block()), checksum, stored)?,
+        };
+        self.packer.decode(encoding, bytes, base.as_deref(), &mut into).ok()?;
+        let good = if encoding.is_full() { object_checksum(object, &into) } else { payload_checksum(id, key.block(), &into) } == checksum;
+        good.then(|| into.freeze())
+    }
+
+    fn decode_base(&mut self, base: Base) -> Option<Page> {
+        let (bytes, mut into) = match base.source {
+            BaseSource::InMemory(page) => return Some(page),
+            BaseSource::Gone => return None,
+            BaseSource::OnSsd(bytes, into) => (bytes, into),
+        };
+        let stored = bytes.gather();
+        let bytes = if base.encoding == Encoding::Raw {
+            &stored[..]
+        } else {
+            open_packed(PayloadOwner::Object(base.object), base.checksum, &stored)?
+        };
+        self.packer.decode(base.encoding, bytes, None, &mut into).ok()?;
+        if object_checksum(base.object, &into) != base.checksum && !mutants::active(52) {
+            return None;
+        }
+        let page = into.freeze();
+        self.packer.keep(base.object, &page);
+        Some(page)
+    }
+}
+
+impl Bytes {
+    /// The bytes in one piece.
+    fn gather(self) -> Vec<u8> {
+        let pages = match self.source {
+            BytesSource::InFlight(bytes) => return bytes,
+            BytesSource::Pages(pages) => pages,
+            BytesSource::Awaited => unreachable!("all parts were read"),
+        };
+        let mut bytes = Vec::with_capacity(self.count);
+        for (nth, page) in pages.iter().enumerate() {
+            let from = if nth == 0 { self.skip } else { 0 };
+            let to = (self.count - bytes.len() + from).min(page.len());
+            bytes.extend_from_slice(&page[from..to]);
+        }
+        bytes
+    }
+}

@@ -1,0 +1,183 @@
+//! Blocks on their way into the log in another form than as they are: encoded anew, or appended again as they were stored.
+//!
+//! The order of index and log is that of plain blocks: a record is appended, the index points to it at once, and its content (or its stored
+//! bytes) is served from memory until its group is complete. Where in the segment its bytes lie is known when the group is closed.
+
+use super::cache::NewBlock;
+use super::{CLEAN_HOLD_NS, Shard};
+use crate::index::{Encoding, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
+use crate::key::Key;
+use crate::log::{PackedPayload, Urgency};
+use crate::mutants;
+use crate::packer::{AtHand, Chosen};
+use crate::policy::Heat;
+use alloc::vec::Vec;
+use format::{Packed, PayloadOwner, Record, RecordKind, object_checksum, open_packed, payload_checksum, seal_packed};
+use page::Page;
+use types::VolumeId;
+
+impl Shard {
+    /// Stores a whole block in the form that suits its content; `None` if that is as it is. Gives the group.
+    pub(super) fn log_packed(&mut self, block: &NewBlock, urgency: Urgency) -> Option<u64> {
+        if block.mask != u8::MAX || block.lost || block.checksum.is_some() {
+            return None;
+        }
+        let chosen = self.choose_form(block.key, &block.page, false)?;
+        Some(self.log_chosen(block, chosen, urgency))
+    }
+
+    /// Stores a clean block that rests on a base anew so that it rests on none: it is read often, and the base with it each time.
+    pub(super) fn make_whole(&mut self, key: Key, page: &Page) {
+        let Some(slot) = self.index.get(key).filter(|slot| slot.is_packed()) else { return };
+        let meta = self.index.meta(slot);
+        let often = Heat::from_bits(meta.frequency) == Heat::from_bits(3);
+        let is_delta = self.index.stored(slot).encoding.rests_on_base();
+        let may_append = !self.log.is_failed() && self.has_room_for_clean() && !self.drops_clean_of(key.volume());
+        if meta.dirty || !often || !is_delta || !may_append {
+            return;
+        }
+        if let Some(chosen) = self.choose_form(key, page, true) {
+            let heat = Heat::from_bits(meta.frequency);
+            let block = NewBlock { key, page: page.clone(), mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
+            self.log_chosen(&block, chosen, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        }
+    }
+
+    fn log_chosen(&mut self, block: &NewBlock, chosen: Chosen, urgency: Urgency) -> u64 {
+        let Chosen { encoding, object } = chosen;
+        let volume = self.volume_of(block.key).id;
+        let (owner, checksum) = if encoding.is_full() {
+            (PayloadOwner::Object(object), object_checksum(object, &block.page))
+        } else {
+            (PayloadOwner::Block(volume, block.key.block()), payload_checksum(volume, block.key.block(), &block.page))
+        };
+        let mut bytes = Vec::new();
+        if encoding.has_packed_payload() {
+            seal_packed(owner, checksum, self.packer.bytes(), &mut bytes);
+        }
+        let kind = if block.dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
+        let meta = SlotMeta { dirty: block.dirty, partial: false, frequency: block.heat.bits(), checksum };
+        let packed = Packed { encoding, place: 0, bytes: stored_length(encoding, &bytes), object, vital: false };
+        let record = record(kind, volume, block.key.block(), checksum, packed);
+        let payload = PackedPayload { bytes, page: Some(block.page.clone()) };
+        self.destage_replaced(block.key);
+        self.append_packed_block(block.key, meta, record, payload, urgency)
+    }
+
+    fn choose_form(&mut self, key: Key, page: &Page, whole: bool) -> Option<Chosen> {
+        if !self.packer.is_on() {
+            return None;
+        }
+        let rests_on = self.index.get(key).filter(|slot| slot.is_packed()).map(|slot| self.index.stored(slot).object);
+        let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: self.bases_from_seq() };
+        self.packer.choose(self.now_ns, key.volume(), page, rests_on.filter(|object| *object != 0), whole, &at_hand)
+    }
+
+    /// Objects in older segments have been judged and are about to go: nothing new may rest on them.
+    fn bases_from_seq(&self) -> u64 {
+        if mutants::active(54) {
+            return 0;
+        }
+        self.cleaner.seq().map_or(self.log.space().tail_seq(), |seq| seq + 1)
+    }
+
+    /// Appends a packed record of a block and points the index at it; gives the group.
+    fn append_packed_block(&mut self, key: Key, meta: SlotMeta, record: Record, payload: PackedPayload, urgency: Urgency) -> u64 {
+        let stored = stored_of(&record);
+        let appended = self.log.append_packed(record, payload, urgency);
+        let slot = self.index.packed_slot(appended.physical, appended.ordinal);
+        if self.index.insert_packed(key, slot, meta, stored).is_none() {
+            self.volume_of(key).cached_blocks += 1;
+        }
+        self.partial.remove(&key);
+        if meta.dirty {
+            self.now_dirty(key, self.now_ns);
+        } else {
+            self.dirty.remove(key);
+        }
+        appended.group
+    }
+
+    /// Appends a packed block of the segment being taken back, as it was stored, or denser.
+    pub(super) fn log_packed_again(&mut self, key: Key, slot: Slot, heat: Heat, payload: PackedPayload) {
+        let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
+        let (stored, payload) = self.denser(key, meta.checksum, stored, payload);
+        let volume = self.volume_of(key).id;
+        let kind = if meta.dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
+        // A clean block on which dirty ones rest must survive like them.
+        let vital = !meta.dirty && self.dirty_rest_on(slot);
+        let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital };
+        let record = record(kind, volume, key.block(), meta.checksum, packed);
+        let meta = SlotMeta { frequency: heat.bits(), ..meta };
+        self.append_packed_block(key, meta, record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+    }
+
+    /// Cold blocks are compressed as well as possible when they are moved: it costs nobody's time, and they are seldom read.
+    fn denser(&mut self, key: Key, checksum: u32, stored: Stored, payload: PackedPayload) -> (Stored, PackedPayload) {
+        if !self.packer.is_on() || !matches!(stored.encoding, Encoding::Raw | Encoding::Lz4) {
+            return (stored, payload);
+        }
+        let owner = PayloadOwner::Object(stored.object);
+        let page = match &payload.page {
+            Some(page) => page.clone(),
+            None => {
+                let Some(mut into) = self.config.pool.allocate() else { return (stored, payload) };
+                let bytes = open_packed(owner, checksum, &payload.bytes).expect("checked when it was read");
+                if self.packer.decode(stored.encoding, bytes, None, &mut into).is_err() {
+                    return (stored, payload);
+                }
+                into.freeze()
+            }
+        };
+        let Some(smaller) = self.packer.denser(self.now_ns, key.volume(), &page, usize::from(stored.bytes)) else {
+            return (stored, payload);
+        };
+        let mut bytes = Vec::new();
+        seal_packed(owner, checksum, smaller, &mut bytes);
+        let stored = Stored { encoding: Encoding::Zstd, bytes: bytes.len() as u16, ..stored };
+        (stored, PackedPayload { bytes, page: Some(page) })
+    }
+
+    /// Appends a base without address again, as it was stored.
+    pub(super) fn log_base_again(&mut self, slot: Slot, payload: PackedPayload) {
+        let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
+        let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital: false };
+        self.append_base(slot, checksum, packed, payload);
+    }
+
+    /// Appends a base whose stored bytes are lost again, from its content in memory.
+    pub(super) fn log_base_whole(&mut self, slot: Slot, page: Page) {
+        let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
+        let packed =
+            Packed { encoding: Encoding::Raw, place: 0, bytes: stored_length(Encoding::Raw, &[]), object: stored.object, vital: false };
+        self.append_base(slot, checksum, packed, PackedPayload { bytes: Vec::new(), page: Some(page) });
+    }
+
+    fn append_base(&mut self, slot: Slot, checksum: u32, packed: Packed, payload: PackedPayload) {
+        let packed = Packed { vital: self.dirty_rest_on(slot), ..packed };
+        let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
+        let appended = self.log.append_packed(record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        let slot = self.index.packed_slot(appended.physical, appended.ordinal);
+        self.index.insert_base(slot, checksum, stored_of(&record));
+    }
+
+    /// Groups were closed: the index learns where their packed payloads lie.
+    pub(super) fn note_places(&mut self) {
+        while let Some(placed) = self.log.next_placed() {
+            self.index.set_place(self.index.packed_slot(placed.physical, placed.ordinal), placed.place);
+        }
+    }
+}
+
+fn stored_of(record: &Record) -> Stored {
+    let packed = record.packed.as_ref().expect("a packed record");
+    Stored { encoding: packed.encoding, place: PLACE_UNKNOWN, bytes: packed.bytes, object: packed.object }
+}
+
+fn stored_length(encoding: Encoding, bytes: &[u8]) -> u16 {
+    if encoding == Encoding::Raw { types::BLOCK_BYTES as u16 } else { bytes.len() as u16 }
+}
+
+fn record(kind: RecordKind, volume: VolumeId, block: u64, checksum: u32, packed: Packed) -> Record {
+    Record { kind, volume, block, mask: u8::MAX, checksum, slot_page: 0, packed: Some(packed) }
+}
