@@ -91,7 +91,7 @@ def measure():
     run("truncate", "-s", f"{size_mib}M", f"{daemon.place}/backing.img")
     # A sparse file: `pool create` would reserve its whole size.
     run("truncate", "-s", f"{size_mib + size_mib // 16 + 512}M", f"{daemon.place}/ssd.img")
-    daemon("pool", "create", "p", "--ssd", f"{daemon.place}/ssd.img", "--ram", "16MiB")
+    daemon("pool", "create", "p", "--ssd", f"{daemon.place}/ssd.img", "--ram", "16MiB", "--content", "off")
     made = daemon("volume", "add", "v", "--backing", f"{daemon.place}/backing.img", "--pool", "p", "--export", "nbd").splitlines()
     uri = next(line for line in made if line.startswith("nbd"))
     end(daemon.process)
