@@ -127,6 +127,7 @@ pub struct Previous<'a> {
 pub struct Encoder {
     steps: Steps,
     seed: u64,
+    keys: Keys,
     duplicates: Hints,
     /// Keys of parts and features, in one table.
     near: Hints,
@@ -145,6 +146,7 @@ impl Encoder {
         Encoder {
             steps,
             seed,
+            keys: Keys::ALL,
             duplicates: Hints::new(if steps.duplicates { blocks } else { 0 }),
             near: Hints::new(if steps.parts || steps.similar { blocks * fingerprint::PARTS } else { 0 }),
             similar: Gate::default(),
@@ -154,6 +156,12 @@ impl Encoder {
             other: Vec::new(),
             found: Found::default(),
         }
+    }
+
+    /// The same with keys of so many bits (from 64 on: all), so that different blocks, parts and features meet: for tests of whoever believes a
+    /// key. With 0 all meet.
+    pub fn with_key_bits(self, bits: u32) -> Encoder {
+        Encoder { keys: Keys::of_bits(bits), ..self }
     }
 
     /// The bytes of the form given last.
@@ -260,16 +268,16 @@ impl Encoder {
     pub fn remember_within(&mut self, allowed: Steps, object: ObjectId, block: &Block) {
         let steps = self.steps.and(allowed);
         if steps.duplicates {
-            self.duplicates.put(key_of(fingerprint::of(self.seed, block)), object);
+            self.duplicates.put(self.key_of(block), object);
         }
         if steps.parts {
             for key in fingerprint::of_parts(self.seed, block).into_iter().flatten() {
-                self.near.put(key, object);
+                self.near.put(self.keys.shortened(key), object);
             }
         }
         if steps.similar && self.similar.is_looking() {
             for key in sketch::of(block).into_iter().flatten() {
-                self.near.put(key, object);
+                self.near.put(self.keys.shortened(key), object);
             }
         }
     }
@@ -278,16 +286,26 @@ impl Encoder {
         if !self.steps.duplicates {
             return None;
         }
-        let object = self.duplicates.get(key_of(fingerprint::of(self.seed, block)))?;
+        let object = self.duplicates.get(self.key_of(block))?;
+        #[cfg(feature = "mutants")]
+        if crate::mutants::active(55) {
+            return bases.content(object).map(|_| object);
+        }
         // The key is a hint: only equal bytes are equal.
         (bases.content(object)? == block).then_some(object)
+    }
+
+    /// The key of a whole block.
+    fn key_of(&self, block: &Block) -> u64 {
+        let Fingerprint(key) = fingerprint::of(self.seed, block);
+        self.keys.shortened((key >> 64) as u64 ^ key as u64)
     }
 
     /// The object that most of the keys lead to, if at least `shared_min` do.
     fn nearest<const N: usize>(&self, keys: &[Option<u64>; N], shared_min: usize, bases: &impl Bases) -> Option<ObjectId> {
         let mut found: [Option<ObjectId>; N] = [None; N];
         for (place, key) in found.iter_mut().zip(keys) {
-            *place = key.and_then(|key| self.near.get(key)).filter(|object| bases.content(*object).is_some());
+            *place = key.and_then(|key| self.near.get(self.keys.shortened(key))).filter(|object| bases.content(*object).is_some());
         }
         let votes = |object: &ObjectId| found.iter().filter(|other| **other == Some(*object)).count();
         let best = found.iter().flatten().max_by_key(|object| votes(object)).copied()?;
@@ -377,6 +395,80 @@ fn is_delta(form: Form) -> bool {
     matches!(form, Form::Diff(_) | Form::LzDelta(_) | Form::ZstdDelta(_))
 }
 
-fn key_of(fingerprint: Fingerprint) -> u64 {
-    (fingerprint.0 >> 64) as u64 ^ fingerprint.0 as u64
+/// How much of a key counts: all of it, but in tests.
+#[derive(Clone, Copy)]
+struct Keys {
+    mask: u64,
+    /// Odd: spreads what is left over the whole key, of which the tables take the upper and the lower half.
+    factor: u64,
+}
+
+impl Keys {
+    const ALL: Keys = Keys { mask: u64::MAX, factor: 1 };
+
+    fn of_bits(bits: u32) -> Keys {
+        1_u64.checked_shl(bits).map_or(Keys::ALL, |above| Keys { mask: above - 1, factor: 0x9e37_79b9_7f4a_7c15 })
+    }
+
+    fn shortened(self, key: u64) -> u64 {
+        (key & self.mask).wrapping_mul(self.factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    #[derive(Default)]
+    struct Kept(BTreeMap<ObjectId, Block>);
+
+    impl Bases for Kept {
+        fn content(&self, object: ObjectId) -> Option<&Block> {
+            self.0.get(&object)
+        }
+    }
+
+    /// Blocks of which some are equal, some share parts, and some are near another.
+    fn block(number: u64) -> Block {
+        let mut state = number % 40 + 1;
+        let mut block = core::array::from_fn(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 8) as u8
+        });
+        if number.is_multiple_of(3) {
+            block[number as usize * 7 % BLOCK_BYTES..][..1].fill(number as u8);
+        }
+        block
+    }
+
+    #[test]
+    fn whatever_meets_only_equal_blocks_are_duplicates_and_all_come_back() {
+        for bits in [0, 1, 4, 63, 64, u32::MAX] {
+            let mut encoder = Encoder::new(Steps { zstd: false, ..Steps::DENSE }, 1, 256).with_key_bits(bits);
+            let (mut kept, mut codec, mut duplicates) = (Kept::default(), dense::Codec::default(), 0);
+            for number in 0..600 {
+                let block = block(number);
+                let form = encoder.encode(&block, None, &kept);
+                let base = match form {
+                    Form::Duplicate(object) | Form::Diff(object) | Form::LzDelta(object) => kept.content(object),
+                    _ => None,
+                };
+                if let Form::Duplicate(_) = form {
+                    assert!(base == Some(&block), "bits {bits}, block {number}: another block's content");
+                    duplicates += 1;
+                }
+                let mut back = [0; BLOCK_BYTES];
+                decode(form, encoder.bytes(), base, &mut codec, &mut back).expect("an encoding");
+                assert!(back == block, "bits {bits}, block {number}: {form:?}");
+                if matches!(form, Form::Lz4 | Form::Raw) {
+                    encoder.remember(number as ObjectId, &block);
+                    kept.0.insert(number as ObjectId, block);
+                }
+            }
+            assert!(bits < 63 || duplicates > 100, "{duplicates} duplicates with {bits} bits");
+        }
+    }
 }

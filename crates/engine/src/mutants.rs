@@ -9,6 +9,7 @@ static ACTIVE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::ne
 pub fn set(number: u32) {
     ACTIVE.store(number, core::sync::atomic::Ordering::SeqCst);
     format::mutants::set(number);
+    content::mutants::set(number);
 }
 
 /// Whether the mistake of that number is switched on.
@@ -65,4 +66,19 @@ pub const ALL: &[(u32, &str)] = &[
     (45, "a backing write over a dirty block is not made durable before that block is void"),
     (46, "destage carries a block home that a client's write is just replacing there"),
     (47, "a backing write does not wait until the dirty record below it is durable"),
+    (51, "the base of a dirty block is dropped at the tail"),
+    (52, "what is decoded is not verified, nor what it is decoded from"),
+    (54, "new blocks rest on bases that are about to go"),
+    (55, "a duplicate is believed by its key"),
+    (56, "a delta is decoded against another base"),
+    (57, "the second block that rests on a base is not counted"),
+    (58, "numbers of objects begin again with each start"),
+    (59, "recovery accepts a dirty block whose base is torn"),
+    (60, "a base that moves does not say that dirty blocks rest on it"),
+    (61, "a block's new content is kept as that of its base"),
+    (62, "a note that a packed block came home names the record before it"),
+    (63, "the places of packed payloads are told before they are known"),
+    (64, "a dirty block that comes home is given back twice by its base"),
+    (65, "the footer forgets the records that its reserved pages do not hold"),
+    (66, "a base is let go before the log says that its dirty block came home"),
 ];

@@ -45,6 +45,10 @@ fn lives_with_a_flipped_header(seed: u64) {
     check(&disk, &writer.model, &recovered, &records, 0, "a flipped bit");
 }
 
+/// Seeds within which each is caught, and those that need more: something clean must be torn that something dirty rests on soon after.
+const SEEDS_MAX: u64 = 300;
+const RARE: [(u32, u64); 1] = [(59, 2000)];
+
 /// How many of the first seeds pass before the scenario fails.
 fn seeds_until_caught(number: u32, scenario: &dyn Fn(u64), first: u64, seeds_max: u64) -> Option<u64> {
     mutants::set(number);
@@ -59,14 +63,23 @@ fn each_is_caught() {
     std::panic::set_hook(Box::new(|_| {}));
     let life = |seed| one_life(seed, FooterHabit::Mixed, false);
     let late_life = |seed| one_life(seed, FooterHabit::Late, false);
-    let scenarios: [(u32, &dyn Fn(u64)); 6] =
-        [(2, &life), (11, &lives_with_a_flipped_header), (12, &life), (14, &late_life), (15, &life), (17, &stores_until_a_crash)];
+    let packed_life = |seed| one_life(seed, FooterHabit::Mixed, true);
+    let scenarios: [(u32, &dyn Fn(u64)); 7] = [
+        (2, &life),
+        (11, &lives_with_a_flipped_header),
+        (12, &life),
+        (14, &late_life),
+        (15, &life),
+        (17, &stores_until_a_crash),
+        (59, &packed_life),
+    ];
     let mut missed = Vec::new();
     for (number, scenario) in scenarios {
         format::mutants::set(number);
         let mut counts: Vec<u64> = Vec::new();
+        let most = RARE.iter().find(|(rare, _)| *rare == number).map_or(SEEDS_MAX, |(_, most)| *most);
         for round in 0..5 {
-            match seeds_until_caught(number, scenario, round << 32, 300) {
+            match seeds_until_caught(number, scenario, round << 32, most) {
                 Some(count) => counts.push(count + 1),
                 None => missed.push(number),
             }
@@ -77,8 +90,9 @@ fn each_is_caught() {
     }
     // Without a mistake all of it passes.
     assert_eq!(seeds_until_caught(0, &life, 0, 20), None);
+    assert_eq!(seeds_until_caught(0, &packed_life, 0, 20), None);
     assert_eq!(seeds_until_caught(0, &lives_with_a_flipped_header, 0, 50), None);
     assert_eq!(seeds_until_caught(0, &stores_until_a_crash, 0, 50), None);
     std::panic::set_hook(quiet);
-    assert!(missed.is_empty(), "not caught within 300 seeds: {missed:?}");
+    assert!(missed.is_empty(), "not caught in time: {missed:?}");
 }

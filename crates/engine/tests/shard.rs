@@ -217,12 +217,16 @@ fn texture(rig: &mut Rig, page: &mut [u8; 4096], before: &[u8]) {
     }
 }
 
-fn life(seed: u64, ram_blocks: u64, content: Option<Content>, mut modes: Vec<VolumeOptions>, steps: u64) -> Seen {
+/// How much is made of content, and the bits of keys.
+type Treatment = (Content, u32);
+
+fn life(seed: u64, ram_blocks: u64, content: Option<Treatment>, mut modes: Vec<VolumeOptions>, steps: u64) -> Seen {
     let mut seen = Seen::default();
     let mut rig = Rig::new(seed, ram_blocks, &modes);
     for shard in &mut rig.shards {
         let slots = shard.stats().slots;
-        shard.set_content(content.map_or(ContentOptions::OFF, |level| ContentOptions::suited(level, seed, slots, ram_blocks)));
+        let treatment = |(level, key_bits)| ContentOptions { key_bits, ..ContentOptions::suited(level, seed, slots, ram_blocks) };
+        shard.set_content(content.map_or(ContentOptions::OFF, treatment));
     }
     let mut model = vec![vec![0_u8; VOLUME_BYTES as usize]; modes.len()];
     let mut next_id = 0;
@@ -371,13 +375,25 @@ fn reads_return_what_was_written_however_it_is_stored() {
             let ram_blocks = [0, 8, 200][seed as usize % 3];
             let content = [Content::Fast, Content::Dense, Content::Auto][seed as usize / 2];
             let second = options(Mode::WriteBack, Admission::SecondTouch);
-            let of_life =
-                life(1000 + seed * 10 + at as u64, ram_blocks, Some(content), vec![options(mode, Admission::Always), second], 300);
+            let modes = vec![options(mode, Admission::Always), second];
+            let of_life = life(1000 + seed * 10 + at as u64, ram_blocks, Some((content, 64)), modes, 300);
             seen.0.iter_mut().zip(of_life.0).for_each(|(sum, one)| *sum += one);
         }
     }
     let zstd = 2;
     assert!((0..7).all(|kind| seen.0[kind] > 0 || kind == zstd), "every kind of record was there: {seen:?}");
+}
+
+#[test]
+fn a_block_is_never_anothers_because_their_keys_are_equal() {
+    let mut duplicates = 0;
+    for (at, key_bits) in [0, 0, 0, 2, 4, 6].into_iter().enumerate() {
+        let content = [Content::Fast, Content::Dense, Content::Auto][at % 3];
+        let modes = vec![options(Mode::WriteBack, Admission::Always), options(Mode::WriteBack, Admission::SecondTouch)];
+        let Seen(seen) = life(2000 + at as u64, [0, 8, 200][at % 3], Some((content, key_bits)), modes, 300);
+        duplicates += seen[4];
+    }
+    assert!(duplicates > 0, "equal blocks still meet");
 }
 
 #[test]

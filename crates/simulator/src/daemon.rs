@@ -205,6 +205,7 @@ fn content_options(setting: &ContentSetting) -> ContentOptions {
         base_pages: setting.base_pages,
         cpu_ns_per_second: setting.cpu_ns_per_second.unwrap_or(u64::MAX),
         cpu_clock: setting.cpu_ns_per_second.map(|_| cpu_clock as fn() -> u64),
+        key_bits: setting.key_bits,
     }
 }
 

@@ -309,6 +309,47 @@ impl Plan {
         }
     }
 
+    /// Blocks that rest on clean ones which came into the log a moment ago, moved there, or are about to leave it, while flushes are slow and
+    /// the power goes. No device does wrong, so nothing is excused.
+    fn share(&mut self, prng: &mut Prng) {
+        let Some(content) = &mut self.content else { return };
+        content.share(prng);
+        self.segment_bytes = 64 << 10;
+        self.mix.ops = [60, prng.pick(&[30, 80]), 0, 0, 0];
+        (self.mix.hot_blocks, self.mix.fua_percent, self.ram_bytes) = (prng.pick(&[32, 128]), 0, 64 << 10);
+        self.ssd_pace.flush_ns = self.ssd_pace.io_ns * prng.pick(&[3, 30, 300]);
+        (self.power_percent, self.ssd_volatile, self.read_all_after_restart) = (100, true, true);
+        (self.ssd_faults, self.ssd_leaves, self.backing_leaves, self.rot_ns) = (Faults::none(), false, false, 0);
+        let mut segments = 8;
+        if prng.percent(70) {
+            (self.mix.sizes, self.mix.hot_percent) = ([0, 0, 40, 5, 5, 0], 90);
+            (self.requests, self.depth, self.crashes) = (500, 16, 6);
+        } else {
+            // In a short ring nobody writes while a segment is taken back. Of 64 segments it is begun early enough that they do, for long if what is
+            // kept takes long to be read; and some lives are long enough to come round to what is still in memory.
+            (segments, self.shards, self.ssd_faults.slow_read_per_10k) = (64, 1, prng.pick(&[0, 500, 3_000]));
+            (self.mix.sizes, self.mix.hot_percent) = ([0, 0, 40, 10, 30, 0], prng.pick(&[20, 80]));
+            (self.requests, self.depth, self.crashes) = (1_000, prng.pick(&[2, 16]), prng.pick(&[0, 2]));
+            self.volumes.truncate(1);
+            self.volumes[0].sectors = self.volumes[0].sectors.min(EXTENT_SECTORS);
+        }
+        self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + u64::from(self.shards) * segments * self.segment_bytes;
+        let depth_ns = prng.pick(&[1_000_000, 30_000_000_000]);
+        for volume in &mut self.volumes {
+            let options = &mut volume.options;
+            (options.mode, options.admission, options.write_cache_depth_ns) = (Mode::WriteBack, Admission::Always, depth_ns);
+            options.sequential_cutoff_bytes = None;
+            (volume.zeroed, volume.faults) = (false, Faults::none());
+        }
+    }
+
+    /// Makes it a run like those, whatever the seed says: for what needs many of them to be seen.
+    pub fn always_share(&mut self) {
+        let prng = &mut Prng::new(self.seed).fork(12);
+        self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
+        self.share(prng);
+    }
+
     fn is_harmless(&self) -> bool {
         let devices = self.ssd_faults.harmful() || self.volumes.iter().any(|volume| volume.faults.harmful());
         !devices && !self.ssd_leaves && !self.backing_leaves && self.rot_ns == 0
@@ -415,6 +456,7 @@ impl Plan {
             0 | 1 => plan.meddle(prng),
             2 | 3 => plan.go_round(prng),
             4 => plan.go_around(),
+            5 => plan.share(&mut Prng::new(seed).fork(12)),
             _ => {}
         }
         plan

@@ -268,11 +268,19 @@ impl Index {
         }
     }
 
-    /// Notes that the block in this slot is at home now.
+    /// Notes that the block in this slot is at home now. What it rests on counts it as dirty until [`Index::let_go_of_base`], for the log
+    /// still says that it is.
     pub fn set_clean(&mut self, slot: Slot) {
         match self.plain.get_mut(slot.0 as usize) {
             Some(entry) => entry.set_clean(),
             None => self.packed_mut().set_clean(slot),
+        }
+    }
+
+    /// Notes that the log says of the block in this slot, which is clean, that it came home: a crash does not make it dirty again.
+    pub fn let_go_of_base(&mut self, slot: Slot) {
+        if slot.is_packed() {
+            self.packed_mut().let_go_of_base(slot);
         }
     }
 

@@ -18,6 +18,8 @@ struct Block {
     meta: SlotMeta,
     stored: Option<Stored>,
     dangles: bool,
+    /// At home, and the log says it is dirty.
+    holds: bool,
 }
 
 impl Block {
@@ -82,7 +84,7 @@ impl World {
 
     fn rests(&self, id: u64) -> References {
         let resting = || self.blocks.values().filter(|block| block.rests_on() == Some(id) && !block.dangles);
-        References { all: resting().count() as u16, dirty: resting().filter(|block| block.meta.dirty).count() as u16 }
+        References { all: resting().count() as u16, dirty: resting().filter(|block| block.meta.dirty || block.holds).count() as u16 }
     }
 
     fn meta(&mut self, partial: bool) -> SlotMeta {
@@ -120,7 +122,7 @@ impl World {
         let slot = Slot(self.head * PAGES + self.pages_used);
         self.pages_used += 1;
         let old = self.index.insert(key, slot, meta);
-        self.put(key, Block { slot, meta, stored: None, dangles: false }, old);
+        self.put(key, Block { slot, meta, stored: None, dangles: false, holds: false }, old);
     }
 
     fn write_packed(&mut self, key: Key, meta: SlotMeta, stored: Stored) {
@@ -131,7 +133,7 @@ impl World {
         if stored.encoding.is_full() && !was_dropped {
             self.objects.insert(stored.object, Object { slot, checksum: meta.checksum, stored, orphan: false });
         }
-        self.put(key, Block { slot, meta, stored: Some(stored), dangles: false }, old);
+        self.put(key, Block { slot, meta, stored: Some(stored), dangles: false, holds: false }, old);
     }
 
     fn put(&mut self, key: Key, block: Block, old: Option<Slot>) {
@@ -239,8 +241,13 @@ impl World {
             9 | 10 => self.remove(key),
             11 | 12 => {
                 if let Some(block) = self.blocks.get_mut(&key) {
+                    block.holds |= block.meta.dirty;
                     block.meta.dirty = false;
                     self.index.set_clean(block.slot);
+                    if key.block().is_multiple_of(2) || block.meta.frequency == 3 {
+                        block.holds = false;
+                        self.index.let_go_of_base(block.slot);
+                    }
                 }
             }
             13 => {

@@ -12,6 +12,7 @@
 use super::packed::{PackedEntries, PackedEntry, REFERENCES_MAX, References, State};
 use super::{Slot, buckets::Wide};
 use crate::key::mix;
+use crate::mutants;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use format::Encoding;
@@ -151,6 +152,9 @@ impl Packed {
         let references = &mut self.entries.at_mut(slot).references;
         // One too many, for a moment, if the record takes the place of another that rests here too.
         assert!(references.all < REFERENCES_MAX || replaces, "{} rest on object {base} already", references.all);
+        if mutants::active(57) && references.all == 1 {
+            return;
+        }
         self.census.references += u64::from(references.all == 0);
         references.all = references.all.saturating_add(1);
         references.dirty = references.dirty.saturating_add(u16::from(dirty));
@@ -200,18 +204,27 @@ impl Packed {
         }
         self.die(slot);
         if let Some(base) = entry.base().filter(|_| self.counted) {
-            self.give_back_reference(base, entry.is_dirty());
+            self.give_back_reference(base, entry.needs_base());
         }
     }
 
     pub(super) fn set_clean(&mut self, slot: Slot) {
+        self.entries.at_mut(slot).set_clean();
+    }
+
+    /// The log says that the block in the slot came home: its base is needed no more than that of any clean block.
+    pub(super) fn let_go_of_base(&mut self, slot: Slot) {
         let entry = *self.entries.at(slot);
-        if !entry.is_dirty() {
+        if !entry.holds() {
             return;
         }
-        self.entries.at_mut(slot).set_clean();
+        self.entries.at_mut(slot).let_go();
         if let Some(base) = entry.base().filter(|_| self.counted).and_then(|base| self.object(base)) {
-            less_one(&mut self.entries.at_mut(base).references.dirty);
+            let dirty = &mut self.entries.at_mut(base).references.dirty;
+            less_one(dirty);
+            if mutants::active(64) && *dirty > 0 {
+                less_one(dirty);
+            }
         }
     }
 
@@ -241,7 +254,7 @@ impl Packed {
                     let references = &mut self.entries.at_mut(base).references;
                     self.census.references += u64::from(references.all == 0);
                     references.all = references.all.saturating_add(1);
-                    references.dirty = references.dirty.saturating_add(u16::from(entry.is_dirty()));
+                    references.dirty = references.dirty.saturating_add(u16::from(entry.needs_base()));
                 }
             }
         }
@@ -265,7 +278,7 @@ impl Packed {
         for (_, entry) in self.entries.iter() {
             if let Some(base) = entry.base() {
                 let (all, dirty) = resting.entry(base).or_default();
-                (*all, *dirty) = (*all + 1, *dirty + u64::from(entry.is_dirty()));
+                (*all, *dirty) = (*all + 1, *dirty + u64::from(entry.needs_base()));
             }
         }
         let (mut census, mut objects) = (Census::default(), 0);

@@ -39,7 +39,7 @@ pub(super) const PLACES_PER_PAGE: u32 = 256;
 pub struct References {
     /// All of them.
     pub all: u16,
-    /// Those that are newer than the backing device.
+    /// Those that are newer than the backing device, or that the log still says are.
     pub dirty: u16,
 }
 
@@ -53,6 +53,7 @@ const FREQUENCY_SHIFT: u32 = KEY_BITS + 1;
 const STATE_SHIFT: u32 = FREQUENCY_SHIFT + 2;
 const ENCODING_SHIFT: u32 = STATE_SHIFT + 2;
 const OBJECT_SHIFT: u32 = ENCODING_SHIFT + 4;
+const HOLDS: u64 = 1 << (OBJECT_SHIFT + OBJECT_BITS - 32);
 
 /// What a packed slot holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +71,7 @@ pub(super) enum State {
 /// What is known of a packed slot, without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PackedEntry {
-    /// From the lowest: 44 key, 1 dirty, 2 frequency, 2 state, 4 encoding, 8 the upper bits of the object's id; 3 are free.
+    /// From the lowest: 44 key, 1 dirty, 2 frequency, 2 state, 4 encoding, 8 the upper bits of the object's id, 1 holds; 2 are free.
     bits: u64,
     object_low: u32,
     /// 19 place, 13 bytes.
@@ -81,7 +82,7 @@ pub(super) struct PackedEntry {
 }
 
 const _: () = assert!(size_of::<PackedEntry>() == 24);
-const _: () = assert!(OBJECT_SHIFT + OBJECT_BITS - 32 <= u64::BITS);
+const _: () = assert!(OBJECT_SHIFT + OBJECT_BITS - 32 < u64::BITS);
 
 impl PackedEntry {
     pub(super) const DEAD: PackedEntry =
@@ -164,8 +165,26 @@ impl PackedEntry {
         self.bits & DIRTY != 0
     }
 
+    /// A block that rests on a base holds that from now on.
     pub(super) fn set_clean(&mut self) {
+        if self.is_dirty() && self.base().is_some() {
+            self.bits |= HOLDS;
+        }
         self.bits &= !DIRTY;
+    }
+
+    /// Whether the log says that the block is dirty, so that its base must be there after a crash.
+    pub(super) fn needs_base(&self) -> bool {
+        self.bits & (DIRTY | HOLDS) != 0
+    }
+
+    /// Whether it needs its base only for what the log says.
+    pub(super) fn holds(&self) -> bool {
+        self.bits & HOLDS != 0
+    }
+
+    pub(super) fn let_go(&mut self) {
+        self.bits &= !HOLDS;
     }
 
     pub(super) fn set_frequency(&mut self, frequency: u8) {

@@ -123,6 +123,9 @@ fn an_overwritten_object_lives_as_long_as_others_rest_on_it() {
     index.insert_base(slot(&index, 3), 7, stored(Encoding::Raw, 5));
     assert_eq!((index.object(5), index.is_orphan(slot(&index, 0))), (Some(slot(&index, 3)), false));
     index.set_clean(slot(&index, 1));
+    assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 1 }, "until the log says that it came home");
+    index.check_invariants();
+    index.let_go_of_base(slot(&index, 1));
     assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 0 });
     index.check_invariants();
     index.insert(key(2), Slot(9), whole(false));

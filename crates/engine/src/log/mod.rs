@@ -411,8 +411,13 @@ impl Log {
         if let Some(mut building) = self.building.take() {
             building.tail_seq = self.space.tail_seq().min(building.seq);
             if building.packed_records > 0 {
+                if mutants::active(63) {
+                    self.note_places(&building);
+                }
                 building.place_packed();
-                self.note_places(&building);
+                if !mutants::active(63) {
+                    self.note_places(&building);
+                }
                 self.head_packed += building.packed_records;
             }
             self.space.take(building.pages_used(), building.records.len() as u32);
@@ -593,9 +598,11 @@ impl Log {
             used_pages: sealed.used_pages,
         };
         let layout = &self.place.layout;
-        let bytes = head.encode(layout, &sealed.records);
+        let most = if mutants::active(65) { format::footer::footer_records_max(layout.footer_pages()) as usize } else { usize::MAX };
+        let records = &sealed.records[..sealed.records.len().min(most)];
+        let bytes = head.encode(layout, records);
         let physical = self.space.physical(sealed.seq);
-        let offset_bytes = layout.footer_write_offset(self.place.shard, physical, sealed.records.len() as u32);
+        let offset_bytes = layout.footer_write_offset(self.place.shard, physical, records.len() as u32);
         let count = bytes.len() / BLOCK_BYTES as usize;
         let Some(mut pages) = (0..count).map(|_| pool.allocate()).collect::<Option<Vec<_>>>() else { return false };
         let sealed = self.sealed.pop_front().expect("looked above");

@@ -11,6 +11,7 @@ pub use steps::{Step, StepState, VolumeSteps};
 use crate::index::{Encoding, Index};
 use crate::key::{Map, Set};
 use crate::log::Log;
+use crate::mutants;
 use crate::ram::Ram;
 use alloc::boxed::Box;
 use content::budget::Budget;
@@ -34,17 +35,26 @@ pub struct ContentOptions {
     pub cpu_ns_per_second: u64,
     /// A clock of the CPU time that encoding takes, in nanoseconds. Without one nothing is counted and the budget is never spent.
     pub cpu_clock: Option<fn() -> u64>,
+    /// Bits of keys that count: 64, all. Fewer let different blocks meet, for tests.
+    pub key_bits: u32,
 }
 
 impl ContentOptions {
     /// A shard that stores blocks as they are.
-    pub const OFF: ContentOptions =
-        ContentOptions { level: Content::Off, seed: 0, hint_bytes: 0, base_pages: 0, cpu_ns_per_second: 0, cpu_clock: None };
+    pub const OFF: ContentOptions = ContentOptions {
+        level: Content::Off,
+        seed: 0,
+        hint_bytes: 0,
+        base_pages: 0,
+        cpu_ns_per_second: 0,
+        cpu_clock: None,
+        key_bits: u64::BITS,
+    };
 
     /// What suits a shard of that many slots and pages of RAM: 8 bytes of hints a slot, and an eighth of the RAM tier for bases.
     pub fn suited(level: Content, seed: u64, slots: u64, ram_blocks: u64) -> ContentOptions {
         let (hint_bytes, base_pages) = (slots * 8, base_pages_for(ram_blocks));
-        ContentOptions { level, seed, hint_bytes, base_pages, cpu_ns_per_second: CPU_NS_PER_SECOND, cpu_clock: None }
+        ContentOptions { level, seed, hint_bytes, base_pages, cpu_ns_per_second: CPU_NS_PER_SECOND, ..ContentOptions::OFF }
     }
 }
 
@@ -174,7 +184,8 @@ impl Packer {
     pub fn set(&mut self, options: ContentOptions) {
         let blocks = (options.hint_bytes / (HINTS_A_BLOCK * HINT_BYTES)) as usize;
         let steps = steps_of(options.level);
-        self.encoder = (options.level != Content::Off).then(|| Box::new(Encoder::new(steps, options.seed, blocks)));
+        let encoder = || Box::new(Encoder::new(steps, options.seed, blocks).with_key_bits(options.key_bits));
+        self.encoder = (options.level != Content::Off).then(encoder);
         self.budget = Budget::new(options.cpu_ns_per_second);
         self.contents = Contents::new(options.base_pages);
         self.options = options;
@@ -304,7 +315,7 @@ impl Packer {
             self.contents.keep(object, page);
             Some(Chosen { encoding, object })
         } else if let Some((object, content)) = base {
-            self.contents.keep(object, &content);
+            self.contents.keep(object, if mutants::active(61) { page } else { &content });
             Some(Chosen { encoding, object })
         } else {
             (encoding == Encoding::Zero).then_some(Chosen { encoding, object: 0 })

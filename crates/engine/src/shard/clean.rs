@@ -8,7 +8,7 @@ use super::cache::NewBlock;
 use super::{CLEAN_HOLD_NS, Context, RESERVE_SEGMENTS, Shard};
 use crate::api::{IoError, IoKind, Target};
 use crate::index::{Encoding, Slot, Stored};
-use crate::key::{Key, Map, Set};
+use crate::key::{Key, Map};
 use crate::log::{PackedPayload, Urgency};
 use crate::mutants;
 use crate::outbox::Span;
@@ -57,8 +57,6 @@ pub struct Cleaner {
     stopped: bool,
     /// Dirty blocks of the segment that could not be read, and how often.
     tries: Map<Slot, u32>,
-    /// Bases that are needed by blocks whose coming home is not in the log yet.
-    unnoted_bases: Set<u64>,
     /// Bytes of clean blocks appended again from the segment: bounded so that cleaning always gains room.
     kept_clean_bytes: u64,
 }
@@ -122,7 +120,6 @@ impl Shard {
         self.cleaner.seq = Some(seq);
         self.cleaner.kept_clean_bytes = 0;
         self.cleaner.tries.clear();
-        self.cleaner.unnoted_bases = self.unnoted_bases();
         let mut keep: Vec<Kept> = Vec::new();
         for slot in self.slots_of(seq) {
             if let Some(heat) = self.verdict(slot) {
@@ -141,7 +138,7 @@ impl Shard {
             // A base that has no address any more: dirty blocks must keep it; for clean ones it is kept as long as there is room.
             let kept = slot.is_packed()
                 && self.index.is_orphan(slot)
-                && (self.dirty_rest_on(slot) || !mutants::active(53) && self.may_keep_clean(self.stored_bytes(slot)));
+                && (self.dirty_rest_on(slot) || self.may_keep_clean(self.stored_bytes(slot)));
             return kept.then(Heat::default);
         };
         let meta = self.index.meta(slot);
@@ -165,20 +162,7 @@ impl Shard {
     }
 
     pub(super) fn dirty_rest_on(&self, slot: Slot) -> bool {
-        if !slot.is_packed() || mutants::active(51) {
-            return false;
-        }
-        let references = self.index.references(slot);
-        references.dirty > 0 || references.all > 0 && self.cleaner.unnoted_bases.contains(&self.index.stored(slot).object)
-    }
-
-    /// Objects on which blocks rest that came home while the log had no room to say so: after a crash those are dirty again.
-    fn unnoted_bases(&self) -> Set<u64> {
-        let stored = |(key, slot): (&Key, &Slot)| {
-            let current = slot.is_packed() && self.index.get(*key) == Some(*slot) && !mutants::active(66);
-            current.then(|| self.index.stored(*slot)).filter(|stored| stored.encoding.rests_on_base())
-        };
-        self.unnoted.iter().filter_map(stored).map(|stored| stored.object).collect()
+        slot.is_packed() && self.index.references(slot).dirty > 0 && !mutants::active(51)
     }
 
     /// Whether the block rests on a base that is gone.
@@ -402,7 +386,8 @@ impl Shard {
         for seq in from..to {
             for slot in self.slots_of(seq) {
                 if slot.is_packed() && self.index.is_object(slot) {
-                    assert!(self.index.references(slot).dirty == 0 || mutants::active(51), "a base of dirty blocks is never forgotten");
+                    let unused = self.index.references(slot).dirty == 0;
+                    assert!(unused || mutants::active(51), "a base of dirty blocks is never forgotten");
                     self.packer.forget(self.index.stored(slot).object);
                     self.index.drop_object(slot);
                 }

@@ -214,7 +214,7 @@ impl Shard {
             attached: Vec::new(),
             restored: found.blocks,
             ops: Ops::default(),
-            packer: Packer::new(found.next_object),
+            packer: Packer::new(if mutants::active(58) { 1 } else { found.next_object }),
             fetches: Numbered::default(),
             fetched_without_io: VecDeque::new(),
             quick_reads: 0,

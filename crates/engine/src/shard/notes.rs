@@ -6,6 +6,7 @@ use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::log::Urgency;
+use crate::mutants;
 use format::{Record, RecordKind};
 use types::VolumeIndex;
 
@@ -13,8 +14,11 @@ use types::VolumeIndex;
 const NOTES_A_TURN: usize = 64;
 
 impl Shard {
-    /// The block in that slot has come home.
+    /// The block in that slot has come home. Until the log says so it is dirty after a crash, and what it rests on must be there.
     pub(super) fn note_or_remember(&mut self, key: Key, slot: Slot) {
+        if mutants::active(66) {
+            self.index.let_go_of_base(slot);
+        }
         if !self.note_clean(key, slot) {
             self.unnoted.insert(key, slot);
         }
@@ -33,6 +37,7 @@ impl Shard {
     /// Logs that the block's record is at home. False without room.
     fn note_clean(&mut self, key: Key, slot: Slot) -> bool {
         if self.log.is_failed() {
+            self.index.let_go_of_base(slot);
             return true;
         }
         if !self.has_room_for_clean() {
@@ -44,6 +49,7 @@ impl Shard {
         let kind = RecordKind::CleanNote { of_seq: seq, of_ordinal };
         let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0, packed: None };
         let group = self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS)).group;
+        self.index.let_go_of_base(slot);
         let volume = self.volume_of(key);
         volume.note_group = volume.note_group.max(group);
         true

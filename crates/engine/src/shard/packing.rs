@@ -105,7 +105,7 @@ impl Shard {
         let volume = self.volume_of(key).id;
         let kind = if meta.dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
         // A clean block on which dirty ones rest must survive like them.
-        let vital = !meta.dirty && self.dirty_rest_on(slot);
+        let vital = !meta.dirty && self.dirty_rest_on(slot) && !mutants::active(60);
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital };
         let record = record(kind, volume, key.block(), meta.checksum, packed);
         let meta = SlotMeta { frequency: heat.bits(), ..meta };
@@ -154,7 +154,7 @@ impl Shard {
     }
 
     fn append_base(&mut self, slot: Slot, checksum: u32, packed: Packed, payload: PackedPayload) {
-        let packed = Packed { vital: self.dirty_rest_on(slot), ..packed };
+        let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(60), ..packed };
         let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
         let appended = self.log.append_packed(record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         let slot = self.index.packed_slot(appended.physical, appended.ordinal);

@@ -2,6 +2,7 @@
 
 use super::Shard;
 use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
+use crate::mutants;
 use format::{object_checksum, payload_checksum};
 use types::{BLOCK_BYTES, VolumeId};
 
@@ -93,7 +94,11 @@ impl Shard {
 
     /// The number of a record in its segment, as notes name it.
     pub(super) fn ordinal_of(&self, slot: Slot) -> u32 {
-        if slot.is_packed() { format::packed::PACKED_ORDINAL | self.index.packed_place_of(slot).1 } else { self.log.page_of(slot) }
+        if !slot.is_packed() {
+            return self.log.page_of(slot);
+        }
+        let ordinal = self.index.packed_place_of(slot).1;
+        format::packed::PACKED_ORDINAL | if mutants::active(62) { ordinal.saturating_sub(1) } else { ordinal }
     }
 }
 

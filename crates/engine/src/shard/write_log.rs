@@ -226,7 +226,10 @@ impl Shard {
                 }
             }
         }
-        self.ready.push_back(id);
+        // Both edges may come in one turn, where nothing had to be read; who is ready twice would be answered before the log has the write.
+        if self.ops.get(id).pending == 0 {
+            self.ready.push_back(id);
+        }
     }
 
     /// What an edge block held has been read from the backing device.

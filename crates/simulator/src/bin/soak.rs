@@ -18,15 +18,16 @@ struct Arguments {
     failures: usize,
     stand_in: bool,
     plan: bool,
+    share: bool,
     sector: Option<(u16, u64)>,
 }
 
-const USAGE: &str =
-    "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] | --seed N [--sector VOLUME:SECTOR] [--plan]";
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let mut parsed = Arguments { seed: None, seeds: 2000, first: 0, threads, failures: 1, stand_in: false, plan: false, sector: None };
+    let mut parsed =
+        Arguments { seed: None, seeds: 2000, first: 0, threads, failures: 1, stand_in: false, plan: false, share: false, sector: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || -> Result<u64, String> {
@@ -41,6 +42,7 @@ fn arguments() -> Result<Arguments, String> {
             "--failures" => parsed.failures = number()? as usize,
             "--stand-in" => parsed.stand_in = true,
             "--plan" => parsed.plan = true,
+            "--share" => parsed.share = true,
             "--sector" => {
                 let value = words.next().ok_or("--sector wants VOLUME:SECTOR")?;
                 let (volume, sector) = value.split_once(':').ok_or("--sector wants VOLUME:SECTOR")?;
@@ -58,7 +60,10 @@ fn builder(arguments: &Arguments) -> Box<dyn Builder + Sync> {
 }
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
-    let plan = Plan::of(seed);
+    let mut plan = Plan::of(seed);
+    if arguments.share {
+        plan.always_share();
+    }
     if arguments.plan {
         println!("{plan:#?}");
     }
@@ -88,7 +93,11 @@ fn many(arguments: &Arguments) -> ExitCode {
         threads: arguments.threads,
         failures_max: arguments.failures,
         twice_every: 50,
-        adjust: &|_| (),
+        adjust: &|plan| {
+            if arguments.share {
+                plan.always_share();
+            }
+        },
     };
     let builder = builder(arguments);
     let totals = soak.run(builder.as_ref());

@@ -31,6 +31,8 @@ pub struct ContentSetting {
     pub base_pages: usize,
     /// CPU time that encoding may take, in nanoseconds a second; `None`: nothing is counted, and the budget is never spent.
     pub cpu_ns_per_second: Option<u64>,
+    /// Bits of the keys by which blocks meet; 64: all. With few, blocks of any content meet.
+    pub key_bits: u32,
 }
 
 /// The part of a plan that is about content.
@@ -61,10 +63,11 @@ impl ContentPlan {
     /// What the run of this seed has to do with content; about half of all runs have nothing to.
     pub fn of(seed: u64, volumes: usize) -> Option<ContentPlan> {
         let mut prng = Prng::new(seed).fork(11);
-        let prng = &mut prng;
-        if prng.percent(50) {
-            return None;
-        }
+        if prng.percent(50) { None } else { Some(ContentPlan::drawn(&mut prng, volumes)) }
+    }
+
+    /// What a run that has to do with content has to do with it.
+    pub fn drawn(prng: &mut Prng, volumes: usize) -> ContentPlan {
         let cpu_ns_per_second = if prng.percent(80) { None } else { prng.pick(&TIGHT) };
         let setting = ContentSetting {
             level: prng.pick(&[Level::Fast, Level::Fast, Level::Dense, Level::Dense, Level::Auto, Level::Off]),
@@ -72,6 +75,7 @@ impl ContentPlan {
             hint_bytes: prng.pick(&[0, 72, 1 << 10, 8 << 10, 64 << 10, 64 << 10]),
             base_pages: prng.pick(&[0, 1, 4, 16, 64]),
             cpu_ns_per_second,
+            key_bits: u64::BITS,
         };
         let mut content = ContentPlan {
             setting,
@@ -83,7 +87,22 @@ impl ContentPlan {
             change_level_ns: prng.pick(&[0, 0, 1_000_000, 50_000_000]),
         };
         content.begin_as = (0..volumes).map(|_| content.draw(prng)).collect();
-        Some(content)
+        if prng.below(3) == 0 {
+            content.setting.key_bits = prng.below(5) as u32;
+        }
+        content
+    }
+
+    /// All of it all the time, and much that can rest on something else.
+    pub fn share(&mut self, prng: &mut Prng) {
+        self.setting.level = prng.pick(&[Level::Fast, Level::Dense]);
+        (self.setting.hint_bytes, self.setting.base_pages, self.setting.cpu_ns_per_second) = (64 << 10, prng.pick(&[64, 512]), None);
+        (self.forget_hints_ns, self.change_level_ns) = (0, 0);
+        (self.textures, self.patterns, self.steady_percent) =
+            (prng.pick(&[[0, 0, 1, 4, 8], [0, 1, 6, 4, 2], [2, 1, 8, 1, 0]]), PATTERNS, 0);
+        for texture in &mut self.begin_as {
+            *texture = prng.pick(&[Texture::Rows, Texture::Copy(1), Texture::Pattern(2)]);
+        }
     }
 
     fn draw(&self, prng: &mut Prng) -> Texture {
@@ -120,6 +139,9 @@ mod tests {
         assert!((400..600).contains(&plans.len()), "{}", plans.len());
         for level in [Level::Off, Level::Fast, Level::Dense, Level::Auto] {
             assert!(plans.iter().any(|plan| plan.setting.level == level), "{level:?}");
+        }
+        for bits in [0, 1, 2, 3, 4, 64] {
+            assert!(plans.iter().any(|plan| plan.setting.key_bits == bits), "{bits} bits");
         }
         assert!(plans.iter().all(|plan| plan.begin_as.len() == 2 && plan.patterns <= PATTERNS));
     }

@@ -16,14 +16,20 @@ pub struct Blame {
     /// Pages of the SSD that may hold anything but what was last written and confirmed there; each with the token of the first
     /// I/O that begins after the harm. A write that had begun before does not mend it: part of it may be what was harmed.
     tainted: BTreeMap<u64, u64>,
+    /// The same of pages that a crash may have torn although the SSD did no wrong. A start accepts nothing dirty that rests on such a page, so
+    /// this explains that a clean block is a miss, and nothing else.
+    torn: BTreeMap<u64, u64>,
     /// When a device last answered with an error or with bad data; device 0 is the SSD.
     last_ns: BTreeMap<usize, u64>,
     /// The shard whose SSD read was just answered badly. Only while what follows from that is taken in.
     bad_read: Option<u16>,
+    /// The shard that has just read a torn page, or another part of what it read one for.
+    torn_read: Option<u16>,
     /// Blocks may be stored in parts, which are read at once: what went wrong with the first is told when the last has come.
     pub packs: bool,
     /// By shard: the token of the first I/O that began after its last bad read.
     bad_until: BTreeMap<u16, u64>,
+    torn_until: BTreeMap<u16, u64>,
     /// What blocks rest on, and what the SSD harmed of that.
     pub kinship: Kinship,
     /// In this life: the SSD answered a write or flush with an error.
@@ -90,6 +96,11 @@ impl Blame {
         self.bad_read == Some(lane)
     }
 
+    /// The same, or bytes that a crash may have torn.
+    pub fn explains_bad_clean_copy(&self, lane: u16) -> bool {
+        self.explains_bad_copy(lane) || self.torn_read == Some(lane)
+    }
+
     /// Recovery called the volume damaged.
     pub fn is_damaged(&mut self, volume: u16) {
         self.damaged.insert(volume);
@@ -102,7 +113,7 @@ impl Blame {
 
     /// What followed from an answer has been taken in.
     pub fn answer_taken_in(&mut self) {
-        self.bad_read = None;
+        (self.bad_read, self.torn_read) = (None, None);
     }
 
     /// An I/O on the SSD ended.
@@ -110,7 +121,11 @@ impl Blame {
         let Answered { lane, token, next_token, offset_bytes: offset, length_bytes: length, is_read, strike, failed } = answered;
         if is_read {
             let all_bad = failed || strike != Strike::None;
-            let mut bad_pages = pages_of(offset, length).filter(|page| all_bad || self.tainted.contains_key(page)).peekable();
+            let is_torn = |page: &u64| self.torn.contains_key(page);
+            // Where damage was found, a start may have taken what is torn.
+            let is_bad = |page: &u64| all_bad || self.tainted.contains_key(page) || self.ssd_harmed && is_torn(page);
+            let mut bad_pages = pages_of(offset, length).filter(is_bad).peekable();
+            let torn_pages: Vec<u64> = pages_of(offset, length).filter(is_torn).collect();
             if bad_pages.peek().is_some() {
                 bad_pages.for_each(|page| self.kinship.page_is_bad(page));
                 self.bad_read = Some(lane);
@@ -118,6 +133,13 @@ impl Blame {
                 self.strikes(0, now_ns);
             } else if self.packs && self.bad_until.get(&lane).is_some_and(|until| token < *until) {
                 self.bad_read = Some(lane);
+            }
+            if !torn_pages.is_empty() {
+                torn_pages.into_iter().for_each(|page| self.kinship.page_is_torn(page));
+                self.torn_read = Some(lane);
+                self.torn_until.insert(lane, next_token);
+            } else if self.packs && self.torn_until.get(&lane).is_some_and(|until| token < *until) {
+                self.torn_read = Some(lane);
             }
             return;
         }
@@ -128,8 +150,8 @@ impl Blame {
         }
         match strike {
             Strike::None if !failed => {
-                if !self.tainted.is_empty() {
-                    self.tainted.retain(|page, until_token| !pages_of(offset, length).contains(page) || token < *until_token);
+                for harmed in [&mut self.tainted, &mut self.torn].into_iter().filter(|harmed| !harmed.is_empty()) {
+                    harmed.retain(|page, until_token| !pages_of(offset, length).contains(page) || token < *until_token);
                 }
                 return;
             }
@@ -145,13 +167,15 @@ impl Blame {
         self.ssd_failed = false;
         self.flush_failed.clear();
         self.destage_failed.clear();
-        self.bad_read = None;
+        self.answer_taken_in();
         self.bad_until.clear();
+        self.torn_until.clear();
     }
 
     /// A new pool on the SSD: nothing was ever logged.
     pub fn new_pool(&mut self) {
         self.tainted.clear();
+        self.torn.clear();
         self.logged.clear();
         self.damaged.clear();
         self.ssd_harmed = false;
@@ -186,11 +210,12 @@ impl World<'_> {
     pub fn blame_crash(&mut self, power: bool) {
         let next_token = self.devices[0].next_token();
         for flight in self.devices[0].flights() {
-            self.blame.taint(flight.io.offset_bytes, flight.io.length_bytes, next_token);
+            let pages = pages_of(flight.io.offset_bytes, flight.io.length_bytes);
+            self.blame.torn.extend(pages.map(|page| (page, next_token)));
         }
         if power {
             let unflushed = self.devices[0].media.unflushed_pages();
-            self.blame.tainted.extend(unflushed.into_iter().map(|page| (page, next_token)));
+            self.blame.torn.extend(unflushed.into_iter().map(|page| (page, next_token)));
         }
         self.blame.ssd_harmed |= power && self.devices[0].faults.lies;
     }

@@ -20,6 +20,8 @@ pub struct Kinship {
     stored_in: BTreeMap<u64, BTreeSet<Object>>,
     /// Objects that the SSD ever failed to give as they were written.
     harmed: BTreeSet<Object>,
+    /// Objects that were read where a crash may have torn them.
+    torn: BTreeSet<Object>,
 }
 
 impl Kinship {
@@ -58,9 +60,19 @@ impl Kinship {
         self.harmed.extend(self.stored_in.get(&page).into_iter().flatten());
     }
 
+    /// This page was read, and a crash may have torn it.
+    pub fn page_is_torn(&mut self, page: u64) {
+        self.torn.extend(self.stored_in.get(&page).into_iter().flatten());
+    }
+
     /// Whether the SSD harmed what this block rests on, or did.
     pub fn explains(&self, volume: u16, block: u64) -> bool {
         self.harmed.iter().any(|object| self.resting[object].contains(&(volume, block)))
+    }
+
+    /// The same, or a crash may have torn it.
+    pub fn explains_clean(&self, volume: u16, block: u64) -> bool {
+        self.explains(volume, block) || self.torn.iter().any(|object| self.resting[object].contains(&(volume, block)))
     }
 
     /// Whether it harmed what any block of the volume rests on, or did.

@@ -579,8 +579,8 @@ impl<'a> World<'a> {
                 ("DirtyBlockUnreadable", bad_copy || known)
             }
             Event::ChecksumMismatch(volume, block) => {
-                let known = self.wounded.contains_key(&(volume.0, *block)) || self.blame.kinship.explains(volume.0, *block);
-                ("ChecksumMismatch", bad_copy || known)
+                let known = self.wounded.contains_key(&(volume.0, *block)) || self.blame.kinship.explains_clean(volume.0, *block);
+                ("ChecksumMismatch", self.blame.explains_bad_clean_copy(lane) || known)
             }
             Event::DestageFailed(volume, _) => {
                 let backing = self.blame.struck_since(device(volume), now) || self.blame.flush_failed.contains(&device(volume));
