@@ -99,6 +99,11 @@ pub enum Form {
 pub trait Bases {
     /// The object's content, if it is in memory, and the object still there.
     fn content(&self, object: ObjectId) -> Option<&Block>;
+
+    /// Whether the object is still there, in memory or not.
+    fn exists(&self, object: ObjectId) -> bool {
+        self.content(object).is_some()
+    }
 }
 
 /// How a form came about, to tell what each step brings.
@@ -243,7 +248,7 @@ impl Encoder {
         }
         if self.steps.parts
             && !is_delta(form)
-            && let Some(object) = self.nearest(&fingerprint::of_parts(self.seed, block), 1, bases)
+            && let Some(object) = self.nearest(&fingerprint::of_parts(self.seed, block), 1, |object| bases.content(object).is_some())
         {
             self.try_delta(object, block, DELTA_MAX.min(alone_bytes * COPY_TO_LZ4.0 / COPY_TO_LZ4.1), bases, &mut form);
             self.found.by_parts = is_delta(form);
@@ -282,6 +287,17 @@ impl Encoder {
         }
     }
 
+    /// The object that a block with these steps is likely to be equal to, or near, by its keys alone: nothing is compared.
+    pub fn met_by(&self, allowed: Steps, block: &Block, bases: &impl Bases) -> Option<ObjectId> {
+        let steps = self.steps.and(allowed);
+        if is_zero(block) {
+            return None;
+        }
+        let equal = || self.duplicates.get(self.key_of(block)).filter(|object| bases.exists(*object));
+        let near = || self.nearest(&fingerprint::of_parts(self.seed, block), 1, |object| bases.exists(object));
+        steps.duplicates.then(equal).flatten().or_else(|| steps.parts.then(near).flatten())
+    }
+
     fn duplicate(&self, block: &Block, bases: &impl Bases) -> Option<ObjectId> {
         if !self.steps.duplicates {
             return None;
@@ -302,10 +318,15 @@ impl Encoder {
     }
 
     /// The object that most of the keys lead to, if at least `shared_min` do.
-    fn nearest<const N: usize>(&self, keys: &[Option<u64>; N], shared_min: usize, bases: &impl Bases) -> Option<ObjectId> {
+    fn nearest<const N: usize>(
+        &self,
+        keys: &[Option<u64>; N],
+        shared_min: usize,
+        is_usable: impl Fn(ObjectId) -> bool,
+    ) -> Option<ObjectId> {
         let mut found: [Option<ObjectId>; N] = [None; N];
         for (place, key) in found.iter_mut().zip(keys) {
-            *place = key.and_then(|key| self.near.get(self.keys.shortened(key))).filter(|object| bases.content(*object).is_some());
+            *place = key.and_then(|key| self.near.get(self.keys.shortened(key))).filter(|object| is_usable(*object));
         }
         let votes = |object: &ObjectId| found.iter().filter(|other| **other == Some(*object)).count();
         let best = found.iter().flatten().max_by_key(|object| votes(object)).copied()?;
@@ -360,7 +381,7 @@ impl Encoder {
     fn try_similar(&mut self, block: &Block, alone_bytes: usize, bases: &impl Bases, form: &mut Form) {
         // A block that gives no sample has no keys, and meets nobody.
         if let Some(keys) = sketch::of(block)
-            && let Some(object) = self.nearest(&keys.map(Some), 1, bases)
+            && let Some(object) = self.nearest(&keys.map(Some), 1, |object| bases.content(object).is_some())
         {
             self.try_delta(object, block, alone_bytes * SIMILAR_TO_LZ4.0 / SIMILAR_TO_LZ4.1, bases, form);
         }

@@ -145,6 +145,11 @@ impl Building {
         GroupHead::lay_out(self.first_page, &mut self.records);
     }
 
+    /// Whether the header page holds all of it, and would hold more.
+    pub fn is_small(&self) -> bool {
+        self.packed_records > 0 && self.pages_used() == 1
+    }
+
     /// Packed payloads that the header page holds.
     pub fn packed_in_header(&self) -> &[u8] {
         if GroupHead::holds_packed(&self.records) { &self.packed } else { &[] }

@@ -61,6 +61,9 @@ impl ContentOptions {
 /// Three tenths of a processor: 60,000 blocks a second at 5 µs.
 const CPU_NS_PER_SECOND: u64 = 300_000_000;
 
+/// With [`Content::Auto`], one block in so many that clients wait for may be made dense.
+const AWAITED_DENSE_ONE_IN: u32 = 32;
+
 /// Pages for contents of bases beside a RAM tier of that size.
 pub const fn base_pages_for(ram_blocks: u64) -> usize {
     ram_blocks as usize / 8 + 64
@@ -94,6 +97,8 @@ pub struct Packer {
     /// Objects whose stored bytes were found damaged or unreadable: nothing new rests on them.
     condemned: Set<u64>,
     next_object: u64,
+    /// Blocks stored that a client waited for.
+    awaited_blocks: u32,
     stats: PackerStats,
 }
 
@@ -104,6 +109,17 @@ pub struct Chosen {
     pub encoding: Encoding,
     /// The number of the object it is, or rests on; 0 for zeroes.
     pub object: u64,
+}
+
+/// What the block is to be stored for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Nobody waits.
+    Quiet,
+    /// A client waits for its write.
+    Awaited,
+    /// It is read often, and shall rest on nothing.
+    Whole,
 }
 
 /// Where content may be at hand.
@@ -152,15 +168,24 @@ fn number_of(hint: u32, next_object: u64) -> Option<u64> {
     if object < next_object { Some(object) } else { object.checked_sub(1 << 32) }
 }
 
-impl Bases for Known<'_> {
-    fn content(&self, hint: u32) -> Option<&Block> {
+impl Known<'_> {
+    /// The object that a hint names, if new blocks may rest on it.
+    fn usable(&self, hint: u32) -> Option<u64> {
         let object = self.number(hint)?;
         let slot = self.at_hand.index.object(object)?;
         let seq = self.at_hand.log.space().seq_at(self.at_hand.index.packed_place_of(slot).0);
-        if seq < self.at_hand.from_seq || !self.at_hand.index.may_reference(object) || self.condemned.contains(&object) {
-            return None;
-        }
-        self.at_hand.content(self.contents, object).map(|page| &**page)
+        let usable = seq >= self.at_hand.from_seq && self.at_hand.index.may_reference(object) && !self.condemned.contains(&object);
+        usable.then_some(object)
+    }
+}
+
+impl Bases for Known<'_> {
+    fn content(&self, hint: u32) -> Option<&Block> {
+        self.at_hand.content(self.contents, self.usable(hint)?).map(|page| &**page)
+    }
+
+    fn exists(&self, hint: u32) -> bool {
+        self.usable(hint).is_some()
     }
 }
 
@@ -176,6 +201,7 @@ impl Packer {
             volumes: Map::default(),
             condemned: Set::default(),
             next_object: next_object.max(1),
+            awaited_blocks: 0,
             stats: PackerStats::default(),
         }
     }
@@ -267,21 +293,28 @@ impl Packer {
     }
 
     /// Chooses the form of a block that is about to be stored; `rests_on` is the object on which the address' present version rests (or which it
-    /// is). `whole`: it shall rest on nothing. `None`: as it is, and as no object.
+    /// is). `None`: as it is, and as no object.
     pub fn choose(
         &mut self,
         now_ns: u64,
         volume: VolumeIndex,
         page: &Page,
         rests_on: Option<u64>,
-        whole: bool,
+        kind: Kind,
         at_hand: &AtHand<'_>,
     ) -> Option<Chosen> {
         let encoder = self.encoder.as_mut()?;
         let wanted = match self.options.level {
-            Content::Auto => self.volumes.entry(volume.0).or_default().wanted(),
+            Content::Auto => {
+                let wanted = self.volumes.entry(volume.0).or_default().wanted();
+                // Who waits for a write does not wait for zstd, but for one in so many that show what it would bring: the cleaner makes up for it.
+                self.awaited_blocks += u32::from(kind == Kind::Awaited);
+                let dense = kind != Kind::Awaited || self.awaited_blocks.is_multiple_of(AWAITED_DENSE_ONE_IN);
+                Steps { zstd: wanted.zstd && dense, similar: wanted.similar && dense, ..wanted }
+            }
             level => steps_of(level),
         };
+        let whole = kind == Kind::Whole;
         let steps = self.budget.steps(now_ns, if whole { wanted.and(Steps::WHOLE) } else { wanted });
         if steps == Steps::NONE || self.next_object >= OBJECTS_MAX {
             return None;
@@ -329,6 +362,40 @@ impl Packer {
             self.budget.spent(took_ns);
         }
         chosen
+    }
+
+    /// The object on which a block that is about to be stored may rest, if it is not in memory and worth being read for that. `rests_on`: see
+    /// [`Packer::choose`].
+    pub fn wanted_base(
+        &mut self,
+        now_ns: u64,
+        volume: VolumeIndex,
+        page: &Page,
+        rests_on: Option<u64>,
+        at_hand: &AtHand<'_>,
+    ) -> Option<u64> {
+        let encoder = self.encoder.as_ref().filter(|_| self.options.base_pages > 0)?;
+        let looking = match self.options.level {
+            Content::Auto => self.volumes.entry(volume.0).or_default().looking(),
+            level => steps_of(level),
+        };
+        let steps = self.budget.steps(now_ns, looking);
+        let known = Known { at_hand, contents: &self.contents, condemned: &self.condemned, next_object: self.next_object };
+        let version = rests_on.filter(|object| steps.versions && known.usable(*object as u32) == Some(*object));
+        let is_here = |object: u64| at_hand.content(&self.contents, object).is_some();
+        if version.is_some_and(is_here) {
+            return None;
+        }
+        let started_ns = self.options.cpu_clock.map(|clock| clock());
+        // Shared content says more than a shared address: a double write buffer holds another page each time.
+        let met = encoder.met_by(steps, page, &known).and_then(|hint| known.usable(hint));
+        let wanted = met.or(version).filter(|object| !is_here(*object));
+        if let (Some(clock), Some(started_ns)) = (self.options.cpu_clock, started_ns) {
+            let took_ns = clock().saturating_sub(started_ns);
+            self.stats.cpu_ns += took_ns;
+            self.budget.spent(took_ns);
+        }
+        wanted
     }
 
     /// zstd's bytes for a block stored in full in another form, if they are worth being read for longer.

@@ -91,6 +91,12 @@ impl VolumeSteps {
         Steps { duplicates, versions, parts, lz4, similar, zstd: zstd && content::dense::AVAILABLE }
     }
 
+    /// What is being tried just now: a base is read for nothing else.
+    pub fn looking(&self) -> Steps {
+        let [duplicates, versions, parts, lz4, similar, zstd] = self.gates.each_ref().map(Gate::is_looking);
+        Steps { duplicates, versions, parts, lz4, similar, zstd: zstd && content::dense::AVAILABLE }
+    }
+
     /// What came of a block with the steps that were taken; `had_version`: the address rested on something that was at hand.
     pub fn tried(&mut self, taken: Steps, had_version: bool, encoding: Encoding, bytes: usize, found: Found) {
         let whole = BLOCK_BYTES as usize;

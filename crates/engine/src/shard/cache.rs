@@ -11,7 +11,7 @@ use format::{Record, RecordKind, payload_checksum};
 use page::Page;
 use types::{Admission, BLOCK_BYTES, BypassReason};
 
-/// Blocks that RAM may hold over its size while they wait for their backing device to flush, beside an eighth of its size.
+/// Blocks that RAM may hold over its size while they wait for their backing device to flush, or for a base, beside an eighth of its size.
 const UNSETTLED_SLACK_MIN: u64 = 64;
 
 /// A block on its way into the log.
@@ -135,13 +135,17 @@ impl Shard {
             let backing = &self.volume_of(key).backing;
             if matches!(victim.verdict, Verdict::Admit(_)) && !backing.is_settled(key.extent()) && !mutants::active(41) {
                 // Not into the log before the backing device has flushed it; RAM may be a little over its size meanwhile.
-                let slack = UNSETTLED_SLACK_MIN + self.config.ram_blocks / 8;
                 self.flush_backing(key.volume());
-                if self.ram.len() <= self.config.ram_blocks + slack {
+                if self.ram.len() <= self.ram_most() {
                     let slot = self.policy.ram_return(victim, false);
                     self.ram.set_slot(key, slot);
                     break;
                 }
+            }
+            if matches!(victim.verdict, Verdict::Admit(_)) && self.ram.len() <= self.ram_most() && self.awaits_base(key) {
+                let slot = self.policy.ram_return(victim, false);
+                self.ram.set_slot(key, slot);
+                break;
             }
             let page = self.ram.remove(key).expect("policy and RAM hold the same blocks").page;
             self.volume_of(key).ram_blocks -= 1;
@@ -149,6 +153,11 @@ impl Shard {
                 self.admit(key, page, heat);
             }
         }
+    }
+
+    /// Blocks that RAM may hold while some cannot leave yet.
+    fn ram_most(&self) -> u64 {
+        self.config.ram_blocks + UNSETTLED_SLACK_MIN + self.config.ram_blocks / 8
     }
 
     /// Without a RAM tier a block leaves RAM as it arrives.

@@ -25,6 +25,8 @@ pub enum Wanted {
     Edge { op: OpId, edge: usize },
     /// Destage, as this block of a run.
     Destage { run: u32, at: usize },
+    /// The object, for blocks that may rest on it.
+    Base(u64),
 }
 
 /// Why a packed block is not to be had.
@@ -263,6 +265,7 @@ impl Shard {
             }
             Wanted::Edge { op, edge } => self.packed_edge_read(op, edge, key, result),
             Wanted::Destage { run, at } => self.packed_destage_read(run, at, result),
+            Wanted::Base(object) => self.base_read(object, result),
         }
     }
 
@@ -278,7 +281,11 @@ impl Shard {
     /// The block, if everything is as it was written.
     fn decode(&mut self, fetch: Fetch) -> Option<Page> {
         let Fetch { key, encoding, object, checksum, own, base, mut into, .. } = fetch;
-        let id = self.volume_of(key).id;
+        // What is stored in full is known by its number; it may have no address any more.
+        let owner = match encoding.is_full() {
+            true => PayloadOwner::Object(object),
+            false => PayloadOwner::Block(self.volume_of(key).id, key.block()),
+        };
         let base = match base {
             None => None,
             Some(base) => {
@@ -290,14 +297,16 @@ impl Shard {
                 Some(page)
             }
         };
-        let owner = if encoding.is_full() { PayloadOwner::Object(object) } else { PayloadOwner::Block(id, key.block()) };
         let stored = own.map(Bytes::gather);
         let bytes = match &stored {
             None => &[][..],
             Some(stored) => encoded_in(encoding, owner, checksum, stored)?,
         };
         self.packer.decode(encoding, bytes, base.as_deref(), &mut into).ok()?;
-        let found = if encoding.is_full() { object_checksum(object, &into) } else { payload_checksum(id, key.block(), &into) };
+        let found = match owner {
+            PayloadOwner::Object(object) => object_checksum(object, &into),
+            PayloadOwner::Block(id, block) => payload_checksum(id, block, &into),
+        };
         (found == checksum || mutants::active(52)).then(|| into.freeze())
     }
 

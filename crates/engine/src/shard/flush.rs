@@ -14,7 +14,9 @@ use types::VolumeIndex;
 impl Shard {
     /// A flush arrives. It covers exactly what was acknowledged before; what is in flight may or may not become durable.
     pub(super) fn begin_flush(&mut self, request: Request) {
-        let volume = self.volume(request.volume).expect("checked by refuse");
+        let now_ns = self.now_ns;
+        let volume = self.volume_of(Key::new(request.volume, 0));
+        volume.awaited.flushed(now_ns);
         let (index, mut group, written) = (request.volume, volume.log_group, volume.backing.written);
         if mutants::active(10) {
             group = group.saturating_sub(1);

@@ -21,6 +21,7 @@
 //! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has retired
 //!   its segment. So what recovery finds is never older than what was served.
 
+mod bases;
 mod cache;
 mod check;
 mod clean;
@@ -152,6 +153,7 @@ pub struct Shard {
     fetches: Numbered<fetch::Fetch>,
     /// Of them, those that need nothing from it.
     fetched_without_io: VecDeque<u32>,
+    bases: bases::BaseReads,
     /// Reads on their way that are not in `ops`.
     quick_reads: u32,
     ready: VecDeque<OpId>,
@@ -217,6 +219,7 @@ impl Shard {
             packer: Packer::new(if mutants::active(58) { 1 } else { found.next_object }),
             fetches: Numbered::default(),
             fetched_without_io: VecDeque::new(),
+            bases: bases::BaseReads::default(),
             quick_reads: 0,
             ready: VecDeque::new(),
             turned_ns: 0,
@@ -467,10 +470,10 @@ impl Shard {
         self.ops.len() + self.quick_reads as usize
     }
 
-    /// How soon a dirty write must go: at once, or soon where clients wait for the backing device anyway.
-    fn commit_urgency(&self, index: VolumeIndex) -> Urgency {
-        let backing = self.volume(index).map(|volume| &volume.backing);
-        match backing.filter(|backing| backing.client_in_flight >= CLIENTS_QUEUE) {
+    /// How soon a dirty write must go: at once, or soon where clients wait for the backing device anyway, and not for this write.
+    fn commit_urgency(&self, first: Key) -> Urgency {
+        let may_wait = |volume: &&Volume| volume.backing.client_in_flight >= CLIENTS_QUEUE && !volume.awaited.expects(first.block());
+        match self.volume(first.volume()).filter(may_wait).map(|volume| &volume.backing) {
             Some(backing) => Urgency::By(self.now_ns + (backing.read_latency_ns / GROUP_HOLD_ONE_IN).min(GROUP_HOLD_MAX_NS)),
             None => Urgency::Commit,
         }

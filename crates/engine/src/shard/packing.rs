@@ -9,7 +9,7 @@ use crate::index::{Encoding, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
 use crate::key::Key;
 use crate::log::{PackedPayload, Urgency};
 use crate::mutants;
-use crate::packer::{AtHand, Chosen};
+use crate::packer::{AtHand, Chosen, Kind};
 use crate::policy::Heat;
 use alloc::vec::Vec;
 use format::{Packed, PayloadOwner, Record, RecordKind, object_checksum, open_packed, payload_checksum, seal_packed};
@@ -22,7 +22,7 @@ impl Shard {
         if block.mask != u8::MAX || block.lost || block.checksum.is_some() {
             return None;
         }
-        let chosen = self.choose_form(block.key, &block.page, false)?;
+        let chosen = self.choose_form(block.key, &block.page, if block.dirty { Kind::Awaited } else { Kind::Quiet })?;
         Some(self.log_chosen(block, chosen, urgency))
     }
 
@@ -36,7 +36,7 @@ impl Shard {
         if meta.dirty || !often || !is_delta || !may_append {
             return;
         }
-        if let Some(chosen) = self.choose_form(key, page, true) {
+        if let Some(chosen) = self.choose_form(key, page, Kind::Whole) {
             let heat = Heat::from_bits(meta.frequency);
             let block = NewBlock { key, page: page.clone(), mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
             self.log_chosen(&block, chosen, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
@@ -64,17 +64,23 @@ impl Shard {
         self.append_packed_block(block.key, meta, record, payload, urgency)
     }
 
-    fn choose_form(&mut self, key: Key, page: &Page, whole: bool) -> Option<Chosen> {
+    fn choose_form(&mut self, key: Key, page: &Page, kind: Kind) -> Option<Chosen> {
         if !self.packer.is_on() {
             return None;
         }
-        let rests_on = self.index.get(key).filter(|slot| slot.is_packed()).map(|slot| self.index.stored(slot).object);
+        let rests_on = self.rests_on(key);
         let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: self.bases_from_seq() };
-        self.packer.choose(self.now_ns, key.volume(), page, rests_on.filter(|object| *object != 0), whole, &at_hand)
+        self.packer.choose(self.now_ns, key.volume(), page, rests_on, kind, &at_hand)
+    }
+
+    /// The object that the address' present version is, or rests on.
+    pub(super) fn rests_on(&self, key: Key) -> Option<u64> {
+        let slot = self.index.get(key).filter(|slot| slot.is_packed())?;
+        Some(self.index.stored(slot).object).filter(|object| *object != 0)
     }
 
     /// Objects in older segments have been judged and are about to go: nothing new may rest on them.
-    fn bases_from_seq(&self) -> u64 {
+    pub(super) fn bases_from_seq(&self) -> u64 {
         if mutants::active(54) {
             return 0;
         }

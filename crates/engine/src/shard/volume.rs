@@ -31,8 +31,54 @@ pub struct Volume {
     pub log_group: u64,
     /// The newest group with a record that a block of it is not dirty any more: a note that it came home, or that it is void.
     pub note_group: u64,
+    /// Which writes somebody waits for.
+    pub awaited: Awaited,
     /// Its backing device.
     pub backing: Backing,
+}
+
+/// Places that a client writes and flushes at once, again and again: the journal of a file system or database. It waits for each such write, so
+/// that holding one back for others costs it a transaction.
+#[derive(Default)]
+pub struct Awaited {
+    /// Where the last write ended, and when it was acknowledged.
+    last: (u64, u64),
+    /// Blocks behind the last writes that were flushed at once, newest first; 0: none.
+    ends: [u64; 4],
+}
+
+/// A flush that comes so soon after the acknowledgement of a write is of that write.
+const FLUSH_FOLLOWS_NS: u64 = 1_000_000;
+
+/// The next write of a journal begins in the block where the last one ended, or not far behind.
+const JOURNAL_STEP_BLOCKS: u64 = 16;
+
+impl Awaited {
+    /// A write that ends before this block was acknowledged.
+    pub fn written(&mut self, end_block: u64, now_ns: u64) {
+        self.last = (end_block, now_ns);
+    }
+
+    /// A flush came.
+    pub fn flushed(&mut self, now_ns: u64) {
+        let (end, at_ns) = self.last;
+        if end == 0 || now_ns > at_ns + FLUSH_FOLLOWS_NS {
+            return;
+        }
+        let place = self.ends.iter().position(|known| follows(*known, end)).unwrap_or(self.ends.len() - 1);
+        self.ends[..=place].rotate_right(1);
+        self.ends[0] = end;
+    }
+
+    /// Whether a write that ends before this block, and begins at that one, is probably waited for.
+    pub fn expects(&self, first_block: u64) -> bool {
+        self.ends.iter().any(|end| follows(*end, first_block + 1))
+    }
+}
+
+/// Whether a journal that ended before block `end` may go on with a write in block `next - 1`.
+fn follows(end: u64, next: u64) -> bool {
+    end > 0 && (end..=end + JOURNAL_STEP_BLOCKS).contains(&next)
 }
 
 /// What a shard knows of a backing device: what is flushed, whether it failed, how busy clients keep it.
@@ -74,6 +120,7 @@ impl Volume {
             quick_reads: 0,
             log_group: 0,
             note_group: 0,
+            awaited: Awaited::default(),
             backing: Backing::default(),
         }
     }

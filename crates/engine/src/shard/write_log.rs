@@ -122,6 +122,7 @@ impl Shard {
         for edge in 0..self.ops.get(id).edges.len() {
             self.load_edge(id, edge);
         }
+        self.gather_bases(id);
         self.advance_log_write(id);
     }
 
@@ -312,7 +313,7 @@ impl Shard {
             self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
             return;
         }
-        let urgency = if fua { Urgency::Durable } else { self.commit_urgency(self.ops.get(id).request.volume) };
+        let urgency = if fua { Urgency::Durable } else { self.commit_urgency(self.ops.get(id).first) };
         let mut group = 0;
         for index in 0..blocks as usize {
             let key = self.ops.get(id).key(index);
@@ -347,14 +348,16 @@ impl Shard {
     /// The records are as safe as the client asked, or the SSD failed.
     pub(super) fn finish_log_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
-        let (volume, group) = (op.request.volume, op.group);
+        let (volume, group, end_block) = (op.request.volume, op.group, op.first.block() + u64::from(op.blocks));
         let safe = if op.request.fua && !mutants::active(8) { self.log.durable() >= group } else { self.log.complete() >= group };
         if !safe {
             self.fail(id, RequestError::Io);
             return;
         }
+        let now_ns = self.now_ns;
         let volume = self.volume_of(Key::new(volume, 0));
         volume.log_group = volume.log_group.max(group);
+        volume.awaited.written(end_block, now_ns);
         self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
     }
 }

@@ -1,0 +1,113 @@
+//! Bases that are not in memory are read from the SSD before blocks that may rest on them are stored.
+//!
+//! What is read is a hint like all else the packer has at hand: whoever asked goes on when it is there, or was not to be had, and finds out then
+//! what the block can rest on. Nothing waits where that could hold something up: with too many such reads on their way, or without pages for one
+//! more, a block is stored with what is at hand.
+
+use super::Shard;
+use super::fetch::{Unfetched, Wanted};
+use crate::key::{Key, Map};
+use crate::locks::OpId;
+use crate::packer::AtHand;
+use alloc::collections::VecDeque;
+use page::Page;
+use smallvec::SmallVec;
+
+/// Such reads on their way at most: a database writes a hundred pages of 16 KiB at once. Half of what may be kept, too, so that none pushes out another.
+const READS_MAX: usize = 1024;
+
+/// Bases asked for by blocks about to leave RAM that are remembered, so that each is read once for a block.
+const ASKED_MAX: usize = 256;
+
+/// See the module.
+#[derive(Default)]
+pub struct BaseReads {
+    /// The objects on their way, and the log writes that wait for them.
+    under_way: Map<u64, SmallVec<[OpId; 2]>>,
+    /// Asked for lately by blocks that leave RAM.
+    asked: VecDeque<u64>,
+}
+
+impl Shard {
+    /// Starts reading the bases that the whole blocks of a log write may rest on; it waits for them.
+    pub(super) fn gather_bases(&mut self, id: OpId) {
+        if !self.packer.is_on() {
+            return;
+        }
+        let op = self.ops.get(id);
+        for index in 0..op.request.pages.len() {
+            let op = self.ops.get(id);
+            if op.mask(index) != u8::MAX {
+                continue;
+            }
+            let (key, page) = (op.key(index), op.request.pages[index].clone());
+            if let Some(object) = self.wanted_base(key, &page)
+                && self.read_base(object, Some(id), false)
+            {
+                self.ops.get_mut(id).pending += 1;
+            }
+        }
+    }
+
+    /// Whether a clean block had better stay in RAM until a base is there on which it may rest.
+    pub(super) fn awaits_base(&mut self, key: Key) -> bool {
+        if !self.packer.is_on() || !self.has_room_for_clean() {
+            return false;
+        }
+        let Some(page) = self.ram.get(key).map(|block| block.page.clone()) else { return false };
+        let Some(object) = self.wanted_base(key, &page) else { return false };
+        if self.bases.under_way.contains_key(&object) {
+            return true;
+        }
+        if self.bases.asked.contains(&object) || !self.read_base(object, None, true) {
+            return false;
+        }
+        if self.bases.asked.len() == ASKED_MAX {
+            self.bases.asked.pop_front();
+        }
+        self.bases.asked.push_back(object);
+        true
+    }
+
+    fn wanted_base(&mut self, key: Key, page: &Page) -> Option<u64> {
+        let rests_on = self.rests_on(key);
+        let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: self.bases_from_seq() };
+        self.packer.wanted_base(self.now_ns, key.volume(), page, rests_on, &at_hand)
+    }
+
+    /// Starts reading an object, or joins who does. False if that is not possible now.
+    fn read_base(&mut self, object: u64, waiter: Option<OpId>, background: bool) -> bool {
+        if let Some(waiters) = self.bases.under_way.get_mut(&object) {
+            waiters.extend(waiter);
+            return true;
+        }
+        let Some(slot) = self.index.object(object) else { return false };
+        if self.bases.under_way.len() >= READS_MAX.min(self.packer.options().base_pages / 2) || self.log.is_failed() {
+            return false;
+        }
+        let Some(mut buffers) = self.allocate(self.fetch_pages(slot)) else { return false };
+        self.bases.under_way.insert(object, waiter.into_iter().collect());
+        // What is stored in full needs no address: it is known by its number.
+        let key = self.index.key_of(slot).unwrap_or(Key(0));
+        self.fetch(Wanted::Base(object), key, slot, background, &mut buffers);
+        true
+    }
+
+    /// An object has been read, or not. It may be no more by now.
+    pub(super) fn base_read(&mut self, object: u64, result: Result<Page, Unfetched>) {
+        let waiters = self.bases.under_way.remove(&object).unwrap_or_default();
+        if self.index.object(object).is_some() {
+            match result {
+                Ok(page) => self.packer.keep(object, &page),
+                Err(_) => self.packer.condemn(object),
+            }
+        }
+        for id in waiters {
+            let op = self.ops.get_mut(id);
+            op.pending -= 1;
+            if op.pending == 0 {
+                self.ready.push_back(id);
+            }
+        }
+    }
+}
