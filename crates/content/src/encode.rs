@@ -10,7 +10,7 @@
 
 use crate::fingerprint::{self, Fingerprint};
 use crate::gate::Gate;
-use crate::hints::{Hints, ObjectId};
+use crate::hints::{GrowingHints, Hints, ObjectId};
 use crate::{BLOCK_BYTES, Block, Malformed, dense, diff, is_zero, lz, sketch};
 use alloc::vec::Vec;
 
@@ -133,7 +133,7 @@ pub struct Encoder {
     steps: Steps,
     seed: u64,
     keys: Keys,
-    duplicates: Hints,
+    duplicates: GrowingHints,
     /// Keys of parts and features, in one table.
     near: Hints,
     similar: Gate,
@@ -148,12 +148,17 @@ pub struct Encoder {
 impl Encoder {
     /// An encoder with room for that many keys of whole blocks, and as many times eight of parts. `seed` is the pool's secret.
     pub fn new(steps: Steps, seed: u64, blocks: usize) -> Encoder {
+        Encoder::with_places(steps, seed, blocks, blocks * fingerprint::PARTS)
+    }
+
+    /// An encoder with room for that many keys of whole blocks to begin with, and of parts.
+    pub fn with_places(steps: Steps, seed: u64, blocks: usize, parts: usize) -> Encoder {
         Encoder {
             steps,
             seed,
             keys: Keys::ALL,
-            duplicates: Hints::new(if steps.duplicates { blocks } else { 0 }),
-            near: Hints::new(if steps.parts || steps.similar { blocks * fingerprint::PARTS } else { 0 }),
+            duplicates: GrowingHints::new(if steps.duplicates { blocks } else { 0 }),
+            near: Hints::new(if steps.parts || steps.similar { parts } else { 0 }),
             similar: Gate::default(),
             letters: Gate::default(),
             codec: dense::Codec::default(),
@@ -182,6 +187,11 @@ impl Encoder {
     /// Bytes of the tables.
     pub fn memory_bytes(&self) -> u64 {
         self.duplicates.memory_bytes() + self.near.memory_bytes()
+    }
+
+    /// The keys of whole blocks may take so many bytes, where there are that many.
+    pub fn allow_duplicates(&mut self, bytes_max: u64) {
+        self.duplicates.allow(bytes_max);
     }
 
     /// Whether similar content is looked for in every block.

@@ -47,6 +47,11 @@ fn stored_bytes(entry: &PackedEntry) -> u64 {
 }
 
 impl Census {
+    /// Blocks stored in full, with an address or without.
+    pub fn objects(&self) -> u64 {
+        self.raw + self.lz4 + self.zstd + self.orphans
+    }
+
     fn blocks_of(&mut self, entry: &PackedEntry) -> &mut u64 {
         match entry.stored().expect("a block is stored somehow").encoding {
             Encoding::Raw => &mut self.raw,

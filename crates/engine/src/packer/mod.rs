@@ -51,9 +51,10 @@ impl ContentOptions {
         key_bits: u64::BITS,
     };
 
-    /// What suits a shard of that many slots and pages of RAM: 8 bytes of hints a slot, and an eighth of the RAM tier for bases.
+    /// What suits a shard of that many slots and pages of RAM: at most 16 bytes of hints a slot (where blocks are so small that there are several to
+    /// a slot; 9 otherwise), and an eighth of the RAM tier for bases.
     pub fn suited(level: Content, seed: u64, slots: u64, ram_blocks: u64) -> ContentOptions {
-        let (hint_bytes, base_pages) = (slots * 8, base_pages_for(ram_blocks));
+        let (hint_bytes, base_pages) = (slots * 16, base_pages_for(ram_blocks));
         ContentOptions { level, seed, hint_bytes, base_pages, cpu_ns_per_second: CPU_NS_PER_SECOND, ..ContentOptions::OFF }
     }
 }
@@ -69,9 +70,17 @@ pub const fn base_pages_for(ram_blocks: u64) -> usize {
     ram_blocks as usize / 8 + 64
 }
 
-/// Keys of parts the encoder keeps for each key of a whole block, itself included, and bytes of one.
-const HINTS_A_BLOCK: u64 = 9;
+/// Bytes of a hint.
 const HINT_BYTES: u64 = 8;
+
+/// A quarter of the hints are keys of parts: they find what was written lately, copies in journals and double write buffers.
+const PARTS_ONE_IN: usize = 4;
+
+/// The rest are keys of whole blocks, a few of them at first; their memory grows with the objects there are.
+const BLOCKS_AT_FIRST_ONE_IN: usize = 16;
+
+/// Bytes of keys of whole blocks for each object.
+const BYTES_AN_OBJECT: u64 = 5;
 
 /// What encoding has cost and brought; counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -208,9 +217,10 @@ impl Packer {
 
     /// From now on blocks are treated so.
     pub fn set(&mut self, options: ContentOptions) {
-        let blocks = (options.hint_bytes / (HINTS_A_BLOCK * HINT_BYTES)) as usize;
+        let places = (options.hint_bytes / HINT_BYTES) as usize;
+        let (blocks, parts) = (places / BLOCKS_AT_FIRST_ONE_IN, places / PARTS_ONE_IN);
         let steps = steps_of(options.level);
-        let encoder = || Box::new(Encoder::new(steps, options.seed, blocks).with_key_bits(options.key_bits));
+        let encoder = || Box::new(Encoder::with_places(steps, options.seed, blocks, parts).with_key_bits(options.key_bits));
         self.encoder = (options.level != Content::Off).then(encoder);
         self.budget = Budget::new(options.cpu_ns_per_second);
         self.contents = Contents::new(options.base_pages);
@@ -344,6 +354,8 @@ impl Packer {
         let chosen = if encoding.is_full() && !(encoding == Encoding::Raw && meets_nobody) {
             let object = self.next_object;
             self.next_object += 1;
+            let most_bytes = self.options.hint_bytes - self.options.hint_bytes / PARTS_ONE_IN as u64;
+            encoder.allow_duplicates((at_hand.index.census().objects() * BYTES_AN_OBJECT).min(most_bytes));
             encoder.remember_within(steps, object as u32, page);
             self.contents.keep(object, page);
             Some(Chosen { encoding, object })

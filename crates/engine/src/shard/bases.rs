@@ -9,21 +9,31 @@ use super::fetch::{Unfetched, Wanted};
 use crate::key::{Key, Map};
 use crate::locks::OpId;
 use crate::packer::AtHand;
+use crate::policy::Heat;
 use alloc::collections::VecDeque;
 use page::Page;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Such reads on their way at most: a database writes a hundred pages of 16 KiB at once. Half of what may be kept, too, so that none pushes out another.
 const READS_MAX: usize = 1024;
 
-/// Bases asked for by blocks about to leave RAM that are remembered, so that each is read once for a block.
-const ASKED_MAX: usize = 256;
+/// Bases asked for by blocks about to leave RAM that are remembered, so that a block whose base is gone again does not ask for ever.
+const ASKED_MAX: usize = 64;
+
+/// Who waits for a base.
+#[derive(Clone, Copy)]
+enum Waiter {
+    /// A log write.
+    Write(OpId),
+    /// A block that stays in RAM meanwhile, and is to be stored with this heat.
+    Admission(Key, Heat),
+}
 
 /// See the module.
 #[derive(Default)]
 pub struct BaseReads {
-    /// The objects on their way, and the log writes that wait for them.
-    under_way: Map<u64, SmallVec<[OpId; 2]>>,
+    /// The objects on their way, and who waits for them.
+    under_way: Map<u64, SmallVec<[Waiter; 1]>>,
     /// Asked for lately by blocks that leave RAM.
     asked: VecDeque<u64>,
 }
@@ -42,24 +52,22 @@ impl Shard {
             }
             let (key, page) = (op.key(index), op.request.pages[index].clone());
             if let Some(object) = self.wanted_base(key, &page)
-                && self.read_base(object, Some(id), false)
+                && self.read_base(object, Waiter::Write(id), false)
             {
                 self.ops.get_mut(id).pending += 1;
             }
         }
     }
 
-    /// Whether a clean block had better stay in RAM until a base is there on which it may rest.
-    pub(super) fn awaits_base(&mut self, key: Key) -> bool {
+    /// Whether a clean block about to leave RAM for the SSD had better stay until a base is there on which it may rest: it goes to the SSD then, and
+    /// is a copy from there on.
+    pub(super) fn awaits_base(&mut self, key: Key, heat: Heat) -> bool {
         if !self.packer.is_on() || !self.has_room_for_clean() {
             return false;
         }
         let Some(page) = self.ram.get(key).map(|block| block.page.clone()) else { return false };
         let Some(object) = self.wanted_base(key, &page) else { return false };
-        if self.bases.under_way.contains_key(&object) {
-            return true;
-        }
-        if self.bases.asked.contains(&object) || !self.read_base(object, None, true) {
+        if self.bases.asked.contains(&object) || !self.read_base(object, Waiter::Admission(key, heat), true) {
             return false;
         }
         if self.bases.asked.len() == ASKED_MAX {
@@ -76,9 +84,9 @@ impl Shard {
     }
 
     /// Starts reading an object, or joins who does. False if that is not possible now.
-    fn read_base(&mut self, object: u64, waiter: Option<OpId>, background: bool) -> bool {
+    fn read_base(&mut self, object: u64, waiter: Waiter, background: bool) -> bool {
         if let Some(waiters) = self.bases.under_way.get_mut(&object) {
-            waiters.extend(waiter);
+            waiters.push(waiter);
             return true;
         }
         let Some(slot) = self.index.object(object) else { return false };
@@ -86,7 +94,7 @@ impl Shard {
             return false;
         }
         let Some(mut buffers) = self.allocate(self.fetch_pages(slot)) else { return false };
-        self.bases.under_way.insert(object, waiter.into_iter().collect());
+        self.bases.under_way.insert(object, smallvec![waiter]);
         // What is stored in full needs no address: it is known by its number.
         let key = self.index.key_of(slot).unwrap_or(Key(0));
         self.fetch(Wanted::Base(object), key, slot, background, &mut buffers);
@@ -102,11 +110,16 @@ impl Shard {
                 Err(_) => self.packer.condemn(object),
             }
         }
-        for id in waiters {
-            let op = self.ops.get_mut(id);
-            op.pending -= 1;
-            if op.pending == 0 {
-                self.ready.push_back(id);
+        for waiter in waiters {
+            match waiter {
+                Waiter::Write(id) => {
+                    let op = self.ops.get_mut(id);
+                    op.pending -= 1;
+                    if op.pending == 0 {
+                        self.ready.push_back(id);
+                    }
+                }
+                Waiter::Admission(key, heat) => self.admit_from_ram(key, heat),
             }
         }
     }

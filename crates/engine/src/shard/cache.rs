@@ -142,7 +142,10 @@ impl Shard {
                     break;
                 }
             }
-            if matches!(victim.verdict, Verdict::Admit(_)) && self.ram.len() <= self.ram_most() && self.awaits_base(key) {
+            if let Verdict::Admit(heat) = victim.verdict
+                && self.ram.len() <= self.ram_most()
+                && self.awaits_base(key, heat)
+            {
                 let slot = self.policy.ram_return(victim, false);
                 self.ram.set_slot(key, slot);
                 break;
@@ -187,6 +190,16 @@ impl Shard {
         self.volume_of(key).stats.admitted_bytes += BLOCK_BYTES;
         let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
         self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+    }
+
+    /// Writes a clean block that is in RAM alone to the SSD; RAM has a copy from then on. It may have left, or been written over, since this was
+    /// meant to be done.
+    pub(super) fn admit_from_ram(&mut self, key: Key, heat: Heat) {
+        let Some((page, slot)) = self.ram.get(key).map(|block| (block.page.clone(), block.slot)) else { return };
+        if self.index.get(key).is_none() {
+            self.admit(key, page, heat);
+            self.policy.ram_set_copy(slot, self.index.get(key).is_some());
+        }
     }
 
     /// Takes a block out of RAM, if it is there.

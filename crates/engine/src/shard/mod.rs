@@ -154,6 +154,8 @@ pub struct Shard {
     /// Of them, those that need nothing from it.
     fetched_without_io: VecDeque<u32>,
     bases: bases::BaseReads,
+    /// Reads of often read blocks for which a base was read too.
+    read_with_base: u32,
     /// Reads on their way that are not in `ops`.
     quick_reads: u32,
     ready: VecDeque<OpId>,
@@ -220,6 +222,7 @@ impl Shard {
             fetches: Numbered::default(),
             fetched_without_io: VecDeque::new(),
             bases: bases::BaseReads::default(),
+            read_with_base: 0,
             quick_reads: 0,
             ready: VecDeque::new(),
             turned_ns: 0,

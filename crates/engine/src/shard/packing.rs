@@ -16,6 +16,10 @@ use format::{Packed, PayloadOwner, Record, RecordKind, object_checksum, open_pac
 use page::Page;
 use types::VolumeId;
 
+/// Of the reads that had to read a base as well, of blocks that are read often, one in so many makes its block whole: what it writes is then worth
+/// about as many reads.
+const WHOLE_ONE_IN: u32 = 16;
+
 impl Shard {
     /// Stores a whole block in the form that suits its content; `None` if that is as it is. Gives the group.
     pub(super) fn log_packed(&mut self, block: &NewBlock, urgency: Urgency) -> Option<u64> {
@@ -34,6 +38,11 @@ impl Shard {
         let is_delta = self.index.stored(slot).encoding.rests_on_base();
         let may_append = !self.log.is_failed() && self.has_room_for_clean() && !self.drops_clean_of(key.volume());
         if meta.dirty || !often || !is_delta || !may_append {
+            return;
+        }
+        // A block that is written over as often as it is read is better left alone: only many reads make it likely that there will be many more.
+        self.read_with_base += 1;
+        if !self.read_with_base.is_multiple_of(WHOLE_ONE_IN) {
             return;
         }
         if let Some(chosen) = self.choose_form(key, page, Kind::Whole) {
