@@ -88,14 +88,15 @@ impl Replay {
     /// Moves the tail past segments without anything that dirty blocks need, until enough segments are free. Gives how many were passed.
     fn move_tail(&self, end: &mut LogEnd, segments_per_shard: u64, report: &mut RecoveryReport) -> usize {
         let mut passed = 0;
-        for played in &self.segments {
+        for (at, played) in self.segments.iter().enumerate() {
             let entries = self.entries_of(played);
             let free = segments_per_shard.saturating_sub(end.next_seq - end.tail_seq);
             let dirty_here = entries.iter().any(|entry| entry.kind.is_dirty() || entry.needed);
             if played.seq != end.tail_seq || free >= SEGMENTS_FREE_WANTED || dirty_here {
                 break;
             }
-            end.tail_seq += 1;
+            // Never into a hole: what marks it is passed with this segment, and what was unreadable now may be read next time.
+            end.tail_seq = self.segments.get(at + 1).map_or(end.next_seq, |next| next.seq);
             report.forgotten_blocks += entries.iter().filter(|entry| entry.kind == EntryKind::Clean).count() as u64;
             passed += 1;
         }

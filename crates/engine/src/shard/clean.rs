@@ -51,6 +51,8 @@ pub struct Batch {
 pub struct Cleaner {
     /// The segment being taken back.
     seq: Option<u64>,
+    /// The first segment of this life.
+    begun_seq: u64,
     /// Its blocks to be kept and not yet read.
     to_read: VecDeque<Kept>,
     reading: u32,
@@ -62,6 +64,11 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
+    /// Of a log that this life continues with that segment.
+    pub fn new(begun_seq: u64) -> Cleaner {
+        Cleaner { begun_seq, ..Cleaner::default() }
+    }
+
     /// The log is lost: there is nothing to clean.
     pub fn stop(&mut self) {
         self.stopped = true;
@@ -378,7 +385,17 @@ impl Shard {
         let seq = self.cleaner.seq.take().expect("cleaning");
         assert_eq!(seq, self.log.space().tail_seq(), "segments are taken back in order");
         self.log.space_mut().retire_tail();
+        // Of what an earlier life left, the tail never rests on a segment with nothing in it: recovery may have found it unreadable, and what marks
+        // such a hole has just been passed. The next start might read it, and believe what is long void.
+        while self.log.space().tail_seq() < self.cleaner.begun_seq && self.is_empty(self.log.space().tail_seq()) {
+            self.log.space_mut().retire_tail();
+        }
         self.log.publish_tail().is_some()
+    }
+
+    /// Whether nothing in a segment is of use.
+    fn is_empty(&self, seq: u64) -> bool {
+        self.slots_of(seq).all(|slot| self.index.key_of(slot).is_none() && !(slot.is_packed() && self.index.is_object(slot)))
     }
 
     /// The durable tail has passed these segments: what still points there is forgotten.

@@ -237,7 +237,7 @@ impl Shard {
             quiet: Quiet::new(start.next_group - 1),
             aged_seq: 0,
             destager,
-            cleaner: Cleaner::default(),
+            cleaner: Cleaner::new(start.next_seq),
             commands: Commands::default(),
             zero_page,
             quiescing: false,
