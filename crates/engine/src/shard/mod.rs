@@ -36,6 +36,7 @@ mod proof;
 mod quick;
 mod quiet;
 mod read;
+mod recompress;
 mod restore;
 mod route;
 mod tail_pressure;
@@ -65,6 +66,7 @@ use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
+use recompress::Recompression;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
@@ -173,6 +175,7 @@ pub struct Shard {
     /// Blocks that came home when there was no room to note it, and their slots then.
     unnoted: BTreeMap<Key, Slot>,
     quiet: Quiet,
+    recompression: Recompression,
     /// Segments before this one [`Shard::age_before_tail`] has looked at.
     aged_seq: u64,
     destager: Destager,
@@ -229,6 +232,7 @@ impl Shard {
             shielded: Set::default(),
             unnoted: BTreeMap::new(),
             quiet: Quiet::new(start.next_group - 1),
+            recompression: Recompression::default(),
             aged_seq: 0,
             destager,
             cleaner: Cleaner::default(),
@@ -344,6 +348,7 @@ impl Shard {
     pub fn tick(&mut self, now_ns: u64) {
         self.advance_time(now_ns);
         self.wake_starved();
+        self.recompress_when_idle();
         self.turn();
     }
 
@@ -352,7 +357,8 @@ impl Shard {
         let short = self.short_of_pages || self.log.is_short_of_pages();
         let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
-        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), starved].into_iter().flatten().min()
+        let recompression = self.recompression.deadline();
+        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, starved].into_iter().flatten().min()
     }
 
     /// The next thing to do outside, or `None` when drained.
@@ -394,7 +400,10 @@ impl Shard {
                 self.index.seal_segment(self.log.space().physical(self.head_seq_seen));
             }
             self.head_seq_seen += 1;
-            self.policy.on_segment_opened();
+            if !self.recompression.is_writing() {
+                self.policy.on_segment_opened();
+                self.recompression.may_begin(self.now_ns);
+            }
             self.age_before_tail();
         }
     }
@@ -553,11 +562,13 @@ impl Shard {
     /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
     pub fn set_content(&mut self, options: ContentOptions) {
         self.packer.set(options);
+        self.recompression.may_begin(self.now_ns);
     }
 
     /// What is made of what blocks contain.
     pub fn content_stats(&self) -> ContentStats {
         let (census, packer) = (self.index.census(), self.packer.stats());
+        let (idle_segments, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
         let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta;
         ContentStats {
             plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
@@ -567,6 +578,9 @@ impl Shard {
             encoded_blocks: packer.blocks,
             encoding_cpu_ns: packer.cpu_ns,
             saved_bytes: packer.saved_bytes,
+            idle_segments,
+            recompressed_blocks,
+            recompressed_saved_bytes,
         }
     }
 
