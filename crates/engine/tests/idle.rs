@@ -9,6 +9,7 @@ use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PagePool, PageVec};
+use std::cell::Cell;
 use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const SSD_BYTES: u64 = 6 << 20;
@@ -188,11 +189,12 @@ fn cold_blocks_become_denser_while_nobody_asks_and_then_it_rests() {
     let (after, content) = (rig.shard.stats(), rig.shard.content_stats());
     let live = before.head_seq + 1 - before.tail_seq;
     println!("{before:?}\n{after:?}\n{content:?}\n{} ticks", rig.ticks);
+    let (free, rewritten) = (after.free_segments - before.free_segments, after.ssd_written_bytes - before.ssd_written_bytes);
+    println!("{} segments of {live} became {free} fewer for {rewritten} bytes written", content.idle_segments);
     assert!(rig.cached() == cached, "nothing was lost from the cache");
     assert!(content.census.zstd * 10 > content.census.lz4 * 9, "{content:?}");
     assert!(content.idle_segments + 2 >= live && content.idle_segments <= live, "each segment once: {} of {live}", content.idle_segments);
     assert!(after.free_segments > before.free_segments + live / 10, "{} free of {live}", after.free_segments);
-    let rewritten = after.ssd_written_bytes - before.ssd_written_bytes;
     assert!(rewritten <= (live + 2) * (64 << 10), "{rewritten} bytes were written");
 
     let (ticks, ssd_reads) = (rig.ticks, rig.ssd_reads);
@@ -229,6 +231,37 @@ fn a_request_stops_it_and_it_goes_on_when_clients_rest_again() {
     assert!(content.census.zstd * 10 > content.census.lz4 * 9, "{content:?}");
     assert!(rig.cached() == cached, "nothing was lost from the cache");
     rig.check(text);
+}
+
+thread_local! {
+    static CPU_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A clock for which a block takes 20 microseconds.
+fn cpu_clock() -> u64 {
+    CPU_NS.with(|now_ns| now_ns.replace(now_ns.get() + 20_000))
+}
+
+#[test]
+fn it_takes_no_more_cpu_time_than_the_budget_has_and_waits_for_more() {
+    let mut rig = Rig::new(Content::Fast);
+    rig.fill(text);
+    rig.pass(20 * SECOND_NS);
+    let cached = rig.cached();
+    let slots = rig.shard.stats().slots;
+    let budget =
+        ContentOptions { cpu_ns_per_second: 2_000_000, cpu_clock: Some(cpu_clock), ..ContentOptions::suited(Content::Dense, 5, slots, 8) };
+    rig.shard.set_content(budget);
+    CPU_NS.set(0);
+    rig.pass(10 * SECOND_NS);
+    let spent_ns = CPU_NS.get() / 2;
+    let so_far = rig.shard.content_stats().census.zstd;
+    assert!(so_far > 100 && spent_ns <= 11 * 2_000_000, "{so_far} blocks, {spent_ns} ns");
+    rig.pass(100 * SECOND_NS);
+    let census = rig.shard.content_stats().census;
+    assert!(census.zstd * 10 > census.lz4 * 7, "few were moved as they were for want of time: {census:?}");
+    assert!(rig.cached() == cached, "nothing was lost from the cache");
+    assert!(rig.shard.next_deadline().is_none(), "it rests");
 }
 
 #[test]

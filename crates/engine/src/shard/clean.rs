@@ -126,7 +126,7 @@ impl Shard {
             }
             if self.cleaner.ahead && self.quiescing && !self.must_clean() {
                 // A stop does not wait for it.
-                self.rest_ahead();
+                self.note_written_ahead();
                 self.cleaner.give_up();
                 return;
             }

@@ -10,7 +10,7 @@
 //! * a write takes one of two ways, chosen by [`route`]: into the log ([`write_log`]), or to the backing device with
 //!   the cache kept coherent ([`write_backing`]).
 //!
-//! Background work: [`clean`] takes back the oldest segment, [`destage`] brings dirty blocks home, [`flush`] makes things durable.
+//! Background work: [`clean`] takes back the oldest segment (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
 //!
 //! Invariants (checked by [`Shard::check_invariants`]):
 //! * A block's newest content is at one of: the index' slot (in a group in flight, or on the SSD), else the backing device. RAM holds copies.
@@ -402,7 +402,9 @@ impl Shard {
             self.head_seq_seen += 1;
             if !self.recompression.is_writing() {
                 self.policy.on_segment_opened();
-                self.recompression.may_begin(self.now_ns);
+                if self.packer.may_be_denser() {
+                    self.recompression.may_begin(self.now_ns);
+                }
             }
             self.age_before_tail();
         }

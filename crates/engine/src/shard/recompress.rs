@@ -150,7 +150,7 @@ impl Shard {
         }
         if !self.packer.may_be_denser() || self.log.is_failed() || self.quiescing {
             self.recompression.idle = false;
-            self.rest_ahead();
+            self.note_written_ahead();
             return self.recompression.end();
         }
         if !self.clients_rest() {
@@ -177,7 +177,7 @@ impl Shard {
             self.recompression.requests = requests;
             self.recompression.idle = false;
             self.recompression.look_ns = self.now_ns + IDLE_AFTER_NS;
-            self.rest_ahead();
+            self.note_written_ahead();
         }
         rest
     }
@@ -277,7 +277,7 @@ impl Shard {
     /// The segment is taken back; the next follows when that is durable.
     pub(super) fn ended_ahead(&mut self) {
         self.recompression.segments += 1;
-        self.rest_ahead();
+        self.note_written_ahead();
         let space = self.log.space();
         let judged_bytes = JUDGED_SEGMENTS * u64::from(space.data_pages()) * BLOCK_BYTES;
         let rest_until_seq = space.head_seq() + (space.segments() / REST_ONE_IN).max(1);
@@ -298,7 +298,7 @@ impl Shard {
     }
 
     /// What was appended here since work was begun is not appended here again.
-    pub(super) fn rest_ahead(&mut self) {
+    pub(super) fn note_written_ahead(&mut self) {
         let space = self.log.space();
         if let Some(first_seq) = self.recompression.since_seq.take() {
             self.recompression.note_written(first_seq, space.head_seq() + 1, space.tail_durable());
