@@ -128,6 +128,12 @@ pub struct ContentStats {
     pub encoding_cpu_ns: u64,
     /// Bytes of them that did not have to be written.
     pub saved_bytes: u64,
+    /// Segments taken back ahead of need, with all that was in them, while no client asked for anything.
+    pub idle_segments: u64,
+    /// Blocks that became zstd when their segment was taken back, ahead of need or not.
+    pub recompressed_blocks: u64,
+    /// Bytes by which they became smaller.
+    pub recompressed_saved_bytes: u64,
 }
 
 impl ContentStats {
@@ -139,7 +145,18 @@ impl ContentStats {
 
     /// Adds another shard's counters and gauges.
     pub fn add(&mut self, other: &ContentStats) {
-        let ContentStats { plain_blocks, census, hint_bytes, bases_in_memory, encoded_blocks, encoding_cpu_ns, saved_bytes } = other;
+        let ContentStats {
+            plain_blocks,
+            census,
+            hint_bytes,
+            bases_in_memory,
+            encoded_blocks,
+            encoding_cpu_ns,
+            saved_bytes,
+            idle_segments,
+            recompressed_blocks,
+            recompressed_saved_bytes,
+        } = other;
         let Census { raw, lz4, zstd, zero, duplicate, delta, orphans, references, stored_bytes } = census;
         self.plain_blocks += plain_blocks;
         self.census.raw += raw;
@@ -156,6 +173,9 @@ impl ContentStats {
         self.encoded_blocks += encoded_blocks;
         self.encoding_cpu_ns += encoding_cpu_ns;
         self.saved_bytes += saved_bytes;
+        self.idle_segments += idle_segments;
+        self.recompressed_blocks += recompressed_blocks;
+        self.recompressed_saved_bytes += recompressed_saved_bytes;
     }
 }
 

@@ -418,7 +418,8 @@ impl System for Daemon {
 
     fn content_census(&self) -> Vec<(&'static str, u64)> {
         let of_shard = |shard: &Shard| {
-            let census = shard.content_stats().census;
+            let stats = shard.content_stats();
+            let census = stats.census;
             [
                 ("raw", census.raw),
                 ("lz4", census.lz4),
@@ -428,6 +429,8 @@ impl System for Daemon {
                 ("delta", census.delta),
                 ("base without a block", census.orphans),
                 ("object that others rest on", census.references),
+                ("made denser when moved", stats.recompressed_blocks),
+                ("segments rewritten while idle", stats.idle_segments),
             ]
         };
         self.shards.iter().flat_map(of_shard).collect()

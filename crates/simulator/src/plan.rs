@@ -116,6 +116,8 @@ pub struct Plan {
     pub shortage_ns: u64,
     /// What it has to do with what blocks contain; `None`: all data is unique, and the pool stores blocks as they are.
     pub content: Option<ContentPlan>,
+    /// How often all clients rest for some seconds, so that the pool has time for what it does when idle.
+    pub rests: u32,
 }
 
 fn options(prng: &mut Prng) -> VolumeOptions {
@@ -251,6 +253,7 @@ impl Plan {
             exchange_percent: 0,
             shortage_ns: 0,
             content: None,
+            rests: 0,
         }
     }
 
@@ -347,6 +350,7 @@ impl Plan {
     pub fn always_share(&mut self) {
         let prng = &mut Prng::new(self.seed).fork(12);
         self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
+        self.rests = 0;
         self.share(prng);
     }
 
@@ -448,6 +452,7 @@ impl Plan {
             // Drawn apart, so that older seeds are what they were.
             shortage_ns: Prng::new(seed).fork(8).pick(&[0, 0, 0, 200_000, 5_000_000]),
             content: ContentPlan::of(seed, volume_count),
+            rests: 0,
         };
         if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
             plan.decay_only();
@@ -459,7 +464,27 @@ impl Plan {
             5 => plan.share(&mut Prng::new(seed).fork(12)),
             _ => {}
         }
+        plan.rest(&mut Prng::new(seed).fork(13));
         plan
+    }
+
+    /// Three in ten runs with content has clients that rest, unless it is about something else.
+    fn rest(&mut self, prng: &mut Prng) {
+        let Some(content) = self.content.as_mut().filter(|_| self.meddles.is_none() && prng.percent(30)) else { return };
+        self.rests = prng.pick(&[1, 2, 4]);
+        // What happens again and again by itself would happen some thousand times in each.
+        for often_ns in [&mut content.forget_hints_ns, &mut content.change_level_ns, &mut self.shortage_ns] {
+            *often_ns = if *often_ns > 0 { (*often_ns).max(100_000_000) } else { 0 };
+        }
+        if prng.percent(70) {
+            // A log that is full by then, of much that zstd makes less of.
+            content.loose(prng);
+            let segments = prng.pick(&[8, 12, 20]);
+            self.segment_bytes = 64 << 10;
+            self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + u64::from(self.shards) * segments * self.segment_bytes;
+            (self.mix.ops[1], self.mix.sizes, self.mix.hot_percent) = (80, [2, 0, 30, 20, 20, 0], 20);
+            self.requests = self.requests.max(400);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Everything here is a hint or a copy. Its loss at any moment harms nothing; who believes it compares first.
 
 mod contents;
+mod denser;
 mod steps;
 
 pub use contents::Contents;
@@ -412,11 +413,8 @@ impl Packer {
 
     /// zstd's bytes for a block stored in full in another form, if they are worth being read for longer.
     pub fn denser(&mut self, now_ns: u64, volume: VolumeIndex, page: &Page, stored_bytes: usize) -> Option<&[u8]> {
+        let wanted = self.wants_denser(volume);
         let encoder = self.encoder.as_mut()?;
-        let wanted = match self.options.level {
-            Content::Auto => self.volumes.get(&volume.0).is_some_and(|volume| volume.states()[Step::Zstd as usize].is_open),
-            level => steps_of(level).zstd,
-        };
         let allowed = self.budget.steps(now_ns, Steps { zstd: wanted, ..Steps::NONE });
         if !allowed.zstd {
             return None;

@@ -24,6 +24,8 @@ use types::BLOCK_BYTES;
 const BATCH_PAGES_MAX: u32 = 64;
 /// Such reads at the same time.
 const BATCHES_IN_FLIGHT_MAX: u32 = 4;
+/// The same ahead of need, one at a time: a request that comes meanwhile waits until what was read is stored anew, about a millisecond.
+const BATCH_PAGES_AHEAD: u32 = 16;
 
 /// A dirty block that cannot be read is tried this often before its bad content is carried on: an SSD's read error may pass, and the
 /// old place is given up afterwards.
@@ -61,6 +63,8 @@ pub struct Cleaner {
     tries: Map<Slot, u32>,
     /// Bytes of clean blocks appended again from the segment: bounded so that cleaning always gains room.
     kept_clean_bytes: u64,
+    /// The segment is taken back ahead of need, and everything in it is kept: see [`super::recompress`].
+    ahead: bool,
 }
 
 impl Cleaner {
@@ -72,8 +76,18 @@ impl Cleaner {
     /// The log is lost: there is nothing to clean.
     pub fn stop(&mut self) {
         self.stopped = true;
+        self.give_up();
+    }
+
+    /// What was not moved yet stays where it is.
+    fn give_up(&mut self) {
         self.to_read.clear();
-        self.seq = None;
+        (self.seq, self.ahead) = (None, false);
+    }
+
+    /// Whether a segment is being taken back ahead of need.
+    pub fn is_ahead(&self) -> bool {
+        self.ahead
     }
 
     /// The segment being taken back.
@@ -89,11 +103,17 @@ impl Cleaner {
 
 impl Shard {
     /// Free segments below which cleaning begins.
-    fn clean_below(&self) -> u64 {
+    pub(super) fn clean_below(&self) -> u64 {
         let margin = RESERVE_SEGMENTS + 1 + self.log.space().segments() / 64;
         // Whoever waits for room must get it, however much it wants.
         let wanted = self.throttled.front().map_or(0, |id| self.segments_needed(self.ops.get(*id).blocks));
         margin.max(wanted)
+    }
+
+    /// Whether there are too few free segments. What is only waiting for its tail to become durable counts as free: no need to take back more.
+    pub(super) fn must_clean(&self) -> bool {
+        let space = self.log.space();
+        space.free_segments() + (space.tail_seq() - space.tail_durable()) < self.clean_below()
     }
 
     /// Goes on with cleaning as far as it can now.
@@ -101,9 +121,7 @@ impl Shard {
         while !self.cleaner.stopped && self.restored.is_empty() {
             if self.cleaner.seq.is_none() {
                 let space = self.log.space();
-                // Count what is only waiting for its tail to become durable as free: no need to take back more.
-                let coming = space.tail_seq() - space.tail_durable();
-                if space.free_segments() + coming >= self.clean_below() || space.tail_seq() >= space.head_seq() || self.quiescing {
+                if !self.must_clean() || space.tail_seq() >= space.head_seq() || self.quiescing {
                     return;
                 }
                 let seq = space.tail_seq();
@@ -113,6 +131,12 @@ impl Shard {
                 }
                 self.begin_cleaning(seq);
             }
+            if self.cleaner.ahead && self.quiescing && !self.must_clean() {
+                // A stop does not wait for it.
+                self.note_written_ahead();
+                self.cleaner.give_up();
+                return;
+            }
             self.read_batches();
             if !self.cleaner.to_read.is_empty() || self.cleaner.reading > 0 {
                 return;
@@ -121,6 +145,12 @@ impl Shard {
                 return;
             }
         }
+    }
+
+    /// Begins to take back a segment with everything in it kept, although there is room.
+    pub(super) fn begin_cleaning_ahead(&mut self, seq: u64) {
+        self.cleaner.ahead = true;
+        self.begin_cleaning(seq);
     }
 
     fn begin_cleaning(&mut self, seq: u64) {
@@ -145,7 +175,7 @@ impl Shard {
             // A base that has no address any more: dirty blocks must keep it; for clean ones it is kept as long as there is room.
             let kept = slot.is_packed()
                 && self.index.is_orphan(slot)
-                && (self.dirty_rest_on(slot) || self.may_keep_clean(self.stored_bytes(slot)));
+                && (self.dirty_rest_on(slot) || self.cleaner.ahead || self.may_keep_clean(self.stored_bytes(slot)));
             return kept.then(Heat::default);
         };
         let meta = self.index.meta(slot);
@@ -156,7 +186,13 @@ impl Shard {
         if meta.dirty || self.dirty_rest_on(slot) {
             return Some(heat);
         }
-        if self.volume_of(key).detaching || meta.partial || self.dangles(slot) {
+        if self.volume_of(key).detaching || self.dangles(slot) {
+            return None;
+        }
+        if self.cleaner.ahead {
+            return Some(heat);
+        }
+        if meta.partial {
             return None;
         }
         let verdict = self.policy.on_tail_block(key.0, heat);
@@ -203,14 +239,16 @@ impl Shard {
     }
 
     fn read_batches(&mut self) {
-        while self.cleaner.reading < BATCHES_IN_FLIGHT_MAX {
+        let ahead = self.cleaner.ahead && !self.must_clean();
+        let (batches_max, pages_max) = if ahead { (1, BATCH_PAGES_AHEAD) } else { (BATCHES_IN_FLIGHT_MAX, BATCH_PAGES_MAX) };
+        while self.cleaner.reading < batches_max && (!ahead || self.cleaner.to_read.is_empty() || self.goes_on_ahead()) {
             let Some(first) = self.cleaner.to_read.front().copied() else { return };
             let first_page = first.first_page;
             let mut end_page = first_page;
             let mut keep = Vec::new();
             // Gaps of forgotten blocks are read over: cheaper than another read.
             while let Some(next) = self.cleaner.to_read.front()
-                && (next.pages == 0 || next.first_page >= first_page && next.first_page + next.pages <= first_page + BATCH_PAGES_MAX)
+                && (next.pages == 0 || next.first_page >= first_page && next.first_page + next.pages <= first_page + pages_max)
                 && (first.pages > 0 || next.pages == 0)
             {
                 end_page = end_page.max(next.first_page + next.pages);
@@ -261,6 +299,9 @@ impl Shard {
             let from = (kept.first_page.wrapping_sub(batch.first_page)) as usize;
             let read = result.is_ok().then(|| pages.get(from..from + kept.pages as usize).unwrap_or(&[]));
             self.void_if_dropped(kept.slot);
+            if self.leaves_with_its_volume(kept.slot) {
+                continue;
+            }
             match self.index.key_of(kept.slot) {
                 Some(key) if kept.slot.is_packed() => self.keep_packed(key, kept, read),
                 Some(key) => self.keep_plain(key, kept, read),
@@ -276,6 +317,12 @@ impl Shard {
         if let Some(key) = self.index.key_of(slot).filter(dropped) {
             self.void_bad_copy(key);
         }
+    }
+
+    /// A clean block of a volume that is being detached stays for the sweep, which may have passed the place it would get.
+    fn leaves_with_its_volume(&mut self, slot: Slot) -> bool {
+        let Some(key) = self.index.key_of(slot) else { return false };
+        self.volume_of(key).detaching && !self.index.meta(slot).dirty && !self.dirty_rest_on(slot)
     }
 
     fn keep_plain(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
@@ -295,7 +342,7 @@ impl Shard {
         // take the group for torn and end the log before it.
         let page = found.unwrap_or_else(|| self.zero_page.clone());
         // A good whole block may be stored in another form now.
-        let as_it_is = lost || mask != u8::MAX || !self.packer.is_on();
+        let as_it_is = lost || mask != u8::MAX || !self.packer.is_on() || self.cleaner.ahead;
         let checksum = as_it_is.then_some(meta.checksum);
         let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum, lost };
         self.append_again(key, slot, block);
@@ -390,7 +437,11 @@ impl Shard {
         while self.log.space().tail_seq() < self.cleaner.begun_seq && self.is_empty(self.log.space().tail_seq()) {
             self.log.space_mut().retire_tail();
         }
-        self.log.publish_tail().is_some()
+        let published = self.log.publish_tail().is_some();
+        if core::mem::take(&mut self.cleaner.ahead) {
+            self.ended_ahead();
+        }
+        published
     }
 
     /// Whether nothing in a segment is of use.
@@ -418,6 +469,7 @@ impl Shard {
             }
             self.index.clear_segment(self.log.space().physical(seq));
         }
+        self.go_on_after_segment();
     }
 }
 

@@ -10,7 +10,7 @@
 //! * a write takes one of two ways, chosen by [`route`]: into the log ([`write_log`]), or to the backing device with
 //!   the cache kept coherent ([`write_backing`]).
 //!
-//! Background work: [`clean`] takes back the oldest segment, [`destage`] brings dirty blocks home, [`flush`] makes things durable.
+//! Background work: [`clean`] takes back the oldest segment (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
 //!
 //! Invariants (checked by [`Shard::check_invariants`]):
 //! * A block's newest content is at one of: the index' slot (in a group in flight, or on the SSD), else the backing device. RAM holds copies.
@@ -37,6 +37,7 @@ mod proof;
 mod quick;
 mod quiet;
 mod read;
+mod recompress;
 mod restore;
 mod route;
 mod tail_pressure;
@@ -66,6 +67,7 @@ use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
+use recompress::Recompression;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
@@ -177,6 +179,7 @@ pub struct Shard {
     /// Blocks that came home when there was no room to note it, and their slots then.
     unnoted: BTreeMap<Key, Slot>,
     quiet: Quiet,
+    recompression: Recompression,
     /// Segments before this one [`Shard::age_before_tail`] has looked at.
     aged_seq: u64,
     destager: Destager,
@@ -235,6 +238,7 @@ impl Shard {
             shielded: Set::default(),
             unnoted: BTreeMap::new(),
             quiet: Quiet::new(start.next_group - 1),
+            recompression: Recompression::default(),
             aged_seq: 0,
             destager,
             cleaner: Cleaner::new(start.next_seq),
@@ -350,6 +354,7 @@ impl Shard {
     pub fn tick(&mut self, now_ns: u64) {
         self.advance_time(now_ns);
         self.wake_starved();
+        self.recompress_when_idle();
         self.turn();
     }
 
@@ -358,7 +363,8 @@ impl Shard {
         let short = self.short_of_pages || self.log.is_short_of_pages();
         let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
-        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), starved].into_iter().flatten().min()
+        let recompression = self.recompression.deadline();
+        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, starved].into_iter().flatten().min()
     }
 
     /// The next thing to do outside, or `None` when drained.
@@ -400,7 +406,12 @@ impl Shard {
                 self.index.seal_segment(self.log.space().physical(self.head_seq_seen));
             }
             self.head_seq_seen += 1;
-            self.policy.on_segment_opened();
+            if !self.recompression.is_writing() {
+                self.policy.on_segment_opened();
+                if self.packer.may_be_denser() {
+                    self.recompression.may_begin(self.now_ns);
+                }
+            }
             self.age_before_tail();
         }
     }
@@ -559,11 +570,13 @@ impl Shard {
     /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
     pub fn set_content(&mut self, options: ContentOptions) {
         self.packer.set(options);
+        self.recompression.may_begin(self.now_ns);
     }
 
     /// What is made of what blocks contain.
     pub fn content_stats(&self) -> ContentStats {
         let (census, packer) = (self.index.census(), self.packer.stats());
+        let (idle_segments, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
         let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta;
         ContentStats {
             plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
@@ -573,6 +586,9 @@ impl Shard {
             encoded_blocks: packer.blocks,
             encoding_cpu_ns: packer.cpu_ns,
             saved_bytes: packer.saved_bytes,
+            idle_segments,
+            recompressed_blocks,
+            recompressed_saved_bytes,
         }
     }
 

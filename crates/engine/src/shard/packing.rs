@@ -149,6 +149,7 @@ impl Shard {
         };
         let mut bytes = Vec::new();
         seal_packed(owner, checksum, smaller, &mut bytes);
+        self.recompression.saved(u64::from(stored.bytes).saturating_sub(bytes.len() as u64));
         let stored = Stored { encoding: Encoding::Zstd, bytes: bytes.len() as u16, ..stored };
         (stored, PackedPayload { bytes, page: Some(page) })
     }

@@ -105,6 +105,12 @@ impl ContentPlan {
         }
     }
 
+    /// Much that is stored as LZ4 leaves it, or as it is, until the level changes.
+    pub fn loose(&mut self, prng: &mut Prng) {
+        self.setting.level = prng.pick(&[Level::Fast, Level::Fast, Level::Dense, Level::Auto]);
+        self.textures = prng.pick(&[[1, 8, 2, 1, 1], [2, 4, 2, 4, 2], [0, 6, 6, 1, 1]]);
+    }
+
     fn draw(&self, prng: &mut Prng) -> Texture {
         match prng.weighted(&self.textures) {
             0 => Texture::Unique,

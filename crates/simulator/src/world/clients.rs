@@ -42,6 +42,10 @@ impl World<'_> {
             self.client_idle[index] = true;
             return;
         }
+        if let Some(left_ns) = self.rest() {
+            self.queue.after(left_ns, Happening::Client(connection));
+            return;
+        }
         let draft = self.clients[index].draw(self.plan);
         let think_ns = self.clients[index].think_ns(self.plan);
         if self.volumes[usize::from(draft.volume)].paused {

@@ -7,7 +7,7 @@ use super::{Happening, World};
 use crate::content::{self, SECTOR, Texture};
 use crate::disk::media::Media;
 use crate::oracle::Kind;
-use crate::plan::{ContentPlan, ContentSetting, Plan};
+use crate::plan::{ContentPlan, ContentSetting, Level, Plan};
 use crate::prng::Prng;
 
 /// What happens by itself in a plan with content.
@@ -24,12 +24,20 @@ pub(crate) struct Treatment {
     setting: Option<ContentSetting>,
     /// Draws nothing in a plan without content.
     prng: Prng,
+    rests_left: u32,
+    rest_until_ns: u64,
+    /// How it is treated when clients do not rest, if that differs.
+    at_work: Option<ContentSetting>,
 }
+
+/// How long clients rest: long enough for what a shard does when nobody has asked for anything for some seconds.
+const REST_NS: [u64; 3] = [5_000_000_000, 8_000_000_000, 12_000_000_000];
 
 impl Treatment {
     /// As the plan says at first.
     pub fn of(plan: &Plan, prng: Prng) -> Treatment {
-        Treatment { setting: plan.content.as_ref().map(|content| content.setting), prng }
+        let setting = plan.content.as_ref().map(|content| content.setting);
+        Treatment { setting, prng, rests_left: plan.rests, rest_until_ns: 0, at_work: None }
     }
 }
 
@@ -88,6 +96,36 @@ impl World<'_> {
                 self.treat_content();
             }
         }
+    }
+
+    /// How much longer clients rest.
+    pub fn rest_left_ns(&self) -> Option<u64> {
+        self.content.rest_until_ns.checked_sub(self.queue.now_ns()).filter(|left_ns| *left_ns > 0)
+    }
+
+    /// Clients rest when so much of the run is over; gives how long, if they do now.
+    pub fn rest(&mut self) -> Option<u64> {
+        if self.rest_left_ns().is_none() && self.content.at_work.is_some() {
+            self.content.setting = self.content.at_work.take();
+            self.treat_content();
+        }
+        let content = &mut self.content;
+        let (times, left) = (self.plan.rests, content.rests_left);
+        if left > 0 && self.requests_left <= self.plan.requests * left / (times + 1) {
+            content.rests_left -= 1;
+            content.rest_until_ns = self.queue.now_ns() + content.prng.pick(&REST_NS);
+            // As an operator would: little while there is much to do, and then all there is.
+            if let Some(setting) = content.setting.as_mut().filter(|_| content.prng.percent(60)) {
+                content.at_work = Some(*setting);
+                (setting.level, setting.cpu_ns_per_second) = (Level::Dense, None);
+                self.treat_content();
+            }
+            if self.crashes_left > 0 && self.content.prng.percent(50) {
+                self.crash_at = Some(self.steps + self.content.prng.below(300));
+            }
+            self.tell("clients rest".to_string());
+        }
+        self.rest_left_ns()
     }
 
     /// Tells the pool how to treat content: when a life begins, and when that changes. A pool without content is never told.

@@ -131,7 +131,9 @@ impl World<'_> {
             return Ok(());
         }
         let wait = if self.operator.idle() { 1 } else { 10 };
-        let delay = self.prng.spread(self.plan.operator_ns * wait);
+        // While clients rest he mostly does too.
+        let typical_ns = if self.rest_left_ns().is_some() { 500_000_000 } else { self.plan.operator_ns * wait };
+        let delay = self.prng.spread(typical_ns);
         self.queue.after(delay, Happening::Operator);
         if self.operator.intent.is_some() {
             return self.pursue();
