@@ -432,12 +432,13 @@ impl Shard {
         let seq = self.cleaner.seq.take().expect("cleaning");
         assert_eq!(seq, self.log.space().tail_seq(), "segments are taken back in order");
         self.log.space_mut().retire_tail();
+        let published = self.log.publish_tail().is_some();
         // Of what an earlier life left, the tail never rests on a segment with nothing in it: recovery may have found it unreadable, and what marks
-        // such a hole has just been passed. The next start might read it, and believe what is long void.
+        // such a hole has just been passed. The next start might read it, and believe what is long void. (The group that says where the tail is
+        // has been begun, in a segment of this life; it takes the tail along when it is closed.)
         while self.log.space().tail_seq() < self.cleaner.begun_seq && self.is_empty(self.log.space().tail_seq()) {
             self.log.space_mut().retire_tail();
         }
-        let published = self.log.publish_tail().is_some();
         if core::mem::take(&mut self.cleaner.ahead) {
             self.ended_ahead();
         }

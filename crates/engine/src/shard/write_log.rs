@@ -14,7 +14,7 @@ use crate::locks::OpId;
 use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
-use crate::policy::Heat;
+use crate::policy::{Arrival, Heat};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
 use types::{BLOCK_BYTES, SECTOR_BYTES};
@@ -315,20 +315,28 @@ impl Shard {
         }
         let urgency = if fua { Urgency::Durable } else { self.commit_urgency(self.ops.get(id).first) };
         let mut group = 0;
+        let content = |shard: &Shard, index: usize| match merged.iter().find(|(block, ..)| *block == index) {
+            Some((_, page, mask)) => (page.clone(), *mask),
+            None if shard.ops.get(id).request.op == OpKind::WriteZeroes => (shard.zero_page.clone(), u8::MAX),
+            None => (shard.ops.get(id).request.pages[index].clone(), u8::MAX),
+        };
+        let mut arrivals: SmallVec<[Option<Arrival>; 4]> = SmallVec::new();
         for index in 0..blocks as usize {
             let key = self.ops.get(id).key(index);
-            let (page, mask) = match merged.iter().find(|(block, ..)| *block == index) {
-                Some((_, page, mask)) => (page.clone(), *mask),
-                None if self.ops.get(id).request.op == OpKind::WriteZeroes => (self.zero_page.clone(), u8::MAX),
-                None => (self.ops.get(id).request.pages[index].clone(), u8::MAX),
-            };
+            let (page, mask) = content(self, index);
             let advice = self.touch(key, true, blocks, false);
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
-            let block = NewBlock { key, page: page.clone(), mask, dirty: true, heat, checksum: None, lost: false };
+            let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
             group = self.log_block(block, urgency);
             self.destage_overtaken(key);
+            arrivals.push(advice.enter);
+        }
+        // Only now: what leaves RAM for these may go into the log, and would take the room that was made sure of for the blocks.
+        for (index, arrival) in arrivals.into_iter().enumerate() {
+            let key = self.ops.get(id).key(index);
+            let (page, mask) = content(self, index);
             if mask == u8::MAX {
-                self.keep_copy(key, &page, advice.enter);
+                self.keep_copy(key, &page, arrival);
             } else {
                 self.drop_from_ram(key);
             }
