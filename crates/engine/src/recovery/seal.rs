@@ -12,6 +12,9 @@ use format::checkpoint::LogEnd;
 use format::{FooterHead, Record};
 use types::ShardIndex;
 
+/// How often the end of a segment is read before some of it is given up: what went wrong once may go right.
+const TRIES: u32 = 3;
+
 /// Flushes, writes the missing footers, flushes.
 pub(super) fn seal(
     medium: &mut dyn Medium,
@@ -24,7 +27,7 @@ pub(super) fn seal(
     // flushed, so they must be before it can reach the medium.
     pool.flush(medium)?;
     for segment in found.segments.iter().filter(|segment| !segment.has_footer) {
-        write_footer(medium, pool, shard, segment)?;
+        write_footer(medium, pool, shard, segment, segment.last_group)?;
         report.footers_written += 1;
     }
     if report.footers_written > 0 {
@@ -41,25 +44,46 @@ pub(super) fn seal(
 pub(crate) fn seal_end(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, end: &LogEnd) -> Result<(), OpenError> {
     let (mut seq, mut next_group) = (end.next_seq, end.next_group);
     let first_seq = pool.superblock.log_starts[usize::from(shard.0)].first_seq.max(end.tail_seq);
+    // Each says how far the log was flushed, so that the next start misses what has rotted by then, the very end included.
+    let (flushed_group, mut is_said) = (next_group - 1, false);
     while seq > first_seq {
         seq -= 1;
         let mut reader = Reader::new(medium, &pool.superblock, shard, false);
         let footer = reader.footer(reader.layout.physical(seq));
         let current = |head: &FooterHead| (head.segment_seq, head.session) == (seq, pool.superblock.session);
-        if footer.is_some_and(|sealed| current(&sealed.head)) {
+        if let Some(sealed) = footer.filter(|sealed| current(&sealed.head)) {
+            let claim = sealed.head.durable_group.max(flushed_group);
+            if !is_said && claim > sealed.head.durable_group {
+                write_footer(medium, pool, shard, &Segment::from_footer(&sealed), claim)?;
+            }
             break;
         }
-        let image = reader.image(seq)?;
-        let groups = reader.walk(seq, &image, None, next_group - 1, u64::MAX);
-        // Headers that rotted since they were written are found by the next recovery that needs them.
-        let Some(segment) = Segment::from_groups(&groups).filter(|segment| segment.last_group + 1 == next_group) else { break };
-        write_footer(medium, pool, shard, &segment)?;
-        next_group = segment.first_group;
+        let mut found = None;
+        for _ in 0..TRIES {
+            let image = reader.image(seq)?;
+            found = Segment::from_groups(&reader.walk(seq, &image, None, next_group - 1, u64::MAX));
+            if found.as_ref().is_some_and(|segment| segment.last_group + 1 == next_group) {
+                break;
+            }
+        }
+        // Headers that have rotted since they were written stay away; the claim lets the next start find out.
+        let Some(segment) = found else { continue };
+        if segment.last_group + 1 != next_group && is_said {
+            break;
+        }
+        write_footer(medium, pool, shard, &segment, flushed_group)?;
+        (next_group, is_said) = (segment.first_group, true);
     }
     Ok(())
 }
 
-fn write_footer(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, segment: &Segment) -> Result<(), OpenError> {
+fn write_footer(
+    medium: &mut dyn Medium,
+    pool: &PoolState,
+    shard: ShardIndex,
+    segment: &Segment,
+    flushed_group: u64,
+) -> Result<(), OpenError> {
     let layout = pool.superblock.layout;
     let mut records: Vec<Record> = segment.records.iter(segment.seq).collect();
     if mutants::active(15) {
@@ -74,7 +98,7 @@ fn write_footer(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, se
         first_group: segment.first_group,
         last_group: segment.last_group,
         tail_seq: segment.tail_seq,
-        durable_group: segment.last_group,
+        durable_group: flushed_group,
         resume_seq,
         resume_group,
         used_pages: segment.used_pages,
