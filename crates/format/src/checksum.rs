@@ -65,7 +65,13 @@ pub fn payload_checksum(volume: VolumeId, block: u64, data: &[u8; crate::PAGE_BY
     if crate::mutants::active(13) {
         return crc32c(data);
     }
-    crc32c_continued(crc32c(data), &PayloadOwner::Block(volume, block).address())
+    crc32c_continued(crc32c(data), &address(volume, block))
+}
+
+#[inline]
+const fn address(volume: VolumeId, block: u64) -> [u8; 12] {
+    let ([a, b, c, d], [e, f, g, h, i, j, k, l]) = (volume.0.to_le_bytes(), block.to_le_bytes());
+    [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
 /// Whom a payload belongs to. It is covered by the checksums, so that no payload is taken for another's.
@@ -89,10 +95,7 @@ impl PayloadOwner {
 
     fn address(self) -> [u8; 12] {
         let (volume, block) = self.parts();
-        let mut address = [0; 12];
-        address[..4].copy_from_slice(&volume.0.to_le_bytes());
-        address[4..].copy_from_slice(&block.to_le_bytes());
-        address
+        address(volume, block)
     }
 }
 

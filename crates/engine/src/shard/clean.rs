@@ -153,6 +153,7 @@ impl Shard {
         self.begin_cleaning(seq);
     }
 
+    #[inline(never)]
     fn begin_cleaning(&mut self, seq: u64) {
         self.cleaner.seq = Some(seq);
         self.cleaner.kept_clean_bytes = 0;
@@ -238,6 +239,7 @@ impl Shard {
         if stored.bytes == 0 { (0, 0) } else { super::fetch::pages_of(&stored) }
     }
 
+    #[inline(never)]
     fn read_batches(&mut self) {
         let ahead = self.cleaner.ahead && !self.must_clean();
         let (batches_max, pages_max) = if ahead { (1, BATCH_PAGES_AHEAD) } else { (BATCHES_IN_FLIGHT_MAX, BATCH_PAGES_MAX) };
@@ -425,6 +427,7 @@ impl Shard {
     }
 
     /// Everything to be kept of the segment is appended: publish the new tail. False if there is no room to.
+    #[inline(never)]
     fn retire_cleaned(&mut self) -> bool {
         if !self.log.has_room() {
             return false;

@@ -154,6 +154,11 @@ impl Shard {
         if self.commands.jobs.is_empty() {
             return;
         }
+        self.check_jobs();
+    }
+
+    #[inline(never)]
+    fn check_jobs(&mut self) {
         // Quiesce comes last: what the others still append, it waits for.
         let (last, jobs): (Vec<Job>, Vec<Job>) =
             core::mem::take(&mut self.commands.jobs).into_iter().partition(|job| matches!(job, Job::Quiesce { .. }));

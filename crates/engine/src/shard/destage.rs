@@ -249,7 +249,9 @@ impl Shard {
             // Volumes that recovery knows are still being attached.
             return;
         }
-        self.serve_demands();
+        if !self.destager.demanded.is_empty() {
+            self.serve_demands();
+        }
         if self.quiescing {
             return;
         }
@@ -262,6 +264,7 @@ impl Shard {
         }
     }
 
+    #[inline(never)]
     fn serve_demands(&mut self) {
         let mut demanded: Vec<Key> = self.destager.demanded.iter().copied().collect();
         demanded.sort_unstable();
@@ -328,6 +331,7 @@ impl Shard {
     }
 
     /// The next run at or after the sweep's place, around the end once.
+    #[inline(never)]
     fn next_run_of_sweep(&mut self, index: VolumeIndex) -> Option<(Key, usize)> {
         let start = self.destager.sweeps.entry(index.0).or_default().next.unwrap_or(ExtentKey::first_of(index));
         for (mut from, until) in [(start, None), (ExtentKey::first_of(index), Some(start))] {
@@ -351,6 +355,7 @@ impl Shard {
     }
 
     /// The first run of the extent that waits longest, if it is old enough.
+    #[inline(never)]
     fn next_aged_run(&mut self, index: VolumeIndex, before_ns: u64) -> Option<(Key, usize)> {
         loop {
             let (oldest_ns, extent) = self.dirty.oldest(index)?;
@@ -390,6 +395,7 @@ impl Shard {
     }
 
     /// Starts reading a run. False if there are no pages.
+    #[inline(never)]
     fn start_run(&mut self, first: Key, count: usize) -> bool {
         let keys = (0..count as u64).map(|ahead| Key(first.0 + ahead));
         let slots: Vec<Slot> = keys.clone().map(|key| self.index.get(key).expect("a dirty block is in the index")).collect();

@@ -240,6 +240,7 @@ impl Shard {
     }
 
     /// Fetches for which there was nothing to read.
+    #[inline(never)]
     pub(super) fn end_fetches_without_io(&mut self) {
         while let Some(id) = self.fetched_without_io.pop_front() {
             self.fetch_done(id);

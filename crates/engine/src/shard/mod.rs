@@ -406,17 +406,23 @@ impl Shard {
                 self.index.seal_segment(self.log.space().physical(self.head_seq_seen));
             }
             self.head_seq_seen += 1;
-            if !self.recompression.is_writing() {
-                self.policy.on_segment_opened();
-                if self.packer.may_be_denser() {
-                    self.recompression.may_begin(self.now_ns);
-                }
-            }
-            self.age_before_tail();
+            self.segment_opened();
         }
     }
 
-    /// One step of a request whose wait is over.
+    #[inline(never)]
+    fn segment_opened(&mut self) {
+        if !self.recompression.is_writing() {
+            self.policy.on_segment_opened();
+            if self.packer.may_be_denser() {
+                self.recompression.may_begin(self.now_ns);
+            }
+        }
+        self.age_before_tail();
+    }
+
+    /// One step of a request whose wait is over. Apart from the turn, which is taken by every hit, and would keep places on its stack for all of this.
+    #[inline(never)]
     fn advance(&mut self, id: OpId) {
         match self.ops.get(id).phase {
             Phase::Start => match self.ops.get(id).request.op {

@@ -26,6 +26,13 @@ impl Shard {
 
     /// Writes some of the notes that had no room.
     pub(super) fn note_some_late(&mut self) {
+        if !self.unnoted.is_empty() {
+            self.note_some();
+        }
+    }
+
+    #[inline(never)]
+    fn note_some(&mut self) {
         for _ in 0..NOTES_A_TURN {
             match self.unnoted.keys().next().copied() {
                 Some(key) if self.note_late(key) => {}

@@ -106,6 +106,7 @@ impl Shard {
     }
 
     /// Finds out which blocks need completing, and starts reading what they held.
+    #[inline(never)]
     fn gather_edges(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let last = op.blocks as usize - 1;
