@@ -3,6 +3,7 @@
 
 mod support;
 
+use engine::checkpoint;
 use engine::inspect::inspect;
 use engine::recovery::{RecoveredItem, RecoveryReport, SEGMENTS_FREE_WANTED};
 use engine::superblock::PoolState;
@@ -381,6 +382,47 @@ fn the_tail_stops_at_the_bases_of_dirty_blocks() {
             assert_eq!((found.base(1), found.block(1, 4)), (None, None));
             assert_eq!(found.given.blocks.len() as u64, segments - 3);
         }
+    }
+}
+
+/// What was unreadable once may be read by the next start: behind the segment that marks the hole there must be nothing of it.
+#[test]
+fn the_tail_is_never_left_in_a_hole() {
+    let mut log = Log::new();
+    let segments = u64::from(log.layout.segments_per_shard);
+    let hole_seq = 1 + SEGMENTS_FREE_WANTED;
+    log.group(vec![clean(1, 1, Zero, 0)]);
+    while log.seq < segments {
+        log.segment();
+        log.claims = log.group - 1;
+        log.group(vec![clean(1, log.seq, Zero, 0)]);
+    }
+    log.rot(hole_seq, 0);
+    let found = log.recover();
+    assert_eq!((found.end.tail_seq, found.report.damaged_places), (hole_seq + 1, 1));
+}
+
+/// With packed records a stop in order writes no checkpoint: footers say how far the log was flushed, whatever of it can still be read.
+#[test]
+fn a_stop_in_order_tells_of_an_end_that_has_rotted() {
+    for (groups, rotten) in [(1, 1), (2, 1), (1, 0), (3, 3), (2, 2)] {
+        let mut log = Log::new();
+        log.group(vec![dirty(1, 1, Zero, 0)]);
+        log.group(vec![dirty(1, 2, Lz4, 1)]);
+        // Such a segment has its footer before the stop.
+        log.segment();
+        for nth in 0..groups {
+            log.group(vec![dirty(1, 10 + nth, Zero, 0)]);
+        }
+        let end = LogEnd { next_seq: 3, next_group: log.group, tail_seq: 1 };
+        (0..rotten).for_each(|back| log.rot(log.group - 1 - back, 0));
+        checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
+        let found = log.recover();
+        assert_eq!(found.report.damaged_places, u64::from(rotten > 0), "{rotten} of {groups} groups");
+        assert_eq!((found.end.next_group, found.given.blocks.len() as u64), (log.group, 2 + groups - rotten));
+        // The footers are all that is looked at next time.
+        checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
+        assert_eq!(log.recover().report.damaged_places, u64::from(rotten > 0));
     }
 }
 
