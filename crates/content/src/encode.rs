@@ -143,6 +143,9 @@ pub struct Encoder {
     bytes: Vec<u8>,
     other: Vec<u8>,
     found: Found,
+    /// Keys of the block encoded last, as far as they were asked for: it is often remembered next.
+    whole_key: Option<u64>,
+    part_keys: Option<[Option<u64>; fingerprint::PARTS]>,
 }
 
 impl Encoder {
@@ -165,6 +168,8 @@ impl Encoder {
             bytes: Vec::new(),
             other: Vec::new(),
             found: Found::default(),
+            whole_key: None,
+            part_keys: None,
         }
     }
 
@@ -228,6 +233,7 @@ impl Encoder {
     fn choose(&mut self, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
         self.bytes.clear();
         self.found = Found::default();
+        (self.whole_key, self.part_keys) = (None, None);
         if is_zero(block) {
             return Form::Zero;
         }
@@ -258,7 +264,7 @@ impl Encoder {
         }
         if self.steps.parts
             && !is_delta(form)
-            && let Some(object) = self.nearest(&fingerprint::of_parts(self.seed, block), 1, |object| bases.content(object).is_some())
+            && let Some(object) = self.near_by_parts(block, bases)
         {
             self.try_delta(object, block, DELTA_MAX.min(alone_bytes * COPY_TO_LZ4.0 / COPY_TO_LZ4.1), bases, &mut form);
             self.found.by_parts = is_delta(form);
@@ -274,7 +280,7 @@ impl Encoder {
         form
     }
 
-    /// An object stored in full may be a base and a duplicate's original from now on.
+    /// The block encoded last is an object stored in full: it may be a base and a duplicate's original from now on.
     pub fn remember(&mut self, object: ObjectId, block: &Block) {
         self.remember_within(self.steps, object, block);
     }
@@ -282,11 +288,14 @@ impl Encoder {
     /// The same for those steps alone that are taken.
     pub fn remember_within(&mut self, allowed: Steps, object: ObjectId, block: &Block) {
         let steps = self.steps.and(allowed);
+        debug_assert!(self.whole_key.is_none_or(|key| key == self.key_of(block)), "the block encoded last");
         if steps.duplicates {
-            self.duplicates.put(self.key_of(block), object);
+            let key = self.whole_key.unwrap_or_else(|| self.key_of(block));
+            self.duplicates.put(key, object);
         }
         if steps.parts {
-            for key in fingerprint::of_parts(self.seed, block).into_iter().flatten() {
+            let keys = self.part_keys.unwrap_or_else(|| fingerprint::of_parts(self.seed, block));
+            for key in keys.into_iter().flatten() {
                 self.near.put(self.keys.shortened(key), object);
             }
         }
@@ -308,11 +317,19 @@ impl Encoder {
         steps.duplicates.then(equal).flatten().or_else(|| steps.parts.then(near).flatten())
     }
 
-    fn duplicate(&self, block: &Block, bases: &impl Bases) -> Option<ObjectId> {
+    fn near_by_parts(&mut self, block: &Block, bases: &impl Bases) -> Option<ObjectId> {
+        let keys = fingerprint::of_parts(self.seed, block);
+        self.part_keys = Some(keys);
+        self.nearest(&keys, 1, |object| bases.content(object).is_some())
+    }
+
+    fn duplicate(&mut self, block: &Block, bases: &impl Bases) -> Option<ObjectId> {
         if !self.steps.duplicates {
             return None;
         }
-        let object = self.duplicates.get(self.key_of(block))?;
+        let key = self.key_of(block);
+        self.whole_key = Some(key);
+        let object = self.duplicates.get(key)?;
         #[cfg(feature = "mutants")]
         if crate::mutants::active(55) {
             return bases.content(object).map(|_| object);
