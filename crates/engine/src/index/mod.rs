@@ -473,6 +473,13 @@ impl Index {
         }
     }
 
+    /// No segment in which recovery found packed records gets more of them.
+    pub fn seal_found(&mut self) {
+        if let Some(mixed) = &mut self.mixed {
+            mixed.packed.entries.seal_found();
+        }
+    }
+
     /// A physical segment is full: gives back the memory kept for more packed slots.
     pub fn seal_segment(&mut self, physical: u32) {
         if let Some(mixed) = &mut self.mixed {

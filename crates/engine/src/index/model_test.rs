@@ -196,7 +196,6 @@ impl World {
     /// Takes all out of the oldest segment, and makes it the head.
     fn next_segment(&mut self) {
         let oldest = (self.head + 1) % SEGMENTS;
-        self.index.seal_segment(self.head);
         let keys: Vec<Key> = self.blocks.iter().filter(|(_, block)| self.segment_of(block.slot) == oldest).map(|(key, _)| *key).collect();
         for key in keys {
             let block = self.blocks[&key];
@@ -227,6 +226,7 @@ impl World {
         let log = core::mem::take(&mut self.log);
         self.log = log.into_iter().filter(|logged| self.segment_of(logged.slot) != oldest).collect();
         self.index.clear_segment(oldest);
+        self.index.seal_segment(self.head);
         assert_eq!(self.index.packed_len(oldest), 0);
         (self.head, self.pages_used) = (oldest, 0);
     }
@@ -323,6 +323,7 @@ impl World {
         }
         index.check_invariants();
         index.recount_references();
+        index.seal_found();
         index.check_invariants();
         for key in (0..KEYS).map(|block| Key::new(VolumeIndex(3), block)) {
             assert_eq!(index.get(key), self.index.get(key));

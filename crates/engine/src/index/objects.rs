@@ -189,10 +189,10 @@ impl Packed {
 
     /// Ends an entry that is in no table.
     fn die(&mut self, slot: Slot) {
-        let entry = self.entries.at_mut(slot);
+        let entry = *self.entries.at(slot);
         self.census.orphans -= u64::from(entry.state() == State::Orphan);
-        self.census.stored_bytes -= if entry.state() == State::Dead { 0 } else { stored_bytes(entry) };
-        *entry = PackedEntry::DEAD;
+        self.census.stored_bytes -= if entry.state() == State::Dead { 0 } else { stored_bytes(&entry) };
+        self.entries.end(slot);
     }
 
     /// The slot has lost its block, to a newer record or for good.
@@ -279,6 +279,7 @@ impl Packed {
 
     /// Recounts everything.
     pub(super) fn check(&self) {
+        self.entries.check();
         let mut resting: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (_, entry) in self.entries.iter() {
             if let Some(base) = entry.base() {

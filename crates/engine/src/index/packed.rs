@@ -209,15 +209,58 @@ impl PackedEntry {
     }
 }
 
+/// The entries of one segment.
+#[derive(Clone, Default)]
+struct Entries {
+    /// In the order of the records: all of them, or only what is alive and some that died since.
+    held: Vec<PackedEntry>,
+    /// In the latter case, which record of the segment each is.
+    ordinals: Vec<u16>,
+    /// Records of the segment, with what is dead.
+    records: u32,
+    /// Dead ones in `held`.
+    dead: u32,
+    /// There will be no more.
+    sealed: bool,
+}
+
+/// A sealed segment with so many entries or more drops its dead ones when they are half of it. Where blocks are written over and over, as small
+/// differences, most of a segment is dead long before it is taken back.
+const THINNED_FROM: usize = 16;
+
+impl Entries {
+    #[inline]
+    fn find(&self, ordinal: usize) -> Option<usize> {
+        if self.ordinals.is_empty() {
+            return (ordinal < self.held.len()).then_some(ordinal);
+        }
+        self.ordinals.binary_search(&u16::try_from(ordinal).ok()?).ok()
+    }
+
+    fn thin(&mut self) {
+        let worth_it = self.held.len() >= THINNED_FROM && self.dead as usize * 2 >= self.held.len();
+        if !self.sealed || !worth_it || self.records > 1 << u16::BITS {
+            return;
+        }
+        let alive = self.held.len() - self.dead as usize;
+        let (mut held, mut ordinals) = (Vec::with_capacity(alive), Vec::with_capacity(alive));
+        for (at, entry) in self.held.iter().enumerate().filter(|(_, entry)| **entry != PackedEntry::DEAD) {
+            held.push(*entry);
+            ordinals.push(self.ordinals.get(at).copied().unwrap_or(at as u16));
+        }
+        (self.held, self.ordinals, self.dead) = (held, ordinals, 0);
+    }
+}
+
 /// The entries of all segments, each segment's in the order of its records.
 pub(super) struct PackedEntries {
     ordinal_bits: u32,
-    segments: Vec<Vec<PackedEntry>>,
+    segments: Vec<Entries>,
 }
 
 impl PackedEntries {
     pub(super) fn new(segments: u32, ordinal_bits: u32) -> PackedEntries {
-        PackedEntries { ordinal_bits, segments: vec![Vec::new(); segments as usize] }
+        PackedEntries { ordinal_bits, segments: vec![Entries::default(); segments as usize] }
     }
 
     /// Physical segment and ordinal of a slot, to be used as indices.
@@ -231,21 +274,33 @@ impl PackedEntries {
     #[inline]
     pub(super) fn at(&self, slot: Slot) -> &PackedEntry {
         let (physical, ordinal) = self.place_of(slot);
-        self.segments[physical].get(ordinal).unwrap_or(&PackedEntry::DEAD)
+        let segment = &self.segments[physical];
+        segment.find(ordinal).map_or(&PackedEntry::DEAD, |at| &segment.held[at])
     }
 
+    /// The entry of a slot that holds something.
     #[inline]
     pub(super) fn at_mut(&mut self, slot: Slot) -> &mut PackedEntry {
         let (physical, ordinal) = self.place_of(slot);
-        &mut self.segments[physical][ordinal]
+        let segment = &mut self.segments[physical];
+        let at = segment.find(ordinal).expect("a slot that holds something");
+        &mut segment.held[at]
+    }
+
+    /// The slot holds nothing any more.
+    pub(super) fn end(&mut self, slot: Slot) {
+        *self.at_mut(slot) = PackedEntry::DEAD;
+        let (physical, _) = self.place_of(slot);
+        let segment = &mut self.segments[physical];
+        segment.dead += 1;
+        segment.thin();
     }
 
     /// Sets the use of the block in the slot, if there is one.
     #[inline]
     pub(super) fn set_frequency(&mut self, slot: Slot, frequency: u8) {
-        let entry = self.at_mut(slot);
-        if entry.key().is_some() {
-            entry.set_frequency(frequency);
+        if self.at(slot).key().is_some() {
+            self.at_mut(slot).set_frequency(frequency);
         }
     }
 
@@ -253,19 +308,25 @@ impl PackedEntries {
     pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
         let (physical, ordinal) = self.place_of(slot);
         let segment = &mut self.segments[physical];
-        assert_eq!(ordinal, segment.len(), "the next packed record of segment {physical}");
-        segment.push(entry);
+        assert!(ordinal == segment.records as usize && !segment.sealed, "the next packed record of segment {physical}");
+        segment.held.push(entry);
+        segment.records += 1;
+        segment.dead += u32::from(entry == PackedEntry::DEAD);
     }
 
     /// Puts an entry where none is, in whatever order.
     pub(super) fn put(&mut self, slot: Slot, entry: PackedEntry) {
         let (physical, ordinal) = self.place_of(slot);
         let segment = &mut self.segments[physical];
-        if segment.len() <= ordinal {
-            segment.resize(ordinal + 1, PackedEntry::DEAD);
+        assert!(!segment.sealed, "segment {physical} gets no more records");
+        if segment.held.len() <= ordinal {
+            segment.dead += (ordinal + 1 - segment.held.len()) as u32;
+            segment.held.resize(ordinal + 1, PackedEntry::DEAD);
+            segment.records = ordinal as u32 + 1;
         }
-        assert_eq!(segment[ordinal], PackedEntry::DEAD, "packed record {ordinal} of segment {physical} is there already");
-        segment[ordinal] = entry;
+        assert_eq!(segment.held[ordinal], PackedEntry::DEAD, "packed record {ordinal} of segment {physical} is there already");
+        segment.held[ordinal] = entry;
+        segment.dead -= 1;
     }
 
     pub(super) fn slot(&self, physical: u32, ordinal: u32) -> Slot {
@@ -276,32 +337,61 @@ impl PackedEntries {
         self.segments.len() as u32
     }
 
-    /// Entries of a physical segment.
+    /// Records of a physical segment, with what is dead.
     pub(super) fn len(&self, physical: u32) -> u32 {
-        self.segments[physical as usize].len() as u32
+        self.segments[physical as usize].records
     }
 
     pub(super) fn clear(&mut self, physical: u32) {
         let segment = &mut self.segments[physical as usize];
-        let alive = segment.iter().position(|entry| *entry != PackedEntry::DEAD);
+        let alive = segment.held.iter().position(|entry| *entry != PackedEntry::DEAD);
         assert_eq!(alive, None, "a packed record of segment {physical} is alive");
-        *segment = Vec::new();
+        *segment = Entries::default();
     }
 
+    /// The segment gets no more records.
     pub(super) fn seal(&mut self, physical: u32) {
-        self.segments[physical as usize].shrink_to_fit();
+        let segment = &mut self.segments[physical as usize];
+        segment.sealed = true;
+        segment.thin();
+        segment.held.shrink_to_fit();
     }
 
-    /// All entries and their slots.
+    /// What recovery found gets no more records.
+    pub(super) fn seal_found(&mut self) {
+        for physical in 0..self.segments() {
+            if self.len(physical) > 0 {
+                self.seal(physical);
+            }
+        }
+    }
+
+    /// Counts what is kept beside the entries themselves; panics where it is wrong.
+    pub(super) fn check(&self) {
+        for (physical, segment) in self.segments.iter().enumerate() {
+            let dead = segment.held.iter().filter(|entry| **entry == PackedEntry::DEAD).count();
+            assert_eq!(dead, segment.dead as usize, "dead records of segment {physical}");
+            let whole = segment.ordinals.is_empty() && (segment.held.len() == segment.records as usize || segment.held.is_empty());
+            let thinned = segment.ordinals.len() == segment.held.len() && segment.ordinals.is_sorted_by(|a, b| a < b);
+            assert!(whole || thinned, "the records of segment {physical}");
+            assert!(
+                !segment.sealed || segment.held.len() < THINNED_FROM || dead * 2 < segment.held.len() || segment.records > 1 << u16::BITS
+            );
+        }
+    }
+
+    /// All entries and their slots, some of the dead ones left out.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &PackedEntry)> {
         let bits = self.ordinal_bits;
         self.segments.iter().zip(0..).flat_map(move |(segment, physical)| {
-            segment.iter().zip(0..).map(move |(entry, ordinal)| (Slot::packed(physical, ordinal, bits), entry))
+            let ordinal = |at: usize| segment.ordinals.get(at).map_or(at as u32, |ordinal| u32::from(*ordinal));
+            segment.held.iter().enumerate().map(move |(at, entry)| (Slot::packed(physical, ordinal(at), bits), entry))
         })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let entries: usize = self.segments.iter().map(Vec::capacity).sum();
-        entries * size_of::<PackedEntry>() + self.segments.len() * size_of::<Vec<PackedEntry>>()
+        let of_segment =
+            |segment: &Entries| segment.held.capacity() * size_of::<PackedEntry>() + segment.ordinals.capacity() * size_of::<u16>();
+        self.segments.iter().map(of_segment).sum::<usize>() + self.segments.len() * size_of::<Entries>()
     }
 }

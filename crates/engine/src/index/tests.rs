@@ -88,6 +88,37 @@ fn packed_blocks_take_what_they_should_at_every_fill() {
     assert_eq!(Census { stored_bytes: 0, ..index.census() }, Census { lz4: blocks, ..Census::default() });
 }
 
+/// Small differences, written over and over: what is dead takes no memory for long, and who lives keeps its slot.
+#[test]
+fn what_is_written_over_leaves_no_entry_behind() {
+    let (segments, pages, blocks) = (40, 64, 100);
+    let mut index = Index::new(segments * pages, pages);
+    index.widen();
+    let mut slots = alloc::vec![Slot(0); blocks as usize];
+    let mut object = 0;
+    for physical in 0..segments {
+        for ordinal in 0..8 * pages {
+            object += 1;
+            let (block, slot) = (object % blocks, index.packed_slot(physical, ordinal));
+            // One block in ten is written once for all.
+            if block % 10 == 0 && physical > 0 {
+                index.push_dead(slot);
+                continue;
+            }
+            index.insert_packed(key(block), slot, whole(false), stored(Encoding::Lz4, object));
+            slots[block as usize] = slot;
+        }
+        index.seal_segment(physical);
+        index.check_invariants();
+    }
+    for (block, slot) in (0..).zip(&slots) {
+        assert_eq!((index.get(key(block)), index.key_of(*slot)), (Some(*slot), Some(key(block))));
+    }
+    assert_eq!(index.packed_len(3), 8 * pages);
+    let entries = index.mixed.as_ref().map_or(0, |mixed| mixed.packed.memory_bytes());
+    assert!(entries < 40_000, "{entries} bytes for 100 blocks, 20,480 records and 40 segments");
+}
+
 #[test]
 fn a_packed_slot_keeps_what_it_was_given() {
     let mut index = Index::new(3 << 11, 1 << 11);

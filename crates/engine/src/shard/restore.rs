@@ -135,6 +135,7 @@ impl Restored {
         self.settle();
         if core::mem::take(&mut self.packed) {
             self.index.recount_references();
+            self.index.seal_found();
         }
     }
 
