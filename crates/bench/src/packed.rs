@@ -112,7 +112,7 @@ fn at_rest(name: &str, level: Content) -> Result<(f64, f64)> {
     let capacity = (blocks.len() * BLOCK_BYTES) as f64 / stored as f64;
     // Many more like them, none of which shares a part with another round.
     let mut many = rig(level, 0, 0, SSD_BYTES);
-    let empty = many.shard.stats();
+    let (empty, hints_at_first) = (many.shard.stats(), many.shard.content_stats().hint_bytes);
     let rounds = MANY_BLOCKS / blocks.len() as u64;
     for round in 0..rounds {
         let others: Vec<Block> = blocks.iter().map(|block| of_round(block, round)).collect();
@@ -122,8 +122,10 @@ fn at_rest(name: &str, level: Content) -> Result<(f64, f64)> {
     many.rest();
     let shard = many.shard.stats();
     let blocks_when_full = shard.slots as f64 * capacity;
-    let by_ssd = (many.shard.content_stats().hint_bytes + empty.policy_bytes) as f64 / blocks_when_full;
-    Ok((capacity, shard.index_bytes as f64 / shard.cached_blocks as f64 + by_ssd))
+    let by_ssd = (hints_at_first + empty.policy_bytes) as f64 / blocks_when_full;
+    // The keys of whole blocks grow with the blocks.
+    let grown = many.shard.content_stats().hint_bytes - hints_at_first;
+    Ok((capacity, (shard.index_bytes + grown) as f64 / shard.cached_blocks as f64 + by_ssd))
 }
 
 fn of_round(block: &Block, round: u64) -> Block {

@@ -80,6 +80,12 @@ impl Rig {
             self.shard.submit(self.now_ns, request);
         }
         self.drain();
+        // Of several, some are held for a moment, for others to share their group.
+        while self.shard.stats().requests > 0 {
+            self.now_ns = self.shard.next_deadline().expect("something is to come").max(self.now_ns);
+            self.shard.tick(self.now_ns);
+            self.drain();
+        }
     }
 
     /// Time passes until nothing is left to do at once.
