@@ -103,7 +103,7 @@ impl Shard {
 
     /// An object has been read, or not. It may be no more by now.
     pub(super) fn base_read(&mut self, object: u64, result: Result<Page, Unfetched>) {
-        let waiters = self.bases.under_way.remove(&object).unwrap_or_default();
+        let waiters = self.bases.under_way.remove(&object).expect("a base that was asked for");
         if self.index.object(object).is_some() {
             match result {
                 Ok(page) => self.packer.keep(object, &page),

@@ -36,7 +36,8 @@ impl Shard {
         let meta = self.index.meta(slot);
         let often = Heat::from_bits(meta.frequency) == Heat::from_bits(3);
         let is_delta = self.index.stored(slot).encoding.rests_on_base();
-        let may_append = !self.log.is_failed() && self.has_room_for_clean() && !self.drops_clean_of(key.volume());
+        let leaves = self.drops_clean_of(key.volume()) || self.volume_of(key).detaching;
+        let may_append = !self.log.is_failed() && self.has_room_for_clean() && !leaves;
         if meta.dirty || !often || !is_delta || !may_append {
             return;
         }
