@@ -3,9 +3,10 @@
 //! The command line prints `hearth: cannot ACTION: SENTENCE; REMEDY`. The API sends [`Refusal`].
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// What sort of trouble it is; decides the HTTP status.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The request itself makes no sense (400; exit status 2).
@@ -21,7 +22,7 @@ pub enum Kind {
 }
 
 /// An error as it travels in JSON.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
     /// To match on.
     pub kind: Kind,

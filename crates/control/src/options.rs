@@ -5,6 +5,7 @@ use crate::error::ControlError;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use types::{Admission, Content, Mode, SECTOR_BYTES};
+use utoipa::ToSchema;
 
 /// Longest write-cache depth: a day. Longer would leave the backing device older than any sensible backup.
 pub const WRITE_CACHE_DEPTH_MS_MAX: u64 = 24 * 3600 * 1000;
@@ -16,14 +17,16 @@ pub const DIRTY_LIMIT_BYTES_MIN: u64 = types::EXTENT_BYTES;
 pub const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
 
 /// How a volume is treated; complete and valid.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
     /// What an acknowledged write means.
     #[serde(with = "words::mode")]
+    #[schema(value_type = String)]
     pub mode: Mode,
     /// When blocks enter the SSD.
     #[serde(with = "words::admission")]
+    #[schema(value_type = String)]
     pub admission: Admission,
     /// Oldest a dirty block may get before its destage begins, in milliseconds.
     pub write_cache_depth_ms: u64,
@@ -60,7 +63,7 @@ impl Default for Options {
 }
 
 /// A limit that can be lifted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// No limit.
@@ -70,7 +73,7 @@ pub enum Limit {
 }
 
 /// Options as asked for: what is absent stays as it is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptionsPatch {
     /// A mode's name.

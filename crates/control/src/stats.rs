@@ -4,9 +4,10 @@ use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use types::Content;
+use utoipa::ToSchema;
 
 /// A latency histogram in seven numbers; all 0 if nothing was counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Latency {
     /// How many requests.
     pub count: u64,
@@ -25,7 +26,7 @@ pub struct Latency {
 }
 
 /// Counters of a volume.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStats {
     /// Read requests.
     pub reads: u64,
@@ -77,7 +78,7 @@ pub struct VolumeStats {
 }
 
 /// Counters of a pool.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PoolStats {
     /// Bytes cached of all volumes, now.
     pub cached_bytes: u64,
@@ -103,10 +104,11 @@ pub struct PoolStats {
 }
 
 /// What a pool makes of what blocks contain.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ContentStats {
     /// How much is made of it.
     #[serde(with = "words::content")]
+    #[schema(value_type = String)]
     pub level: Content,
     /// Blocks that others rest on, those counted that are blocks no more, now.
     pub reference_blocks: u64,
@@ -142,7 +144,7 @@ pub struct ContentStats {
 }
 
 /// How a way to store blocks in fewer bytes stands on a volume.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ContentStep {
     /// "duplicates", "versions", "parts", "lz4", "similar" or "zstd".
     pub step: String,

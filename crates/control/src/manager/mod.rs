@@ -179,6 +179,10 @@ impl Manager {
                 job.cancel();
                 Answer::Job(Box::new(job.view()))
             }),
+            Action::JobResume { .. } | Action::PoolCheck { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::VolumeWhy { .. } | Action::VolumeMap { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::History(_) | Action::Sample => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::DeviceList | Action::DeviceExamine(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),
         }
     }

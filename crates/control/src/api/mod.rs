@@ -1,13 +1,27 @@
 //! The words of the management API: every request is one [`Action`], every answer one [`Answer`]. The REST paths, the command
 //! line and (later) the console end here.
 
+pub mod devices;
+pub mod history;
+pub mod live;
+pub mod session;
+pub mod why;
+
+pub use devices::{DeviceExamine, DeviceState, DeviceView};
+pub use history::{HistoryQuery, HistoryView};
+pub use live::{Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
+pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
+pub use why::{MapView, RecentRequest, Run, WhyView};
+
 use crate::options::{Options, OptionsPatch};
 use crate::stats::{ContentStats, PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::{self, Export};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::Content;
+use utoipa::ToSchema;
 
 /// What all paths begin with.
 pub const PREFIX: &str = "/api/v1";
@@ -101,12 +115,56 @@ pub enum Action {
         /// Its number.
         id: u64,
     },
+    /// Goes on with a job that was stopped or failed, as a new one.
+    JobResume {
+        /// The number of the old one.
+        id: u64,
+    },
+    /// Compares what the pool's SSD holds with its checksums; a job.
+    PoolCheck {
+        /// The pool's name.
+        name: String,
+    },
     /// What happened, oldest first.
     Events {
         /// Only those with a larger number.
         after: u64,
     },
+    /// Why a range is, or is not, cached.
+    VolumeWhy {
+        /// The volume's name.
+        name: String,
+        /// First byte; rounded down to a block.
+        start_bytes: u64,
+        /// How many bytes; rounded up to blocks, cut at the volume's end; at most [`WHY_BYTES_MAX`].
+        length_bytes: u64,
+    },
+    /// The address space in cells.
+    VolumeMap {
+        /// The volume's name.
+        name: String,
+        /// First byte; rounded down to a MiB.
+        start_bytes: u64,
+        /// End, exclusive; absent: the volume's end.
+        end_bytes: Option<u64>,
+        /// At most so many cells, 1 to [`MAP_CELLS_MAX`].
+        cells: u32,
+    },
+    /// What was.
+    History(HistoryQuery),
+    /// The newest sample.
+    Sample,
+    /// The disks of this machine.
+    DeviceList,
+    /// Looks at a device, a file, or `model:SET:FILE`; changes nothing.
+    DeviceExamine(DeviceExamine),
 }
+
+/// Longest range that `why` looks into at once: a gibibyte.
+pub const WHY_BYTES_MAX: u64 = 1 << 30;
+
+/// Most cells of a map.
+pub const MAP_CELLS_MAX: u32 = 16_384;
 
 /// The answer to one [`Action`]. Serialized without its variant: the path asked tells what comes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -134,19 +192,31 @@ pub enum Answer {
     PoolStats(Box<PoolStats>),
     /// What happened.
     Events(Vec<EventView>),
+    /// Why a range is cached, or not.
+    Why(Box<WhyView>),
+    /// The address space.
+    Map(Box<MapView>),
+    /// What was.
+    History(Box<HistoryView>),
+    /// The newest sample.
+    Sample(Arc<Sample>),
+    /// Disks.
+    Devices(Vec<DeviceView>),
+    /// One disk.
+    Device(Box<DeviceView>),
     /// Done; there is nothing to say.
     Done(Done),
 }
 
 /// An answer without content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Done {
     /// Always true: a failure is a [`Refusal`](crate::error::Refusal).
     pub done: bool,
 }
 
 /// Body of a pool's creation.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolCreate {
     /// Its name.
@@ -168,7 +238,7 @@ pub struct PoolCreate {
 }
 
 /// Body of a pool's change.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSet {
     /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto". What is stored already stays as it is.
@@ -177,7 +247,7 @@ pub struct PoolSet {
 }
 
 /// Body of the replacement of a pool's SSD.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolReplace {
     /// Absolute path of the new disk, partition or file.
@@ -194,7 +264,7 @@ pub struct PoolReplace {
 }
 
 /// Body of a volume's creation.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeAdd {
     /// Its name.
@@ -205,6 +275,7 @@ pub struct VolumeAdd {
     pub backing: String,
     /// How it is offered.
     #[serde(default)]
+    #[schema(value_type = Vec<String>)]
     pub exports: Vec<Export>,
     /// What differs from the defaults.
     #[serde(default)]
@@ -212,7 +283,7 @@ pub struct VolumeAdd {
 }
 
 /// Body of a change.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSet {
     /// Options to change.
@@ -225,7 +296,7 @@ pub struct VolumeSet {
 }
 
 /// Body of a warm-up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeWarm {
     /// First byte.
@@ -237,7 +308,7 @@ pub struct VolumeWarm {
 }
 
 /// About the daemon.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DaemonView {
     /// Of the program.
     pub version: String,
@@ -248,7 +319,7 @@ pub struct DaemonView {
 }
 
 /// How an object is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// It works.
@@ -277,11 +348,12 @@ impl Health {
 }
 
 /// A pool as people see it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolView {
     /// Its name.
     pub name: String,
     /// As in the superblock.
+    #[schema(value_type = String)]
     pub uuid: Uuid,
     /// How it is.
     pub health: Health,
@@ -305,6 +377,7 @@ pub struct PoolView {
     pub index_bytes: u64,
     /// How much it makes of what blocks contain.
     #[serde(with = "words::content", default)]
+    #[schema(value_type = String)]
     pub content: Content,
     /// What comes of that; null where it is off and nothing is left of other times.
     #[serde(default)]
@@ -316,11 +389,12 @@ pub struct PoolView {
 }
 
 /// A volume as people see it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeView {
     /// Its name.
     pub name: String,
     /// Never used for another volume.
+    #[schema(value_type = String)]
     pub uuid: Uuid,
     /// How it is.
     pub health: Health,
@@ -353,7 +427,7 @@ pub struct VolumeView {
 }
 
 /// What a job does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
     /// Brings dirty data home.
@@ -364,6 +438,8 @@ pub enum JobKind {
     Remove,
     /// Leaves write-back: destages until nothing is dirty.
     ModeChange,
+    /// Compares what a pool's SSD holds with its checksums.
+    Check,
 }
 
 impl JobKind {
@@ -374,12 +450,13 @@ impl JobKind {
             JobKind::Warm => "warm-up",
             JobKind::Remove => "removal",
             JobKind::ModeChange => "mode change",
+            JobKind::Check => "check",
         }
     }
 }
 
 /// How far a job is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum JobState {
     /// Under way.
@@ -396,7 +473,7 @@ pub enum JobState {
 }
 
 /// A job as people see it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobView {
     /// Its number.
     pub id: u64,
@@ -420,7 +497,7 @@ pub struct JobView {
 }
 
 /// Counters of everything.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatsView {
     /// By pool.
     pub pools: BTreeMap<String, PoolStats>,
@@ -429,7 +506,7 @@ pub struct StatsView {
 }
 
 /// How grave an event is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know.
@@ -441,7 +518,7 @@ pub enum Severity {
 }
 
 /// Something that happened.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
     /// Grows by one with each event of this daemon's life.
     pub number: u64,
