@@ -5,6 +5,7 @@
 //! asked at any time from any thread.
 
 use crate::error::ControlError;
+use crate::figures::Figures;
 use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -201,4 +202,7 @@ pub trait DataPath: Send + Sync {
 
     /// Counters of a running pool; zeroes of one that is not.
     fn pool_stats(&self, pool: &str) -> PoolStats;
+
+    /// Counters of everything that is attached or runs, in one look. One that does not answer in time is as it was at the last look.
+    fn figures(&self) -> Figures;
 }

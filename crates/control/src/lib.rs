@@ -5,7 +5,7 @@
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
 //! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
-//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted.
+//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -14,6 +14,7 @@ pub mod client;
 pub mod datapath;
 pub mod error;
 pub mod events;
+pub mod figures;
 pub mod human;
 pub mod jobs;
 pub mod lock;
@@ -22,6 +23,7 @@ pub mod names;
 pub mod options;
 pub mod places;
 pub mod real;
+pub mod sampler;
 pub mod server;
 
 pub mod state;

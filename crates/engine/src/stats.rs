@@ -205,3 +205,31 @@ pub struct ShardStats {
     /// Gauge: requests in flight or waiting.
     pub requests: u64,
 }
+
+impl ShardStats {
+    /// Adds another shard's; sequence numbers are each shard's own and stay.
+    pub fn add(&mut self, other: &ShardStats) {
+        let ShardStats {
+            ssd_written_bytes,
+            cached_blocks,
+            dirty_blocks,
+            slots,
+            ram_blocks,
+            index_bytes,
+            policy_bytes,
+            head_seq: _,
+            tail_seq: _,
+            free_segments,
+            requests,
+        } = other;
+        self.ssd_written_bytes += ssd_written_bytes;
+        self.cached_blocks += cached_blocks;
+        self.dirty_blocks += dirty_blocks;
+        self.slots += slots;
+        self.ram_blocks += ram_blocks;
+        self.index_bytes += index_bytes;
+        self.policy_bytes += policy_bytes;
+        self.free_segments += free_segments;
+        self.requests += requests;
+    }
+}

@@ -11,6 +11,7 @@
 //! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how they
 //! store what blocks contain; [`latency`] and [`stats`] what is counted.
 
+mod all_stats;
 pub mod cached;
 mod command;
 pub mod content;
@@ -34,6 +35,7 @@ pub mod stats;
 mod user_data;
 pub mod volume;
 
+pub use all_stats::AllStats;
 pub use cached::EventSink;
 pub use command::CommandTicket;
 pub use devices::{DeviceOptions, DeviceRef};

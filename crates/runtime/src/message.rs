@@ -52,6 +52,11 @@ pub(crate) enum Message {
         number: u32,
         done: Sender<()>,
     },
+    /// The counters of the volumes that have answered another number of requests than `known` says.
+    ChangedVolumeStats {
+        known: std::collections::BTreeMap<u32, u64>,
+        done: Sender<crate::all_stats::Changed>,
+    },
     VolumeStats {
         number: u32,
         done: Sender<Box<VolumeStats>>,

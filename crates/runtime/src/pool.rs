@@ -218,8 +218,21 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Timeout`].
     pub fn inspect_shards(&self, pool: &PoolRef, inspect: impl Fn(ShardIndex, &Shard) + Send + Sync + 'static) -> Result<(), RuntimeError> {
+        self.look_at_shards(pool, ANSWER_PATIENCE, inspect)
+    }
+
+    /// [`Runtime::inspect_shards`] for those who would rather go without than wait for long.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`] if a reactor does not answer within `patience`; others may have.
+    pub fn look_at_shards(
+        &self,
+        pool: &PoolRef,
+        patience: Duration,
+        inspect: impl Fn(ShardIndex, &Shard) + Send + Sync + 'static,
+    ) -> Result<(), RuntimeError> {
         let (pool, inspect) = (pool.0.number, Arc::new(inspect));
-        self.ask_all("inspect shards", ANSWER_PATIENCE, |_, done| Message::InspectShards { pool, inspect: inspect.clone(), done }).map(drop)
+        self.ask_all("inspect shards", patience, |_, done| Message::InspectShards { pool, inspect: inspect.clone(), done }).map(drop)
     }
 
     /// The engine's counters of a volume, over all shards. Zeroes if the pool does not know it.

@@ -99,6 +99,11 @@ impl VolumeStats {
         self.latency[class][outcome_index(request.outcome)].get_or_insert_default().record(request.latency_ns);
     }
 
+    /// Requests answered, of all kinds.
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes + self.write_zeroes + self.discards + self.flushes
+    }
+
     /// Adds what another reactor has counted.
     pub fn merge(&mut self, other: &VolumeStats) {
         self.reads += other.reads;

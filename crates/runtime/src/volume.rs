@@ -42,6 +42,11 @@ pub(crate) enum Route {
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 impl VolumeRef {
+    /// Whether both are of the same volume: one that was attached anew is another.
+    pub fn is(&self, other: &VolumeRef) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The administrator's name for the volume.
     pub fn name(&self) -> &str {
         &self.0.name

@@ -6,6 +6,7 @@
 
 use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
+use crate::figures::{Figures, VolumeFigures};
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
@@ -381,6 +382,12 @@ impl DataPath for World {
 
     fn pool_stats(&self, _pool: &str) -> PoolStats {
         PoolStats::default()
+    }
+
+    fn figures(&self) -> Figures {
+        let names: Vec<String> = self.inside().attached.keys().cloned().collect();
+        let figures = |name: String| (name.clone(), VolumeFigures { stats: self.volume_stats(&name), ..VolumeFigures::default() });
+        Figures { volumes: names.into_iter().map(figures).collect(), pools: BTreeMap::new() }
     }
 }
 

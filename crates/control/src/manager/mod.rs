@@ -13,6 +13,7 @@
 mod exports;
 mod pools;
 mod replace;
+mod sample;
 pub mod start;
 mod stop;
 mod verdict;
@@ -54,6 +55,7 @@ struct Shared {
     jobs: Jobs,
     events: Events,
     state_directory: String,
+    newest: Mutex<sample::Newest>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -143,7 +145,7 @@ impl Manager {
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
         let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
-        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory };
+        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory, newest: Mutex::default() };
         Ok(Manager { shared: Arc::new(shared) })
     }
 
@@ -181,7 +183,8 @@ impl Manager {
             }),
             Action::JobResume { .. } | Action::PoolCheck { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::VolumeWhy { .. } | Action::VolumeMap { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
-            Action::History(_) | Action::Sample => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::Sample => Ok(Answer::Sample(self.sample())),
+            Action::History(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::DeviceList | Action::DeviceExamine(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),
         }

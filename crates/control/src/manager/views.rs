@@ -22,7 +22,15 @@ impl Manager {
             known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             known
         };
-        known.into_iter().map(|(record, live, volumes)| self.view_of_pool(record, live, volumes)).collect()
+        let mut figures = self.data().figures();
+        let mut stats_of = |name: &str| figures.pools.remove(name).unwrap_or_default();
+        known
+            .into_iter()
+            .map(|(record, live, volumes)| {
+                let stats = stats_of(&record.name);
+                self.view_of_pool(record, live, volumes, stats)
+            })
+            .collect()
     }
 
     pub(super) fn pool_view(&self, name: &str) -> Result<PoolView, ControlError> {
@@ -31,11 +39,11 @@ impl Manager {
             let memory = self.memory();
             (live_pool(&memory, &record), volumes_of(&memory, &record))
         };
-        Ok(self.view_of_pool(record, live, volumes))
+        let stats = self.pool_stats(name);
+        Ok(self.view_of_pool(record, live, volumes, stats))
     }
 
-    fn view_of_pool(&self, record: PoolRecord, live: LivePool, volumes: Vec<String>) -> PoolView {
-        let stats = self.data().pool_stats(&record.name);
+    fn view_of_pool(&self, record: PoolRecord, live: LivePool, volumes: Vec<String>, stats: PoolStats) -> PoolView {
         let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
         PoolView {
             name: record.name,
@@ -63,17 +71,24 @@ impl Manager {
             known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             known
         };
-        known.into_iter().map(|(record, live)| self.view_of_volume(record, live)).collect()
+        let mut figures = self.data().figures();
+        let mut stats_of = |name: &str| figures.volumes.remove(name).unwrap_or_default().stats;
+        known
+            .into_iter()
+            .map(|(record, live)| {
+                let stats = stats_of(&record.name);
+                self.view_of_volume(record, live, &stats)
+            })
+            .collect()
     }
 
     pub(super) fn volume_view(&self, name: &str) -> Result<VolumeView, ControlError> {
         let record = self.volume_record(name)?;
         let live = live_volume(&self.memory(), &record);
-        Ok(self.view_of_volume(record, live))
+        Ok(self.view_of_volume(record, live, &self.volume_stats(name)))
     }
 
-    fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume) -> VolumeView {
-        let stats = self.data().volume_stats(&record.name);
+    fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume, stats: &VolumeStats) -> VolumeView {
         let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
         VolumeView {
             uuid: record.uuid,
@@ -98,9 +113,10 @@ impl Manager {
             let state = &self.memory().state;
             (state.pools.iter().map(|p| p.name.clone()).collect(), state.volumes.iter().map(|v| v.name.clone()).collect())
         };
+        let mut figures = self.data().figures();
         StatsView {
-            pools: pools.into_iter().map(|p| (p.clone(), self.pool_stats(&p))).collect(),
-            volumes: volumes.into_iter().map(|v| (v.clone(), self.volume_stats(&v))).collect(),
+            pools: pools.into_iter().map(|p| (p.clone(), figures.pools.remove(&p).unwrap_or_default())).collect(),
+            volumes: volumes.into_iter().map(|v| (v.clone(), figures.volumes.remove(&v).unwrap_or_default().stats)).collect(),
         }
     }
 

@@ -2,12 +2,14 @@
 
 use super::content::Gathered;
 use super::{Machine, locked};
-use crate::stats::{ContentStats, Latency, PoolStats, VolumeStats, write_amplification};
+use crate::figures::{Clients, Figures, VolumeFigures};
+use crate::stats::{Latency, PoolStats, VolumeStats, write_amplification};
 use engine::api::Outcome;
-use engine::stats::VolumeStats as EngineStats;
-use runtime::{LatencySummary, RequestClass};
+use engine::stats::{ShardStats, VolumeStats as EngineStats};
+use runtime::{AllStats, Histogram, LatencySummary, PoolRef, RequestClass, VolumeRef};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use types::{BLOCK_BYTES, BypassReason, VolumeIndex};
 
 const CLASSES: [(RequestClass, &str); 4] =
@@ -22,135 +24,200 @@ const OUTCOMES: [(Outcome, &str); 6] = [
     (Outcome::WriteThrough, "write_through"),
 ];
 
+/// How long a look waits for the reactors. One that does not answer leaves the figures as they were: looking must not fail, nor wait for ever.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What clients did, as seen at the last look.
+#[derive(Default)]
+pub(super) struct Looked {
+    all: AllStats,
+    clients: BTreeMap<String, (VolumeRef, Arc<Clients>)>,
+}
+
+/// A volume to look at. Not the live volume itself: its end must not wait for those who look.
+struct Seen {
+    name: String,
+    reference: VolumeRef,
+    /// Its pool's name, and its place there.
+    cached: Option<(String, VolumeIndex)>,
+}
+
+/// What the shards of a pool say, in one look.
+#[derive(Default)]
+struct PoolLook {
+    shards: ShardStats,
+    /// By place.
+    volumes: BTreeMap<u16, EngineStats>,
+    /// By place, the oldest dirty block's age in nanoseconds.
+    oldest_dirty_ns: BTreeMap<u16, u64>,
+    content: Gathered,
+}
+
 impl Machine {
-    pub(super) fn figures_of_volume(&self, name: &str) -> VolumeStats {
-        let Ok(live) = self.volume(name) else { return VolumeStats::default() };
-        // A reactor that does not answer gives zeroes: looking must not fail.
-        let clients = self.runtime.stats(&live.reference).unwrap_or_default();
-        let read = |outcome| clients.count(Some(RequestClass::Read), outcome);
-        let mut stats = VolumeStats {
-            reads: clients.reads,
-            read_bytes: clients.read_bytes,
-            writes: clients.writes + clients.write_zeroes,
-            written_bytes: clients.written_bytes,
-            flushes: clients.flushes,
-            discards: clients.discards,
-            read_hits_ram: read(Outcome::RamHit),
-            read_hits_ssd: read(Outcome::SsdHit),
-            read_misses: read(Outcome::Miss),
-            errors: clients.device_errors,
-            ..VolumeStats::default()
-        };
-        for (class, word) in CLASSES {
-            stats.latency_ns.insert(word.into(), latency(clients.summary(Some(class), None)));
-        }
-        for (outcome, word) in OUTCOMES {
-            stats.latency_ns.insert(word.into(), latency(clients.summary(None, Some(outcome))));
-        }
-        match &live.cached {
-            Some((pool, place)) => {
-                let all = self.engine_figures(pool);
-                let mine = all.get(&place.0).copied().unwrap_or_default();
-                self.add_engine_figures(pool, &mut stats, &mine, &all);
-            }
-            None => {
-                stats.backing_reads = clients.reads;
-                stats.backing_read_bytes = clients.read_bytes;
-                stats.backing_writes = clients.writes + clients.write_zeroes;
-                stats.backing_written_bytes = clients.written_bytes;
-                BypassReason::ALL.iter().for_each(|reason| {
-                    stats.bypassed.insert(reason.name().into(), 0);
-                });
-                stats.bypassed.insert(BypassReason::Degraded.name().into(), clients.reads + clients.writes);
-            }
-        }
-        stats
+    /// The counters of everything.
+    pub(super) fn all_figures(&self) -> Figures {
+        self.look(|_| true)
     }
 
-    fn add_engine_figures(
-        &self,
-        pool: &super::pools::LivePool,
-        stats: &mut VolumeStats,
-        mine: &EngineStats,
-        all: &BTreeMap<u16, EngineStats>,
-    ) {
-        stats.bypassed = BypassReason::ALL.iter().zip(mine.bypassed).map(|(reason, count)| (reason.name().into(), count)).collect();
-        stats.dirty_bytes = mine.dirty_bytes;
-        stats.cached_bytes = mine.cached_bytes;
-        stats.admitted_bytes = mine.admitted_bytes;
-        stats.backing_reads = mine.backing_reads;
-        stats.backing_read_bytes = mine.backing_read_bytes;
-        stats.backing_writes = mine.backing_writes;
-        stats.backing_written_bytes = mine.backing_written_bytes;
-        stats.destaged_bytes = mine.destaged_bytes;
-        stats.checksum_errors = mine.checksum_errors;
-        stats.errors += mine.ssd_read_errors + mine.destage_errors;
-        // Headers and footers belong to nobody: each volume bears them in proportion to what it had written.
-        let written = |s: &EngineStats| s.admitted_bytes + s.reinserted_bytes;
-        let payload_bytes: u64 = all.values().map(written).sum();
-        let ssd_written_bytes = self.shard_total(pool, |s| s.ssd_written_bytes);
-        let share = u128::from(ssd_written_bytes) * u128::from(written(mine));
-        stats.ssd_written_bytes = share.checked_div(u128::from(payload_bytes)).unwrap_or(0) as u64;
-        stats.write_amplification = write_amplification(stats.ssd_written_bytes, stats.admitted_bytes);
+    pub(super) fn figures_of_volume(&self, name: &str) -> VolumeStats {
+        self.look(|seen| seen == name).volumes.remove(name).unwrap_or_default().stats
     }
 
     pub(super) fn figures_of_pool(&self, name: &str) -> PoolStats {
-        let Ok(pool) = self.pool(name) else { return PoolStats::default() };
-        let volumes = self.engine_figures(&pool);
-        let sum = |of: fn(&EngineStats) -> u64| volumes.values().map(of).sum::<u64>();
-        let (ssd_written_bytes, admitted_bytes) = (self.shard_total(&pool, |s| s.ssd_written_bytes), sum(|s| s.admitted_bytes));
-        PoolStats {
-            cached_bytes: self.shard_total(&pool, |s| s.cached_blocks) * BLOCK_BYTES,
-            dirty_bytes: self.shard_total(&pool, |s| s.dirty_blocks) * BLOCK_BYTES,
-            ssd_written_bytes,
-            admitted_bytes,
-            write_amplification: write_amplification(ssd_written_bytes, admitted_bytes),
-            reinserted_bytes: sum(|s| s.reinserted_bytes),
-            ram_used_bytes: self.shard_total(&pool, |s| s.ram_blocks) * BLOCK_BYTES,
-            index_bytes: self.shard_total(&pool, |s| s.index_bytes + s.policy_bytes),
-            checksum_errors: sum(|s| s.checksum_errors),
-            content: self.content_figures(&pool),
-        }
+        let handle = locked(&self.pools).get(name).map(|pool| pool.handle.clone());
+        handle.map(|handle| self.pool_stats_of(name, &self.look_at_pool(&handle))).unwrap_or_default()
     }
 
-    /// The engine's counters of all volumes of a pool, by place.
-    fn engine_figures(&self, pool: &super::pools::LivePool) -> BTreeMap<u16, EngineStats> {
-        let collected: Arc<Mutex<BTreeMap<u16, EngineStats>>> = Arc::default();
-        let adding = collected.clone();
-        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
-            let mut all = locked(&adding);
+    fn look(&self, wanted: impl Fn(&str) -> bool) -> Figures {
+        let volumes: Vec<Seen> = {
+            let known = locked(&self.volumes);
+            let seen = |(name, live): (&String, &Arc<super::volumes::LiveVolume>)| Seen {
+                name: name.clone(),
+                reference: live.reference.clone(),
+                cached: live.cached.as_ref().map(|(pool, place)| (pool.name.clone(), *place)),
+            };
+            known.iter().filter(|(name, _)| wanted(name)).map(seen).collect()
+        };
+        let handles: BTreeMap<String, PoolRef> = {
+            let pools = locked(&self.pools);
+            let needed = |name: &String| volumes.iter().any(|v| v.cached.as_ref().is_some_and(|(pool, _)| pool == name));
+            let all = wanted("");
+            pools.iter().filter(|(name, _)| all || needed(name)).map(|(name, pool)| (name.clone(), pool.handle.clone())).collect()
+        };
+        let looks: BTreeMap<String, PoolLook> = handles.iter().map(|(name, handle)| (name.clone(), self.look_at_pool(handle))).collect();
+        let clients = self.look_at_clients(&volumes);
+        let figures = |seen: Seen| {
+            let clients = clients.get(&seen.name).cloned().unwrap_or_default();
+            let look = seen.cached.as_ref().and_then(|(pool, place)| Some((looks.get(pool)?, *place)));
+            let oldest_dirty_ms = look.and_then(|(look, place)| look.oldest_dirty_ns.get(&place.0)).map(|ns| ns / 1_000_000);
+            let stats = volume_stats(clients.stats.clone(), look);
+            (seen.name, VolumeFigures { stats, clients, oldest_dirty_ms })
+        };
+        let pools = looks.iter().map(|(name, look)| (name.clone(), self.pool_stats_of(name, look))).collect();
+        Figures { volumes: volumes.into_iter().map(figures).collect(), pools }
+    }
+
+    /// What clients did since the last look changes only the volumes they used.
+    fn look_at_clients(&self, volumes: &[Seen]) -> BTreeMap<String, Arc<Clients>> {
+        let mut looked = locked(&self.looked);
+        let Looked { all, clients } = &mut *looked;
+        if let Err(error) = self.runtime.refresh(all, LOOK_PATIENCE) {
+            tracing::warn!("no new counters: {error}");
+        }
+        let known = locked(&self.volumes);
+        clients.retain(|name, (reference, _)| known.get(name).is_some_and(|live| live.reference.is(reference)));
+        drop(known);
+        for seen in volumes {
+            let known = clients.get(&seen.name).is_some_and(|(_, clients)| clients.requests == all.requests(&seen.reference));
+            if !known {
+                clients.insert(seen.name.clone(), (seen.reference.clone(), Arc::new(clients_of(&all.of(&seen.reference)))));
+            }
+        }
+        clients.iter().map(|(name, (_, clients))| (name.clone(), clients.clone())).collect()
+    }
+
+    fn look_at_pool(&self, pool: &PoolRef) -> PoolLook {
+        let gathered: Arc<Mutex<PoolLook>> = Arc::default();
+        let adding = gathered.clone();
+        let looked = self.runtime.look_at_shards(pool, LOOK_PATIENCE, move |_, shard| {
+            let mut look = locked(&adding);
+            look.content.look(shard);
+            look.shards.add(&shard.stats());
             let places: Vec<VolumeIndex> = shard.attached().map(|(place, _, _)| place).collect();
             for place in places {
                 if let Some(stats) = shard.volume_stats(place) {
-                    all.entry(place.0).or_default().add(&stats);
+                    look.volumes.entry(place.0).or_default().add(&stats);
+                }
+                if let Some(age_ns) = shard.oldest_dirty_ns(place) {
+                    let oldest = look.oldest_dirty_ns.entry(place.0).or_default();
+                    *oldest = age_ns.max(*oldest);
                 }
             }
         });
         if let Err(error) = looked {
             tracing::warn!("no counters: {error}");
         }
-        let all = locked(&collected);
-        all.clone()
+        std::mem::take(&mut *locked(&gathered))
     }
 
-    /// What comes of what blocks contain.
-    fn content_figures(&self, pool: &super::pools::LivePool) -> Option<ContentStats> {
-        let gathered: Arc<Mutex<Gathered>> = Arc::default();
-        let adding = gathered.clone();
-        // A reactor that does not answer leaves its shards out: looking must not fail.
-        if let Err(error) = self.runtime.inspect_shards(&pool.handle, move |_, shard| locked(&adding).look(shard)) {
-            tracing::warn!("no figures of content: {error}");
-        }
+    fn pool_stats_of(&self, name: &str, look: &PoolLook) -> PoolStats {
+        let sum = |of: fn(&EngineStats) -> u64| look.volumes.values().map(of).sum::<u64>();
+        let (shards, admitted_bytes) = (&look.shards, sum(|s| s.admitted_bytes));
         let names = locked(&self.names_by_place);
-        locked(&gathered).figures(|place| names.get(&(pool.name.clone(), place)).cloned())
-    }
-
-    fn shard_total(&self, pool: &super::pools::LivePool, of: fn(&engine::stats::ShardStats) -> u64) -> u64 {
-        self.runtime.shard_stats(&pool.handle).unwrap_or_default().iter().map(of).sum()
+        PoolStats {
+            cached_bytes: shards.cached_blocks * BLOCK_BYTES,
+            dirty_bytes: shards.dirty_blocks * BLOCK_BYTES,
+            ssd_written_bytes: shards.ssd_written_bytes,
+            admitted_bytes,
+            write_amplification: write_amplification(shards.ssd_written_bytes, admitted_bytes),
+            reinserted_bytes: sum(|s| s.reinserted_bytes),
+            ram_used_bytes: shards.ram_blocks * BLOCK_BYTES,
+            index_bytes: shards.index_bytes + shards.policy_bytes,
+            checksum_errors: sum(|s| s.checksum_errors),
+            content: look.content.figures(|place| names.get(&(name.to_string(), place)).cloned()),
+        }
     }
 }
 
-fn latency(summary: LatencySummary) -> Latency {
+/// What clients did, told apart.
+fn clients_of(seen: &runtime::VolumeStats) -> Clients {
+    let read = |outcome| seen.count(Some(RequestClass::Read), outcome);
+    let mut stats = VolumeStats {
+        reads: seen.reads,
+        read_bytes: seen.read_bytes,
+        writes: seen.writes + seen.write_zeroes,
+        written_bytes: seen.written_bytes,
+        flushes: seen.flushes,
+        discards: seen.discards,
+        read_hits_ram: read(Outcome::RamHit),
+        read_hits_ssd: read(Outcome::SsdHit),
+        read_misses: read(Outcome::Miss),
+        errors: seen.device_errors,
+        ..VolumeStats::default()
+    };
+    let by_class = CLASSES.iter().map(|(class, word)| (*word, seen.latency(Some(*class), None)));
+    let by_outcome = OUTCOMES.iter().map(|(outcome, word)| (*word, seen.latency(None, Some(*outcome))));
+    let mut latency: BTreeMap<&'static str, Histogram> = by_class.chain(by_outcome).collect();
+    stats.latency_ns = latency.iter().map(|(word, histogram)| ((*word).into(), latency_of(histogram.summary()))).collect();
+    let mut all = latency["read"].clone();
+    all.merge(&latency["write"]);
+    latency.retain(|_, histogram| histogram.count() > 0);
+    Clients { requests: seen.requests(), stats, latency, all }
+}
+
+/// Adds what the cache did; of a volume without one, the backing device did all.
+fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) -> VolumeStats {
+    let Some((look, place)) = look else {
+        stats.backing_reads = stats.reads;
+        stats.backing_read_bytes = stats.read_bytes;
+        stats.backing_writes = stats.writes;
+        stats.backing_written_bytes = stats.written_bytes;
+        stats.bypassed = BypassReason::ALL.iter().map(|reason| (reason.name().into(), 0)).collect();
+        stats.bypassed.insert(BypassReason::Degraded.name().into(), stats.reads + stats.writes);
+        return stats;
+    };
+    let mine = look.volumes.get(&place.0).copied().unwrap_or_default();
+    stats.bypassed = BypassReason::ALL.iter().zip(mine.bypassed).map(|(reason, count)| (reason.name().into(), count)).collect();
+    stats.dirty_bytes = mine.dirty_bytes;
+    stats.cached_bytes = mine.cached_bytes;
+    stats.admitted_bytes = mine.admitted_bytes;
+    stats.backing_reads = mine.backing_reads;
+    stats.backing_read_bytes = mine.backing_read_bytes;
+    stats.backing_writes = mine.backing_writes;
+    stats.backing_written_bytes = mine.backing_written_bytes;
+    stats.destaged_bytes = mine.destaged_bytes;
+    stats.checksum_errors = mine.checksum_errors;
+    stats.errors += mine.ssd_read_errors + mine.destage_errors;
+    // Headers and footers belong to nobody: each volume bears them in proportion to what it had written.
+    let written = |s: &EngineStats| s.admitted_bytes + s.reinserted_bytes;
+    let payload_bytes: u64 = look.volumes.values().map(written).sum();
+    let share = u128::from(look.shards.ssd_written_bytes) * u128::from(written(&mine));
+    stats.ssd_written_bytes = share.checked_div(u128::from(payload_bytes)).unwrap_or(0) as u64;
+    stats.write_amplification = write_amplification(stats.ssd_written_bytes, stats.admitted_bytes);
+    stats
+}
+
+fn latency_of(summary: LatencySummary) -> Latency {
     let LatencySummary { count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = summary;
     Latency { count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
 }

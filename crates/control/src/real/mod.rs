@@ -13,6 +13,7 @@ pub use runtime::SsdMedium;
 
 use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;
+use crate::figures::Figures;
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -46,6 +47,7 @@ pub struct Machine {
     servers: Mutex<exports::Servers>,
     /// Volume names by pool and place, for what the shards report.
     names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
+    looked: Mutex<figures::Looked>,
 }
 
 impl Machine {
@@ -68,6 +70,7 @@ impl Machine {
             volumes: Mutex::default(),
             servers: Mutex::default(),
             names_by_place: Arc::default(),
+            looked: Mutex::default(),
         })
     }
 
@@ -200,5 +203,9 @@ impl DataPath for Machine {
 
     fn pool_stats(&self, pool: &str) -> PoolStats {
         self.figures_of_pool(pool)
+    }
+
+    fn figures(&self) -> Figures {
+        self.all_figures()
     }
 }

@@ -532,6 +532,11 @@ impl Shard {
         })
     }
 
+    /// For how long the oldest dirty block of a volume has been dirty, in nanoseconds (known for 1 MiB extents); `None` if nothing is.
+    pub fn oldest_dirty_ns(&self, index: VolumeIndex) -> Option<u64> {
+        self.dirty.oldest(index).map(|(since_ns, _)| self.now_ns.saturating_sub(since_ns))
+    }
+
     /// Counters and gauges of the shard.
     pub fn stats(&self) -> ShardStats {
         ShardStats {

@@ -42,6 +42,9 @@ impl Reactor {
             Message::VolumeStats { number, done } => {
                 let _ = done.send(self.volume_stats(number));
             }
+            Message::ChangedVolumeStats { known, done } => {
+                let _ = done.send(self.changed_volume_stats(&known));
+            }
             Message::RemoteIo { device, io, from, tag } => {
                 let owner = crate::device_io::Owner::Remote { reactor: from, tag };
                 self.devices.submit(&mut self.ring, self.now_ns, device, io, owner);

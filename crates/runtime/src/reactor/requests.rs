@@ -1,11 +1,13 @@
 //! Requests of endpoints: checked, counted, given to whoever serves the volume, and answered.
 
 use super::{Callback, Reactor};
+use crate::all_stats::Changed;
 use crate::endpoint::{EndpointKey, Refused};
 use crate::stats::{Answered, VolumeStats};
 use crate::volume::{Route, VolumeRef, VolumeShared};
 use engine::api::{Op, Outcome, Reply, Request, RequestError};
 use page::PageVec;
+use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use types::{BLOCK_SECTORS, SECTOR_BYTES};
 
@@ -107,6 +109,13 @@ impl Reactor {
         let mut stats = volume.stats.clone();
         stats.in_flight = u64::from(volume.in_flight);
         stats
+    }
+
+    pub(crate) fn changed_volume_stats(&self, known: &BTreeMap<u32, u64>) -> Changed {
+        let here = || self.volumes.iter().flatten();
+        let changed = here().filter(|v| known.get(&v.shared.0.number) != Some(&v.stats.requests()));
+        let changed = changed.map(|v| (v.shared.0.number, self.volume_stats(v.shared.0.number))).collect();
+        Changed { reactor: self.index, changed, numbers: here().map(|v| v.shared.0.number).collect() }
     }
 
     /// See `Context::submit`.

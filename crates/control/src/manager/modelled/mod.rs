@@ -14,6 +14,7 @@ use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
 use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
+use crate::figures::{Figures, VolumeFigures};
 use crate::real::assembly;
 use crate::real::content::Gathered;
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
@@ -455,6 +456,13 @@ impl DataPath for World {
             engine.shards.iter().filter_map(|shard| shard.volume_stats(place)).map(|stats| figure(&stats)).sum()
         };
         VolumeStats { dirty_bytes: of(|stats| stats.dirty_bytes), cached_bytes: of(|stats| stats.cached_bytes), ..VolumeStats::default() }
+    }
+
+    fn figures(&self) -> Figures {
+        let names: Vec<String> =
+            locked(&self.running).engine.iter().flat_map(|e| e.backing.values().map(|(_, name)| name.clone())).collect();
+        let figures = |name: String| (name.clone(), VolumeFigures { stats: self.volume_stats(&name), ..VolumeFigures::default() });
+        Figures { volumes: names.into_iter().map(figures).collect(), pools: BTreeMap::new() }
     }
 
     fn pool_stats(&self, _pool: &str) -> PoolStats {

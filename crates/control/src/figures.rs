@@ -1,0 +1,42 @@
+//! The counters of everything at one moment, gathered in one look: what the sampler, the lists and the metrics are made of.
+
+use crate::stats::{PoolStats, VolumeStats};
+use runtime::Histogram;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How requests were served: the keys of [`Clients::latency`] beside "read", "write", "flush" and "trim".
+pub const OUTCOMES: [&str; 6] = ["ram_hit", "ssd_hit", "miss", "bypass", "write_back", "write_through"];
+
+/// All counters.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// By volume, those that are attached.
+    pub volumes: BTreeMap<String, VolumeFigures>,
+    /// By pool, those that run.
+    pub pools: BTreeMap<String, PoolStats>,
+}
+
+/// A volume's.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeFigures {
+    /// What clients did and what the cache did.
+    pub stats: VolumeStats,
+    /// What clients saw; shared with earlier figures while no request is answered.
+    pub clients: Arc<Clients>,
+    /// How long the oldest dirty block has been dirty, in milliseconds (known for 1 MiB extents); `None` if none is.
+    pub oldest_dirty_ms: Option<u64>,
+}
+
+/// What clients saw of a volume since it was attached.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    /// Requests answered.
+    pub requests: u64,
+    /// The same as it appears in JSON; what the cache did is not in it.
+    pub stats: VolumeStats,
+    /// By kind of request ("read", "write", "flush", "trim") and by outcome ([`OUTCOMES`]), in nanoseconds; only those that were any.
+    pub latency: BTreeMap<&'static str, Histogram>,
+    /// All reads and writes.
+    pub all: Histogram,
+}
