@@ -23,6 +23,7 @@ pub mod names;
 pub mod options;
 pub mod places;
 pub mod real;
+pub mod repeats;
 pub mod sampler;
 pub mod server;
 

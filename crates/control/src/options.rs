@@ -2,6 +2,7 @@
 //! complete and validated. Only the second is stored and reaches the engine.
 
 use crate::error::ControlError;
+use crate::human;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use types::{Admission, Content, Mode, SECTOR_BYTES};
@@ -59,6 +60,30 @@ impl Default for Options {
             destage_rate_bytes: engine.destage_rate_bytes,
             read_only: engine.read_only,
         }
+    }
+}
+
+impl Options {
+    /// What differs from `before`, one clause each, for people: "mode write-back (was write-through)".
+    pub fn changes(&self, before: &Options) -> Vec<String> {
+        let bytes = human::bytes;
+        let limit = |limit: Option<u64>| limit.map_or_else(|| "off".to_string(), bytes);
+        let time = |ms: u64| human::nanoseconds(ms.saturating_mul(1_000_000));
+        let told = |o: &Options| {
+            [
+                ("mode", o.mode.name().to_string()),
+                ("admission", o.admission.name().to_string()),
+                ("write-cache depth", time(o.write_cache_depth_ms)),
+                ("dirty limit", limit(o.dirty_limit_bytes)),
+                ("largest I/O that is cached", bytes(o.max_io_bytes)),
+                ("sequential cutoff", limit(o.sequential_cutoff_bytes)),
+                ("latency goal", time(o.latency_goal_ms)),
+                ("destage rate", limit(o.destage_rate_bytes)),
+                ("read-only", if o.read_only { "yes" } else { "no" }.to_string()),
+            ]
+        };
+        let pairs = told(self).into_iter().zip(told(before)).filter(|(now, was)| now != was);
+        pairs.map(|((name, now), (_, was))| format!("{name} {now} (was {was})")).collect()
     }
 }
 

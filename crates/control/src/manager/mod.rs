@@ -37,6 +37,7 @@ use crate::error::ControlError;
 use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::names::Named;
+use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
 use crate::store::Store;
 use crate::words::Export;
@@ -56,6 +57,7 @@ struct Shared {
     events: Events,
     state_directory: String,
     newest: Mutex<sample::Newest>,
+    repeats: Mutex<Repeats>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -145,7 +147,15 @@ impl Manager {
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
         let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
-        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory, newest: Mutex::default() };
+        let shared = Shared {
+            data,
+            memory: Mutex::new(memory),
+            jobs: Jobs::default(),
+            events,
+            state_directory,
+            newest: Mutex::default(),
+            repeats: Mutex::default(),
+        };
         Ok(Manager { shared: Arc::new(shared) })
     }
 

@@ -154,6 +154,10 @@ impl Manager {
             put(before.content)?;
             return Err(error);
         }
+        if content != before.content {
+            let message = format!("options changed: content {} (was {})", content.name(), before.content.name());
+            self.events().note(Severity::Info, name, message);
+        }
         self.pool_view(name)
     }
 

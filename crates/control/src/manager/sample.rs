@@ -29,6 +29,7 @@ impl Manager {
                 Notable::DestageCaughtUp { volume } => self.events().note(Severity::Info, &volume, "destage has caught up"),
             }
         }
+        self.tell_repeats(unix_ms);
         let sample = Arc::new(sample);
         let newest = Newest { sample: sample.clone(), figures: Arc::new(figures) };
         *self.shared.newest.lock().expect("no holder of this lock panics") = newest;

@@ -228,10 +228,12 @@ impl Manager {
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         if set.accept_backing {
             self.accept_backing(name)?;
+            self.events().note(Severity::Info, name, "the backing device is taken for the right one as it is now");
             return Ok(None);
         }
         if !self.volume_attached(name) {
             // In force at the next start, or never needed.
+            self.note_changes(name, &before.options, &options);
             return Ok(None);
         }
         let pending = match self.data().set_options(&record) {
@@ -247,8 +249,16 @@ impl Manager {
                 return Err(error);
             }
         };
+        self.note_changes(name, &before.options, &options);
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         self.watch_change(claim, record, pending, leaves_write_back)
+    }
+
+    fn note_changes(&self, name: &str, before: &Options, now: &Options) {
+        let changes = now.changes(before);
+        if !changes.is_empty() {
+            self.events().note(Severity::Info, name, format!("options changed: {}", changes.join(", ")));
+        }
     }
 
     pub(super) fn volume_destage(&self, name: &str) -> Result<JobView, ControlError> {

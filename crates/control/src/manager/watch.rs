@@ -29,18 +29,34 @@ impl Manager {
                 let message = format!(
                     "block {block} is dirty and cannot be read from the SSD: clients get an error for it until they write it again"
                 );
-                self.events().note(Severity::Error, volume, message);
+                self.note_often(Severity::Error, volume, "dirty blocks that cannot be read from the SSD", message);
             }
             Notice::ChecksumMismatch { volume, block } => {
                 let message = format!(
                     "block {block} on the SSD did not match its checksum and was dropped; it was read from the backing device instead"
                 );
-                self.events().note(Severity::Warning, volume, message);
+                self.note_often(Severity::Warning, volume, "blocks that did not match their checksum", message);
             }
             Notice::DestageFailed { volume, block } => {
                 let message = format!("destage of block {block} failed: it stays dirty and is tried again");
-                self.events().note(Severity::Warning, volume, message);
+                self.note_often(Severity::Warning, volume, "failed destages", message);
             }
+        }
+    }
+
+    /// Notes what may come in floods.
+    fn note_often(&self, severity: Severity, volume: &str, kind: &'static str, message: String) {
+        let told = self.shared.repeats.lock().expect("no holder of this lock panics").note(volume, kind, unix_s() * 1000);
+        if told {
+            self.events().note(severity, volume, message);
+        }
+    }
+
+    /// Tells what floods have ended.
+    pub(super) fn tell_repeats(&self, unix_ms: u64) {
+        let ended = self.shared.repeats.lock().expect("no holder of this lock panics").ended(unix_ms);
+        for (volume, kind, count) in ended {
+            self.events().note(Severity::Warning, &volume, format!("{count} more {kind} within a minute"));
         }
     }
 
