@@ -289,3 +289,28 @@ fn a_pool_that_stores_blocks_as_they_are_never_wakes_for_it() {
     rig.pass(100_000 * SECOND_NS);
     assert_eq!((rig.shard.stats(), rig.ticks), (before, ticks));
 }
+
+/// Not idleness, but the same shard: its RAM holds eight blocks and 65 bases, so that most originals are on the SSD alone when their
+/// copies come. (A pool so small remembers keys of some two hundred blocks.)
+#[test]
+fn a_copy_finds_its_original_on_the_ssd() {
+    const ORIGINALS: u64 = 160;
+    let mut rig = Rig::new(Content::Fast);
+    for first in (0..ORIGINALS).step_by(AT_ONCE as usize) {
+        rig.write(first, &(first..first + AT_ONCE).map(noise).collect::<Vec<_>>());
+    }
+    let (reads, written) = (rig.ssd_reads, rig.shard.stats().ssd_written_bytes);
+    for first in (0..ORIGINALS).step_by(AT_ONCE as usize) {
+        rig.write(4096 + first, &(first..first + AT_ONCE).map(noise).collect::<Vec<_>>());
+    }
+    let duplicates = rig.shard.content_stats().census.duplicate;
+    assert!(duplicates > ORIGINALS * 9 / 10, "{duplicates} of {ORIGINALS} were seen to be copies");
+    assert!(
+        rig.ssd_reads - reads > duplicates / 2,
+        "{} reads for {duplicates} copies: where did the originals come from?",
+        rig.ssd_reads - reads
+    );
+    let written = rig.shard.stats().ssd_written_bytes - written;
+    assert!(written < ORIGINALS * 4096 / 4, "{written} bytes were written for copies");
+    rig.check(|block| noise(block % 4096));
+}

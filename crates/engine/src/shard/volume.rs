@@ -145,3 +145,37 @@ impl Backing {
         !self.unflushed.contains_key(&extent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_awaited_where_earlier_ones_were_flushed_at_once() {
+        let mut awaited = Awaited::default();
+        assert!(!awaited.expects(0), "nothing is known at first");
+        awaited.written(100, 1_000);
+        awaited.flushed(1_000 + FLUSH_FOLLOWS_NS + 1);
+        assert!(!awaited.expects(100), "that flush came late: it was not this write's");
+        awaited.written(100, 5_000_000);
+        awaited.flushed(5_000_000 + FLUSH_FOLLOWS_NS);
+        let expected = [(98, false), (99, true), (100, true), (115, true), (116, false), (7, false)];
+        for (first_block, expects) in expected {
+            assert_eq!(awaited.expects(first_block), expects, "a write that begins in block {first_block}");
+        }
+        awaited.written(104, 6_000_000);
+        awaited.flushed(6_000_100);
+        assert!(awaited.expects(104) && !awaited.expects(99), "a journal moves on and is remembered once");
+    }
+
+    #[test]
+    fn four_journals_are_remembered_and_the_oldest_gives_way() {
+        let mut awaited = Awaited::default();
+        let journals = [1000, 2000, 3000, 4000, 5000];
+        for end in journals {
+            awaited.written(end, end);
+            awaited.flushed(end);
+        }
+        assert_eq!(journals.map(|end| awaited.expects(end)), [false, true, true, true, true]);
+    }
+}
