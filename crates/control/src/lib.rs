@@ -25,6 +25,7 @@ pub mod places;
 pub mod real;
 pub mod repeats;
 pub mod sampler;
+pub mod series;
 pub mod server;
 
 pub mod state;
