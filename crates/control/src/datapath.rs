@@ -9,6 +9,7 @@ use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
+use runtime::Histogram;
 use std::collections::BTreeMap;
 
 /// What a device is like, as far as its safety and identity are concerned.
@@ -198,6 +199,12 @@ pub trait DataPath: Send + Sync {
 
     /// Counters of an attached volume; zeroes of one that is not.
     fn volume_stats(&self, volume: &str) -> VolumeStats;
+
+    /// Latencies of an attached volume by outcome ("ram_hit", "ssd_hit", "miss", "bypass", "write_back", "write_through"); nothing of one that
+    /// is not.
+    fn volume_latency(&self, _volume: &str) -> BTreeMap<&'static str, Histogram> {
+        BTreeMap::new()
+    }
 
     /// Counters of a running pool; zeroes of one that is not.
     fn pool_stats(&self, pool: &str) -> PoolStats;

@@ -3,8 +3,10 @@
 use super::{LivePool, LiveVolume, Manager, Memory};
 use crate::api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
 use crate::error::ControlError;
+use crate::figures::{Figures, VolumeFigures};
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
+use std::sync::Arc;
 
 impl Manager {
     pub(super) fn daemon_view(&self) -> DaemonView {
@@ -114,6 +116,16 @@ impl Manager {
             (false, true) => Ok(Answer::PoolStats(Box::new(self.pool_stats(name)))),
             (false, false) => Err(ControlError::Unknown { named: "volume", name: name.into() }),
         }
+    }
+
+    /// All counters now, with whole histograms. May wait for the reactors: call it from a thread that may wait.
+    pub fn figures(&self) -> Arc<Figures> {
+        let stats = self.stats_all();
+        let with_latency = |(name, stats): (String, VolumeStats)| {
+            let latency = self.data().volume_latency(&name);
+            (name, VolumeFigures { stats, latency })
+        };
+        Arc::new(Figures { volumes: stats.volumes.into_iter().map(with_latency).collect(), pools: stats.pools })
     }
 
     fn volume_stats(&self, name: &str) -> VolumeStats {

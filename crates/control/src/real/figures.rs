@@ -5,7 +5,7 @@ use super::{Machine, locked};
 use crate::stats::{ContentStats, Latency, PoolStats, VolumeStats, write_amplification};
 use engine::api::Outcome;
 use engine::stats::VolumeStats as EngineStats;
-use runtime::{LatencySummary, RequestClass};
+use runtime::{Histogram, LatencySummary, RequestClass};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use types::{BLOCK_BYTES, BypassReason, VolumeIndex};
@@ -65,6 +65,12 @@ impl Machine {
             }
         }
         stats
+    }
+
+    pub(super) fn latency_of_volume(&self, name: &str) -> BTreeMap<&'static str, Histogram> {
+        let Ok(live) = self.volume(name) else { return BTreeMap::new() };
+        let clients = self.runtime.stats(&live.reference).unwrap_or_default();
+        OUTCOMES.iter().map(|(outcome, word)| (*word, clients.latency(None, Some(*outcome)))).collect()
     }
 
     fn add_engine_figures(

@@ -198,6 +198,10 @@ impl DataPath for Machine {
         self.figures_of_volume(volume)
     }
 
+    fn volume_latency(&self, volume: &str) -> BTreeMap<&'static str, runtime::Histogram> {
+        self.latency_of_volume(volume)
+    }
+
     fn pool_stats(&self, pool: &str) -> PoolStats {
         self.figures_of_pool(pool)
     }
