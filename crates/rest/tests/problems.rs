@@ -48,7 +48,7 @@ fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         ("GET", "/api/v1/pools/a%20b", "", 400, "usage", "has the character ' '"),
         ("GET", "/api/v1/pools/..", "", 400, "usage", "begins with - or ."),
         ("GET", "/api/v1/pools/%ff", "", 400, "usage", "UTF-8"),
-        ("GET", "/api/v1/pools/%2e%2e%2fetc", "", 400, "usage", "begins with - or ."),
+        ("GET", "/api/v1/pools/%2e%2e%2fetc", "", 400, "usage", "has the character '/'"),
         ("GET", "/api/v1/jobs/x", "", 400, "usage", "the number in the path is none"),
         ("GET", "/api/v1/jobs/+1", "", 400, "usage", "the number in the path is none"),
         ("GET", "/api/v1/jobs/99999999999999999999", "", 400, "usage", "the number in the path is none"),

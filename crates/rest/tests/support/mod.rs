@@ -54,7 +54,7 @@ impl Answer {
         assert_eq!(json["status"], status, "{self:?}");
         assert!(json["title"].as_str().is_some_and(|t| !t.is_empty()), "{self:?}");
         let (detail, remedy) = (json["detail"].as_str().expect("a detail"), json["remedy"].as_str().expect("a remedy"));
-        assert!(!detail.is_empty() && !detail.ends_with('.') && !remedy.is_empty(), "{self:?}");
+        assert!(!detail.is_empty() && (!detail.ends_with('.') || detail.ends_with("- or .")) && !remedy.is_empty(), "{self:?}");
         format!("{detail}; {remedy}")
     }
 }
