@@ -5,29 +5,171 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What sort of trouble it is; decides the HTTP status.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+/// What sort of trouble it is; decides the HTTP status and the problem's type.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The request itself makes no sense (400; exit status 2).
     Usage,
+    /// Nobody known asks (401).
+    Unauthenticated,
+    /// Who asks may not do that (403).
+    Forbidden,
     /// What it names does not exist (404).
     NotFound,
+    /// The path is there, but not for this method (405).
+    Method,
+    /// The request did not come in time (408).
+    Slow,
     /// It contradicts what is there: a name taken, a device in use, dirty data (409).
     Conflict,
+    /// The body is larger than any that makes sense (413).
+    TooLarge,
+    /// The body is not of the type that the path takes (415).
+    MediaType,
     /// Something else works on the same object; ask again (423).
     Busy,
+    /// Too many requests; ask again later (429).
+    TooMany,
     /// A device, the file system or the kernel failed (500).
     Failed,
+    /// The daemon itself did wrong (500).
+    Internal,
+    /// Too much is under way; ask again later (503).
+    Overloaded,
+    /// It takes longer than an answer may take; it goes on (504).
+    Late,
 }
 
-/// An error as it travels in JSON.
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 15] = [
+        Kind::Usage,
+        Kind::Unauthenticated,
+        Kind::Forbidden,
+        Kind::NotFound,
+        Kind::Method,
+        Kind::Slow,
+        Kind::Conflict,
+        Kind::TooLarge,
+        Kind::MediaType,
+        Kind::Busy,
+        Kind::TooMany,
+        Kind::Failed,
+        Kind::Internal,
+        Kind::Overloaded,
+        Kind::Late,
+    ];
+
+    /// The word on the wire; also the last part of the problem's type.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Kind::Usage => "usage",
+            Kind::Unauthenticated => "unauthenticated",
+            Kind::Forbidden => "forbidden",
+            Kind::NotFound => "not_found",
+            Kind::Method => "method",
+            Kind::Slow => "slow",
+            Kind::Conflict => "conflict",
+            Kind::TooLarge => "too_large",
+            Kind::MediaType => "media_type",
+            Kind::Busy => "busy",
+            Kind::TooMany => "too_many",
+            Kind::Failed => "failed",
+            Kind::Internal => "internal",
+            Kind::Overloaded => "overloaded",
+            Kind::Late => "late",
+        }
+    }
+
+    /// The HTTP status.
+    pub const fn status(self) -> u16 {
+        match self {
+            Kind::Usage => 400,
+            Kind::Unauthenticated => 401,
+            Kind::Forbidden => 403,
+            Kind::NotFound => 404,
+            Kind::Method => 405,
+            Kind::Slow => 408,
+            Kind::Conflict => 409,
+            Kind::TooLarge => 413,
+            Kind::MediaType => 415,
+            Kind::Busy => 423,
+            Kind::TooMany => 429,
+            Kind::Failed | Kind::Internal => 500,
+            Kind::Overloaded => 503,
+            Kind::Late => 504,
+        }
+    }
+
+    /// The problem's title: the same for all of this kind.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Kind::Usage => "The request makes no sense",
+            Kind::Unauthenticated => "Who are you?",
+            Kind::Forbidden => "Not allowed",
+            Kind::NotFound => "There is no such thing",
+            Kind::Method => "Not with this method",
+            Kind::Slow => "The request did not come in time",
+            Kind::Conflict => "It contradicts what is there",
+            Kind::TooLarge => "The request is too large",
+            Kind::MediaType => "The body is of the wrong type",
+            Kind::Busy => "Busy",
+            Kind::TooMany => "Too many requests",
+            Kind::Failed => "A device or the system failed",
+            Kind::Internal => "The daemon did wrong",
+            Kind::Overloaded => "Too much is under way",
+            Kind::Late => "It is still under way",
+        }
+    }
+}
+
+/// A problem document (RFC 9457): an error as it travels in JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem)]
 pub struct Refusal {
+    /// `/problems/KIND`: what the kind means is told there.
+    #[serde(rename = "type")]
+    pub type_uri: String,
+    /// A few words, the same for all problems of a kind.
+    pub title: String,
+    /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
+    pub status: u16,
+    /// One clause that says what is wrong, without a full stop.
+    pub detail: String,
+    /// One clause that says what to do next.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub remedy: Option<String>,
+    /// To match on.
+    pub kind: Kind,
+    /// The path asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instance: Option<String>,
+}
+
+impl Refusal {
+    /// A problem of that kind. An empty remedy is none.
+    pub fn new(kind: Kind, detail: impl Into<String>, remedy: impl Into<String>) -> Refusal {
+        Refusal {
+            type_uri: format!("/problems/{}", kind.word()),
+            title: kind.title().into(),
+            status: kind.status(),
+            detail: detail.into(),
+            remedy: Some(remedy.into()).filter(|r| !r.is_empty()),
+            kind,
+            instance: None,
+        }
+    }
+}
+
+/// Why a job failed: the part of a [`Refusal`] that is not about HTTP.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Cause {
     /// To match on.
     pub kind: Kind,
     /// One clause that says what is wrong, without a full stop.
-    pub message: String,
+    pub detail: String,
     /// One clause that says what to do next.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
@@ -231,15 +373,55 @@ impl ControlError {
 
     /// The form for the wire.
     pub fn refusal(&self) -> Refusal {
-        Refusal { kind: self.kind(), message: self.to_string(), remedy: Some(self.remedy()).filter(|r| !r.is_empty()) }
+        Refusal::new(self.kind(), self.to_string(), self.remedy())
+    }
+
+    /// The form in a failed job.
+    pub fn cause(&self) -> Cause {
+        Cause { kind: self.kind(), detail: self.to_string(), remedy: Some(self.remedy()).filter(|r| !r.is_empty()) }
     }
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.remedy {
-            Some(remedy) => write!(f, "{}; {remedy}", self.message),
-            None => write!(f, "{}", self.message),
+        sentence(f, &self.detail, self.remedy.as_deref())
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        sentence(f, &self.detail, self.remedy.as_deref())
+    }
+}
+
+fn sentence(f: &mut std::fmt::Formatter<'_>, detail: &str, remedy: Option<&str>) -> std::fmt::Result {
+    match remedy {
+        Some(remedy) => write!(f, "{detail}; {remedy}"),
+        None => write!(f, "{detail}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_document_has_the_members_of_the_standard_and_ours() {
+        let error = ControlError::Taken { named: "pool", name: "p".into() };
+        let document = serde_json::to_value(error.refusal()).expect("it is JSON");
+        let expected = serde_json::json!({
+            "type": "/problems/conflict", "title": "It contradicts what is there", "status": 409, "kind": "conflict",
+            "detail": "there is already a pool \"p\"", "remedy": "choose another name, or see `hearth pool list`",
+        });
+        assert_eq!(document, expected);
+        assert_eq!(serde_json::from_value::<Refusal>(document).expect("its own form"), error.refusal());
+    }
+
+    #[test]
+    fn words_are_those_of_the_wire_and_statuses_are_errors() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).expect("a word"), kind.word());
+            assert!((400..600).contains(&kind.status()), "{kind:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What happened lately, for people: a bounded list, also written to the log.
 
 use crate::api::{EventView, Severity};
+use crate::live::{Live, LiveEvent};
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Events kept. A week of one per ten minutes; the log on stderr has them all.
@@ -11,11 +12,17 @@ const EVENTS_MAX: usize = 1000;
 /// The list; usable from any thread.
 #[derive(Debug, Default)]
 pub struct Events {
+    live: Live,
     kept: Mutex<(u64, VecDeque<EventView>)>,
 }
 
 impl Events {
-    /// Notes an event and logs it.
+    /// An empty list whose events are told to `live`.
+    pub fn new(live: Live) -> Events {
+        Events { live, kept: Mutex::default() }
+    }
+
+    /// Notes an event, logs it, and tells it.
     pub fn note(&self, severity: Severity, object: &str, message: impl Into<String>) {
         let message = message.into();
         match severity {
@@ -29,7 +36,15 @@ impl Events {
         if kept.1.len() == EVENTS_MAX {
             kept.1.pop_front();
         }
-        kept.1.push_back(EventView { number, unix_s: unix_s(), severity, object: object.into(), message });
+        let event = EventView { number, unix_s: unix_s(), severity, object: object.into(), message };
+        kept.1.push_back(event.clone());
+        // With the lock held, so that events are told in the order of their numbers.
+        self.live.publish(LiveEvent::Event(Arc::new(event)));
+    }
+
+    /// The number of the latest event; 0 before the first.
+    pub fn latest(&self) -> u64 {
+        self.kept.lock().expect("no holder of this lock panics").0
     }
 
     /// The events with a number above `after`, oldest first.

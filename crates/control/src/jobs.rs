@@ -5,6 +5,7 @@
 
 use crate::api::{JobKind, JobState, JobView};
 use crate::error::ControlError;
+use crate::live::{Live, LiveEvent};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,6 +17,8 @@ pub const LOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 }
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Finished jobs kept for those who ask late.
 const FINISHED_MAX: usize = 64;
+/// How often a running job is told to who listens.
+const TELL: Duration = Duration::from_secs(1);
 
 /// One job.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub struct Job {
     kind: JobKind,
     volume: String,
     began: Instant,
+    live: Live,
     cancel: AtomicBool,
     progress: Mutex<Progress>,
 }
@@ -32,6 +36,7 @@ pub struct Job {
 struct Progress {
     state: JobState,
     ended: Option<Instant>,
+    told: Instant,
     done_bytes: u64,
     total_bytes: u64,
     /// (when, bytes done), within the rate window.
@@ -71,6 +76,11 @@ impl Job {
         while progress.samples.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
             progress.samples.pop_front();
         }
+        if now.duration_since(progress.told) >= TELL {
+            progress.told = now;
+            drop(progress);
+            self.tell();
+        }
     }
 
     /// Notes its end.
@@ -80,8 +90,16 @@ impl Job {
         progress.state = match result {
             Ok(()) => JobState::Done,
             Err(ControlError::Stopped) => JobState::Cancelled,
-            Err(error) => JobState::Failed { error: error.refusal() },
+            Err(error) => JobState::Failed { error: error.cause() },
         };
+        drop(progress);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if self.live.has_listeners() {
+            self.live.publish(LiveEvent::Job(Arc::new(self.view())));
+        }
     }
 
     /// How it is.
@@ -119,20 +137,29 @@ fn rate(samples: &VecDeque<(Instant, u64)>) -> u64 {
 /// All jobs.
 #[derive(Debug, Default)]
 pub struct Jobs {
+    live: Live,
     latest: AtomicU64,
     known: Mutex<BTreeMap<u64, Arc<Job>>>,
 }
 
 impl Jobs {
+    /// No jobs yet; those to come are told to `live`.
+    pub fn new(live: Live) -> Jobs {
+        Jobs { live, ..Jobs::default() }
+    }
+
     /// A new running job.
     pub fn begin(&self, kind: JobKind, volume: &str) -> Arc<Job> {
         let id = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
-        let progress = Progress { state: JobState::Running, ended: None, done_bytes: 0, total_bytes: 0, samples: VecDeque::new() };
+        let began = Instant::now();
+        let progress =
+            Progress { state: JobState::Running, ended: None, told: began, done_bytes: 0, total_bytes: 0, samples: VecDeque::new() };
         let job = Arc::new(Job {
             id,
             kind,
             volume: volume.into(),
-            began: Instant::now(),
+            began,
+            live: self.live.clone(),
             cancel: AtomicBool::new(false),
             progress: Mutex::new(progress),
         });
@@ -142,6 +169,8 @@ impl Jobs {
             let oldest = known.values().find(|j| !j.is_running()).map(|j| j.id).expect("just counted");
             known.remove(&oldest);
         }
+        drop(known);
+        job.tell();
         job
     }
 

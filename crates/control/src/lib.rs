@@ -1,11 +1,12 @@
 //! Management: what is there, what may be done to it, and in which order so that nothing is lost.
 //!
-//! * [`api`]: every request as one enum of actions; [`server`] and [`client`] carry them over HTTP on a Unix socket.
+//! * [`api`]: every request as one enum of actions; the crate `rest` and [`client`] carry them over HTTP.
 //! * [`manager`]: carries them out. [`datapath`]: what it needs from below, as a trait. [`real`]: that trait over
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
 //! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
-//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look.
+//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
+//!   happened in a second. [`live`]: all of that as it happens.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -17,6 +18,7 @@ pub mod events;
 pub mod figures;
 pub mod human;
 pub mod jobs;
+pub mod live;
 pub mod lock;
 pub mod manager;
 pub mod names;
@@ -26,8 +28,6 @@ pub mod real;
 pub mod repeats;
 pub mod sampler;
 pub mod series;
-pub mod server;
-
 pub mod state;
 pub mod stats;
 pub mod store;

@@ -15,6 +15,8 @@ pub enum Named {
     Pool,
     /// A volume.
     Volume,
+    /// A token.
+    Token,
 }
 
 impl Named {
@@ -23,6 +25,7 @@ impl Named {
         match self {
             Named::Pool => "pool",
             Named::Volume => "volume",
+            Named::Token => "token",
         }
     }
 }

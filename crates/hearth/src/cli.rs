@@ -55,6 +55,34 @@ pub enum Command {
     /// What the content of blocks would bring
     #[command(subcommand)]
     Content(Content),
+    /// Print the address that opens the web console, logged in; good once and for five minutes
+    Console,
+    /// Secrets by which scripts ask over TCP
+    #[command(subcommand)]
+    Token(Token),
+    /// Print the API's description (OpenAPI)
+    #[command(hide = true)]
+    Openapi,
+}
+
+/// What to do with tokens.
+#[derive(Subcommand, Debug)]
+pub enum Token {
+    /// Make a token and print it; it is never shown again
+    Create {
+        /// Its name
+        name: String,
+        /// What its bearer may do: view or operate
+        #[arg(long)]
+        role: String,
+    },
+    /// All tokens, without their secrets
+    List,
+    /// Revoke a token; browsers that logged in with it are logged out
+    Revoke {
+        /// Its name
+        name: String,
+    },
 }
 
 /// Options of the daemon.
@@ -63,6 +91,12 @@ pub struct Serve {
     /// Threads that do I/O [default: half of the cores]
     #[arg(long, value_name = "N")]
     pub reactors: Option<usize>,
+    /// Serve the API and the console on TCP too, with TLS; a loopback address, for instance 127.0.0.1:7420
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// Let --listen be an address that other machines can reach
+    #[arg(long, requires = "listen")]
+    pub allow_remote: bool,
 }
 
 /// Options of a replay.

@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed: one sentence on stderr and an exit status.
 
 use control::client::ClientError;
-use control::error::{ControlError, Kind, Refusal};
+use control::error::{Cause, ControlError, Kind, Refusal};
 
 /// Exit status for a command line that makes no sense.
 pub const STATUS_USAGE: u8 = 2;
@@ -51,6 +51,13 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         let status = if refusal.kind == Kind::Usage { STATUS_USAGE } else { STATUS_FAILED };
         Failure { message: refusal.to_string(), status }
+    }
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Failure {
+        let status = if cause.kind == Kind::Usage { STATUS_USAGE } else { STATUS_FAILED };
+        Failure { message: cause.to_string(), status }
     }
 }
 

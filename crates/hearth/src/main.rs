@@ -15,10 +15,11 @@ mod serve;
 mod show;
 mod stats;
 mod table;
+mod tokens;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, Content, Pool, Volume};
+use cli::{Cli, Command, Content, Pool, Token, Volume};
 use commands::Session;
 use control::client::Client;
 use control::places::{Places, Surroundings};
@@ -58,7 +59,8 @@ fn parse() -> Result<Option<Cli>, Failure> {
 /// clap's report as one sentence.
 fn usage(error: &clap::Error) -> Failure {
     let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
-    let known = |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay", "content"].contains(&word.as_str());
+    let known =
+        |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay", "content", "console", "token"].contains(&word.as_str());
     let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
@@ -88,6 +90,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Content(Content::Measure { paths, memory }) => {
             content_measure::measure(paths, memory, cli.json).map_err(|f| f.cannot("measure"))
         }
+        Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
+        Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
+        Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),
     }
 }
@@ -119,4 +124,12 @@ fn volume_action(command: &Volume) -> String {
         Volume::Remove { name, .. } => ("remove", name),
     };
     format!("{verb} volume \"{}\"", shown(name))
+}
+
+fn token_action(command: &Token) -> String {
+    match command {
+        Token::Create { name, .. } => format!("make token \"{}\"", shown(name)),
+        Token::List => "list tokens".into(),
+        Token::Revoke { name } => format!("revoke token \"{}\"", shown(name)),
+    }
 }

@@ -13,8 +13,8 @@ use control::lock::DaemonLock;
 use control::manager::Manager;
 use control::places::Places;
 use control::real::{Machine, MachineOptions};
-use control::server::{ServerLimits, Socket};
 use control::store::FileStore;
+use rest::{Server, ServerOptions, TcpOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,10 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
     let store = FileStore::open(&places.state_directory)?;
     let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
     let _socket_lock = lock_socket(&places.socket)?;
-    let socket = Socket::bind(&places.socket)?;
+    let server = Server::bind(&places.socket, server_options(places, options))?;
+    if let Some(address) = server.tcp_address() {
+        tracing::info!("the API listens at https://{address} too");
+    }
     tell_kernel_that_io_depends_on_us();
 
     let (notice_in, notices) = channel();
@@ -49,7 +52,7 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
-    let (server, server_stop) = start_server(socket, &manager)?;
+    let (server, server_stop) = start_server(server, &manager)?;
     watch_notices(&manager, notices)?;
 
     let started = manager.start()?;
@@ -136,12 +139,18 @@ fn tell_kernel_that_io_depends_on_us() {
     }
 }
 
-type Server = JoinHandle<std::io::Result<()>>;
+/// How the API is served.
+fn server_options(places: &Places, options: &Serve) -> ServerOptions {
+    let tcp = options.listen.map(|address| TcpOptions { allow_remote: options.allow_remote, ..TcpOptions::at(address) });
+    ServerOptions { tcp, ..ServerOptions::new(&places.state_directory) }
+}
 
-fn start_server(socket: Socket, manager: &Manager) -> Result<(Server, impl Sized + use<>), Failure> {
-    let (stop, stopped) = control::server::stop_pair();
+type Serving = JoinHandle<std::io::Result<()>>;
+
+fn start_server(server: Server, manager: &Manager) -> Result<(Serving, impl Sized + use<>), Failure> {
+    let (stop, stopped) = rest::stop_pair();
     let manager = manager.clone();
-    let server = spawn("api", move || socket.serve(manager, ServerLimits::default(), stopped))?;
+    let server = spawn("api", move || server.serve(manager, stopped))?;
     Ok((server, stop))
 }
 

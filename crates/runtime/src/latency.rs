@@ -91,6 +91,19 @@ impl Histogram {
         self.max_ns
     }
 
+    /// How many durations did not exceed each of `bounds_ns`, which must ascend; exact to the width of a bucket around the bound.
+    pub fn counts_below(&self, bounds_ns: &[u64]) -> Vec<u64> {
+        let mut counted = self.counts.iter().enumerate().map(|(index, count)| (middle_ns(index), *count)).peekable();
+        let mut below = 0;
+        let up_to = |bound_ns: &u64| {
+            while let Some((_, count)) = counted.next_if(|(middle_ns, _)| middle_ns <= bound_ns) {
+                below += count;
+            }
+            below
+        };
+        bounds_ns.iter().map(up_to).collect()
+    }
+
     /// The usual figures.
     pub fn summary(&self) -> LatencySummary {
         LatencySummary {
@@ -177,6 +190,18 @@ mod tests {
             assert!(found.abs_diff(expected) <= expected / 25, "{found} for {expected}");
         }
         assert_eq!((summary.count, summary.mean_ns, summary.max_ns), (1000, 500_500, 1_000_000));
+    }
+
+    #[test]
+    fn counts_below_bounds_are_those_of_the_values() {
+        let mut histogram = Histogram::default();
+        (1..=1000).for_each(|value| histogram.record(value * 1000));
+        let bounds = [100, 100_000, 500_000, 1_000_000_000];
+        for (found, expected) in histogram.counts_below(&bounds).into_iter().zip([0u64, 100, 500, 1000]) {
+            assert!(found.abs_diff(expected) <= expected / 16, "{found} for {expected}");
+        }
+        assert_eq!(histogram.counts_below(&[]), []);
+        assert_eq!(Histogram::default().counts_below(&[1, 2]), [0, 0]);
     }
 
     #[test]

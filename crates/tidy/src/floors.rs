@@ -16,10 +16,11 @@ const FLOORS: &[(&str, u32)] = &[
     ("fuse", 4),
     ("traces", 5),
     ("control", 6),
-    ("hearth", 7),
-    ("bench", 8),
-    ("trials", 8),
-    ("tidy", 9),
+    ("rest", 7),
+    ("hearth", 8),
+    ("bench", 9),
+    ("trials", 9),
+    ("tidy", 10),
 ];
 
 /// Complaints about crates that look up or sideways, or have no floor.

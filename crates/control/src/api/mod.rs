@@ -468,7 +468,7 @@ pub enum JobState {
     /// It failed.
     Failed {
         /// Why, and what to do.
-        error: crate::error::Refusal,
+        error: crate::error::Cause,
     },
 }
 

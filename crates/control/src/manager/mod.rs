@@ -24,18 +24,20 @@ mod work;
 
 #[cfg(test)]
 mod every_io;
-#[cfg(test)]
-pub(crate) mod fake;
+#[cfg(any(test, feature = "fake"))]
+#[allow(missing_docs)] // For tests only.
+pub mod fake;
 #[cfg(test)]
 mod modelled;
 #[cfg(test)]
 mod tests;
 
-use crate::api::{Action, Answer, Done, Health};
+use crate::api::{Action, Answer, Done, EventView, Health};
 use crate::datapath::{DataPath, Notice};
 use crate::error::ControlError;
 use crate::events::Events;
 use crate::jobs::Jobs;
+use crate::live::{Live, LiveEvent};
 use crate::names::Named;
 use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
@@ -55,6 +57,7 @@ struct Shared {
     memory: Mutex<Memory>,
     jobs: Jobs,
     events: Events,
+    live: Live,
     state_directory: String,
     newest: Mutex<sample::Newest>,
     repeats: Mutex<Repeats>,
@@ -139,7 +142,8 @@ impl Manager {
     /// If the state cannot be read.
     pub fn open(data: Arc<dyn DataPath>, mut store: Box<dyn Store>, state_directory: &std::path::Path) -> Result<Manager, ControlError> {
         let loaded = store.load()?;
-        let events = Events::default();
+        let live = Live::default();
+        let events = Events::new(live.clone());
         if let Some(warning) = loaded.warning {
             events.note(crate::api::Severity::Error, "state", warning);
         }
@@ -147,11 +151,13 @@ impl Manager {
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
         let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
+        let jobs = Jobs::new(live.clone());
         let shared = Shared {
             data,
             memory: Mutex::new(memory),
-            jobs: Jobs::default(),
+            jobs,
             events,
+            live,
             state_directory,
             newest: Mutex::default(),
             repeats: Mutex::default(),
@@ -205,6 +211,21 @@ impl Manager {
         self.take_notice(notice);
     }
 
+    /// Where everything that happens is told.
+    pub fn live(&self) -> Live {
+        self.shared.live.clone()
+    }
+
+    /// The number of the latest event; 0 before the first.
+    pub fn latest_event(&self) -> u64 {
+        self.shared.events.latest()
+    }
+
+    /// The events with a number above `after`, oldest first.
+    pub fn events_after(&self, after: u64) -> Vec<EventView> {
+        self.shared.events.after(after)
+    }
+
     fn data(&self) -> &dyn DataPath {
         &*self.shared.data
     }
@@ -223,7 +244,10 @@ impl Manager {
         let mut state = memory.state.clone();
         let result = change(&mut state);
         memory.store.save(&state)?;
+        let (pools, volumes) = (state.pools != memory.state.pools, state.volumes != memory.state.volumes);
         memory.state = state;
+        drop(memory);
+        [(pools, "pools"), (volumes, "volumes")].into_iter().filter(|(changed, _)| *changed).for_each(|(_, what)| self.changed(what));
         Ok(result)
     }
 
@@ -254,11 +278,19 @@ impl Manager {
     fn set_live_volume(&self, name: &str, change: impl FnOnce(&mut LiveVolume)) {
         let mut memory = self.memory();
         change(memory.volumes.entry(name.into()).or_insert_with(|| LiveVolume::new(Health::Starting)));
+        drop(memory);
+        self.changed("volumes");
     }
 
     fn set_live_pool(&self, name: &str, change: impl FnOnce(&mut LivePool)) {
         let mut memory = self.memory();
         change(memory.pools.entry(name.into()).or_insert_with(|| LivePool::new(Health::Starting)));
+        drop(memory);
+        self.changed("pools");
+    }
+
+    fn changed(&self, what: &'static str) {
+        self.shared.live.publish(LiveEvent::Changed(what));
     }
 
     fn volume_attached(&self, name: &str) -> bool {

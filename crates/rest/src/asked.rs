@@ -1,0 +1,158 @@
+//! What a handler takes out of a request, each with a problem of its own if it is not there as it must be.
+
+use crate::callers::Caller;
+use crate::problem::{Outcome, Problem};
+use crate::server::App;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header;
+use axum::http::request::Parts;
+use control::api::PREFIX;
+use control::error::Kind;
+use control::names::{self, Named};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::Arc;
+
+const SEE: &str = "see GET /api/v1/openapi.json for what it takes";
+
+/// The name in the path, of a pool, a volume or a token; well formed.
+pub struct Name(pub String);
+
+impl FromRequestParts<Arc<App>> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Outcome<Name> {
+        let Path(name) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| bad_path())?;
+        let path = parts.uri.path();
+        let below = |what: &str| path.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with(what));
+        let named = match () {
+            () if below("/pools/") => Named::Pool,
+            () if below("/tokens/") => Named::Token,
+            () => Named::Volume,
+        };
+        names::check(named, &name)?;
+        Ok(Name(name))
+    }
+}
+
+/// The number in the path.
+pub struct Number(pub u64);
+
+impl FromRequestParts<Arc<App>> for Number {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Outcome<Number> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| bad_path())?;
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| digits);
+        number
+            .map(Number)
+            .ok_or_else(|| Problem::usage("the number in the path is none", "see what numbers there are with GET /api/v1/jobs"))
+    }
+}
+
+fn bad_path() -> Problem {
+    Problem::usage("the path is not UTF-8", "write names as they are")
+}
+
+/// What stands behind the question mark.
+pub struct Asked<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Outcome<Asked<T>> {
+        let Query(asked) = Query::<T>::try_from_uri(&parts.uri).map_err(|e| {
+            let inner = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+            Problem::usage(format!("what stands behind the question mark is not understood ({inner})"), SEE)
+        })?;
+        Ok(Asked(asked))
+    }
+}
+
+/// A body in JSON.
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned + Serialize> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Outcome<Json<T>> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            let detail = if kind.is_empty() { "the request says no content type".into() } else { format!("the content type is {kind:?}") };
+            return Err(Problem::new(Kind::MediaType, detail, "send JSON, with the header `Content-Type: application/json`"));
+        }
+        let body = taken(request, app).await?;
+        let wrong = |e: String| Problem::usage(format!("the body is not what this path takes ({e})"), SEE);
+        let parsed: T = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+        let (sent, meant) = (serde_json::from_slice(&body).unwrap_or_default(), serde_json::to_value(&parsed).unwrap_or_default());
+        if !alike(&sent, &meant) {
+            return Err(wrong("a list stands where an object or a word must".into()));
+        }
+        Ok(Json(parsed))
+    }
+}
+
+/// Whether what was sent has the form of what was understood. The library below also takes a list for an object (its members in order) and an
+/// object for a word; the API's description does not, and what is written so is a mistake.
+fn alike(sent: &Value, meant: &Value) -> bool {
+    match (sent, meant) {
+        (Value::Object(sent), Value::Object(meant)) => {
+            sent.iter().all(|(key, value)| meant.get(key).is_none_or(|meant| alike(value, meant)))
+        }
+        (Value::Array(sent), Value::Array(meant)) => sent.iter().zip(meant).all(|(sent, meant)| alike(sent, meant)),
+        (Value::Object(_) | Value::Array(_), _) => false,
+        _ => true,
+    }
+}
+
+/// No body at all.
+pub struct Nothing;
+
+impl FromRequest<Arc<App>> for Nothing {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Outcome<Nothing> {
+        if taken(request, app).await?.is_empty() {
+            return Ok(Nothing);
+        }
+        Err(Problem::usage("this path takes no body", "send none"))
+    }
+}
+
+async fn taken(request: Request, app: &Arc<App>) -> Outcome<Bytes> {
+    Bytes::from_request(request, app).await.map_err(|_| Problem::usage("the request's body is broken off", "send it whole"))
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Outcome<Caller> {
+        parts.extensions.get::<Caller>().cloned().ok_or_else(Problem::internal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::api::VolumeAdd;
+    use serde_json::json;
+
+    #[test]
+    fn forms_that_only_the_library_takes_are_told_apart() {
+        let check = |sent: Value, expected| {
+            let parsed: VolumeAdd = serde_json::from_value(sent.clone()).expect("the library takes it");
+            assert_eq!(alike(&sent, &serde_json::to_value(&parsed).expect("JSON")), expected, "{sent}");
+        };
+        let whole = |options: Value| json!({"name": "v", "pool": "p", "backing": "/x", "exports": ["nbd"], "options": options});
+        check(whole(json!({"mode": "write-back", "dirty_limit": {"bytes": 5}, "read_only": null})), true);
+        check(whole(json!({"dirty_limit": "off"})), true);
+        check(whole(json!({"dirty_limit": {"off": null}})), false);
+        check(whole(json!(["write-back"])), false);
+        check(json!(["v", "p", "/x", [], {}]), false);
+        check(json!({"name": "v", "pool": "p", "backing": "/x"}), true);
+    }
+}

@@ -1,0 +1,100 @@
+//! What every request passes, in this order: how often its sender asks, whether a foreign page sent it, who asks and what they may, and how long and
+//! how large its body is. What comes back gets its problem document and its headers here.
+
+use crate::callers::{self, is_look};
+use crate::headers;
+use crate::peers::Peer;
+use crate::problem::{self, Outcome, Problem};
+use crate::server::App;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use control::api::PREFIX;
+use control::error::Kind;
+use hyper::body::Body as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// Largest body. A volume's options are a few hundred bytes.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Lets a request through, or says why not.
+pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_string();
+    let response = catch_panic(checked(app, request, next)).await;
+    let mut response = problem::finish(response, &path);
+    headers::harden(&mut response);
+    response
+}
+
+async fn checked(app: Arc<App>, mut request: Request, next: Next) -> Response {
+    match admit(&app, &mut request).await {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn admit(app: &App, request: &mut Request) -> Outcome<()> {
+    let peer = *request.extensions().get::<Peer>().expect("every connection knows its other end");
+    if let Err(seconds) = app.requests.take(peer.client(), Instant::now()) {
+        let problem = Problem::new(Kind::TooMany, "you ask too often", "wait as long as the header Retry-After says");
+        return Err(problem.retry_after(seconds));
+    }
+    let path = request.uri().path();
+    let api = path.starts_with(PREFIX) || path == "/metrics";
+    if let Peer::Tcp { .. } = peer {
+        app.hosts.check(request, api)?;
+    }
+    let own_session = path.strip_prefix(PREFIX) == Some("/session");
+    let logging_in = own_session && request.method() == axum::http::Method::POST;
+    if api && !logging_in {
+        let caller = callers::identify(app, &peer, request.headers())?;
+        callers::authorise(&caller, request.method(), own_session, request.headers())?;
+        request.extensions_mut().insert(caller);
+    }
+    let body = std::mem::take(request.body_mut());
+    if is_look(request.method()) && !request.headers().contains_key(header::TRANSFER_ENCODING) && body.is_end_stream() {
+        return Ok(());
+    }
+    let body = tokio::time::timeout(app.limits.patience, take_in(body)).await;
+    let too_slow = |_| Problem::new(Kind::Slow, "the request's body does not come", "send it whole, without a pause");
+    *request.body_mut() = Body::from(body.map_err(too_slow)??);
+    Ok(())
+}
+
+/// Takes the whole body in, up to its limit.
+async fn take_in(mut body: Body) -> Outcome<Bytes> {
+    let too_large = || {
+        let detail = format!("the request's body has more than {BODY_BYTES_MAX} bytes");
+        Problem::new(Kind::TooLarge, detail, "send less: no path takes so much")
+    };
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let mut taken = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|e| Problem::usage(format!("the request's body is broken off ({e})"), "send it whole"))?;
+        if let Ok(data) = frame.into_data() {
+            if taken.len() + data.len() > BODY_BYTES_MAX {
+                return Err(too_large());
+            }
+            taken.extend_from_slice(&data);
+        }
+    }
+    Ok(taken.into())
+}
+
+/// A handler that panics has its connection, its log line and an answer all the same.
+async fn catch_panic(work: impl Future<Output = Response>) -> Response {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(poll) => poll,
+        Err(_) => Poll::Ready(Problem::internal().into_response()),
+    })
+    .await
+}

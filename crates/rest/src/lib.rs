@@ -1,0 +1,33 @@
+//! The management API over HTTP: on a Unix socket always, on TCP with TLS if asked.
+//!
+//! * [`server`]: the listeners together, and what they grant. [`listen`], [`tls`], [`wire`]: how a connection comes to be served.
+//! * [`gate`]: what every request passes: rate, origin, who asks ([`peers`], [`tokens`], [`sessions`], [`callers`]), size and time of its body.
+//! * [`routes`]: the paths. [`asked`]: what they take out of a request. [`problem`], [`headers`]: what every answer has.
+//! * [`stream`]: what happens, as server-sent events. [`metrics`]: counters for Prometheus. [`openapi`]: the API's description.
+//! * [`assets`]: the files of the console.
+#![forbid(unsafe_code)]
+
+pub mod assets;
+pub mod listen;
+pub mod openapi;
+pub mod server;
+pub mod tls;
+
+mod asked;
+mod callers;
+mod gate;
+mod headers;
+mod hosts;
+mod limits;
+mod metrics;
+mod peers;
+mod problem;
+mod routes;
+mod secret;
+mod sessions;
+mod stream;
+mod tokens;
+mod wire;
+
+pub use assets::{Asset, Assets};
+pub use server::{Server, ServerOptions, StopReceiver, StopSender, TcpOptions, stop_pair};

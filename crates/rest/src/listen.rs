@@ -1,0 +1,291 @@
+//! How connections come in: by the Unix socket, whose other end the kernel names, and by TCP, always with TLS.
+//!
+//! Connections are counted; who is slow to say what it wants is sent away.
+
+use crate::peers::{self, Peer, Users};
+use crate::problem::{Problem, of_status};
+use crate::server::{ServerLimits, TcpOptions};
+use crate::tls::Tls;
+use crate::wire::Wire;
+use axum::Router;
+use axum::http::StatusCode;
+use control::error::ControlError;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Before the next try when a connection could not be accepted: no file descriptors, most likely, and some may become free.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Largest request line and headers together.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// Most header lines.
+const HEADERS_MAX: usize = 64;
+/// What a TLS connection begins with: a record of type "handshake".
+const TLS_HANDSHAKE: u8 = 22;
+
+/// A bound Unix socket; removed when dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Binds `path`, for its owner and a group. A socket left behind by a daemon that was killed is replaced. The caller holds the lock beside it,
+    /// so nobody else does the same at the same time.
+    ///
+    /// # Errors
+    /// [`ControlError::SecondDaemon`] if somebody answers there, [`ControlError::State`] if it cannot be made.
+    pub fn bind(path: &Path, group: Option<&str>) -> Result<Socket, ControlError> {
+        let shown = path.display().to_string();
+        let failed = |what: &str, e: std::io::Error| ControlError::State {
+            path: shown.clone(),
+            problem: format!("{what} ({e})"),
+            remedy: "give another socket with --socket PATH".into(),
+        };
+        let group = group.map(|name| group_of(&shown, name)).transpose()?;
+        if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            std::fs::create_dir_all(directory).map_err(|e| failed("its directory cannot be made", e))?;
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(there) if !there.file_type().is_socket() => {
+                let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+                return Err(failed("something that is no socket has this name", error));
+            }
+            Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
+                Ok(stream) => {
+                    let peer = rustix::net::sockopt::socket_peercred(&stream);
+                    let pid = peer.map_or("unknown".into(), |p| p.pid.as_raw_nonzero().to_string());
+                    return Err(ControlError::SecondDaemon { pid, path: shown });
+                }
+                Err(_) => std::fs::remove_file(path).map_err(|e| failed("the old socket cannot be removed", e))?,
+            },
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path).map_err(|e| failed("the socket cannot be made", e))?;
+        let socket = Socket { listener: Some(listener), path: path.to_path_buf() };
+        if group.is_some() {
+            std::os::unix::fs::chown(path, None, group).map_err(|e| failed("its group cannot be set", e))?;
+        }
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(|e| failed("its mode cannot be set", e))?;
+        Ok(socket)
+    }
+
+    /// The listener; once, within a runtime.
+    pub(crate) fn listen(&mut self) -> std::io::Result<tokio::net::UnixListener> {
+        let listener = self.listener.take().expect("a socket serves once");
+        listener.set_nonblocking(true)?;
+        tokio::net::UnixListener::from_std(listener)
+    }
+}
+
+fn group_of(socket: &str, name: &str) -> Result<u32, ControlError> {
+    peers::group_number(name).ok_or_else(|| ControlError::State {
+        path: socket.into(),
+        problem: format!("its group {name:?} does not exist"),
+        remedy: format!("make it with `groupadd --system {name}`, or name another one (`socket_group` in the configuration file)"),
+    })
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!("the socket {} was gone already ({error})", self.path.display());
+        }
+    }
+}
+
+/// A bound TCP socket.
+#[derive(Debug)]
+pub struct TcpSocket {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+}
+
+impl TcpSocket {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// If other machines can reach it and that is not allowed, or if it cannot be bound.
+    pub fn bind(options: &TcpOptions) -> Result<TcpSocket, ControlError> {
+        let asked = options.address;
+        if !asked.ip().is_loopback() && !options.allow_remote {
+            return Err(ControlError::BadOption {
+                option: "--listen",
+                problem: format!("asks for {asked}, which other machines can reach"),
+                remedy: "use a loopback address such as 127.0.0.1:7420, or allow it with --allow-remote (`api.allow_remote`)".into(),
+            });
+        }
+        let failed = |e: std::io::Error| ControlError::State {
+            path: asked.to_string(),
+            problem: format!("the API cannot listen there ({e})"),
+            remedy: "give an address of this machine and a port that nobody uses with --listen".into(),
+        };
+        let listener = std::net::TcpListener::bind(asked).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(TcpSocket { listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn listen(self) -> std::io::Result<tokio::net::TcpListener> {
+        tokio::net::TcpListener::from_std(self.listener)
+    }
+}
+
+/// Serves the Unix socket.
+pub(crate) async fn serve_socket(listener: &tokio::net::UnixListener, users: &Users, router: Router, limits: ServerLimits) -> Infallible {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let place = place_in(&places).await;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                wait_to_accept(&error).await;
+                continue;
+            }
+        };
+        // Without the kernel's word nobody is trusted with more than looking.
+        let peer =
+            stream.peer_cred().map_or(Peer::Socket { user: u32::MAX, role: control::api::Role::View }, |c| users.peer(c.uid(), c.gid()));
+        tokio::spawn(serve_connection(stream, peer, router.clone(), limits, place));
+    }
+}
+
+/// Serves TCP.
+///
+/// # Errors
+/// Never: the type lets it stand beside what can fail before it.
+pub(crate) async fn serve_tcp(
+    listener: tokio::net::TcpListener,
+    tls: Arc<Tls>,
+    router: Router,
+    limits: ServerLimits,
+) -> std::io::Result<Infallible> {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let place = place_in(&places).await;
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                wait_to_accept(&error).await;
+                continue;
+            }
+        };
+        let (tls, router) = (tls.clone(), router.clone());
+        tokio::spawn(async move {
+            match tokio::time::timeout(limits.patience, handshake(stream, &tls)).await {
+                Ok(Ok(stream)) => serve_connection(stream, Peer::Tcp { address }, router, limits, place).await,
+                Ok(Err(error)) => tracing::debug!("no TLS with {address}: {error}"),
+                Err(_) => tracing::debug!("no TLS with {address} in time"),
+            }
+        });
+    }
+}
+
+async fn place_in(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    places.clone().acquire_owned().await.expect("nobody closes it")
+}
+
+async fn wait_to_accept(error: &std::io::Error) {
+    tracing::warn!("no connection to the API can be accepted: {error}");
+    tokio::time::sleep(ACCEPT_AGAIN).await;
+}
+
+/// TLS, or an answer in plain words for who does not speak it.
+async fn handshake(stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    stream.set_nodelay(true)?;
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
+        let problem = Problem::usage("this port speaks HTTPS only", "use an address that begins with https://");
+        Wire::new(stream).say(&problem).await?;
+        return Err(std::io::Error::other("plain text"));
+    }
+    tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream).await
+}
+
+/// Serves one connection to its end.
+async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    limits: ServerLimits,
+    place: OwnedSemaphorePermit,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
+    let mut wire = Wire::new(stream);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.patience)
+        .max_buf_size(2 * HEAD_BYTES_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    let served = http.serve_connection(TokioIo::new(&mut wire), service).await;
+    if let Err(error) = served {
+        tracing::debug!("a connection to the API ended: {error}");
+        if error.is_timeout() && wire.is_unanswered() {
+            // Nobody may read it: the client said nothing whole.
+            let said = tokio::time::timeout(limits.patience, wire.say(&of_status(StatusCode::REQUEST_TIMEOUT))).await;
+            tracing::trace!("told: {said:?}");
+        }
+    }
+    drop(place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_file_is_not() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("run/h.sock");
+        let live = Socket::bind(&path, None).expect("the directory is made");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
+        let error = Socket::bind(&path, None).expect_err("somebody listens");
+        assert!(matches!(error, ControlError::SecondDaemon { .. }), "{error}");
+        // What a killed daemon leaves: the name without a listener.
+        let left = directory.path().join("left.sock");
+        drop(UnixListener::bind(&left).expect("it can be bound"));
+        drop(Socket::bind(&left, None).expect("nobody listens"));
+        assert!(!left.exists());
+        drop(live);
+        std::fs::write(&left, "precious").expect("there is room");
+        assert!(Socket::bind(&left, None).expect_err("a file").to_string().contains("no socket"));
+        assert_eq!(std::fs::read(&left).expect("still there"), b"precious");
+    }
+
+    #[test]
+    fn a_group_must_exist_and_remote_addresses_must_be_allowed() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("h.sock");
+        let error = Socket::bind(&path, Some("no-such-group-here")).expect_err("it does not exist");
+        assert!(error.remedy().contains("groupadd") && !path.exists(), "{error}");
+        let remote = TcpOptions::at(([192, 0, 2, 1], 7420).into());
+        let error = TcpSocket::bind(&remote).expect_err("other machines can reach it");
+        assert!(error.remedy().contains("--allow-remote"), "{error}");
+        let allowed = TcpSocket::bind(&TcpOptions { allow_remote: true, ..remote }).expect_err("it is not an address of this machine");
+        assert!(matches!(allowed, ControlError::State { .. }), "{allowed}");
+    }
+}

@@ -1,0 +1,22 @@
+//! The disks of this machine.
+
+use super::{Answered, Shared, run};
+use crate::asked::Json;
+use axum::extract::State;
+use control::api::{Action, DeviceExamine, DeviceView};
+
+/// All disks, partitions and loop devices, and what keeps each from being used, or does not.
+#[utoipa::path(get, path = "/api/v1/devices", tag = "devices", responses((status = 200, description = "The devices.", body = Vec<DeviceView>)))]
+pub async fn device_list(State(app): Shared) -> Answered {
+    run(&app, Action::DeviceList).await
+}
+
+/// Looks at a device, a file, or `model:SET:FILE`; changes nothing.
+#[utoipa::path(
+    post, path = "/api/v1/devices/examine", tag = "devices",
+    request_body(content = DeviceExamine, example = json!({"path": "/dev/sdb"})),
+    responses((status = 200, description = "What it is.", body = DeviceView))
+)]
+pub async fn device_examine(State(app): Shared, Json(examine): Json<DeviceExamine>) -> Answered {
+    run(&app, Action::DeviceExamine(examine)).await
+}

@@ -1,0 +1,168 @@
+//! The paths, and how an action gets its answer.
+
+mod devices;
+mod jobs;
+mod looking;
+mod pools;
+mod session;
+mod tokens;
+mod volumes;
+
+pub use devices::*;
+pub use jobs::*;
+pub use looking::*;
+pub use pools::*;
+pub use session::*;
+pub use tokens::*;
+pub use volumes::*;
+
+use crate::gate;
+use crate::metrics;
+use crate::problem::{self, Outcome, PROBLEM_JSON, Problem};
+use crate::server::App;
+use crate::{assets, openapi};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, post};
+use control::api::{Action, PREFIX};
+use control::error::Kind;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What handlers share.
+pub type Shared = State<Arc<App>>;
+/// What handlers give.
+pub type Answered = Outcome<Response>;
+
+/// All paths, behind the gate.
+pub fn router(app: Arc<App>) -> Router {
+    let api: [(&str, MethodRouter<Arc<App>>); 27] = [
+        ("/daemon", get(daemon)),
+        ("/session", get(session_show).post(session_begin).delete(session_end)),
+        ("/session/code", post(session_code)),
+        ("/tokens", get(token_list).post(token_create)),
+        ("/tokens/{name}", delete(token_revoke)),
+        ("/devices", get(device_list)),
+        ("/devices/examine", post(device_examine)),
+        ("/pools", get(pool_list).post(pool_create)),
+        ("/pools/{name}", get(pool_show).patch(pool_set).delete(pool_destroy)),
+        ("/pools/{name}/replace", post(pool_replace)),
+        ("/pools/{name}/check", post(pool_check)),
+        ("/volumes", get(volume_list).post(volume_add)),
+        ("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove)),
+        ("/volumes/{name}/destage", post(volume_destage)),
+        ("/volumes/{name}/warm", post(volume_warm)),
+        ("/volumes/{name}/why", get(volume_why)),
+        ("/volumes/{name}/map", get(volume_map)),
+        ("/stats", get(stats_all)),
+        ("/stats/{name}", get(stats)),
+        ("/sample", get(sample)),
+        ("/jobs", get(job_list)),
+        ("/jobs/{id}", get(job_show).delete(job_stop)),
+        ("/jobs/{id}/resume", post(job_resume)),
+        ("/events", get(events)),
+        ("/history", get(history)),
+        ("/stream", get(stream)),
+        ("/openapi.json", get(openapi::serve)),
+    ];
+    let mut router = Router::new();
+    for (path, methods) in api {
+        router = router.route(&format!("{PREFIX}{path}"), methods);
+    }
+    router
+        .route("/metrics", get(metrics::serve))
+        .route("/problems/{kind}", get(problem_page))
+        .method_not_allowed_fallback(async || problem::of_status(StatusCode::METHOD_NOT_ALLOWED))
+        .fallback(elsewhere)
+        .layer(from_fn_with_state(app.clone(), gate::pass))
+        .with_state(app)
+}
+
+/// Carries out an action on a thread that may wait. Who asked waits for its answer for a while; the action goes on all the same.
+pub(crate) async fn run(app: &Arc<App>, action: Action) -> Answered {
+    let looks = only_looks(&action);
+    let (places, deadline) = if looks { (&app.looks, app.limits.look) } else { (&app.changes, app.limits.change) };
+    let place = places.clone().try_acquire_owned().map_err(|_| {
+        let detail = format!("{} requests are under way already", app.limits.actions);
+        Problem::new(Kind::Overloaded, detail, "ask again in a moment").retry_after(1)
+    })?;
+    let remedy = where_to_look(&action);
+    let manager = app.manager.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let answer = manager.handle(action);
+        drop(place);
+        answer
+    });
+    match tokio::time::timeout(deadline, work).await {
+        Ok(Ok(answer)) => json(&answer?),
+        Ok(Err(_panicked)) => Err(Problem::internal()),
+        Err(_) if looks => {
+            Err(Problem::new(Kind::Late, "the answer takes too long: a device or a thread is busy", "ask again in a moment"))
+        }
+        Err(_) => Err(Problem::new(Kind::Late, "it is still under way, and goes on", remedy)),
+    }
+}
+
+fn only_looks(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::PoolCreate(_)
+            | Action::PoolSet { .. }
+            | Action::PoolReplace { .. }
+            | Action::PoolDestroy { .. }
+            | Action::PoolCheck { .. }
+            | Action::VolumeAdd(_)
+            | Action::VolumeSet { .. }
+            | Action::VolumeDestage { .. }
+            | Action::VolumeWarm { .. }
+            | Action::VolumeRemove { .. }
+            | Action::JobResume { .. }
+    )
+}
+
+fn where_to_look(action: &Action) -> String {
+    match action {
+        Action::PoolCreate(create) => format!("look with `hearth pool show {}`", create.name),
+        Action::PoolSet { name, .. } | Action::PoolReplace { name, .. } => format!("look with `hearth pool show {name}`"),
+        Action::VolumeAdd(add) => format!("look with `hearth volume show {}`", add.name),
+        Action::VolumeSet { name, .. } => format!("look with `hearth volume show {name}`"),
+        Action::PoolDestroy { .. } => "look with `hearth pool list`".into(),
+        _ => "look with `hearth volume list`".into(),
+    }
+}
+
+/// An answer in JSON.
+pub(crate) fn json(content: &impl Serialize) -> Answered {
+    let body = serde_json::to_vec(content).map_err(|_| Problem::internal())?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
+}
+
+/// Work on small files of the daemon's own, on a thread that may wait.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())?
+}
+
+/// What a kind of problem means, for people who follow its type.
+async fn problem_page(axum::extract::Path(kind): axum::extract::Path<String>) -> Answered {
+    let kind = Kind::ALL.into_iter().find(|k| k.word() == kind).ok_or_else(problem::no_path)?;
+    let text = format!(
+        "{} ({}, HTTP status {})\n\nThe member \"detail\" of the document ({PROBLEM_JSON}) says what is wrong, \"remedy\" what to do.\n",
+        kind.title(),
+        kind.word(),
+        kind.status()
+    );
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], text).into_response())
+}
+
+/// Everything that is no path of the API: the console's files.
+async fn elsewhere(State(app): Shared, request: Request) -> Answered {
+    let path = request.uri().path();
+    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !looks || path.starts_with(PREFIX) {
+        return Err(problem::no_path());
+    }
+    assets::respond(&app.assets, path, request.headers())
+}
