@@ -48,7 +48,8 @@ impl Object {
         closed.extend(self.open[2].take().filter(|open| open.dirty).map(|open| open.chunk));
     }
 
-    fn close_second(&mut self, closed: &mut Vec<Chunk>) {
+    /// Ends the minute.
+    pub(crate) fn close_second(&mut self, closed: &mut Vec<Chunk>) {
         if let Some(open) = self.open[0].take() {
             self.put(Grain::Minute, open.chunk.start_s, open.chunk.folded(), closed);
             closed.extend(open.dirty.then_some(open.chunk));

@@ -48,7 +48,7 @@ impl Plan {
     }
 
     /// End of the last point.
-    pub(crate) fn to_s(&self) -> u64 {
+    pub(crate) fn end_s(&self) -> u64 {
         self.from_s + self.points as u64 * self.step_s
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     fn check(from_s: u64, to_s: u64, points_max: usize, expected: (Grain, u64)) {
         let plan = Plan::new(from_s, to_s, points_max, NOW, |_| 0);
         assert_eq!((plan.grain, plan.step_s), expected, "{from_s} to {to_s}");
-        assert!(plan.points <= points_max && plan.from_s <= from_s && plan.to_s() >= to_s, "{plan:?}");
+        assert!(plan.points <= points_max && plan.from_s <= from_s && plan.end_s() >= to_s, "{plan:?}");
         assert_eq!(plan.from_s % plan.step_s, 0);
     }
 

@@ -10,7 +10,10 @@ use std::sync::Arc;
 /// handful of volumes it is most of a day.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// An object of which nothing was heard for so long gives its memory back.
+/// The last minute of an object of which nothing was heard for so long is folded: before its seconds are old enough to be deleted.
+const SILENT_S: u64 = 1800;
+
+/// After so long without a record an object gives its memory back. Its last hour is over then, so that no second half of it can come.
 const IDLE_S: u64 = 2 * 3600;
 
 /// Notices that nobody fetches do not pile up.
@@ -103,12 +106,16 @@ impl State {
         true
     }
 
-    /// Hands what is open, of these grains, to the writer; objects that have been silent for hours leave memory.
+    /// Hands what is open, of these grains, to the writer; objects that have been silent for hours leave memory. Goes before every sweep of the file.
     pub(crate) fn hand_on(&mut self, grains: &[Grain]) {
         let latest_s = self.latest_s;
         let mut chunks = Vec::new();
         for (name, object) in &mut self.objects {
-            let mut these = object.unwritten(grains);
+            let mut these = Vec::new();
+            if object.last_s.saturating_add(SILENT_S) < latest_s {
+                object.close_second(&mut these);
+            }
+            these.extend(object.unwritten(grains));
             if object.last_s.saturating_add(IDLE_S) < latest_s {
                 object.close_all(&mut these);
             }

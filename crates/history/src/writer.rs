@@ -21,7 +21,8 @@ pub(crate) fn run(shared: &Shared) {
     let mut writer = Writer { shared, swept_at_s: None };
     let mut next_round = Instant::now() + ROUND;
     let mut next_write: Option<Instant> = None;
-    // A limit made smaller since the last start is to be met now.
+    // What the start has mended is stored before its sources grow too old; and a limit made smaller since the last start is met.
+    writer.write_all();
     writer.sweep();
     loop {
         let mut state = shared.state();
@@ -109,7 +110,14 @@ impl Writer<'_> {
         let now_s = self.shared.state().latest_s;
         let before_s = self.swept_at_s.replace(now_s).unwrap_or(now_s).min(now_s);
         match self.shared.store.sweep(before_s) {
-            Ok(expired) => self.shared.state().expired(&expired),
+            Ok(expired) => {
+                let mut state = self.shared.state();
+                state.expired(&expired);
+                // What could not be written before still waits, and its turn tells more than this.
+                if !state.has_work() {
+                    works_again(&mut state);
+                }
+            }
             Err(Trouble::Damaged(why)) => {
                 self.begin_anew(&why);
                 self.write_all();

@@ -19,9 +19,9 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// Renames the file and what lies beside it; where to.
 pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let named = |number: u64| beside(path, &format!(".damaged-{now_s}{}", if number == 0 { String::new() } else { format!(".{number}") }));
-    let free = |candidate: &PathBuf| SUFFIXES.iter().all(|suffix| beside(candidate, suffix).symlink_metadata().is_err());
-    let aside = (0..1000).map(named).find(free).ok_or(std::io::ErrorKind::AlreadyExists)?;
+    // Numbered within a second, and later than all that are there: the oldest are deleted below.
+    let number = others(path).into_iter().filter(|((second, _), _)| *second == now_s).map(|((_, number), _)| number + 1).max();
+    let aside = beside(path, &format!(".damaged-{now_s}{}", number.map_or(String::new(), |number| format!(".{number}"))));
     // The file itself last: a write-ahead log that stayed behind would be played into the new file.
     for suffix in SUFFIXES.iter().rev() {
         match std::fs::rename(beside(path, suffix), beside(&aside, suffix)) {
@@ -35,17 +35,21 @@ pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
 
 /// Deletes all but the newest. Failing that harms nothing: the next time tries again.
 fn delete_old(path: &Path) {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else { return };
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    let mut old: Vec<((u64, u64), PathBuf)> =
-        entries.flatten().filter_map(|entry| Some((age(name, entry.file_name().to_str()?)?, entry.path()))).collect();
-    old.sort();
-    for (_, path) in old.iter().rev().skip(KEPT) {
+    let mut others = others(path);
+    others.sort();
+    for (_, path) in others.iter().rev().skip(KEPT) {
         for suffix in SUFFIXES {
             let _ = std::fs::remove_file(beside(path, suffix));
         }
     }
+}
+
+/// The files set aside so far, with second and number.
+fn others(path: &Path) -> Vec<((u64, u64), PathBuf)> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else { return Vec::new() };
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| Some((age(name, entry.file_name().to_str()?)?, entry.path()))).collect()
 }
 
 /// Second and number in the name of a file set aside; None for any other file.
@@ -68,7 +72,7 @@ mod tests {
             std::fs::write(directory.path().join(name), name).unwrap();
         }
         let mut aside = Vec::new();
-        for round in 0..3 {
+        for round in 0..6 {
             std::fs::write(&path, format!("{round}")).unwrap();
             std::fs::write(beside(&path, "-wal"), format!("wal {round}")).unwrap();
             aside.push(set_aside(&path).unwrap());
@@ -77,8 +81,8 @@ mod tests {
         for name in strangers {
             assert!(directory.path().join(name).exists(), "{name}");
         }
-        assert_eq!(std::fs::read_to_string(&aside[2]).unwrap(), "2");
-        assert_eq!(std::fs::read_to_string(beside(&aside[1], "-wal")).unwrap(), "wal 1");
+        assert_eq!(std::fs::read_to_string(&aside[5]).unwrap(), "5");
+        assert_eq!(std::fs::read_to_string(beside(&aside[4], "-wal")).unwrap(), "wal 4");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), strangers.len() + 2 * KEPT);
         assert!(set_aside(&path).is_err(), "nothing is there");
     }

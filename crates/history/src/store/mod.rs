@@ -26,9 +26,10 @@ pub(crate) const BYTES_MIN: u64 = 4 << 20;
 pub(crate) struct Store {
     path: PathBuf,
     bytes_max: u64,
-    writer: Mutex<Connection>,
-    /// None when the tables are in memory: then queries use the writer's.
+    /// None when the tables are in memory: then queries use the writer's. Stands, and so is closed, before that: the last to close brings the write-ahead
+    /// log home, which this one may not.
     reader: Mutex<Option<Connection>>,
+    writer: Mutex<Connection>,
     in_memory: AtomicBool,
     /// How often the file was set aside since the start.
     set_aside: AtomicU32,

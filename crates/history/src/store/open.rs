@@ -1,14 +1,14 @@
 //! Opening: the file as it is, a new one in its place, or tables in memory.
 
+use super::rows::Newest;
 use super::trouble::Trouble;
 use super::{BYTES_MIN, Store, damage};
-use crate::chunk::Chunk;
 use crate::error::HistoryError;
 use crate::grain::Grain;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// "hrth": tells this file from other databases.
@@ -39,7 +39,7 @@ pub(crate) struct Opened {
     /// What the user should know: damage, or that nothing is written.
     pub(crate) warning: Option<String>,
     /// By object, the chunks that memory needs to go on; see `Store::newest`.
-    pub(crate) newest: Vec<(Arc<str>, Vec<Chunk>)>,
+    pub(crate) newest: Newest,
 }
 
 impl Store {

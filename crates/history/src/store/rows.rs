@@ -9,6 +9,9 @@ use crate::state::Batch;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 
+/// Chunks by object.
+pub(crate) type Newest = Vec<(Arc<str>, Vec<Chunk>)>;
+
 impl Store {
     /// Writes a batch: in one transaction what is to be forgotten, in another the chunks, each joined with what is stored of the same time.
     pub(crate) fn write(&self, batch: &Batch) -> Result<(), Trouble> {
@@ -63,7 +66,7 @@ impl Store {
 
     /// By object, what memory needs to go on after a start: the newest chunk of each grain, and finer ones whose coarser point is missing because the last end
     /// was not a clean one. Coarse grains first, then in order of time.
-    pub(crate) fn newest(&self) -> Result<Vec<(Arc<str>, Vec<Chunk>)>, Trouble> {
+    pub(crate) fn newest(&self) -> Result<Newest, Trouble> {
         let trouble = |error: rusqlite::Error| Trouble::of(&error, self.file());
         let connection = self.writer();
         let mut found = Vec::new();
