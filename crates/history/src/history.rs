@@ -19,7 +19,7 @@ pub struct HistoryOptions {
 }
 
 impl Default for HistoryOptions {
-    /// 256 MiB: all grains in full of some fifty volumes that are busy all the time; one that rests takes next to nothing.
+    /// 256 MiB: all grains in full of some forty volumes that are busy all the time; one that rests takes next to nothing.
     fn default() -> HistoryOptions {
         HistoryOptions { bytes_max: 256 << 20 }
     }

@@ -16,8 +16,23 @@ const RETRY: Duration = Duration::from_secs(60);
 /// How often chunks of minutes are rewritten as they fill, and old ones deleted.
 const ROUND: Duration = Duration::from_secs(300);
 
+/// Whoever waits for the writer is woken when it ends, even by a mistake of ours.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if std::thread::panicking() {
+            fails(&mut state, "the thread that writes has ended by a fault; restart the daemon and report it".into());
+        }
+        state.stop = true;
+        self.0.changed.notify_all();
+    }
+}
+
 /// Runs until the history is dropped.
 pub(crate) fn run(shared: &Shared) {
+    let _ended = Ended(shared);
     let mut writer = Writer { shared, swept_at_s: None };
     let mut next_round = Instant::now() + ROUND;
     let mut next_write: Option<Instant> = None;

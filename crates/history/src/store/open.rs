@@ -71,7 +71,7 @@ impl Store {
                 store.use_memory().map_err(begin)?;
                 let path = path.display();
                 let warning = format!(
-                    "The history cannot be kept in {path} ({why}): it is kept in memory and ends with the daemon; make that directory writable, then restart the daemon"
+                    "The history cannot be kept in {path} ({why}): it is kept in memory and ends with the daemon; make room there or make the directory writable, then restart the daemon"
                 );
                 (Some(warning), Vec::new())
             }
