@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("nbd", 4),
     ("fuse", 4),
     ("traces", 5),
+    ("history", 5),
     ("control", 6),
     ("rest", 7),
     ("hearth", 8),
