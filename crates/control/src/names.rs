@@ -15,6 +15,8 @@ pub enum Named {
     Pool,
     /// A volume.
     Volume,
+    /// What a pool is on: claimed by who reads all of it, or gives it up.
+    SsdOfPool,
 }
 
 impl Named {
@@ -23,6 +25,7 @@ impl Named {
         match self {
             Named::Pool => "pool",
             Named::Volume => "volume",
+            Named::SsdOfPool => "the SSD of pool",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! nobody else wait. Bodies are bounded, connections are counted, who is slow to say what it wants is sent away; the socket has mode 0660 and its
 //! directory is made if need be.
 
-use crate::api::{Action, PREFIX, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm};
+use crate::api::{Action, DeviceExamine, PREFIX, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm};
 use crate::error::{ControlError, Kind, Refusal};
 use crate::manager::Manager;
 use axum::Router;
@@ -182,6 +182,9 @@ fn router(manager: Manager, limits: ServerLimits) -> Router {
         .route("/pools", get(|s| run(s, Action::PoolList)).post(pool_create))
         .route("/pools/{name}", get(pool_show).patch(pool_set).delete(pool_destroy))
         .route("/pools/{name}/replace", post(pool_replace))
+        .route("/pools/{name}/check", post(pool_check))
+        .route("/devices", get(|s| run(s, Action::DeviceList)))
+        .route("/devices/examine", post(device_examine))
         .route("/volumes", get(|s| run(s, Action::VolumeList)).post(volume_add))
         .route("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove))
         .route("/volumes/{name}/destage", post(volume_destage))
@@ -190,6 +193,7 @@ fn router(manager: Manager, limits: ServerLimits) -> Router {
         .route("/stats/{name}", get(stats))
         .route("/jobs", get(|s| run(s, Action::JobList)))
         .route("/jobs/{id}", get(job_show).delete(job_cancel))
+        .route("/jobs/{id}/resume", post(job_resume))
         .route("/events", get(events));
     Router::new()
         .nest(PREFIX, paths)
@@ -283,6 +287,21 @@ async fn job_show(manager: Managed, Path(id): Path<u64>) -> Response {
 
 async fn job_cancel(manager: Managed, Path(id): Path<u64>) -> Response {
     run(manager, Action::JobCancel { id }).await
+}
+
+async fn job_resume(manager: Managed, Path(id): Path<u64>) -> Response {
+    run(manager, Action::JobResume { id }).await
+}
+
+async fn pool_check(manager: Managed, Path(name): Named) -> Response {
+    run(manager, Action::PoolCheck { name }).await
+}
+
+async fn device_examine(manager: Managed, body: Bytes) -> Response {
+    match parse::<DeviceExamine>(&body) {
+        Ok(examine) => run(manager, Action::DeviceExamine(examine)).await,
+        Err(error) => refuse(&error),
+    }
 }
 
 async fn events(manager: Managed, Query(flags): Query<Flags>) -> Response {

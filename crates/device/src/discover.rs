@@ -98,7 +98,7 @@ pub fn list(view: &SystemView) -> Result<Vec<Found>, BusyError> {
             found.extend(part.map(|part| Found { parent: Some(disk_path.clone()), ..part }));
         }
     }
-    found.sort_by(|one, other| natural(&one.path).cmp(&natural(&other.path)));
+    found.sort_by_key(|found| natural(&found.path));
     Ok(found)
 }
 
