@@ -11,6 +11,7 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -25,6 +26,59 @@ pub struct DeviceFacts {
     pub in_use: Option<String>,
     /// By what it can be recognized later.
     pub identity: BackingIdentity,
+}
+
+/// A device or file that somebody may want to give to hearth.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FoundDevice {
+    /// `/dev/…`, or the file as it was named; links resolved.
+    pub path: String,
+    /// A name that stays the same over restarts.
+    pub stable_path: Option<String>,
+    /// "disk", "partition", "loop", "raid", "mapped" or "file".
+    pub kind: String,
+    /// The disk it is a partition of.
+    pub parent: Option<String>,
+    /// Its size; 0 if it could not be found out.
+    pub size_bytes: u64,
+    /// What its maker calls it.
+    pub model: Option<String>,
+    /// Whether it has turning platters; `None` if the kernel does not say.
+    pub rotational: Option<bool>,
+    /// Whether it can only be read.
+    pub read_only: bool,
+    /// Who uses it ("it is mounted at /srv"); then it was not looked at.
+    pub in_use: Option<String>,
+    /// What known signatures say is on it ("an ext4 file system").
+    pub signature: Option<String>,
+    /// The pool whose superblock it carries.
+    pub pool: Option<Uuid>,
+    /// Why it could not be looked at.
+    pub problem: Option<String>,
+}
+
+/// What came of checking a part of a running pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckedPart {
+    /// Parts the pool has.
+    pub parts: u32,
+    /// Blocks compared.
+    pub blocks: u64,
+    /// Of them, bad clean ones, which are dropped.
+    pub clean_bad: u64,
+    /// Of them, bad dirty ones.
+    pub dirty_bad: u64,
+    /// Volume and first byte of some of them.
+    pub dirty_bad_at: Vec<(String, u64)>,
+}
+
+/// What the inspection of a pool at rest has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Inspected {
+    /// In words; not all, if there are very many.
+    pub problems: Vec<String>,
+    /// How many there are.
+    pub problems_count: u64,
 }
 
 /// What a pool's start found.
@@ -117,6 +171,18 @@ pub trait DataPath: Send + Sync {
     /// Looks at a backing device (a path or `model:SET:FILE`) without changing it.
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError>;
 
+    /// All block devices of this machine. Those that nobody uses are looked at, with little patience: one that does not answer has a `problem`.
+    fn devices(&self) -> Result<Vec<FoundDevice>, ControlError>;
+
+    /// Looks at one device or file, or at what is behind `model:SET:FILE`; changes nothing. What is there and cannot be used has a `problem`.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] if there is nothing of that name.
+    fn look_at(&self, spec: &str) -> Result<FoundDevice, ControlError>;
+
+    /// The path of a device or file with all links resolved, without the model's set; as given if it is not there.
+    fn canonical(&self, spec: &str) -> String;
+
     /// How two devices share bytes, as a clause that names both: the same one, a disk and its partition, a file and the device
     /// below it. `None` if they do not, or if one is not there.
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError>;
@@ -177,6 +243,17 @@ pub trait DataPath: Send + Sync {
 
     /// Reads a part into the cache, whatever admission says; returns when it is cached.
     fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError>;
+
+    /// Compares the cached blocks in a part of a running pool's SSD with their checksums, at a pace that clients hardly notice. Parts are numbered
+    /// from 0; one beyond the last has nothing in it. `stop` ends it early.
+    ///
+    /// # Errors
+    /// [`ControlError::Stopped`] if it was ended so.
+    fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError>;
+
+    /// Inspects the SSD of a pool that does not run, reading only. `progress` is told how many of how many bytes were looked at; if it says
+    /// `false`, the inspection ends soon, and what it gives is not the whole.
+    fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError>;
 
     /// Offers an attached volume.
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError>;

@@ -305,6 +305,9 @@ pub enum ControlError {
     /// The data path refused or failed.
     #[error("{0}")]
     DataPath(String, String),
+    /// A job cannot be resumed: what is wrong, what to do.
+    #[error("{0}")]
+    Job(String, String),
     /// The job was stopped on request.
     #[error("stopped on request; what is done stays done")]
     Stopped,
@@ -334,6 +337,7 @@ impl ControlError {
             | ControlError::DirtyData { .. }
             | ControlError::NotRunning { .. }
             | ControlError::SecondDaemon { .. }
+            | ControlError::Job(..)
             | ControlError::Stopped => Kind::Conflict,
             ControlError::Claimed { .. } | ControlError::Stopping => Kind::Busy,
             ControlError::Device { kind, .. } => *kind,
@@ -346,7 +350,7 @@ impl ControlError {
         match self {
             ControlError::BadName { .. } => "use 1 to 64 letters, digits, '.', '_' and '-', not beginning with '-' or '.'".into(),
             ControlError::BadRequest(_) => "use the hearth command of the same version as the daemon".into(),
-            ControlError::Unknown { named: "job", .. } => "see what runs with `hearth volume list`".into(),
+            ControlError::Unknown { named: "device", .. } => "see what there is with `hearth devices`".into(),
             ControlError::Unknown { named, .. } => {
                 format!("see what there is with `hearth {named} list`")
             }
@@ -358,10 +362,11 @@ impl ControlError {
                 format!("remove them first with `hearth volume remove NAME`, or lose them with `hearth pool destroy {name} --force`")
             }
             ControlError::SecondDaemon { .. } => "stop that one first, or give this one its own --state and --socket".into(),
-            ControlError::Stopped => "ask again to go on".into(),
+            ControlError::Stopped => "resume it with `hearth job resume ID`, or ask again".into(),
             ControlError::Stopping => "ask again when it runs".into(),
             ControlError::BadCombination(_, remedy)
             | ControlError::DataPath(_, remedy)
+            | ControlError::Job(_, remedy)
             | ControlError::BadOption { remedy, .. }
             | ControlError::NotRunning { remedy, .. }
             | ControlError::DirtyData { remedy, .. }

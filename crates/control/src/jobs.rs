@@ -6,6 +6,7 @@
 use crate::api::{JobKind, JobState, JobView};
 use crate::error::ControlError;
 use crate::live::{Live, LiveEvent};
+use crate::uuid::Uuid;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,12 +21,71 @@ const FINISHED_MAX: usize = 64;
 /// How often a running job is told to who listens.
 const TELL: Duration = Duration::from_secs(1);
 
+/// What was asked for, and how far it has come, so that another job can go on with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Everything that is dirty goes home.
+    Destage,
+    /// A range is read into the cache.
+    Warm {
+        /// First byte of all.
+        start_bytes: u64,
+        /// The first that is not cached yet.
+        at_bytes: u64,
+        /// End, exclusive.
+        end_bytes: u64,
+    },
+    /// The volume goes.
+    Remove {
+        /// With what is dirty.
+        drop_dirty: bool,
+    },
+    /// Write-back was left.
+    ModeChange,
+    /// The cache is compared with its checksums.
+    Check(CheckedSoFar),
+}
+
+impl Work {
+    /// What sort of job it makes.
+    pub const fn kind(&self) -> JobKind {
+        match self {
+            Work::Destage => JobKind::Destage,
+            Work::Warm { .. } => JobKind::Warm,
+            Work::Remove { .. } => JobKind::Remove,
+            Work::ModeChange => JobKind::ModeChange,
+            Work::Check(_) => JobKind::Check,
+        }
+    }
+}
+
+/// How far a check is, and what it has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckedSoFar {
+    /// Parts of the pool that are done.
+    pub parts: u32,
+    /// Bytes of cached data that were compared.
+    pub done_bytes: u64,
+    /// Clean blocks that were bad and are dropped.
+    pub clean_bad: u64,
+    /// Dirty blocks that are bad.
+    pub dirty_bad: u64,
+    /// Volume and first byte of the first of them.
+    pub dirty_bad_at: Vec<(String, u64)>,
+}
+
 /// One job.
 #[derive(Debug)]
 pub struct Job {
     id: u64,
     kind: JobKind,
-    volume: String,
+    /// Volume or pool.
+    object: String,
+    /// Of the object: another one may have its name later.
+    uuid: Uuid,
+    work: Mutex<Work>,
+    /// The job that has gone on with this one.
+    resumed_as: AtomicU64,
     began: Instant,
     live: Live,
     cancel: AtomicBool,
@@ -47,6 +107,41 @@ impl Job {
     /// Its number.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The name of the volume or pool it works on.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+
+    /// Which volume or pool that was when it began.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// What is left of what was asked for.
+    pub fn work(&self) -> Work {
+        self.work.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Notes how far it is, for the job that may go on with it.
+    pub fn reached(&self, work: Work) {
+        *self.work.lock().expect("no holder of this lock panics") = work;
+    }
+
+    /// The number of the job that has gone on with this one.
+    pub fn resumed_as(&self) -> Option<u64> {
+        Some(self.resumed_as.load(Ordering::Relaxed)).filter(|id| *id != 0)
+    }
+
+    /// Another job goes on with this one.
+    pub fn note_resumed(&self, by: u64) {
+        self.resumed_as.store(by, Ordering::Relaxed);
+    }
+
+    /// For calls that look at it themselves: set when somebody asks for the job's end.
+    pub fn stop_flag(&self) -> &AtomicBool {
+        &self.cancel
     }
 
     /// Whether somebody asked for its end.
@@ -111,7 +206,7 @@ impl Job {
         JobView {
             id: self.id,
             kind: self.kind,
-            volume: self.volume.clone(),
+            volume: self.object.clone(),
             state: progress.state.clone(),
             done_bytes: progress.done_bytes,
             total_bytes: progress.total_bytes,
@@ -148,18 +243,21 @@ impl Jobs {
         Jobs { live, ..Jobs::default() }
     }
 
-    /// A new running job.
-    pub fn begin(&self, kind: JobKind, volume: &str) -> Arc<Job> {
+    /// A new running job on a volume or pool.
+    pub fn begin(&self, work: Work, object: &str, uuid: Uuid) -> Arc<Job> {
         let id = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
         let began = Instant::now();
         let progress =
             Progress { state: JobState::Running, ended: None, told: began, done_bytes: 0, total_bytes: 0, samples: VecDeque::new() };
         let job = Arc::new(Job {
             id,
-            kind,
-            volume: volume.into(),
-            began,
             live: self.live.clone(),
+            kind: work.kind(),
+            object: object.into(),
+            uuid,
+            work: Mutex::new(work),
+            resumed_as: AtomicU64::new(0),
+            began,
             cancel: AtomicBool::new(false),
             progress: Mutex::new(progress),
         });
@@ -184,7 +282,7 @@ impl Jobs {
 
     /// The running job on a volume.
     pub fn of_volume(&self, volume: &str) -> Option<Arc<Job>> {
-        self.known().values().find(|j| j.volume == volume && j.is_running()).cloned()
+        self.known().values().find(|j| j.kind != JobKind::Check && j.object == volume && j.is_running()).cloned()
     }
 
     /// All of them, oldest first.
@@ -204,7 +302,7 @@ mod tests {
     #[test]
     fn a_job_is_seen_from_begin_to_end() {
         let jobs = Jobs::default();
-        let job = jobs.begin(JobKind::Destage, "v");
+        let job = jobs.begin(Work::Destage, "v", Uuid([1; 16]));
         assert_eq!(jobs.of_volume("v").map(|j| j.id()), Some(job.id()));
         job.advance(10, 100);
         assert!(!job.cancel_wanted());
@@ -229,9 +327,9 @@ mod tests {
     #[test]
     fn finished_jobs_are_forgotten_in_the_end_and_running_ones_never() {
         let jobs = Jobs::default();
-        let running = jobs.begin(JobKind::Warm, "r");
+        let running = jobs.begin(Work::ModeChange, "r", Uuid([1; 16]));
         for _ in 0..FINISHED_MAX * 2 {
-            jobs.begin(JobKind::Warm, "v").finish(Ok(()));
+            jobs.begin(Work::Destage, "v", Uuid([1; 16])).finish(Ok(()));
         }
         assert!(jobs.list().len() <= FINISHED_MAX + 2);
         assert!(jobs.get(running.id()).is_ok());

@@ -17,6 +17,8 @@ pub enum Named {
     Volume,
     /// A token.
     Token,
+    /// What a pool is on: claimed by who reads all of it, or gives it up.
+    SsdOfPool,
 }
 
 impl Named {
@@ -26,6 +28,7 @@ impl Named {
             Named::Pool => "pool",
             Named::Volume => "volume",
             Named::Token => "token",
+            Named::SsdOfPool => "the SSD of pool",
         }
     }
 }

@@ -98,26 +98,43 @@ pub fn usages(path: &Path, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
             }
         }
         DeviceKind::BlockDevice => {
-            let number = DeviceNumber::from_raw(metadata.rdev());
-            let partitions = view.partitions(number);
-            let whole = (number, None);
-            let parts = partitions.into_iter().map(|number| (number, view.block_name(number)));
-            for (number, partition) in std::iter::once(whole).chain(parts) {
-                block_usages(number, partition, view, &mut usages)?;
-            }
+            usages = usages_of_parts(DeviceNumber::from_raw(metadata.rdev()), view)?;
         }
     }
-    let loop_devices = view.loop_devices();
-    let mounts = if loop_devices.is_empty() { Vec::new() } else { mounts(view)? };
-    for (name, file) in loop_devices {
-        if may_be_asked(&file, &mounts, metadata.dev()) && same_place(&file, &metadata, kind) {
-            usages.push(Usage::LoopDevice { name });
-        }
-    }
+    add_loops(&mut usages, metadata.dev(), view, |file| same_place(file, &metadata, kind))?;
     if usages.is_empty() && kind == DeviceKind::BlockDevice && is_held_exclusively(path) {
         usages.push(Usage::Exclusive);
     }
     Ok(usages)
+}
+
+/// The uses of a block device that the kernel tells of without its being opened.
+pub(crate) fn usages_of_block(number: DeviceNumber, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
+    let mut usages = usages_of_parts(number, view)?;
+    add_loops(&mut usages, 0, view, |file| is_block_device(file, number))?;
+    Ok(usages)
+}
+
+/// The uses of a block device and of its partitions, loop devices over it left out.
+fn usages_of_parts(number: DeviceNumber, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
+    let mut usages = Vec::new();
+    let parts = view.partitions(number).into_iter().map(|number| (number, view.block_name(number)));
+    for (number, partition) in std::iter::once((number, None)).chain(parts) {
+        block_usages(number, partition, view, &mut usages)?;
+    }
+    Ok(usages)
+}
+
+/// Adds the loop devices over what `is_it` knows, on the file system of that number.
+fn add_loops(usages: &mut Vec<Usage>, on_device: u64, view: &SystemView, is_it: impl Fn(&Path) -> bool) -> Result<(), BusyError> {
+    let loop_devices = view.loop_devices();
+    let mounts = if loop_devices.is_empty() { Vec::new() } else { mounts(view)? };
+    for (name, file) in loop_devices {
+        if may_be_asked(&file, &mounts, on_device) && is_it(&file) {
+            usages.push(Usage::LoopDevice { name });
+        }
+    }
+    Ok(())
 }
 
 fn metadata(path: &Path) -> Result<fs::Metadata, BusyError> {
@@ -157,12 +174,12 @@ fn same_place(path: &Path, metadata: &fs::Metadata, kind: DeviceKind) -> bool {
     }
 }
 
-fn is_held_exclusively(path: &Path) -> bool {
+pub(crate) fn is_held_exclusively(path: &Path) -> bool {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC | libc::O_NONBLOCK).open(path);
     opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
-struct Mount {
+pub(crate) struct Mount {
     number: DeviceNumber,
     point: PathBuf,
     kind: String,
@@ -171,7 +188,7 @@ struct Mount {
 
 /// Whether looking at `path` cannot wait for a program: file systems served by one (ours, under our own loop devices, among
 /// them) answer only while that program does. What lies on such a file system is no file of another one, such as `wanted_device`.
-fn may_be_asked(path: &Path, mounts: &[Mount], wanted_device: u64) -> bool {
+pub(crate) fn may_be_asked(path: &Path, mounts: &[Mount], wanted_device: u64) -> bool {
     const SERVED: [&str; 6] = ["fuse", "nfs", "cifs", "smb", "9p", "ceph"];
     // The last of the longest: later mounts cover earlier ones.
     let mount = mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count());
@@ -182,7 +199,7 @@ fn may_be_asked(path: &Path, mounts: &[Mount], wanted_device: u64) -> bool {
 }
 
 /// proc(5), mountinfo: id, parent, number, root, mount point, options, optional fields, "-", type, source, options.
-fn mounts(view: &SystemView) -> Result<Vec<Mount>, BusyError> {
+pub(crate) fn mounts(view: &SystemView) -> Result<Vec<Mount>, BusyError> {
     let path = view.proc.join("self/mountinfo");
     let text = fs::read_to_string(&path).map_err(|source| BusyError::System { path, source })?;
     let mount = |line: &str| {

@@ -357,7 +357,12 @@ mod tests {
     #[test]
     fn the_kernel_and_udev_are_asked_for_ids() {
         let root = tempfile::tempdir().expect("a temporary directory");
-        let view = SystemView { sys: root.path().join("sys"), proc: root.path().join("proc"), run: root.path().join("run") };
+        let view = SystemView {
+            dev: root.path().join("dev"),
+            sys: root.path().join("sys"),
+            proc: root.path().join("proc"),
+            run: root.path().join("run"),
+        };
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().expect("it has one")).expect("directories");

@@ -4,6 +4,7 @@
 //! * [`open`]: opening with O_DIRECT, locked against a second daemon, with the geometry found out.
 //! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
 //!   ask [`system`].
+//! * [`discover`]: which block devices there are.
 //! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
 //! * [`model`]: a hard disk or array as a pure state machine over time.
 //!
@@ -13,6 +14,7 @@
 mod aligned;
 pub mod blocking;
 pub mod busy;
+pub mod discover;
 mod error;
 pub mod failing;
 pub mod identity;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 /// The directories that are asked.
 #[derive(Clone, Debug)]
 pub struct SystemView {
+    /// `/dev`.
+    pub dev: PathBuf,
     /// `/sys`.
     pub sys: PathBuf,
     /// `/proc`.
@@ -16,7 +18,8 @@ pub struct SystemView {
 
 impl Default for SystemView {
     fn default() -> SystemView {
-        SystemView { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc"), run: PathBuf::from("/run") }
+        let [dev, sys, proc, run] = ["/dev", "/sys", "/proc", "/run"].map(PathBuf::from);
+        SystemView { dev, sys, proc, run }
     }
 }
 
@@ -108,7 +111,7 @@ impl SystemView {
 }
 
 /// What is in a directory, sorted; empty if it cannot be read (sysfs directories come and go).
-fn entries(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let Ok(read) = fs::read_dir(directory) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = read.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();

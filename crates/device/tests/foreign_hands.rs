@@ -137,7 +137,7 @@ impl Machine {
     fn new() -> Option<Machine> {
         let root = tempfile::tempdir().expect("a temporary directory");
         let at = |name: &str| root.path().join(name);
-        let view = SystemView { sys: at("sys"), proc: at("proc"), run: at("run") };
+        let view = SystemView { dev: at("dev"), sys: at("sys"), proc: at("proc"), run: at("run") };
         let write = |path: &str, text: &str| {
             fs::create_dir_all(at(path).parent().expect("it has one")).expect("directories");
             fs::write(at(path), text).expect("a file");

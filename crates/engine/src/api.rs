@@ -280,7 +280,15 @@ pub enum Command {
         /// Which volume.
         volume: VolumeIndex,
     },
-    /// Stop an unfinished `Destage` or `SetOptions` of that token; what is home stays home.
+    /// Compare every cached block in a physical segment of each shard with its checksum, at a pace that clients hardly notice. `CommandDone` when all
+    /// are; what was found: [`Shard::scrubbed`](crate::shard::Shard::scrubbed). One at a time. A segment beyond the last is done at once.
+    Check {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which, from 0.
+        segment: u32,
+    },
+    /// Stop an unfinished `Destage`, `SetOptions` or `Check` of that token; what is home stays home.
     Cancel {
         /// The token of the command to stop.
         token: u64,

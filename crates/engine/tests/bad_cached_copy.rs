@@ -4,11 +4,12 @@ use engine::api::{
     Action, Command, Completion, Event, Io, IoError, IoKind, Op, Outcome, Reply, Request, RequestError, Target, VolumeOptions,
 };
 use engine::log::LogPlace;
-use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::packer::ContentOptions;
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Scrubbed, Shard, ShardConfig};
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PageMutVec, PagePool, PageVec};
-use types::{BypassReason, Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{BypassReason, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(0);
 const SSD_BYTES: u64 = 6 << 20;
@@ -21,6 +22,8 @@ enum Ssd {
     FlipsBits,
     /// Of pages that begin with this byte only.
     FlipsBitsOf(u8),
+    /// In every byte.
+    Scrambles,
 }
 
 struct Rig {
@@ -127,6 +130,9 @@ impl Rig {
                     page.copy_from_slice(&device[at + index * 4096..at + (index + 1) * 4096]);
                     let flips = self.ssd_is == Ssd::FlipsBits || self.ssd_is == Ssd::FlipsBitsOf(page[0]);
                     page[1234] ^= u8::from(of_ssd && flips);
+                    if of_ssd && self.ssd_is == Ssd::Scrambles {
+                        page.iter_mut().for_each(|byte| *byte ^= 1);
+                    }
                 }
                 if of_ssd && self.ssd_is == Ssd::FailsReads {
                     result = Err(IoError::Failed);
@@ -215,4 +221,192 @@ fn leaving_write_back_waits_until_no_record_calls_a_block_dirty() {
     rig.perform_held();
     rig.drain();
     assert_eq!(rig.done, [Ok(())]);
+}
+
+impl Rig {
+    /// A check of the whole pool, segment by segment; what was found, and the time that passed.
+    fn check(&mut self) -> (Scrubbed, u64) {
+        let (mut all, begun_ns) = (Scrubbed::default(), self.now_ns);
+        for segment in 0..self.shard.config().place.layout.segments_per_shard {
+            self.shard.command(self.now_ns, Command::Check { token: 9, segment });
+            self.drain();
+            while self.done.is_empty() {
+                self.now_ns = self.shard.next_deadline().expect("it goes on").max(self.now_ns + 1000);
+                self.shard.tick(self.now_ns);
+                self.drain();
+            }
+            assert_eq!(self.done.pop(), Some(Ok(())));
+            let found = self.shard.scrubbed();
+            all.blocks += found.blocks;
+            all.clean_bad += found.clean_bad;
+            all.dirty_bad += found.dirty_bad;
+            all.dirty_bad_at.extend(&found.dirty_bad_at);
+        }
+        (all, self.now_ns - begun_ns)
+    }
+
+    /// Blocks 0 to 9 clean, 10 to 19 dirty, each full of its number and one.
+    fn fill(&mut self) {
+        (0..10).for_each(|block| self.write(block, block as u8 + 1));
+        self.destage();
+        (10..20).for_each(|block| self.write(block, block as u8 + 1));
+        assert_eq!(self.request(Op::Flush, 0, 0, PageVec::new()).result, Ok(()));
+    }
+}
+
+#[test]
+fn a_check_compares_every_block_and_changes_nothing_that_is_good() {
+    let mut rig = Rig::new();
+    rig.fill();
+    let before = rig.shard.volume_stats(VOLUME).expect("attached");
+    let (found, _) = rig.check();
+    assert_eq!(found, Scrubbed { blocks: 20, ..Scrubbed::default() });
+    let after = rig.shard.volume_stats(VOLUME).expect("attached");
+    assert_eq!(after, before, "a check is no client");
+    (0..20).for_each(|block| assert_eq!(rig.read(block).outcome, Outcome::SsdHit));
+}
+
+fn check_finds(bad: Ssd, clean_bad: u64, dirty_bad_at: &[u64]) {
+    let mut rig = Rig::new();
+    rig.fill();
+    rig.ssd_is = bad;
+    let (found, _) = rig.check();
+    let at: Vec<_> = dirty_bad_at.iter().map(|block| (VOLUME, *block)).collect();
+    assert_eq!(found, Scrubbed { blocks: 20, clean_bad, dirty_bad: at.len() as u64, dirty_bad_at: at });
+    rig.ssd_is = Ssd::Sound;
+    let (again, _) = rig.check();
+    assert_eq!(again.blocks, 20 - clean_bad, "bad clean ones are void, and dirty ones are kept");
+    for block in 0..20 {
+        assert!(rig.read(block).pages[0].iter().all(|byte| *byte == block as u8 + 1), "block {block}");
+    }
+}
+
+#[test]
+fn a_check_voids_bad_clean_blocks_and_tells_bad_dirty_ones() {
+    check_finds(Ssd::FlipsBitsOf(4), 1, &[]);
+    check_finds(Ssd::FlipsBitsOf(15), 0, &[14]);
+    check_finds(Ssd::FlipsBits, 10, &(10..20).collect::<Vec<_>>());
+    check_finds(Ssd::FailsReads, 10, &(10..20).collect::<Vec<_>>());
+}
+
+/// Packed blocks are fetched with what they rest on, from the SSD and not from memory.
+#[test]
+fn a_check_looks_at_packed_blocks_and_their_bases() {
+    let mut rig = Rig::new();
+    let slots = u64::from(rig.shard.config().place.layout.slots_per_shard());
+    rig.shard.set_content(ContentOptions::suited(Content::Fast, 5, slots, 64));
+    rig.write(0, 0);
+    for block in 1..30 {
+        // Equal blocks, zeroes among them, and such as compress.
+        let mut pages = rig.page_of(0);
+        if block % 3 != 0 {
+            let mut page = rig.pool.allocate().expect("a page");
+            page.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 7 % 11) as u8 + (block % 3) as u8);
+            pages = PageVec::from_buf([page.freeze()]);
+        }
+        assert_eq!(rig.request(Op::Write, block * 8, 8, pages).result, Ok(()));
+    }
+    assert_eq!(rig.request(Op::Flush, 0, 0, PageVec::new()).result, Ok(()));
+    let census = rig.shard.content_stats().census;
+    assert!(census.zero > 0 && census.duplicate > 0 && census.lz4 + census.raw > 0, "{census:?}");
+    assert_eq!(rig.check().0, Scrubbed { blocks: 30, ..Scrubbed::default() });
+    rig.ssd_is = Ssd::Scrambles;
+    let (found, _) = rig.check();
+    assert_eq!(found.blocks, 30);
+    assert_eq!(found.dirty_bad, 30 - census.zero, "all but what needs no bytes: {found:?}");
+    rig.ssd_is = Ssd::Sound;
+}
+
+/// Reads are short, one at a time, and the shard rests three times as long as each took.
+#[test]
+fn a_check_leaves_the_ssd_to_clients() {
+    let mut rig = Rig::new();
+    (0..200).for_each(|block| rig.write(block, 3));
+    rig.holds = Some(|io| io.target == Target::Ssd && io.background && matches!(io.kind, IoKind::Read(_)));
+    let (mut reads, mut busy_ns, begun_ns) = (0, 0, rig.now_ns);
+    for segment in 0..rig.shard.config().place.layout.segments_per_shard {
+        rig.shard.command(rig.now_ns, Command::Check { token: 9, segment });
+        rig.drain();
+        while rig.done.is_empty() {
+            assert!(rig.held.len() <= 1, "one at a time");
+            if let Some(io) = rig.held.first() {
+                assert!(io.length_bytes <= 128 << 10);
+                (reads, busy_ns) = (reads + 1, busy_ns + 200_000);
+                rig.now_ns += 200_000;
+                rig.holds = None;
+                rig.perform_held();
+                rig.holds = Some(|io| io.target == Target::Ssd && io.background && matches!(io.kind, IoKind::Read(_)));
+            } else {
+                rig.now_ns = rig.shard.next_deadline().expect("it goes on").max(rig.now_ns + 1000);
+                rig.shard.tick(rig.now_ns);
+            }
+            rig.drain();
+        }
+        assert_eq!(rig.done.pop(), Some(Ok(())));
+    }
+    assert!(reads > 5, "{reads} reads");
+    let took_ns = rig.now_ns - begun_ns;
+    assert!(busy_ns * 4 <= took_ns + 4 * 200_000, "{busy_ns} of {took_ns} ns");
+}
+
+/// A check that is cancelled, and one that meets the end of its volume or of the pool, end; and another can begin.
+#[test]
+fn a_check_ends_when_it_must() {
+    let check = Command::Check { token: 9, segment: 0 };
+    let holds = |io: &Io| io.target == Target::Ssd && io.background && matches!(io.kind, IoKind::Read(_));
+    let mut rig = Rig::new();
+    rig.fill();
+    rig.holds = Some(holds);
+    rig.shard.command(rig.now_ns, check.clone());
+    rig.drain();
+    assert_eq!((rig.held.len(), rig.done.len()), (1, 0));
+    rig.shard.command(rig.now_ns, check.clone());
+    rig.drain();
+    assert_eq!(rig.done.pop(), Some(Err("another check is under way".into())));
+    rig.shard.command(rig.now_ns, Command::Cancel { token: 9 });
+    rig.drain();
+    assert!(rig.done.is_empty(), "what is on its way ends first");
+    rig.perform_all_held();
+    assert_eq!(rig.done.pop(), Some(Err("cancelled".into())));
+
+    rig.holds = Some(holds);
+    rig.now_ns += 1_000_000;
+    rig.shard.command(rig.now_ns, check.clone());
+    rig.drain();
+    assert_eq!(rig.held.len(), 1);
+    rig.shard.command(rig.now_ns, Command::Detach { token: 3, volume: VOLUME });
+    rig.drain();
+    assert!(rig.done.is_empty(), "the volume waits for the read");
+    rig.perform_all_held();
+    for _ in 0..10 {
+        rig.now_ns += 10_000_000;
+        rig.shard.tick(rig.now_ns);
+        rig.drain();
+    }
+    assert_eq!(rig.done, [Ok(()), Ok(())], "the volume is gone, and the check has nothing more to look at");
+    assert_eq!(rig.shard.stats().cached_blocks, 0);
+
+    let mut rig = Rig::new();
+    rig.fill();
+    rig.holds = Some(holds);
+    rig.shard.command(rig.now_ns, check.clone());
+    rig.drain();
+    rig.shard.command(rig.now_ns, Command::Quiesce { token: 4 });
+    rig.drain();
+    rig.perform_all_held();
+    rig.done.sort_by_key(Result::is_ok);
+    assert_eq!(rig.done, [Err("the pool is being stopped".to_string()), Ok(())]);
+    assert!(rig.shard.is_quiesced());
+    rig.done.clear();
+    rig.shard.command(rig.now_ns, check);
+    rig.drain();
+    assert!(rig.done[0].is_err());
+}
+
+impl Rig {
+    fn perform_all_held(&mut self) {
+        self.holds = None;
+        self.perform_held();
+        self.drain();
+    }
 }

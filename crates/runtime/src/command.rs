@@ -97,6 +97,7 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         Command::Destage { volume, .. } => Command::Destage { token, volume },
         Command::Detach { volume, .. } => Command::Detach { token, volume },
         Command::DropClean { volume, .. } => Command::DropClean { token, volume },
+        Command::Check { segment, .. } => Command::Check { token, segment },
         Command::Quiesce { .. } => Command::Quiesce { token },
         unanswered @ (Command::Attach { .. }
         | Command::Hold { .. }

@@ -335,6 +335,7 @@ impl System for Daemon {
             | Command::Destage { token, .. }
             | Command::Detach { token, .. }
             | Command::DropClean { token, .. }
+            | Command::Check { token, .. }
             | Command::Quiesce { token } => Some(*token),
             Command::Attach { .. }
             | Command::Hold { .. }

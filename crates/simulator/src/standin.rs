@@ -235,6 +235,7 @@ impl System for Plain {
             | Command::Destage { token, .. }
             | Command::Detach { token, .. }
             | Command::DropClean { token, .. }
+            | Command::Check { token, .. }
             | Command::Quiesce { token } => token,
             _ => return,
         };

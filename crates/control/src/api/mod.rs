@@ -479,7 +479,7 @@ pub struct JobView {
     pub id: u64,
     /// What it does.
     pub kind: JobKind,
-    /// To which volume.
+    /// To which volume; of a check: to which pool.
     pub volume: String,
     /// How far it is.
     #[serde(flatten)]

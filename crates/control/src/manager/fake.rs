@@ -4,7 +4,7 @@
 //! Only what is durable survives: formatted SSDs, what the log holds of each volume, what the backing devices hold. One block a
 //! volume stands for its data: clients write version numbers.
 
-use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
@@ -13,6 +13,7 @@ use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use types::{Content, Mode};
 
@@ -36,8 +37,18 @@ pub struct Inside {
     pub dead: bool,
     /// Volumes, by their numbers, that the start of any pool calls damaged.
     pub damaged: Vec<u32>,
-    /// Destage never ends by itself.
+    /// Destage, and the check of a part, never end by themselves.
     pub slow: bool,
+    /// A check becomes slow before this part.
+    pub slow_from: Option<u32>,
+    /// Parts with a bad block, and whether it is dirty.
+    pub bad_parts: BTreeMap<u32, bool>,
+    /// The parts that were checked.
+    pub checked: Vec<u32>,
+    /// What an inspection finds.
+    pub problems: Vec<String>,
+    /// Where warm-ups have read.
+    pub warmed: Vec<u64>,
     running: BTreeMap<String, Uuid>,
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
@@ -45,12 +56,18 @@ pub struct Inside {
     pub exports: BTreeSet<(String, String)>,
 }
 
+/// Parts that every pool has.
+pub const CHECK_PARTS: u32 = 5;
+
 #[derive(Clone, Default)]
 pub struct Device {
     pub size_bytes: u64,
     pub signature: Option<String>,
     pub in_use: Option<String>,
     pub serial: String,
+    pub parent: Option<String>,
+    pub read_only: bool,
+    pub problem: Option<String>,
     /// Pool on it, if it is an SSD.
     pub pool: Option<Uuid>,
     /// Log content by volume number: (version, dirty).
@@ -134,6 +151,22 @@ impl Inside {
         self.devices.get_mut(path).ok_or(ControlError::Unknown { named: "device", name: path.into() })
     }
 
+    fn found(&self, path: &str) -> FoundDevice {
+        let device = self.devices[path].clone();
+        FoundDevice {
+            path: path.into(),
+            kind: if path.starts_with("/dev/") { "disk" } else { "file" }.into(),
+            parent: device.parent,
+            size_bytes: device.size_bytes,
+            read_only: device.read_only,
+            in_use: device.in_use,
+            signature: device.signature,
+            pool: device.pool,
+            problem: device.problem,
+            ..FoundDevice::default()
+        }
+    }
+
     fn facts(&mut self, path: &str) -> Result<DeviceFacts, ControlError> {
         let device = self.device(path)?.clone();
         let fact = |name: &str, value: String| Fact { name: name.into(), value };
@@ -197,6 +230,22 @@ impl DataPath for World {
 
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
         self.inside().facts(spec)
+    }
+
+    fn devices(&self) -> Result<Vec<FoundDevice>, ControlError> {
+        let inside = self.inside();
+        Ok(inside.devices.keys().filter(|path| path.starts_with("/dev/")).map(|path| inside.found(path)).collect())
+    }
+
+    fn look_at(&self, spec: &str) -> Result<FoundDevice, ControlError> {
+        let (inside, path) = (self.inside(), self.canonical(spec));
+        let known = inside.devices.contains_key(&path);
+        if known { Ok(inside.found(&path)) } else { Err(ControlError::Unknown { named: "device", name: spec.into() }) }
+    }
+
+    fn canonical(&self, spec: &str) -> String {
+        let file = spec.strip_prefix("model:").and_then(|rest| rest.split_once(':')).map_or(spec, |(_, file)| file);
+        file.replace("/dev/disk/by-id/", "/dev/")
     }
 
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
@@ -347,8 +396,43 @@ impl DataPath for World {
         Ok(Box::new(Homecoming { world: self.clone(), volume: volume.clone(), looks: 0, cancelled: false }))
     }
 
-    fn warm(&self, volume: &VolumeRecord, _offset_bytes: u64, _length_bytes: u64) -> Result<(), ControlError> {
-        self.inside().device(&volume.backing).map(|_| ())
+    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, _length_bytes: u64) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.device(&volume.backing)?;
+        inside.warmed.push(offset_bytes);
+        Ok(())
+    }
+
+    fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
+        assert!(self.inside().running.contains_key(&pool.name), "only running pools are checked in parts");
+        self.inside().step(&pool.ssd)?;
+        while self.inside().slow {
+            if stop.load(Ordering::Relaxed) {
+                return Err(ControlError::Stopped);
+            }
+            std::thread::yield_now();
+        }
+        let mut inside = self.inside();
+        inside.checked.push(part);
+        let mut found = CheckedPart { parts: CHECK_PARTS, blocks: 1, ..CheckedPart::default() };
+        match inside.bad_parts.get(&part) {
+            Some(true) => (found.dirty_bad, found.dirty_bad_at) = (1, vec![("v".into(), 4096 * u64::from(part))]),
+            Some(false) => found.clean_bad = 1,
+            None => {}
+        }
+        // It stops before the next part once it is to be slow.
+        inside.slow = inside.slow_from == Some(part + 1);
+        Ok(found)
+    }
+
+    fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
+        self.inside().step(&pool.ssd)?;
+        let mut goes_on = progress(0, 100);
+        while goes_on && self.inside().slow {
+            goes_on = progress(50, 100);
+        }
+        let problems = self.inside().problems.clone();
+        Ok(Inspected { problems_count: problems.len() as u64, problems })
     }
 
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {

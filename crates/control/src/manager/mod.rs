@@ -10,9 +10,12 @@
 //! crash between any two of them finishes or undoes it. The rows stand at the head of `pools.rs` and
 //! `volumes.rs`; `start.rs` is the other half.
 
+mod check;
+mod devices;
 mod exports;
 mod pools;
 mod replace;
+mod resume;
 mod sample;
 pub mod start;
 mod stop;
@@ -27,6 +30,8 @@ mod every_io;
 #[cfg(any(test, feature = "fake"))]
 #[allow(missing_docs)] // For tests only.
 pub mod fake;
+#[cfg(test)]
+mod job_tests;
 #[cfg(test)]
 mod modelled;
 #[cfg(test)]
@@ -197,11 +202,13 @@ impl Manager {
                 job.cancel();
                 Answer::Job(Box::new(job.view()))
             }),
-            Action::JobResume { .. } | Action::PoolCheck { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::JobResume { id } => self.job_resume(id).map(|j| Answer::Job(Box::new(j))),
+            Action::PoolCheck { name } => self.pool_check(&name).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeWhy { .. } | Action::VolumeMap { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::Sample => Ok(Answer::Sample(self.sample())),
             Action::History(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
-            Action::DeviceList | Action::DeviceExamine(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::DeviceList => self.device_list().map(Answer::Devices),
+            Action::DeviceExamine(examine) => self.device_examine(&examine.path).map(|d| Answer::Device(Box::new(d))),
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),
         }
     }

@@ -28,6 +28,7 @@ use crate::names::{self, Named};
 use crate::options::{self, SIZE_BYTES_MAX};
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
+use crate::words::Export;
 
 /// RAM tier if nothing is said: enough to hold what is being proven for admission, small on any machine of today.
 pub const RAM_BYTES_DEFAULT: u64 = 256 << 20;
@@ -229,6 +230,9 @@ impl Manager {
                 state.volumes.iter().map(|v| (v.name.clone(), v.backing.clone())).collect(),
             )
         };
+        if path.starts_with("/dev/") {
+            self.check_no_export(path)?;
+        }
         for (pool, ssd) in ssds {
             if let Some(how) = self.data().overlap(path, &ssd)? {
                 let remedy = "choose another device: an SSD belongs to one pool and can never be a backing device";
@@ -248,10 +252,24 @@ impl Manager {
         Ok(())
     }
 
+    /// Refuses a block device that is a volume of this very daemon: it would wait for itself.
+    fn check_no_export(&self, path: &str) -> Result<(), ControlError> {
+        let offered = |(name, live): (&String, &super::LiveVolume)| Some((name.clone(), live.exports.get(&Export::Loop)?.clone()));
+        let exports: Vec<(String, String)> = self.memory().volumes.iter().filter_map(offered).collect();
+        for (volume, place) in exports {
+            if let Some(how) = self.data().overlap(path, &place)? {
+                let remedy = "choose another device: hearth would wait for itself";
+                let problem = format!("it is the volume \"{volume}\" itself, as hearth offers it ({how})");
+                return Err(device(path, problem, remedy.into(), Kind::Conflict));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn pool_destroy(&self, name: &str, force: bool) -> Result<(), ControlError> {
         let record = self.pool_record(name)?;
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
-        let mut claimed = vec![(Named::Pool, name)];
+        let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
         claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let _claim = self.claim(&claimed, "its destruction")?;
         if !volumes.is_empty() && !force {

@@ -18,7 +18,7 @@ impl Manager {
     pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<PoolView, ControlError> {
         let old = self.pool_record(name)?;
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
-        let mut claimed = vec![(Named::Pool, name)];
+        let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
         claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let _claim = self.claim(&claimed, "the replacement of its SSD")?;
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {

@@ -26,14 +26,16 @@
 //! | 3. save without it | – |
 
 use super::pools::{device, new_uuid};
-use super::{LiveVolume, Manager};
-use crate::api::{Health, JobKind, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use super::{Claim, LiveVolume, Manager};
+use crate::api::{Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::error::{ControlError, Kind};
 use crate::human;
+use crate::jobs::Work;
 use crate::names::{self, Named};
 use crate::options::Options;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use crate::words::Export;
+use std::ops::Range;
 use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 
 impl Manager {
@@ -265,16 +267,22 @@ impl Manager {
         let claim = self.claim(&[(Named::Volume, name)], "a destage")?;
         let record = self.running_volume(name)?;
         let manager = self.clone();
-        self.run_job(JobKind::Destage, name, claim, move |job| manager.destage_all(&record, job))
+        self.run_job(Work::Destage, (name, record.uuid), claim, move |job| manager.destage_all(&record, job))
     }
 
-    pub(super) fn volume_warm(&self, name: &str, warm: VolumeWarm) -> Result<JobView, ControlError> {
-        let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
+    /// The record of a volume that has a cache to be warmed.
+    pub(super) fn warmable_volume(&self, name: &str) -> Result<VolumeRecord, ControlError> {
         let record = self.running_volume(name)?;
         if record.options.mode == Mode::PassThrough {
             let remedy = format!("change the mode first with `hearth volume set {name} --mode write-through`");
             return Err(ControlError::BadCombination("a pass-through volume uses no cache that could be warmed".into(), remedy));
         }
+        Ok(record)
+    }
+
+    pub(super) fn volume_warm(&self, name: &str, warm: VolumeWarm) -> Result<JobView, ControlError> {
+        let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
+        let record = self.warmable_volume(name)?;
         let end_bytes = warm.end_bytes.unwrap_or(record.size_bytes).min(record.size_bytes);
         if warm.start_bytes >= end_bytes {
             let size = human::bytes(record.size_bytes);
@@ -284,8 +292,14 @@ impl Manager {
                 remedy: "write A-B with A below B and below the volume's size".into(),
             });
         }
-        let manager = self.clone();
-        self.run_job(JobKind::Warm, name, claim, move |job| manager.warm_range(&record, warm.start_bytes, end_bytes, job))
+        self.warm_from(record, &(warm.start_bytes..end_bytes), warm.start_bytes, claim)
+    }
+
+    /// The job of a warm-up, or of the rest of one.
+    pub(super) fn warm_from(&self, record: VolumeRecord, range: &Range<u64>, at_bytes: u64, claim: Claim) -> Result<JobView, ControlError> {
+        let (manager, name, uuid, range) = (self.clone(), record.name.clone(), record.uuid, range.clone());
+        let asked = Work::Warm { start_bytes: range.start, at_bytes, end_bytes: range.end };
+        self.run_job(asked, (&name, uuid), claim, move |job| manager.warm_range(&record, &range, at_bytes, job))
     }
 
     pub(super) fn volume_remove(&self, name: &str, drop_dirty: bool) -> Result<JobView, ControlError> {
@@ -304,7 +318,7 @@ impl Manager {
             });
         }
         let manager = self.clone();
-        self.run_job(JobKind::Remove, name, claim, move |job| manager.remove(&record, drop_dirty, job))
+        self.run_job(Work::Remove { drop_dirty }, (name, record.uuid), claim, move |job| manager.remove(&record, drop_dirty, job))
     }
 }
 

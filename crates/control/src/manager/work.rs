@@ -1,11 +1,13 @@
 //! The work of the jobs: destage, warm, leave write-back, remove.
 
 use super::{Claim, Manager, Trouble};
-use crate::api::{Health, JobKind, JobView, Severity};
+use crate::api::{Health, JobView, Severity};
 use crate::datapath::Pending;
 use crate::error::ControlError;
-use crate::jobs::{Job, LOOK};
+use crate::jobs::{Job, LOOK, Work};
 use crate::state::{VolumePhase, VolumeRecord};
+use crate::uuid::Uuid;
+use std::ops::Range;
 use std::sync::Arc;
 use types::Mode;
 
@@ -16,19 +18,21 @@ impl Manager {
     /// Runs `work` as a job on a thread of its own; the claim is given back before the job is seen as ended.
     pub(super) fn run_job(
         &self,
-        kind: JobKind,
-        volume: &str,
+        asked: Work,
+        object: (&str, Uuid),
         claim: Claim,
         work: impl FnOnce(&Job) -> Result<(), ControlError> + Send + 'static,
     ) -> Result<JobView, ControlError> {
-        let job = self.shared.jobs.begin(kind, volume);
-        let (watched, manager, volume) = (job.clone(), self.clone(), volume.to_string());
+        let kind = asked.kind();
+        let job = self.shared.jobs.begin(asked, object.0, object.1);
+        self.events().note(Severity::Info, object.0, format!("{} begun (job {})", kind.word(), job.id()));
+        let (watched, manager, object) = (job.clone(), self.clone(), object.0.to_string());
         let spawned = std::thread::Builder::new().name(format!("job-{}", job.id())).spawn(move || {
             let result = work(&watched);
             drop(claim);
             let severity = if result.is_ok() { Severity::Info } else { Severity::Warning };
             let outcome = result.as_ref().map_or_else(ToString::to_string, |()| "done".into());
-            manager.events().note(severity, &volume, format!("{}: {outcome}", kind.word()));
+            manager.events().note(severity, &object, format!("{}: {outcome} (job {})", kind.word(), watched.id()));
             watched.finish(result);
         });
         if let Err(error) = spawned {
@@ -73,9 +77,9 @@ impl Manager {
         }
     }
 
-    /// Reads a range into the cache, step by step.
-    pub(super) fn warm_range(&self, volume: &VolumeRecord, start_bytes: u64, end_bytes: u64, job: &Job) -> Result<(), ControlError> {
-        let mut at_bytes = start_bytes;
+    /// Reads a range into the cache, step by step; `from_bytes` is where an earlier job came to.
+    pub(super) fn warm_range(&self, volume: &VolumeRecord, range: &Range<u64>, from_bytes: u64, job: &Job) -> Result<(), ControlError> {
+        let (start_bytes, end_bytes, mut at_bytes) = (range.start, range.end, from_bytes);
         while at_bytes < end_bytes {
             if job.cancel_wanted() {
                 return Err(ControlError::Stopped);
@@ -84,6 +88,7 @@ impl Manager {
             let step_end_bytes = ((at_bytes / WARM_STEP_BYTES + 1) * WARM_STEP_BYTES).min(end_bytes);
             self.data().warm(volume, at_bytes, step_end_bytes - at_bytes)?;
             at_bytes = step_end_bytes;
+            job.reached(Work::Warm { start_bytes, at_bytes, end_bytes });
             job.advance(at_bytes - start_bytes, end_bytes - start_bytes);
         }
         Ok(())
@@ -100,12 +105,12 @@ impl Manager {
         if !leaves_write_back {
             return wait_for(pending).map(|()| None);
         }
-        let (manager, name) = (self.clone(), volume.name.clone());
+        let (manager, name, uuid) = (self.clone(), volume.name.clone(), volume.uuid);
         let work = move |job: &Job| {
             manager.watch_dirty(&volume, pending, job)?;
             manager.note_clean(&volume.name)
         };
-        self.run_job(JobKind::ModeChange, &name, claim, work).map(Some)
+        self.run_job(Work::ModeChange, (&name, uuid), claim, work).map(Some)
     }
 
     /// Nothing is dirty and nothing can become dirty: the mark goes.
@@ -123,14 +128,19 @@ impl Manager {
         let Ok(claim) = self.claim(&[(crate::names::Named::Volume, &name)], "the end of an interrupted mode change") else {
             return;
         };
-        let manager = self.clone();
+        if let Err(error) = self.finish_mode_change(volume, claim) {
+            self.events().note(Severity::Warning, &name, format!("its dirty data is not being destaged: {error}"));
+        }
+    }
+
+    /// Brings home what a volume that left write-back still has, and takes its mark away.
+    pub(super) fn finish_mode_change(&self, volume: VolumeRecord, claim: Claim) -> Result<JobView, ControlError> {
+        let (manager, name, uuid) = (self.clone(), volume.name.clone(), volume.uuid);
         let work = move |job: &Job| {
             manager.destage_all(&volume, job)?;
             manager.note_clean(&volume.name)
         };
-        if let Err(error) = self.run_job(JobKind::ModeChange, &name, claim, work) {
-            self.events().note(Severity::Warning, &name, format!("its dirty data is not being destaged: {error}"));
-        }
+        self.run_job(Work::ModeChange, (&name, uuid), claim, work)
     }
 
     /// All steps of a removal.

@@ -15,7 +15,7 @@ use format::superblock::SUPERBLOCK_MAGIC;
 use std::path::Path;
 
 /// The marks of a hearth pool: both copies of its superblock.
-const OWN_MARKS: [OwnMark; 2] = [
+pub(super) const OWN_MARKS: [OwnMark; 2] = [
     OwnMark { what: "a hearth pool", offset_bytes: SuperblockSlot::A.offset_bytes(), magic: SUPERBLOCK_MAGIC },
     OwnMark { what: "a hearth pool", offset_bytes: SuperblockSlot::B.offset_bytes(), magic: SUPERBLOCK_MAGIC },
 ];

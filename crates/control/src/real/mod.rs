@@ -1,8 +1,10 @@
 //! The data path on a real machine: the runtime, its devices, pools and exports, behind [`DataPath`].
 
 pub(crate) mod assembly;
+mod check;
 pub(crate) mod content;
 mod devices;
+mod discovery;
 mod exports;
 mod figures;
 mod pools;
@@ -11,7 +13,7 @@ mod warm;
 
 pub use runtime::SsdMedium;
 
-use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::state::{PoolRecord, VolumeRecord};
@@ -21,6 +23,7 @@ use crate::words::Export;
 use runtime::{Runtime, RuntimeOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -48,6 +51,8 @@ pub struct Machine {
     /// Volume names by pool and place, for what the shards report.
     names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
     looked: Mutex<figures::Looked>,
+    /// Devices being looked at.
+    looks: discovery::Looks,
 }
 
 impl Machine {
@@ -71,6 +76,7 @@ impl Machine {
             servers: Mutex::default(),
             names_by_place: Arc::default(),
             looked: Mutex::default(),
+            looks: discovery::Looks::default(),
         })
     }
 
@@ -99,6 +105,18 @@ impl DataPath for Machine {
 
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
         devices::examine(spec)
+    }
+
+    fn devices(&self) -> Result<Vec<FoundDevice>, ControlError> {
+        self.looks.all()
+    }
+
+    fn look_at(&self, spec: &str) -> Result<FoundDevice, ControlError> {
+        self.looks.one(spec)
+    }
+
+    fn canonical(&self, spec: &str) -> String {
+        discovery::canonical(spec)
     }
 
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
@@ -175,6 +193,14 @@ impl DataPath for Machine {
 
     fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
         self.warm_part(volume, offset_bytes, length_bytes)
+    }
+
+    fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
+        self.check_segment(pool, part, stop)
+    }
+
+    fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
+        check::at_rest(pool, progress)
     }
 
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {

@@ -1,4 +1,5 @@
 //! What several test files share: loop devices and mounts that go away again.
+#![allow(dead_code)] // Each test file uses a part.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -72,6 +72,11 @@ impl Shard {
                 }
                 None => self.command_done(token, Err("no such volume".to_string())),
             },
+            Command::Check { token, segment } => {
+                if let Err(reason) = self.begin_scrub(token, segment) {
+                    self.command_done(token, Err(reason));
+                }
+            }
             Command::Cancel { token } => self.cancel(token),
             Command::Detach { token, volume } => match &mut self.volumes[usize::from(volume.0)] {
                 Some(known) => {
@@ -94,6 +99,7 @@ impl Shard {
             }
             Command::Quiesce { token } => {
                 self.quiescing = true;
+                self.scrub.stop("the pool is being stopped");
                 self.fail_throttled_of(None);
                 self.flush_everything();
                 self.commands.jobs.push(Job::Quiesce { token });
@@ -131,6 +137,7 @@ impl Shard {
     }
 
     fn cancel(&mut self, token: u64) {
+        self.scrub.cancel(token);
         let jobs = core::mem::take(&mut self.commands.jobs);
         for job in jobs {
             match job {
@@ -153,10 +160,19 @@ impl Shard {
 
     /// Looks at every job once.
     pub(super) fn check_commands(&mut self) {
-        if self.commands.jobs.is_empty() {
-            return;
+        if self.scrub.is_under_way() {
+            self.check_scrub();
         }
-        self.check_jobs();
+        if !self.commands.jobs.is_empty() {
+            self.check_jobs();
+        }
+    }
+
+    #[inline(never)]
+    fn check_scrub(&mut self) {
+        if let Some((token, result)) = self.scrub() {
+            self.command_done(token, result);
+        }
     }
 
     #[inline(never)]
@@ -252,7 +268,7 @@ impl Shard {
 
     fn check_detach(&mut self, token: u64, index: VolumeIndex, mut cursor: u64) -> Standing {
         let quick = self.volume(index).is_some_and(|volume| volume.quick_reads > 0);
-        let busy = quick || self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
+        let busy = quick || self.scrub.is_reading() || self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
         let flushing = self.volume(index).is_some_and(|volume| volume.backing.flushing.is_some());
         if busy || flushing {
             return Standing::Goes(Job::Detach { token, volume: index, cursor });

@@ -27,6 +27,8 @@ pub enum Wanted {
     Destage { run: u32, at: usize },
     /// The object, for blocks that may rest on it.
     Base(u64),
+    /// Nobody: what lies in this slot is to be compared with its checksum, and nothing is taken from memory.
+    Scrub(Slot),
 }
 
 /// Why a packed block is not to be had.
@@ -126,13 +128,24 @@ impl Shard {
 
     /// Pages that a fetch of the slot takes.
     pub(super) fn fetch_pages(&self, slot: Slot) -> usize {
+        self.pages_to_fetch(slot, true)
+    }
+
+    /// The same for [`Wanted::Scrub`], which takes nothing from memory.
+    pub(super) fn fetch_pages_from_ssd(&self, slot: Slot) -> usize {
+        self.pages_to_fetch(slot, false)
+    }
+
+    fn pages_to_fetch(&self, slot: Slot, memory: bool) -> usize {
         let stored = self.index.stored(slot);
         let pages_for = |slot: Slot, stored: &Stored| match self.log.bytes_in_flight(slot) {
             None if stored.bytes > 0 => pages_of(stored).1 as usize,
             _ => 0,
         };
         let base = match self.base_slot(&stored) {
-            Some(base) if self.object_in_memory(self.base_of(&stored)).is_none() => 1 + pages_for(base, &self.index.stored(base)),
+            Some(base) if !memory || self.object_in_memory(self.base_of(&stored)).is_none() => {
+                1 + pages_for(base, &self.index.stored(base))
+            }
             _ => 0,
         };
         1 + pages_for(slot, &stored) + base
@@ -158,7 +171,8 @@ impl Shard {
         let own = (stored.bytes > 0).then(|| self.bytes_or_io(FetchPart::Own, slot, &stored, &mut take, &mut ios));
         let base = stored.encoding.rests_on_base().then(|| {
             let object = self.base_of(&stored);
-            let source = match (self.object_in_memory(object), self.base_slot(&stored)) {
+            let in_memory = if matches!(wanted, Wanted::Scrub(_)) { None } else { self.object_in_memory(object) };
+            let source = match (in_memory, self.base_slot(&stored)) {
                 (Some(page), _) => (Encoding::Raw, 0, BaseSource::InMemory(page)),
                 (None, None) => (Encoding::Raw, 0, BaseSource::Gone),
                 (None, Some(slot)) => {
@@ -267,6 +281,7 @@ impl Shard {
             Wanted::Edge { op, edge } => self.packed_edge_read(op, edge, key, result),
             Wanted::Destage { run, at } => self.packed_destage_read(run, at, result),
             Wanted::Base(object) => self.base_read(object, result),
+            Wanted::Scrub(slot) => self.packed_scrubbed(key, slot, result),
         }
     }
 
@@ -281,7 +296,7 @@ impl Shard {
 
     /// The block, if everything is as it was written.
     fn decode(&mut self, fetch: Fetch) -> Option<Page> {
-        let Fetch { key, encoding, object, checksum, own, base, mut into, .. } = fetch;
+        let Fetch { wanted, key, encoding, object, checksum, own, base, mut into, .. } = fetch;
         // What is stored in full is known by its number; it may have no address any more.
         let owner = match encoding.is_full() {
             true => PayloadOwner::Object(object),
@@ -291,7 +306,9 @@ impl Shard {
             None => None,
             Some(base) => {
                 let object = base.object;
-                let Some(page) = self.decode_base(base) else {
+                // A check leaves no traces in what is kept for others.
+                let keep = !matches!(wanted, Wanted::Scrub(_));
+                let Some(page) = self.decode_base(base, keep) else {
                     self.packer.condemn(object);
                     return None;
                 };
@@ -311,7 +328,7 @@ impl Shard {
         (found == checksum || mutants::active(52)).then(|| into.freeze())
     }
 
-    fn decode_base(&mut self, base: Base) -> Option<Page> {
+    fn decode_base(&mut self, base: Base, keep: bool) -> Option<Page> {
         let (bytes, mut into) = match base.source {
             BaseSource::InMemory(page) => return Some(page),
             BaseSource::Gone => return None,
@@ -324,7 +341,9 @@ impl Shard {
             return None;
         }
         let page = into.freeze();
-        self.packer.keep(base.object, &page);
+        if keep {
+            self.packer.keep(base.object, &page);
+        }
         Some(page)
     }
 }

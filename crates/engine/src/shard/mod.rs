@@ -40,6 +40,7 @@ mod read;
 mod recompress;
 mod restore;
 mod route;
+mod scrub;
 mod tail_pressure;
 mod volume;
 mod write_backing;
@@ -73,6 +74,7 @@ use volume::Volume;
 
 pub use proof::Proof;
 pub use restore::{RecoveredBlock, Restored};
+pub use scrub::{SCRUB_BAD_MAX, Scrubbed};
 
 /// What a shard is made with.
 #[derive(Clone, Debug)]
@@ -131,6 +133,7 @@ enum Context {
     BackingFlush(VolumeIndex),
     CleanRead(clean::Batch),
     Fetch { id: u32, part: fetch::FetchPart, seq: u64 },
+    Scrub(scrub::ScrubRead),
     DestageRead { run: u32, seq: u64, first: usize },
     DestageWrite(u32),
 }
@@ -185,6 +188,7 @@ pub struct Shard {
     unnoted: BTreeMap<Key, Slot>,
     quiet: Quiet,
     recompression: Recompression,
+    scrub: scrub::Scrub,
     /// Segments before this one [`Shard::age_before_tail`] has looked at.
     aged_seq: u64,
     destager: Destager,
@@ -244,6 +248,7 @@ impl Shard {
             unnoted: BTreeMap::new(),
             quiet: Quiet::new(start.next_group - 1),
             recompression: Recompression::default(),
+            scrub: scrub::Scrub::default(),
             aged_seq: 0,
             destager,
             cleaner: Cleaner::new(start.next_seq),
@@ -341,6 +346,7 @@ impl Shard {
             Context::BackingFlush(volume) => self.backing_flushed(volume, result.is_ok()),
             Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
             Context::Fetch { id, part, seq } => self.fetch_read(id, part, seq, result, pages),
+            Context::Scrub(read) => self.scrub_read(read, result, pages),
             Context::DestageRead { run, seq, first } => self.destage_read(run, seq, first, result, pages),
             Context::DestageWrite(run) => self.destage_written(run, result),
         }
@@ -369,7 +375,10 @@ impl Shard {
         let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
         let recompression = self.recompression.deadline();
-        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, starved].into_iter().flatten().min()
+        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, self.scrub.deadline(), starved]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next thing to do outside, or `None` when drained.

@@ -12,7 +12,7 @@ pub use hardware::{Access, Fate, Hardware};
 
 use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
-use crate::datapath::{DataPath, DeviceFacts, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::real::assembly;
@@ -31,6 +31,7 @@ use page::PageVec;
 use simulator::disk::media::Media;
 use simulator::prng::Prng;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
@@ -267,6 +268,19 @@ impl DataPath for World {
         self.facts(spec)
     }
 
+    fn devices(&self) -> Result<Vec<FoundDevice>, ControlError> {
+        Ok(Vec::new())
+    }
+
+    fn look_at(&self, spec: &str) -> Result<FoundDevice, ControlError> {
+        let facts = self.examine_backing(spec)?;
+        Ok(FoundDevice { path: spec.into(), size_bytes: facts.size_bytes, pool: facts.pool, ..FoundDevice::default() })
+    }
+
+    fn canonical(&self, spec: &str) -> String {
+        spec.into()
+    }
+
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
         Ok((one == other).then(|| format!("{one} and {other} are the same")))
     }
@@ -433,6 +447,14 @@ impl DataPath for World {
             read.map_err(|error| told(&volume.backing, &format!("a read failed ({error:?})")))?;
         }
         Ok(())
+    }
+
+    fn check_part(&self, pool: &PoolRecord, _part: u32, _stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
+        Err(told(&pool.ssd, "the modelled machine is not checked"))
+    }
+
+    fn check_at_rest(&self, pool: &PoolRecord, _progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
+        Err(told(&pool.ssd, "the modelled machine is not checked"))
     }
 
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
