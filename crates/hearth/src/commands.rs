@@ -202,7 +202,8 @@ fn added(volume: &VolumeView) -> String {
     text
 }
 
-fn to_json(value: &impl Serialize) -> String {
+/// JSON for people and scripts.
+pub fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("answers can be written as JSON") + "\n"
 }
 

@@ -4,14 +4,17 @@
 //! cleanly while the API still answers (it refuses changes), then the socket goes, then the lock. A second signal ends the process at
 //! once; the next start recovers as after a crash.
 
-use crate::cli::Serve;
 use crate::commands::print;
+use crate::config::Config;
+use crate::config::settings::{self, Flags, ServeSettings};
 use crate::failure::Failure;
+use crate::logs;
+use crate::service::{Life, Service};
 use control::datapath::Notice;
 use control::human;
 use control::lock::DaemonLock;
 use control::manager::Manager;
-use control::places::Places;
+use control::places::Surroundings;
 use control::real::{Machine, MachineOptions};
 use control::server::{ServerLimits, Socket};
 use control::store::FileStore;
@@ -22,35 +25,46 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use tracing_subscriber::EnvFilter;
-
-/// Environment variable for the log's filter, in the notation of the `tracing` crates: "info", "debug,runtime=trace".
-const LOG_VARIABLE: &str = "HEARTH_LOG";
 
 /// Runs until a signal.
 ///
 /// # Errors
 /// With the sentence to print; everything that was started is stopped.
-pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
+pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
     let began = Instant::now();
-    log_to_stderr();
+    let config = Config::load(config_file)?;
+    let log_variable = std::env::var(settings::LOG_VARIABLE).ok().filter(|filter| !filter.is_empty());
+    let settings = settings::settle(flags, &config, &Surroundings::of_process(), log_variable);
+    logs::start(&settings.log_filter, settings.log_format);
+    if let Some(path) = &config.path {
+        tracing::info!("configured by {}", path.display());
+    }
+    run(&settings, began)
+}
+
+fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
+    let places = &settings.places;
     let stop = signals()?;
     let store = FileStore::open(&places.state_directory)?;
     let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
     let _socket_lock = lock_socket(&places.socket)?;
     let socket = Socket::bind(&places.socket)?;
+    give_to_group(&places.socket, settings.socket_group.as_deref())?;
     tell_kernel_that_io_depends_on_us();
 
     let (notice_in, notices) = channel();
     let machine = Machine::start(MachineOptions {
-        reactors: options.reactors,
+        reactors: settings.reactors,
         export_directory: export_directory(&places.socket),
         stable_names: true,
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
-    let (server, server_stop) = start_server(socket, &manager)?;
-    watch_notices(&manager, notices)?;
+    manager.set_volume_defaults(&settings.volume_defaults)?;
+    let (api_lives, notices_live) = (Life::default(), Life::default());
+    let service = Service::start(&manager, vec![api_lives.clone(), notices_live.clone()])?;
+    let (server, server_stop) = start_server(socket, &manager, api_lives)?;
+    watch_notices(&manager, notices, notices_live)?;
 
     let started = manager.start()?;
     let took = human::nanoseconds(began.elapsed().as_nanos() as u64);
@@ -59,11 +73,13 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
         n => format!(", {n} in trouble (see `hearth pool list` and `hearth volume list`)"),
     };
     let (pools, volumes) = (counted(started.pools, "pool"), counted(started.volumes, "volume"));
+    service.ready(&format!("{pools}, {volumes}{troubled}"));
     print(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"))?;
 
     // An error means that the thread of the signals is gone: stop as well.
     let signal = stop.recv().unwrap_or(SIGTERM);
     tracing::info!("stopping ({})", if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" });
+    service.stopping();
     let stopped = manager.stop();
     drop(server_stop);
     match server.join() {
@@ -78,11 +94,6 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
 
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
 }
 
 /// The first signal comes out of the receiver, the second ends the process.
@@ -104,7 +115,11 @@ fn signals() -> Result<Receiver<i32>, Failure> {
     Ok(stop)
 }
 
-fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Failure> {
+/// A thread with a name.
+///
+/// # Errors
+/// If the machine has no more of them.
+pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Failure> {
     std::thread::Builder::new()
         .name(name.into())
         .spawn(body)
@@ -123,6 +138,19 @@ fn lock_socket(socket: &Path) -> Result<DaemonLock, Failure> {
     Ok(DaemonLock::take(&socket.with_file_name(name))?)
 }
 
+/// Members of the group may connect: the socket's mode lets its group read and write.
+fn give_to_group(socket: &Path, group: Option<&str>) -> Result<(), Failure> {
+    let Some(group) = group else { return Ok(()) };
+    let unknown = || Failure::failed(format!("there is no group {group}"), &format!("make it with `groupadd --system {group}`"));
+    let number = settings::group_number(group).ok_or_else(unknown)?;
+    std::os::unix::fs::chown(socket, None, Some(number)).map_err(|e| {
+        Failure::failed(
+            format!("{} cannot be given to the group {group} ({e})", socket.display()),
+            "run the daemon as root, or take socket_group out",
+        )
+    })
+}
+
 /// Where the exports' sockets and mounts lie: beside the control socket.
 fn export_directory(socket: &Path) -> PathBuf {
     let absolute = std::path::absolute(socket).unwrap_or_else(|_| socket.to_path_buf());
@@ -138,15 +166,21 @@ fn tell_kernel_that_io_depends_on_us() {
 
 type Server = JoinHandle<std::io::Result<()>>;
 
-fn start_server(socket: Socket, manager: &Manager) -> Result<(Server, impl Sized + use<>), Failure> {
+fn start_server(socket: Socket, manager: &Manager, life: Life) -> Result<(Server, impl Sized + use<>), Failure> {
     let (stop, stopped) = control::server::stop_pair();
     let manager = manager.clone();
-    let server = spawn("api", move || socket.serve(manager, ServerLimits::default(), stopped))?;
+    let server = spawn("api", move || {
+        let _life = life;
+        socket.serve(manager, ServerLimits::default(), stopped)
+    })?;
     Ok((server, stop))
 }
 
-fn watch_notices(manager: &Manager, notices: Receiver<Notice>) -> Result<(), Failure> {
+fn watch_notices(manager: &Manager, notices: Receiver<Notice>, life: Life) -> Result<(), Failure> {
     let manager = manager.clone();
-    spawn("notices", move || notices.iter().for_each(|notice| manager.notice(&notice)))?;
+    spawn("notices", move || {
+        let _life = life;
+        notices.iter().for_each(|notice| manager.notice(&notice));
+    })?;
     Ok(())
 }

@@ -36,11 +36,12 @@ use crate::error::ControlError;
 use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::names::Named;
+use crate::options::{Options, OptionsPatch};
 use crate::state::{PoolRecord, State, VolumeRecord};
 use crate::store::Store;
 use crate::words::Export;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The manager; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -54,6 +55,8 @@ struct Shared {
     jobs: Jobs,
     events: Events,
     state_directory: String,
+    /// What new volumes get where nothing else is asked for.
+    volume_defaults: OnceLock<Options>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -143,8 +146,19 @@ impl Manager {
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
         let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
-        let shared = Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory };
+        let shared =
+            Shared { data, memory: Mutex::new(memory), jobs: Jobs::default(), events, state_directory, volume_defaults: OnceLock::new() };
         Ok(Manager { shared: Arc::new(shared) })
+    }
+
+    /// Sets what new volumes get where nothing else is asked for; once, before anything is asked.
+    ///
+    /// # Errors
+    /// If they make no sense.
+    pub fn set_volume_defaults(&self, defaults: &OptionsPatch) -> Result<(), ControlError> {
+        let options = defaults.apply(&Options::default())?;
+        self.shared.volume_defaults.get_or_init(|| options);
+        Ok(())
     }
 
     /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.
