@@ -23,6 +23,7 @@ pub mod options;
 pub mod places;
 pub mod real;
 pub mod server;
+mod server_events;
 
 pub mod state;
 pub mod stats;
