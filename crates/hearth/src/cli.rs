@@ -43,6 +43,8 @@ pub enum Command {
         #[arg(long)]
         watch: bool,
     },
+    /// Volumes and pools on a full screen, as they move; q ends it, ? helps
+    Top,
     /// The configuration file of the daemon
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -21,6 +21,7 @@ mod show;
 mod snapshot;
 mod stats;
 mod table;
+mod top;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -65,7 +66,7 @@ fn parse() -> Result<Option<Cli>, Failure> {
 fn usage(error: &clap::Error) -> Failure {
     let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
     let known = |word: &&String| {
-        ["serve", "pool", "volume", "stats", "config", "completions", "model", "replay", "content"].contains(&word.as_str())
+        ["serve", "pool", "volume", "stats", "top", "config", "completions", "model", "replay", "content"].contains(&word.as_str())
     };
     let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -88,6 +89,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     };
     match &cli.command {
         Command::Serve(options) => serve::serve(&Flags { reactors: options.reactors, ..flags }, file).map_err(|f| f.cannot("serve")),
+        Command::Top => top::top(&session()?).map_err(|f| f.cannot("show what moves")),
         Command::Config(command) => config::command::config(command, &flags, file, cli.json).map_err(|f| f.cannot(config_action(command))),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Generate(Generate::Man { directory }) => generate::man(directory).map_err(|f| f.cannot("make manual pages")),
