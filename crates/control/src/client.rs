@@ -5,16 +5,24 @@
 
 use crate::api::PREFIX;
 use crate::error::Refusal;
+use crate::server_events::EventReader;
+pub use crate::server_events::ServerEvent;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Largest answer: a thousand volumes with all counters are about 3 MB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Longest header line.
 const LINE_BYTES_MAX: u64 = 8 << 10;
+
+/// Most header lines of an answer.
+const HEADERS_MAX: usize = 100;
+/// A stream of events that says nothing for so long is dead: the daemon sends a comment every 15 s.
+const STREAM_PATIENCE: Duration = Duration::from_secs(45);
 
 /// Why a call brought no answer.
 #[derive(Debug, thiserror::Error)]
@@ -95,13 +103,56 @@ impl Client {
         ClientError::NotHearth { socket: self.socket.clone(), problem: problem.to_string() }
     }
 
-    fn call<T: DeserializeOwned>(&self, verb: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
+    /// Server-sent events of `path`, one by one as they come; those with a number above `after` that came earlier are sent first. Connects
+    /// when the first is asked for; ends after an error, and when the daemon ends the stream.
+    pub fn stream(&self, path: &str, after: Option<u64>) -> impl Iterator<Item = Result<ServerEvent, ClientError>> + use<> {
+        Stream { client: self.clone(), path: path.into(), after, events: None, ended: false }
+    }
+
+    fn connect(&self) -> Result<UnixStream, ClientError> {
         use std::io::ErrorKind;
-        let mut stream = UnixStream::connect(&self.socket).map_err(|e| match e.kind() {
+        UnixStream::connect(&self.socket).map_err(|e| match e.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => ClientError::NoDaemon(self.socket.clone()),
             ErrorKind::PermissionDenied => ClientError::NotAllowed(self.socket.clone()),
             _ => self.strange(e),
-        })?;
+        })
+    }
+
+    /// What the daemon said no with.
+    fn refused(&self, body: &[u8]) -> ClientError {
+        serde_json::from_slice(body).map_or_else(|e| self.strange(e), ClientError::Refused)
+    }
+
+    fn broken(&self, error: std::io::Error) -> ClientError {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::InvalidData => self.strange(error),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                ClientError::Gone(format!("it said nothing for {} s", STREAM_PATIENCE.as_secs()))
+            }
+            _ => ClientError::Gone(error.to_string()),
+        }
+    }
+
+    fn open_stream(&self, path: &str, after: Option<u64>) -> Result<EventReader<BufReader<UnixStream>>, ClientError> {
+        let mut stream = self.connect()?;
+        stream.set_read_timeout(Some(STREAM_PATIENCE)).map_err(|e| self.strange(e))?;
+        let after = after.map_or(String::new(), |number| format!("Last-Event-ID: {number}\r\n"));
+        let head =
+            format!("GET {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{after}Connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).map_err(|e| self.broken(e))?;
+        let mut from = BufReader::new(stream);
+        let answer = read_head(&mut from).map_err(|e| self.broken(e))?;
+        if answer.code == 200 {
+            return Ok(EventReader::new(from, answer.chunked));
+        }
+        let body = read_body(&mut from, &answer).map_err(|e| self.broken(e))?;
+        Err(self.refused(&body))
+    }
+
+    fn call<T: DeserializeOwned>(&self, verb: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        use std::io::ErrorKind;
+        let mut stream = self.connect()?;
         let head = format!(
             "{verb} {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
@@ -116,38 +167,85 @@ impl Client {
             (Err(e), Ok(())) if e.kind() == ErrorKind::InvalidData => return Err(self.strange(e)),
             (Err(e), Ok(())) => return Err(gone(e)),
         };
-        if status == 200 {
-            serde_json::from_slice(&body).map_err(|e| self.strange(e))
-        } else {
-            Err(ClientError::Refused(serde_json::from_slice(&body).map_err(|e| self.strange(e))?))
-        }
+        if status == 200 { serde_json::from_slice(&body).map_err(|e| self.strange(e)) } else { Err(self.refused(&body)) }
     }
+}
+
+struct Stream {
+    client: Client,
+    path: String,
+    after: Option<u64>,
+    events: Option<EventReader<BufReader<UnixStream>>>,
+    ended: bool,
+}
+
+impl Stream {
+    fn read(&mut self) -> Result<Option<ServerEvent>, ClientError> {
+        let events = match &mut self.events {
+            Some(events) => events,
+            empty => empty.insert(self.client.open_stream(&self.path, self.after)?),
+        };
+        events.next().map_err(|e| self.client.broken(e))
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Result<ServerEvent, ClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.read().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// What matters of an answer's head.
+struct Head {
+    code: u16,
+    length: Option<usize>,
+    chunked: bool,
 }
 
 /// Reads status and body.
 fn read_answer(from: &mut impl BufRead) -> std::io::Result<(u16, Vec<u8>)> {
-    let invalid = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_string());
+    let head = read_head(from)?;
+    Ok((head.code, read_body(from, &head)?))
+}
+
+fn invalid(what: &str) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_string())
+}
+
+fn read_head(from: &mut impl BufRead) -> std::io::Result<Head> {
     let status = line(from)?;
     let code = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
-    let code = code.ok_or_else(|| invalid("its answer is not HTTP"))?;
-    let mut length = None;
-    loop {
+    let mut head = Head { code: code.ok_or_else(|| invalid("its answer is not HTTP"))?, length: None, chunked: false };
+    for _ in 0..HEADERS_MAX {
         let header = line(from)?;
         if header.is_empty() {
-            break;
+            return Ok(head);
         }
         let (name, value) = header.split_once(':').ok_or_else(|| invalid("a header is broken"))?;
         if name.eq_ignore_ascii_case("content-length") {
-            length = Some(value.trim().parse::<usize>().map_err(|_| invalid("a length is broken"))?);
+            head.length = Some(value.trim().parse::<usize>().map_err(|_| invalid("a length is broken"))?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            head.chunked = value.trim().eq_ignore_ascii_case("chunked");
         }
     }
-    let length = length.ok_or_else(|| invalid("its answer has no length"))?;
+    Err(invalid("its answer has too many headers"))
+}
+
+fn read_body(from: &mut impl BufRead, head: &Head) -> std::io::Result<Vec<u8>> {
+    let length = head.length.ok_or_else(|| invalid("its answer has no length"))?;
     if length > ANSWER_BYTES_MAX {
         return Err(invalid("its answer is too long"));
     }
     let mut body = vec![0; length];
     from.read_exact(&mut body)?;
-    Ok((code, body))
+    Ok(body)
 }
 
 fn line(from: &mut impl BufRead) -> std::io::Result<String> {
@@ -188,6 +286,52 @@ mod tests {
         check("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", Err(InvalidData));
         check("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", Err(InvalidData));
         check(&"x".repeat(20_000), Err(InvalidData));
+    }
+
+    /// A server that sends `answer` to whoever asks first, and gives what was asked.
+    fn serve_once(answer: &'static [u8]) -> (tempfile::TempDir, Client, std::thread::JoinHandle<String>) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let socket = directory.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("it is ours");
+        let client = Client::new(&socket);
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let mut asked = String::new();
+            let mut reader = BufReader::new(stream.try_clone().expect("a descriptor is free"));
+            while !asked.ends_with("\r\n\r\n") {
+                reader.read_line(&mut asked).expect("it is text");
+            }
+            stream.write_all(answer).expect("the client reads");
+            asked
+        });
+        (directory, client, server)
+    }
+
+    #[test]
+    fn a_stream_gives_events_until_it_ends() {
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n\
+            1c\r\nid: 6\nevent: event\ndata: {}\n\r\n1\r\n\n\r\n6\r\n: ok\n\n\r\n0\r\n\r\n";
+        let (_directory, client, server) = serve_once(answer);
+        let events: Vec<_> = client.stream("/stream", Some(5)).collect();
+        let asked = server.join().expect("it ends");
+        assert!(asked.starts_with("GET /api/v1/stream HTTP/1.1\r\n") && asked.contains("\r\nLast-Event-ID: 5\r\n"), "{asked}");
+        let expected = ServerEvent { id: Some(6), event: "event".into(), data: "{}".into() };
+        assert!(matches!(events.as_slice(), [Ok(event)] if *event == expected), "{events:?}");
+    }
+
+    #[test]
+    fn a_stream_that_breaks_says_so_once() {
+        let (_directory, client, server) = serve_once(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n5\r\nda");
+        let events: Vec<_> = client.stream("/stream", None).collect();
+        server.join().expect("it ends");
+        assert!(matches!(events.as_slice(), [Ok(_), Err(ClientError::Gone(_))]), "{events:?}");
+        let refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 45\r\n\r\n{\"kind\":\"not_found\",\"message\":\"nothing here\"}";
+        let (_directory, client, server) = serve_once(refusal);
+        let events: Vec<_> = client.stream("/stream", None).collect();
+        server.join().expect("it ends");
+        assert!(matches!(events.as_slice(), [Err(ClientError::Refused(_))]), "{events:?}");
+        let nobody = Client::new(Path::new("/nonexistent/hearth.sock"));
+        assert!(matches!(nobody.stream("/stream", None).collect::<Vec<_>>().as_slice(), [Err(ClientError::NoDaemon(_))]));
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub mod real;
 pub mod repeats;
 pub mod sampler;
 pub mod series;
+mod server_events;
 pub mod state;
 pub mod stats;
 pub mod store;

@@ -13,6 +13,9 @@ pub struct Cli {
     /// The daemon's state directory [default: /var/lib/hearth for root, else $XDG_STATE_HOME/hearth; or HEARTH_STATE]
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// The configuration file [default: /etc/hearth/hearth.toml, if it is there; or HEARTH_CONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Exact JSON instead of a table
     #[arg(long, global = true)]
     pub json: bool,
@@ -40,6 +43,19 @@ pub enum Command {
         #[arg(long)]
         watch: bool,
     },
+    /// Volumes and pools on a full screen, as they move; q ends it, ? helps
+    Top,
+    /// The configuration file of the daemon
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Completions for a shell, to be put where it looks for them
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Files for packages
+    #[command(subcommand, hide = true)]
+    Generate(Generate),
     /// Export a modelled slow disk over a file, without a cache, until Ctrl-C
     Model {
         /// 7k2, 15k, 7k2-raid5x3-short, array or gbe-san
@@ -82,6 +98,41 @@ pub enum Token {
     Revoke {
         /// Its name
         name: String,
+    },
+}
+
+/// What to do with the configuration file.
+#[derive(Subcommand, Debug)]
+pub enum ConfigCommand {
+    /// Find every problem of the file and its line; needs no daemon
+    Check {
+        /// The file [default: as for the daemon]
+        file: Option<PathBuf>,
+    },
+    /// What a daemon would run with, and where each value is from
+    Show,
+    /// Print a file with every key, its meaning and its default, all as comments
+    Default,
+}
+
+/// Shells that completions are made for.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shell {
+    /// bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// What is made for packages.
+#[derive(Subcommand, Debug)]
+pub enum Generate {
+    /// Manual pages of all commands and of the configuration file
+    Man {
+        /// Where to
+        directory: PathBuf,
     },
 }
 

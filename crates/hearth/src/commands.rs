@@ -5,13 +5,13 @@ use crate::failure::Failure;
 use crate::progress::{Interrupt, follow, patiently};
 use crate::{quantity, request, show, stats};
 use control::api::{Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
-use control::client::Client;
+use control::client::{Client, ClientError, ServerEvent};
 use control::names::Named;
 use control::stats::{PoolStats, VolumeStats};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Between two looks of `stats --watch`.
+/// Between two looks of `stats --watch`, where the daemon does not say when.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// What a command needs.
@@ -173,8 +173,9 @@ impl Session {
             Ok(view)
         };
         let (mut before, mut at) = (look()?, Instant::now());
+        let mut seconds = Seconds { stream: None, client: &self.client };
         loop {
-            std::thread::sleep(WATCH);
+            seconds.wait();
             let (now, elapsed) = (look()?, at.elapsed());
             at = Instant::now();
             if self.json {
@@ -185,6 +186,25 @@ impl Session {
                 print(&(stats::rates(&before, &now, elapsed) + "\n"))?;
             }
             before = now;
+        }
+    }
+}
+
+/// Waits for the daemon's own seconds, so that each line tells of a whole one; for a second of its own where the daemon has none to tell of.
+struct Seconds<'a> {
+    client: &'a Client,
+    stream: Option<Box<dyn Iterator<Item = Result<ServerEvent, ClientError>>>>,
+}
+
+impl Seconds<'_> {
+    fn wait(&mut self) {
+        let began = Instant::now();
+        let stream = self.stream.get_or_insert_with(|| Box::new(self.client.stream("/stream", None)));
+        let sampled = stream.by_ref().map_while(Result::ok).any(|event| event.event == "sample");
+        if !sampled {
+            // What is wrong, if anything, is told by the next question.
+            self.stream = None;
+            std::thread::sleep(WATCH.saturating_sub(began.elapsed()));
         }
     }
 }
@@ -203,7 +223,8 @@ fn added(volume: &VolumeView) -> String {
     text
 }
 
-fn to_json(value: &impl Serialize) -> String {
+/// JSON for people and scripts.
+pub fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("answers can be written as JSON") + "\n"
 }
 

@@ -3,26 +3,34 @@
 mod check;
 mod cli;
 mod commands;
+mod config;
 mod content_figures;
 mod content_measure;
 mod failure;
+mod generate;
+mod logs;
 mod model;
 mod progress;
 mod quantity;
 mod replay;
 mod request;
+mod sampling;
 mod serve;
+mod service;
 mod show;
+#[cfg(test)]
+mod snapshot;
 mod stats;
 mod table;
 mod tokens;
+mod top;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, Content, Pool, Token, Volume};
+use cli::{Cli, Command, ConfigCommand, Content, Generate, Pool, Serve, Token, Volume};
 use commands::Session;
+use config::settings::Flags;
 use control::client::Client;
-use control::places::{Places, Surroundings};
 use failure::Failure;
 use progress::Interrupt;
 use std::process::ExitCode;
@@ -59,8 +67,25 @@ fn parse() -> Result<Option<Cli>, Failure> {
 /// clap's report as one sentence.
 fn usage(error: &clap::Error) -> Failure {
     let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
-    let known =
-        |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay", "content", "console", "token"].contains(&word.as_str());
+    let known = |word: &&String| {
+        let known = [
+            "serve",
+            "pool",
+            "volume",
+            "stats",
+            "top",
+            "config",
+            "completions",
+            "model",
+            "replay",
+            "content",
+            "console",
+            "token",
+            "devices",
+            "job",
+        ];
+        known.contains(&word.as_str())
+    };
     let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
@@ -73,13 +98,22 @@ fn usage(error: &clap::Error) -> Failure {
 }
 
 fn run(cli: &Cli) -> Result<(), Failure> {
-    let places = Places::choose(cli.state.clone(), cli.socket.clone(), &Surroundings::of_process());
+    let flags = Flags { state: cli.state.clone(), socket: cli.socket.clone(), ..Flags::default() };
+    let file = cli.config.as_deref();
+    let places = config::client_places(cli.state.clone(), cli.socket.clone(), file);
     let session = || -> Result<Session, Failure> {
         let interrupt = Interrupt::install().map_err(|e| Failure::failed(format!("Ctrl-C cannot be watched ({e})"), ""))?;
         Ok(Session { client: Client::new(&places.socket), json: cli.json, interrupt })
     };
     match &cli.command {
-        Command::Serve(options) => serve::serve(&places, options).map_err(|f| f.cannot("serve")),
+        Command::Serve(options) => {
+            let Serve { reactors, listen, allow_remote, .. } = *options;
+            serve::serve(&Flags { reactors, listen, allow_remote, ..flags }, file).map_err(|f| f.cannot("serve"))
+        }
+        Command::Top => top::top(&session()?).map_err(|f| f.cannot("show what moves")),
+        Command::Config(command) => config::command::config(command, &flags, file, cli.json).map_err(|f| f.cannot(config_action(command))),
+        Command::Completions { shell } => generate::completions(*shell),
+        Command::Generate(Generate::Man { directory }) => generate::man(directory).map_err(|f| f.cannot("make manual pages")),
         Command::Pool(command @ Pool::Check { path }) => check::check(path, cli.json).map_err(|f| f.cannot(&pool_action(command))),
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
@@ -94,6 +128,14 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
         Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),
+    }
+}
+
+fn config_action(command: &ConfigCommand) -> &'static str {
+    match command {
+        ConfigCommand::Check { .. } => "pass the configuration",
+        ConfigCommand::Show => "show the configuration",
+        ConfigCommand::Default => "print the configuration",
     }
 }
 

@@ -4,14 +4,18 @@
 //! cleanly while the API still answers (it refuses changes), then the socket goes, then the lock. A second signal ends the process at
 //! once; the next start recovers as after a crash.
 
-use crate::cli::Serve;
 use crate::commands::print;
+use crate::config::Config;
+use crate::config::settings::{self, Flags, ServeSettings};
 use crate::failure::Failure;
+use crate::logs;
+use crate::sampling::Sampling;
+use crate::service::{Life, Service};
 use control::datapath::Notice;
 use control::human;
 use control::lock::DaemonLock;
-use control::manager::Manager;
-use control::places::Places;
+use control::manager::{Manager, past};
+use control::places::Surroundings;
 use control::real::{Machine, MachineOptions};
 use control::store::FileStore;
 use rest::{Server, ServerOptions, TcpOptions};
@@ -22,23 +26,30 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use tracing_subscriber::EnvFilter;
-
-/// Environment variable for the log's filter, in the notation of the `tracing` crates: "info", "debug,runtime=trace".
-const LOG_VARIABLE: &str = "HEARTH_LOG";
 
 /// Runs until a signal.
 ///
 /// # Errors
 /// With the sentence to print; everything that was started is stopped.
-pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
+pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
     let began = Instant::now();
-    log_to_stderr();
+    let config = Config::load(config_file)?;
+    let log_variable = std::env::var(settings::LOG_VARIABLE).ok().filter(|filter| !filter.is_empty());
+    let settings = settings::settle(flags, &config, &Surroundings::of_process(), log_variable);
+    logs::start(&settings.log_filter, settings.log_format);
+    if let Some(path) = &config.path {
+        tracing::info!("configured by {}", path.display());
+    }
+    run(&settings, began)
+}
+
+fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
+    let places = &settings.places;
     let stop = signals()?;
     let store = FileStore::open(&places.state_directory)?;
     let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
     let _socket_lock = lock_socket(&places.socket)?;
-    let server = Server::bind(&places.socket, server_options(places, options))?;
+    let server = Server::bind(&places.socket, server_options(settings))?;
     if let Some(address) = server.tcp_address() {
         tracing::info!("the API listens at https://{address} too");
     }
@@ -46,14 +57,21 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
 
     let (notice_in, notices) = channel();
     let machine = Machine::start(MachineOptions {
-        reactors: options.reactors,
+        reactors: settings.reactors,
         export_directory: export_directory(&places.socket),
         stable_names: true,
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
-    let (server, server_stop) = start_server(server, &manager)?;
-    watch_notices(&manager, notices)?;
+    manager.set_volume_defaults(&settings.volume_defaults)?;
+    if settings.history_enabled {
+        past::open(&manager, &places.state_directory, settings.history_bytes_max)?;
+    }
+    let (api_lives, notices_live, sampler_lives) = (Life::default(), Life::default(), Life::default());
+    let service = Service::start(&manager, vec![api_lives.clone(), notices_live.clone(), sampler_lives.clone()])?;
+    let (server, server_stop) = start_server(server, &manager, api_lives)?;
+    watch_notices(&manager, notices, notices_live)?;
+    let sampling = Sampling::start(&manager, sampler_lives)?;
 
     let started = manager.start()?;
     let took = human::nanoseconds(began.elapsed().as_nanos() as u64);
@@ -62,11 +80,14 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
         n => format!(", {n} in trouble (see `hearth pool list` and `hearth volume list`)"),
     };
     let (pools, volumes) = (counted(started.pools, "pool"), counted(started.volumes, "volume"));
+    service.ready(&format!("{pools}, {volumes}{troubled}"));
     print(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"))?;
 
     // An error means that the thread of the signals is gone: stop as well.
     let signal = stop.recv().unwrap_or(SIGTERM);
     tracing::info!("stopping ({})", if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" });
+    service.stopping();
+    drop(sampling);
     let stopped = manager.stop();
     drop(server_stop);
     match server.join() {
@@ -81,11 +102,6 @@ pub fn serve(places: &Places, options: &Serve) -> Result<(), Failure> {
 
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
 }
 
 /// The first signal comes out of the receiver, the second ends the process.
@@ -107,7 +123,11 @@ fn signals() -> Result<Receiver<i32>, Failure> {
     Ok(stop)
 }
 
-fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Failure> {
+/// A thread with a name.
+///
+/// # Errors
+/// If the machine has no more of them.
+pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Failure> {
     std::thread::Builder::new()
         .name(name.into())
         .spawn(body)
@@ -140,22 +160,38 @@ fn tell_kernel_that_io_depends_on_us() {
 }
 
 /// How the API is served.
-fn server_options(places: &Places, options: &Serve) -> ServerOptions {
-    let tcp = options.listen.map(|address| TcpOptions { allow_remote: options.allow_remote, ..TcpOptions::at(address) });
-    ServerOptions { tcp, ..ServerOptions::new(&places.state_directory) }
+fn server_options(settings: &ServeSettings) -> ServerOptions {
+    let tcp = settings.listen.map(|address| TcpOptions {
+        address,
+        allow_remote: settings.allow_remote,
+        certificate: settings.certificate.clone(),
+        key: settings.key.clone(),
+    });
+    ServerOptions {
+        tcp,
+        socket_group: settings.socket_group.clone(),
+        operate_group: settings.operate_group.clone(),
+        ..ServerOptions::new(&settings.places.state_directory)
+    }
 }
 
 type Serving = JoinHandle<std::io::Result<()>>;
 
-fn start_server(server: Server, manager: &Manager) -> Result<(Serving, impl Sized + use<>), Failure> {
+fn start_server(server: Server, manager: &Manager, life: Life) -> Result<(Serving, impl Sized + use<>), Failure> {
     let (stop, stopped) = rest::stop_pair();
     let manager = manager.clone();
-    let server = spawn("api", move || server.serve(manager, stopped))?;
+    let server = spawn("api", move || {
+        let _life = life;
+        server.serve(manager, stopped)
+    })?;
     Ok((server, stop))
 }
 
-fn watch_notices(manager: &Manager, notices: Receiver<Notice>) -> Result<(), Failure> {
+fn watch_notices(manager: &Manager, notices: Receiver<Notice>, life: Life) -> Result<(), Failure> {
     let manager = manager.clone();
-    spawn("notices", move || notices.iter().for_each(|notice| manager.notice(&notice)))?;
+    spawn("notices", move || {
+        let _life = life;
+        notices.iter().for_each(|notice| manager.notice(&notice));
+    })?;
     Ok(())
 }

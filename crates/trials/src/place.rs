@@ -77,7 +77,11 @@ impl Place {
     /// A command of the binary in this place.
     pub fn hearth(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
-        command.args(arguments).env("HEARTH_STATE", self.path("state")).env("HEARTH_SOCKET", self.socket("h.sock"));
+        command
+            .args(arguments)
+            .env("HEARTH_STATE", self.path("state"))
+            .env("HEARTH_SOCKET", self.socket("h.sock"))
+            .env("HEARTH_CONFIG", "");
         command.env_remove("HEARTH_LOG").current_dir(self.data.path());
         command
     }

@@ -13,6 +13,7 @@
 mod check;
 mod devices;
 mod exports;
+pub mod past;
 mod pools;
 mod replace;
 mod resume;
@@ -44,12 +45,14 @@ use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::live::{Live, LiveEvent};
 use crate::names::Named;
+use crate::options::{Options, OptionsPatch};
 use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
 use crate::store::Store;
 use crate::words::Export;
+use ::history::History;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The manager; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -66,6 +69,9 @@ struct Shared {
     state_directory: String,
     newest: Mutex<sample::Newest>,
     repeats: Mutex<Repeats>,
+    history: OnceLock<History>,
+    /// What new volumes get where nothing else is asked for.
+    volume_defaults: OnceLock<Options>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -166,8 +172,20 @@ impl Manager {
             state_directory,
             newest: Mutex::default(),
             repeats: Mutex::default(),
+            history: OnceLock::new(),
+            volume_defaults: OnceLock::new(),
         };
         Ok(Manager { shared: Arc::new(shared) })
+    }
+
+    /// Sets what new volumes get where nothing else is asked for; once, before anything is asked.
+    ///
+    /// # Errors
+    /// If they make no sense.
+    pub fn set_volume_defaults(&self, defaults: &OptionsPatch) -> Result<(), ControlError> {
+        let options = defaults.apply(&Options::default())?;
+        self.shared.volume_defaults.get_or_init(|| options);
+        Ok(())
     }
 
     /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.
@@ -206,7 +224,7 @@ impl Manager {
             Action::PoolCheck { name } => self.pool_check(&name).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeWhy { .. } | Action::VolumeMap { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::Sample => Ok(Answer::Sample(self.sample())),
-            Action::History(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::History(query) => self.history(&query).map(|h| Answer::History(Box::new(h))),
             Action::DeviceList => self.device_list().map(Answer::Devices),
             Action::DeviceExamine(examine) => self.device_examine(&examine.path).map(|d| Answer::Device(Box::new(d))),
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),

@@ -316,6 +316,7 @@ impl Manager {
             memory.volumes.remove(&v.name);
         });
         drop(memory);
+        self.forget_history(&crate::series::pool_object(&record.name));
         self.events().note(Severity::Info, &record.name, "pool destroyed");
         Ok(())
     }

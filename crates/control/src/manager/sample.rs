@@ -3,6 +3,7 @@
 use super::Manager;
 use crate::api::{Health, Sample, Severity};
 use crate::figures::Figures;
+use crate::live::LiveEvent;
 use crate::sampler::{Notable, PoolFacts, Sampler, VolumeFacts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ impl Manager {
         }
         self.tell_repeats(unix_ms);
         let sample = Arc::new(sample);
+        self.keep(&sample);
+        self.shared.live.publish(LiveEvent::Sample(sample.clone()));
         let newest = Newest { sample: sample.clone(), figures: Arc::new(figures) };
         *self.shared.newest.lock().expect("no holder of this lock panics") = newest;
         sample

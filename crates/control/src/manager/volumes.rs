@@ -41,7 +41,7 @@ use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
 impl Manager {
     pub(super) fn volume_add(&self, add: &VolumeAdd) -> Result<VolumeView, ControlError> {
         names::check(Named::Volume, &add.name)?;
-        let options = add.options.apply(&Options::default())?;
+        let options = add.options.apply(self.shared.volume_defaults.get_or_init(Options::default))?;
         let exports = unique_exports(&add.exports)?;
         let _claim = self.claim(&[(Named::Volume, &add.name)], "its creation")?;
         if self.memory().state.volume(&add.name).is_some() {

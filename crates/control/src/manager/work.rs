@@ -200,6 +200,7 @@ impl Manager {
         }
         self.change(|state| state.volumes.retain(|v| v.name != volume.name))?;
         self.memory().volumes.remove(&volume.name);
+        self.forget_history(&crate::series::volume_object(&volume.name));
         Ok(())
     }
 

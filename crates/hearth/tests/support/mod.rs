@@ -49,7 +49,7 @@ impl Place {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(HEARTH);
         command.args(arguments).env("HEARTH_STATE", self.path("state")).env("HEARTH_SOCKET", self.path("run/h.sock"));
-        command.env_remove("HEARTH_LOG").current_dir(self.directory.path()).stdin(Stdio::null());
+        command.env_remove("HEARTH_LOG").env("HEARTH_CONFIG", "").current_dir(self.directory.path()).stdin(Stdio::null());
         command
     }
 
@@ -94,7 +94,7 @@ impl Place {
         self.start(shell)
     }
 
-    fn start(&self, mut command: Command) -> Daemon {
+    pub fn start(&self, mut command: Command) -> Daemon {
         let stderr = self.directory.path().join("serve.err");
         let log = std::fs::File::create(&stderr).expect("there is room");
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");

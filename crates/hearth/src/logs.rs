@@ -1,0 +1,185 @@
+//! The log on standard error: for people, for systemd's journal, or for programs.
+
+use crate::config::settings::LogFormat;
+use serde_json::{Map, Value};
+use std::fmt::{self, Write as _};
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, fmt};
+use tracing_subscriber::registry::LookupSpan;
+
+/// From now on everything that is logged goes to standard error. A filter that is none counts as "info".
+pub fn start(filter: &str, format: LogFormat) {
+    let parsed = EnvFilter::try_new(filter);
+    let good = parsed.is_ok();
+    let filter_or_info = parsed.unwrap_or_else(|_| EnvFilter::new("info"));
+    let journal = std::env::var("JOURNAL_STREAM").is_ok_and(|stream| is_standard_error(&stream));
+    let log = fmt().with_env_filter(filter_or_info).with_writer(std::io::stderr).with_ansi(false);
+    match format {
+        LogFormat::Json => log.event_format(Json).init(),
+        LogFormat::Journal => log.event_format(Journal).init(),
+        LogFormat::Auto if journal => log.event_format(Journal).init(),
+        LogFormat::Auto | LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
+    }
+    if !good {
+        tracing::warn!("{filter:?} is not a filter for the log: \"info\" is used; write for instance \"info,control=debug\"");
+    }
+}
+
+/// Whether `stream` ("DEVICE:INODE", as systemd says it) is where standard error goes.
+fn is_standard_error(stream: &str) -> bool {
+    let named = stream.split_once(':').and_then(|(device, inode)| Some((device.parse::<u64>().ok()?, inode.parse::<u64>().ok()?)));
+    let own = rustix::fs::fstat(std::io::stderr().as_fd()).ok().map(|facts| (facts.st_dev, facts.st_ino));
+    named.is_some() && named == own
+}
+
+/// Lines for the journal: the priority in front as sd-daemon(3) has it, no time, no colours, and never a line break within.
+struct Journal;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Journal {
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = String::new();
+        context.field_format().format_fields(Writer::new(&mut fields), event)?;
+        writeln!(to, "<{}>{}", priority(event.metadata().level()), one_line(&fields))
+    }
+}
+
+/// Of syslog(3).
+fn priority(level: &Level) -> u8 {
+    match *level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+/// Control characters as escapes: a second line would be an entry of its own, with a priority of the writer's choice.
+fn one_line(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
+
+/// One object a line: `time`, `level`, `target`, `message`, and the event's own fields.
+struct Json;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Json {
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let mut object = Object(Map::new());
+        event.record(&mut object);
+        let mut fields = object.0;
+        // What the event calls its own must not hide what everybody looks for.
+        fields.insert("time".into(), time.into());
+        fields.insert("level".into(), event.metadata().level().as_str().to_lowercase().into());
+        fields.insert("target".into(), event.metadata().target().into());
+        writeln!(to, "{}", Value::Object(fields))
+    }
+}
+
+struct Object(Map<String, Value>);
+
+impl Object {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().into(), value.into());
+    }
+}
+
+impl Visit for Object {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        if write!(text, "{value:?}").is_ok() {
+            self.put(field, text);
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("nobody panics").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Kept {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("nobody panics").clone()).expect("UTF-8")
+        }
+    }
+
+    #[test]
+    fn journal_lines_have_a_priority_and_stay_one_line() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let log = fmt().with_ansi(false).event_format(Journal).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::error!(object = "db", "bad\n<0>news");
+            tracing::warn!("w");
+            tracing::info!(count = 3, "i");
+        });
+        let text = kept.text();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines, ["<3>bad\\n<0>news object=\"db\"", "<4>w", "<6>i count=3"]);
+    }
+
+    #[test]
+    fn json_lines_are_objects() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let log = fmt().event_format(Json).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(log, || tracing::warn!(object = "db", count = 3, right = true, "two\n\"lines\""));
+        let text = kept.text();
+        assert_eq!(text.lines().count(), 1);
+        let line: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!((&line["level"], &line["message"]), (&"warn".into(), &"two\n\"lines\"".into()));
+        assert_eq!((&line["object"], &line["count"], &line["right"]), (&"db".into(), &3.into(), &true.into()));
+        assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')) && line["target"].is_string(), "{line}");
+    }
+
+    #[test]
+    fn another_stream_is_not_ours() {
+        let own = rustix::fs::fstat(std::io::stderr().as_fd()).expect("it is open");
+        assert!(is_standard_error(&format!("{}:{}", own.st_dev, own.st_ino)));
+        for other in ["", ":", "1", "x:y", "0:0"] {
+            assert!(!is_standard_error(other), "{other}");
+        }
+    }
+}

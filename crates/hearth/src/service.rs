@@ -1,0 +1,144 @@
+//! What the daemon tells a service manager (sd_notify(3)): how far a start is, that it is ready, that it lives, that it stops.
+//!
+//! Nothing happens, and no thread runs, where nobody wants to know.
+
+use crate::failure::Failure;
+use control::api::{Action, Answer, Health, PoolView, VolumeView};
+use control::manager::Manager;
+use sd_notify::NotifyState;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often a start or a stop says that it goes on.
+const BEAT: Duration = Duration::from_secs(1);
+/// What each such word asks for.
+const MORE_TIME_US: u32 = 60_000_000;
+/// Longest that a start asks for more time: recovery reads what the SSD holds.
+const START_MAX: Duration = Duration::from_secs(3600);
+/// Longest that a stop does: it waits for requests in flight and for the SSD, not for destage.
+const STOP_MAX: Duration = Duration::from_secs(900);
+
+/// A thread's sign of life: gone with the thread, however it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Life(Arc<()>);
+
+/// What the service manager is told by.
+#[derive(Debug)]
+pub struct Service {
+    words: Option<Sender<Word>>,
+}
+
+enum Word {
+    Ready(String),
+    Stopping,
+}
+
+impl Service {
+    /// Begins to tell, if somebody wants to know. `lives` are the threads without which the daemon is of no use.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(manager: &Manager, lives: Vec<Life>) -> Result<Service, Failure> {
+        if std::env::var_os("NOTIFY_SOCKET").is_none() {
+            return Ok(Service { words: None });
+        }
+        let (words, said) = channel();
+        let lives = lives.iter().map(|life| Arc::downgrade(&life.0)).collect();
+        let teller = Teller { manager: manager.clone(), lives, watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2) };
+        crate::serve::spawn("service", move || teller.run(&said))?;
+        Ok(Service { words: Some(words) })
+    }
+
+    /// Everything is back.
+    pub fn ready(&self, what: &str) {
+        self.say(Word::Ready(what.into()));
+    }
+
+    /// A stop has begun.
+    pub fn stopping(&self) {
+        self.say(Word::Stopping);
+    }
+
+    fn say(&self, word: Word) {
+        if let Some(words) = &self.words
+            && words.send(word).is_err()
+        {
+            tracing::warn!("the thread that talks to the service manager is gone");
+        }
+    }
+}
+
+struct Teller {
+    manager: Manager,
+    lives: Vec<Weak<()>>,
+    watchdog: Option<Duration>,
+}
+
+impl Teller {
+    fn run(&self, said: &Receiver<Word>) {
+        let mut began = Instant::now();
+        let (mut starting, mut stopping) = (true, false);
+        loop {
+            let wait = match self.watchdog {
+                _ if starting || stopping => BEAT,
+                Some(half) => half,
+                None => Duration::MAX,
+            };
+            // Duration::MAX is beyond what the clock can add: without a watchdog the thread waits for a word.
+            let word =
+                if wait == Duration::MAX { said.recv().map_err(|_| RecvTimeoutError::Disconnected) } else { said.recv_timeout(wait) };
+            match word {
+                Ok(Word::Ready(what)) => {
+                    starting = false;
+                    tell(&[NotifyState::Ready, NotifyState::Status(&what)]);
+                }
+                Ok(Word::Stopping) => {
+                    (starting, stopping, began) = (false, true, Instant::now());
+                    tell(&[NotifyState::Stopping, NotifyState::Status("stopping: requests in flight end, dirty data stays on the SSD")]);
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if starting && began.elapsed() < START_MAX {
+                tell(&[NotifyState::ExtendTimeoutUsec(MORE_TIME_US), NotifyState::Status(&self.how_far())]);
+            }
+            if stopping && began.elapsed() < STOP_MAX {
+                tell(&[NotifyState::ExtendTimeoutUsec(MORE_TIME_US)]);
+            }
+            if self.watchdog.is_some() && self.alive() {
+                tell(&[NotifyState::Watchdog]);
+            }
+        }
+    }
+
+    /// The manager answers, which takes its lock, and no thread has ended that must not.
+    fn alive(&self) -> bool {
+        self.lives.iter().all(|life| life.strong_count() > 0) && self.manager.handle(Action::Daemon).is_ok()
+    }
+
+    fn how_far(&self) -> String {
+        match (self.manager.handle(Action::PoolList), self.manager.handle(Action::VolumeList)) {
+            (Ok(Answer::Pools(pools)), Ok(Answer::Volumes(volumes))) => progress(&pools, &volumes),
+            _ => "starting".into(),
+        }
+    }
+}
+
+/// How far a start is, for people.
+fn progress(pools: &[PoolView], volumes: &[VolumeView]) -> String {
+    let recovering: Vec<&str> = pools.iter().filter(|p| p.health == Health::Starting).map(|p| p.name.as_str()).collect();
+    let back = volumes.iter().filter(|v| v.health != Health::Starting).count();
+    let counted = format!("{back} of {} volumes are back", volumes.len());
+    match recovering.as_slice() {
+        [] => format!("starting: {counted}"),
+        [one] => format!("starting: recovering pool {one}; {counted}"),
+        [one, others @ ..] => format!("starting: recovering pool {one} and {} more; {counted}", others.len()),
+    }
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!("the service manager cannot be told ({error})");
+    }
+}
