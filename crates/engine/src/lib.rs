@@ -29,6 +29,8 @@ pub mod packer;
 pub mod policy;
 pub mod ram;
 pub mod recovery;
+pub mod region_heat;
 pub mod shard;
 pub mod stats;
 pub mod superblock;
+pub mod trail;

@@ -20,6 +20,7 @@ use page::PagePool;
 use types::{Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 use crate::disk::blocking::Blocking;
+use crate::looking::{self, Answers};
 use crate::plan::{ContentSetting, ENCODING_NS, Level, Plan};
 use crate::system::{Builder, Cargo, Change, Facts, HostRecord, Output, Parcel, Refusal, Started, System};
 
@@ -107,8 +108,16 @@ impl Builder for Engine {
         let damaged = plan_volumes(&pool, &damaged);
         let session = pool.superblock.session;
         let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();
-        let daemon =
-            Daemon { pool, shards, fronts, outputs: VecDeque::new(), waiting: BTreeMap::new(), now_ns, threads: plan.message_ns > 0 };
+        let daemon = Daemon {
+            pool,
+            shards,
+            fronts,
+            outputs: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            answers: Answers::default(),
+            now_ns,
+            threads: plan.message_ns > 0,
+        };
         Ok(Started { system: Box::new(daemon), damaged, session })
     }
 
@@ -221,6 +230,7 @@ struct Daemon {
     fronts: Vec<Front>,
     outputs: VecDeque<Output>,
     waiting: BTreeMap<u64, Waiting>,
+    answers: Answers,
     now_ns: u64,
     /// Shards live on other threads than fronts: what they tell each other takes time.
     threads: bool,
@@ -244,6 +254,7 @@ impl Daemon {
                     idle = false;
                     self.shard_wants(shard as u16, action);
                 }
+                self.answers.check(shard as u16, &self.shards[shard]);
             }
             if idle {
                 return;
@@ -266,6 +277,7 @@ impl Daemon {
         match action {
             Action::Io(io) => self.outputs.push_back(Output::Io(shard, io)),
             Action::Reply(mut reply) => {
+                self.answers.answered(shard, &reply);
                 let front = (reply.id >> FRONT_SHIFT) as u16;
                 reply.id &= (1 << FRONT_SHIFT) - 1;
                 self.send(1 << 31 | u32::from(front) << 16 | u32::from(shard), Cargo::ToFront(front, shard, reply));
@@ -285,7 +297,10 @@ impl Daemon {
 
     fn unpack(&mut self, cargo: Cargo) {
         match cargo {
-            Cargo::ToShard(shard, request) => self.shards[usize::from(shard)].submit(self.now_ns, request),
+            Cargo::ToShard(shard, request) => {
+                self.answers.asked(shard, &request);
+                self.shards[usize::from(shard)].submit(self.now_ns, request);
+            }
             Cargo::ToFront(front, shard, reply) => self.fronts[usize::from(front)].shard_reply(ShardIndex(shard), reply),
         }
     }
@@ -384,6 +399,10 @@ impl System for Daemon {
         for shard in &self.shards {
             shard.check_invariants();
         }
+    }
+
+    fn check_looking(&self, now_ns: u64, volume: u16, first_block: u64, blocks: u64, steps: u32) {
+        looking::check(&self.shards, now_ns, VolumeIndex(volume), first_block, blocks, steps);
     }
 
     fn describe(&self) -> String {

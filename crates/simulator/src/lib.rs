@@ -6,6 +6,7 @@ pub mod coverage;
 pub mod daemon;
 pub mod disk;
 pub mod exhaustive;
+pub mod looking;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod oracle;

@@ -65,6 +65,8 @@ pub trait System {
     fn poll(&mut self) -> Option<Output>;
     /// Panics if the state contradicts itself.
     fn check_invariants(&self);
+    /// Looks as people do: at a range of a volume, and at all blocks, so many steps at a time; panics if what is told is not so.
+    fn check_looking(&self, _now_ns: u64, _volume: u16, _first_block: u64, _blocks: u64, _steps: u32) {}
     /// Dirty blocks of a volume, of each shard.
     fn dirty_blocks(&self, volume: u16) -> Vec<u64>;
     /// Its dirty blocks.

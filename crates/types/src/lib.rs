@@ -121,7 +121,7 @@ impl Content {
     }
 }
 
-/// Why a request (or part of one) went around the cache. Each has a counter.
+/// Why a request (or part of one) went around the cache, or had to wait to get in. Each has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum BypassReason {
@@ -133,11 +133,11 @@ pub enum BypassReason {
     PassThrough,
     /// A write in write-around mode.
     WriteAround,
-    /// First touch of a block; it was noted in the ghost queue.
+    /// A block that has not proven re-use: it got no place on the SSD, and was noted in the ghost queue.
     FirstTouch,
-    /// The volume's or the pool's limit of dirty data is reached.
+    /// The volume's or the pool's limit of dirty data is reached: a write waited until something had gone home.
     DirtyLimit,
-    /// The log has no room right now.
+    /// The log has no room right now: a write waited or went around, a clean block was not admitted.
     NoSpace,
     /// The SSD failed and the volume runs on the backing device alone.
     Degraded,

@@ -296,6 +296,11 @@ impl PackedEntries {
         segment.thin();
     }
 
+    /// What a segment holds, dead entries among them. How much that is may become less when the segment is sealed or thinned out.
+    pub(super) fn held_in(&self, physical: u32) -> &[PackedEntry] {
+        &self.segments[physical as usize].held
+    }
+
     /// Sets the use of the block in the slot, if there is one.
     #[inline]
     pub(super) fn set_frequency(&mut self, slot: Slot, frequency: u8) {

@@ -1,6 +1,8 @@
 //! Going through all slots, a few at a time.
 
+use super::plain::Parts;
 use super::{Index, Slot};
+use crate::key::Key;
 
 impl Index {
     /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by segment.
@@ -23,6 +25,49 @@ impl Index {
             (physical, ordinal) = (physical + 1, 0);
         }
         None
+    }
+
+    /// Shows the blocks of at most `steps` entries to `each`, with whether they are dirty; gives where to go on, `None` at the end. Positions
+    /// are not those of [`Index::next_slot`], and ascend up to [`Index::look_end`]. If nothing changes meanwhile each block is shown once; one
+    /// that moves, or in a segment that is given back memory, may be shown twice or not at all.
+    pub fn look(&self, mut position: u64, mut steps: u32, mut each: impl FnMut(Key, bool)) -> Option<u64> {
+        let plain = u64::from(self.slots());
+        while steps > 0 && position < plain {
+            let segment = position / u64::from(self.pages_per_segment);
+            let segment_end = ((segment + 1) * u64::from(self.pages_per_segment)).min(plain);
+            if !self.plain_used[segment as usize] {
+                (position, steps) = (segment_end, steps - 1);
+                continue;
+            }
+            let end = segment_end.min(position + u64::from(steps));
+            for entry in &self.plain[position as usize..end as usize] {
+                if let Some(key) = entry.key() {
+                    each(key, entry.meta().dirty);
+                }
+            }
+            (position, steps) = (end, steps - (end - position) as u32);
+        }
+        while steps > 0 && position < self.look_end() {
+            let behind = position - plain;
+            let (physical, from) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as usize);
+            let held = self.mixed.as_ref().map_or(&[][..], |mixed| mixed.packed.entries.held_in(physical));
+            let end = held.len().min(from + steps as usize);
+            for entry in held.get(from..end).unwrap_or_default() {
+                if let Some(key) = entry.key() {
+                    each(key, entry.is_dirty());
+                }
+            }
+            steps -= (end.saturating_sub(from) as u32).max(1);
+            let next = if end < held.len() { (physical, end) } else { (physical + 1, 0) };
+            position = plain + (u64::from(next.0) << self.ordinal_bits) + next.1 as u64;
+        }
+        (position < self.look_end()).then_some(position)
+    }
+
+    /// Where the positions of [`Index::look`] end.
+    pub fn look_end(&self) -> u64 {
+        let packed = if self.is_wide() { u64::from(self.segments()) << self.ordinal_bits } else { 0 };
+        u64::from(self.slots()) + packed
     }
 
     /// Every slot that can hold something.

@@ -37,9 +37,14 @@ impl Heat {
         self.0 & USED != 0
     }
 
+    /// Counted as fetched about four times, not about once.
+    pub const fn is_hot(self) -> bool {
+        self.0 & HOT != 0
+    }
+
     /// About how often the block was fetched.
     pub(crate) const fn frequency(self) -> u8 {
-        FREQUENCY[(self.0 & HOT != 0) as usize]
+        FREQUENCY[self.is_hot() as usize]
     }
 
     /// Fetched once more.

@@ -3,6 +3,7 @@
 use super::{CLEAN_HOLD_NS, RESERVE_SEGMENTS, Shard};
 use crate::index::{Slot, SlotMeta};
 use crate::key::Key;
+use crate::locks::OpId;
 use crate::log::Urgency;
 use crate::mutants;
 use crate::policy::{Access, Advice, Arrival, Heat, Place, Verdict};
@@ -152,10 +153,26 @@ impl Shard {
             }
             let page = self.ram.remove(key).expect("policy and RAM hold the same blocks").page;
             self.volume_of(key).ram_blocks -= 1;
-            if let Verdict::Admit(heat) = victim.verdict {
-                self.admit(key, page, heat);
+            match victim.verdict {
+                Verdict::Admit(heat) => self.admit(key, page, heat),
+                Verdict::Forget => self.turn_away_block(key, BypassReason::FirstTouch),
+                Verdict::DropCopy => {}
             }
         }
+    }
+
+    /// A request goes around the cache, or has to wait.
+    pub(super) fn turn_away(&mut self, id: OpId, reason: BypassReason) {
+        let op = self.ops.get_mut(id);
+        op.reason = Some(reason);
+        let key = op.first;
+        self.volume_of(key).stats.turn_away(reason);
+    }
+
+    /// A block that a request brought does not get a place on the SSD.
+    pub(super) fn turn_away_block(&mut self, key: Key, reason: BypassReason) {
+        self.volume_of(key).stats.turn_away(reason);
+        self.trail.turned_away(key, reason);
     }
 
     /// Blocks that RAM may hold while some cannot leave yet.
@@ -167,8 +184,11 @@ impl Shard {
     fn leave_ram(&mut self, key: Key, page: Page, arrival: Arrival) {
         self.policy.ram_insert(key.0, arrival);
         while let Some(victim) = self.policy.ram_evict() {
-            if let (Verdict::Admit(heat), true) = (victim.verdict, victim.key == key.0) {
-                self.admit(key, page.clone(), heat);
+            match victim.verdict {
+                _ if victim.key != key.0 => {}
+                Verdict::Admit(heat) => self.admit(key, page.clone(), heat),
+                Verdict::Forget => self.turn_away_block(key, BypassReason::FirstTouch),
+                Verdict::DropCopy => {}
             }
         }
     }
@@ -185,7 +205,7 @@ impl Shard {
             return;
         }
         if !settled && !mutants::active(41) || !self.has_room_for_clean() {
-            self.volume_of(key).stats.turn_away(BypassReason::NoSpace);
+            self.turn_away_block(key, BypassReason::NoSpace);
             return;
         }
         self.volume_of(key).stats.admitted_bytes += BLOCK_BYTES;

@@ -108,7 +108,7 @@ impl Shard {
     }
 
     fn attach(&mut self, index: VolumeIndex, id: VolumeId, size_bytes: u64, options: VolumeOptions, held: bool) {
-        let mut volume = Volume::new(id, size_bytes, options);
+        let mut volume = Volume::new(id, size_bytes, options, self.now_ns);
         volume.held = held;
         match self.volumes[usize::from(index.0)].take() {
             Some(before) => {
@@ -290,6 +290,7 @@ impl Shard {
         self.drop_ram_of(index);
         self.destage_forget(index);
         self.packer.forget_volume(index);
+        self.trail.forget_volume(index);
         self.unsettled.retain(|key, _| key.volume() != index);
         self.volumes[usize::from(index.0)] = None;
         self.attached.retain(|other| *other != index);

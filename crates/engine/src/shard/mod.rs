@@ -27,6 +27,7 @@ mod check;
 mod clean;
 mod commands;
 mod destage;
+mod explain;
 mod failure;
 mod fetch;
 mod flush;
@@ -58,7 +59,9 @@ use crate::outbox::Outbox;
 use crate::packer::{ContentOptions, Packer, Step, StepState};
 use crate::policy::Policy;
 use crate::ram::Ram;
+use crate::region_heat::FADE_NS;
 use crate::stats::{ContentStats, ShardStats, VolumeStats};
+use crate::trail::{Happened, Trail};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use clean::Cleaner;
@@ -72,6 +75,7 @@ use recompress::Recompression;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
+pub use explain::{BlockFacts, DirtyExtent, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, Kept};
 pub use proof::Proof;
 pub use restore::{RecoveredBlock, Restored};
 pub use scrub::{SCRUB_BAD_MAX, Scrubbed};
@@ -138,6 +142,15 @@ enum Context {
     DestageWrite(u32),
 }
 
+/// Takes note of a request that has an extent, once.
+fn note(trail: &mut Trail, now_ns: u64, op: &mut Op, outcome: Outcome) {
+    if op.blocks > 0 && !op.noted {
+        op.noted = true;
+        let Request { start_sector, sectors, op: kind, .. } = op.request;
+        trail.note(now_ns, Happened { first: op.first, start_sector, sectors, op: kind, outcome, reason: op.reason });
+    }
+}
+
 /// See the module.
 pub struct Shard {
     config: ShardConfig,
@@ -197,6 +210,10 @@ pub struct Shard {
     zero_page: Page,
     quiescing: bool,
     head_seq_seen: u64,
+    trail: Trail,
+    /// When the next volume's heat is to fade, and how many have.
+    heat_fades_ns: u64,
+    heat_fades: usize,
 }
 
 impl Shard {
@@ -256,6 +273,9 @@ impl Shard {
             zero_page,
             quiescing: false,
             head_seq_seen: log.space().head_seq(),
+            trail: Trail::default(),
+            heat_fades_ns: 0,
+            heat_fades: 0,
             log,
             config,
         }
@@ -319,11 +339,13 @@ impl Shard {
             OpKind::Read => {
                 volume.stats.reads += 1;
                 volume.stats.read_bytes += bytes;
+                volume.heat.note(request.start_sector);
             }
             OpKind::Flush => volume.stats.flushes += 1,
             OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => {
                 volume.stats.writes += 1;
                 volume.stats.write_bytes += bytes;
+                volume.heat.note(request.start_sector);
             }
         }
         if let Some(reason) = request.bypass {
@@ -413,6 +435,9 @@ impl Shard {
             }
         }
         self.turned_ns = self.now_ns;
+        if self.now_ns >= self.heat_fades_ns {
+            self.fade_heat();
+        }
         self.end_quietly();
         let head_seq = self.log.space().head_seq();
         while self.head_seq_seen < head_seq {
@@ -455,9 +480,26 @@ impl Shard {
         }
     }
 
+    /// The heat of one volume fades: of each in its turn, so that nobody waits for all of them.
+    #[inline(never)]
+    fn fade_heat(&mut self) {
+        let volumes = self.attached.len().max(1);
+        self.heat_fades_ns = self.now_ns + FADE_NS / volumes as u64;
+        self.heat_fades += 1;
+        let Some(index) = self.attached.get(self.heat_fades % volumes).copied() else { return };
+        let volume = self.volumes[usize::from(index.0)].as_mut().expect("attached");
+        volume.heat.fade(self.now_ns, volume.stats.reads + volume.stats.writes);
+    }
+
+    /// The trail learns of a request that is about to be answered. Before what it brought enters the cache, which may have to turn it away.
+    fn note(&mut self, id: OpId, outcome: Outcome) {
+        note(&mut self.trail, self.now_ns, self.ops.get_mut(id), outcome);
+    }
+
     /// Replies and gives the blocks back.
     fn finish(&mut self, id: OpId, result: Result<(), RequestError>, pages: PageVec, outcome: Outcome) {
-        let op = self.ops.remove(id);
+        let mut op = self.ops.remove(id);
+        note(&mut self.trail, self.now_ns, &mut op, outcome);
         for key in &op.shielded {
             self.shielded.remove(key);
             self.destage_may_look_at(*key);

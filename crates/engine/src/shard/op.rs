@@ -9,7 +9,7 @@ use crate::policy::Arrival;
 use alloc::vec::Vec;
 use page::{Page, PageMut};
 use smallvec::SmallVec;
-use types::BLOCK_SECTORS;
+use types::{BLOCK_SECTORS, BypassReason};
 
 /// What a request does next when it is woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +77,10 @@ pub struct Op {
     pub phase: Phase,
     /// I/Os handed out for it and not completed.
     pub pending: u32,
+    /// Why it went around the cache, or had to wait.
+    pub reason: Option<BypassReason>,
+    /// The trail knows of it.
+    pub noted: bool,
     /// The first thing that went wrong.
     pub error: Option<RequestError>,
     /// Reads only.
@@ -107,6 +111,8 @@ impl Op {
         Op {
             first: Key::new(request.volume, first_block),
             blocks: (end_block - first_block) as u32,
+            reason: request.bypass,
+            noted: false,
             request,
             phase: Phase::Start,
             pending: 0,

@@ -14,6 +14,7 @@ use crate::locks::Kind;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::Arrival;
+use crate::trail::Happened;
 use page::{PageMutVec, PageVec};
 use smallvec::smallvec;
 use types::{BLOCK_BYTES, BLOCK_SECTORS};
@@ -101,6 +102,9 @@ impl Shard {
             self.keep_copy(key, &page, Some(arrival));
         }
         self.locks.release(key, 1, Kind::Shared, &mut self.ready);
+        let start_sector = u64::from(read.first_sector);
+        let (op, sectors, outcome) = (OpKind::Read, u32::from(read.sectors), Outcome::SsdHit);
+        self.trail.note(self.now_ns, Happened { first: key, start_sector, sectors, op, outcome, reason: None });
         self.out.reply(Reply { id, result: Ok(()), pages: PageVec::from_buf([page]), outcome: Outcome::SsdHit });
     }
 

@@ -16,7 +16,9 @@ use crate::locks::OpId;
 use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
-use crate::policy::{Arrival, Place};
+use crate::policy::{Access, Arrival, Place};
+use crate::ram::RamBlock;
+use crate::trail::Happened;
 use alloc::vec::Vec;
 use page::{PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
@@ -60,30 +62,34 @@ impl Shard {
     pub(super) fn read_from_ram(&mut self, request: &Request) -> bool {
         let first = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
         let blocks = (request.start_sector + u64::from(request.sectors)).div_ceil(BLOCK_SECTORS) - first.block();
-        let mode = self.volume(request.volume).expect("checked by refuse").options.mode;
-        if self.ram.is_empty() || !reads_use_cache(mode) {
+        let volume = self.volume(request.volume).expect("checked by refuse");
+        if self.ram.is_empty() || !reads_use_cache(volume.options.mode) {
             return false;
         }
-        let mut pages = PageVec::new();
-        let mut slots: SmallVec<[crate::policy::RamSlot; 1]> = SmallVec::new();
-        for index in 0..blocks {
-            let key = Key(first.0 + index);
-            match self.ram.get(key) {
-                Some(block) if self.locks.free_for_read(key) => {
-                    pages.push(block.page.clone());
-                    slots.push(block.slot);
-                }
-                _ => return false,
+        let admission = if request.wanted { Admission::Always } else { volume.options.admission };
+        let access = Access { write: false, request_blocks: blocks as u32, admission };
+        let pages = if blocks == 1 {
+            // Most are: without lists.
+            let Some(block) = self.ram.get(first).filter(|_| self.locks.free_for_read(first)) else { return false };
+            let pages = PageVec::from_buf([block.page.clone()]);
+            self.policy.on_access(first.0, Place::Ram(block.slot), access);
+            pages
+        } else {
+            let keys = (first.0..first.0 + blocks).map(Key);
+            let here = |key| self.ram.get(key).filter(|_| self.locks.free_for_read(key));
+            let found: Option<Vec<(Key, &RamBlock)>> = keys.map(|key| Some((key, here(key)?))).collect();
+            let Some(found) = found else { return false };
+            for (key, block) in &found {
+                self.policy.on_access(key.0, Place::Ram(block.slot), access);
             }
-        }
+            found.iter().map(|(_, block)| block.page.clone()).collect()
+        };
         let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
         volume.stats.read_hits_ram += blocks;
-        let admission = if request.wanted { Admission::Always } else { volume.options.admission };
-        let access = crate::policy::Access { write: false, request_blocks: blocks as u32, admission };
-        for (index, slot) in slots.into_iter().enumerate() {
-            self.policy.on_access(first.0 + index as u64, Place::Ram(slot), access);
-        }
-        self.out.reply(Reply { id: request.id, result: Ok(()), pages, outcome: Outcome::RamHit });
+        let Request { id, op, start_sector, sectors, .. } = *request;
+        let outcome = Outcome::RamHit;
+        self.trail.note(self.now_ns, Happened { first, start_sector, sectors, op, outcome, reason: None });
+        self.out.reply(Reply { id, result: Ok(()), pages, outcome });
         true
     }
 
@@ -427,6 +433,10 @@ impl Shard {
             (false, false) => Outcome::RamHit,
         };
         let blocks_read = core::mem::take(&mut op.read);
+        if op.missed && !bypass && self.log.is_failed() {
+            self.turn_away(id, BypassReason::Degraded);
+        }
+        self.note(id, outcome);
         let volume = self.volume(first.volume()).expect("a request's volume is attached");
         let may_fill = !bypass && reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
         if may_fill {
@@ -453,7 +463,7 @@ impl Shard {
         let advice = self.touch(key, false, request_blocks, wanted);
         match advice.enter {
             Some(arrival) => self.ram_insert(key, page, arrival),
-            None => self.volume_of(key).stats.turn_away(BypassReason::FirstTouch),
+            None => self.turn_away_block(key, BypassReason::FirstTouch),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::api::VolumeOptions;
 use crate::key::{ExtentKey, Map};
 use crate::locks::OpId;
+use crate::region_heat::RegionHeat;
 use crate::stats::VolumeStats;
 use alloc::vec::Vec;
 use types::{SECTOR_BYTES, VolumeId};
@@ -21,6 +22,8 @@ pub struct Volume {
     pub held: bool,
     /// Its counters.
     pub stats: VolumeStats,
+    /// How often each part of it was asked for lately.
+    pub heat: RegionHeat,
     /// Index entries it has.
     pub cached_blocks: u64,
     /// Blocks it has in RAM.
@@ -106,8 +109,8 @@ pub struct Backing {
 }
 
 impl Volume {
-    /// A volume as attached.
-    pub fn new(id: VolumeId, size_bytes: u64, options: VolumeOptions) -> Volume {
+    /// A volume as attached now.
+    pub fn new(id: VolumeId, size_bytes: u64, options: VolumeOptions, now_ns: u64) -> Volume {
         Volume {
             id,
             size_bytes,
@@ -115,6 +118,7 @@ impl Volume {
             detaching: false,
             held: false,
             stats: VolumeStats::default(),
+            heat: RegionHeat::new(size_bytes, now_ns),
             cached_blocks: 0,
             ram_blocks: 0,
             quick_reads: 0,

@@ -45,8 +45,7 @@ impl Shard {
             _ => None,
         };
         if let Some(reason) = reason {
-            let key = self.ops.get(id).first;
-            self.volume_of(key).stats.turn_away(reason);
+            self.turn_away(id, reason);
         }
         self.ops.get_mut(id).phase = Phase::Draining;
         self.drain_for_backing_write(id);
@@ -266,7 +265,6 @@ impl Shard {
         }
         let volume = self.volume_of(key);
         volume.log_group = volume.log_group.max(group);
-        self.refill(id);
         let op = self.ops.get(id);
         let around = op.request.bypass.is_some() || self.log.is_failed();
         let outcome = match op.request.op {
@@ -274,6 +272,8 @@ impl Shard {
             OpKind::Write => Outcome::Bypass,
             _ => Outcome::Other,
         };
+        self.note(id, outcome);
+        self.refill(id);
         self.finish(id, Ok(()), PageVec::new(), outcome);
     }
 
@@ -298,7 +298,7 @@ impl Shard {
             match advice.enter {
                 Some(arrival) if was_cached => self.ram_insert(key, page, arrival.as_proven()),
                 Some(arrival) => self.ram_insert(key, page, arrival),
-                None => self.volume_of(key).stats.turn_away(BypassReason::FirstTouch),
+                None => self.turn_away_block(key, BypassReason::FirstTouch),
             }
         }
     }

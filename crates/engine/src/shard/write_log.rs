@@ -17,7 +17,7 @@ use crate::outbox::Span;
 use crate::policy::{Arrival, Heat};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
-use types::{BLOCK_BYTES, SECTOR_BYTES};
+use types::{BLOCK_BYTES, BypassReason, SECTOR_BYTES};
 
 /// Index entries with only some valid sectors are bounded to one in this many slots: their masks live in a side table. Beyond that, a
 /// partial write fills its block from the backing device first.
@@ -35,7 +35,11 @@ impl Shard {
     /// The write has its blocks and is to go into the log.
     pub(super) fn begin_log_write(&mut self, id: OpId) {
         self.ops.get_mut(id).phase = Phase::LogSpace;
-        if self.throttled.is_empty() && self.may_log(id) {
+        let hindrance = self.hindrance(id);
+        if let Some(reason) = hindrance {
+            self.turn_away(id, reason);
+        }
+        if self.throttled.is_empty() && hindrance.is_none() {
             self.gather_edges(id);
         } else {
             // Behind those who wait already, so that nobody waits forever.
@@ -64,6 +68,11 @@ impl Shard {
 
     /// Whether dirty limits and the log have room for this write.
     fn may_log(&self, id: OpId) -> bool {
+        self.hindrance(id).is_none()
+    }
+
+    /// Why this write has to wait, if it has to.
+    fn hindrance(&self, id: OpId) -> Option<BypassReason> {
         let op = self.ops.get(id);
         // An unreadable block does not count (below) until it is written anew.
         let adds = |key: Key| !self.dirty.contains(key) || self.is_unreadable(key);
@@ -76,7 +85,10 @@ impl Shard {
         let of_volume = self.dirty.blocks_of(op.request.volume).saturating_sub(self.unreadable_blocks(op.request.volume));
         let within = |have: u64, max: u64| new == 0 || have == 0 || have + new <= max;
         let limits = within(of_volume, volume_max) && within(self.dirty.blocks(), self.dirty_max_blocks());
-        (limits || mutants::active(40)) && self.log_has_room_for(op.blocks)
+        match limits || mutants::active(40) {
+            false => Some(BypassReason::DirtyLimit),
+            true => (!self.log_has_room_for(op.blocks)).then_some(BypassReason::NoSpace),
+        }
     }
 
     /// Dirty blocks there may be in this shard.

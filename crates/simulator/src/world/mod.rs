@@ -12,7 +12,9 @@ mod finish;
 mod gates;
 mod kinship;
 mod life;
+mod limits;
 mod log_writes;
+mod looking;
 pub(crate) mod operator;
 mod phases;
 mod replace;
@@ -438,34 +440,13 @@ impl<'a> World<'a> {
             self.system_mut().check_invariants();
             self.check_dirty_limits()?;
         }
+        self.look();
         if let Some(at) = self.system_mut().next_deadline() {
             let now = self.queue.now_ns();
             if self.tick_at.is_none_or(|planned| at < planned) {
                 let at = at.max(now + 1);
                 self.tick_at = Some(at);
                 self.queue.after(at - now, Happening::Tick);
-            }
-        }
-        Ok(())
-    }
-
-    /// C8: dirty data stays below its limit. A limit smaller than one request lets one through at a time, in each shard; and a limit
-    /// made smaller takes effect as dirty blocks go home.
-    fn check_dirty_limits(&mut self) -> Step {
-        let shards = u64::from(self.plan.shards);
-        for volume in 0..self.volumes.len() {
-            // What cannot be read never goes home and is not held against those who write.
-            let unreadable = self.wounded.keys().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
-            let dirty = self.system_mut().dirty_blocks(volume as u16);
-            let state = &mut self.volumes[volume];
-            // Every shard has an equal part of the limit; one that is above it, since the limit was made smaller, does not hold up the others.
-            let most = (state.options.dirty_limit_bytes / 4096 / shards).max(state.longest_blocks);
-            let before = std::mem::replace(&mut state.dirty_blocks, dirty.clone());
-            let shard =
-                (0..before.len().min(dirty.len())).find(|at| dirty[*at].saturating_sub(unreadable) > most && dirty[*at] > before[*at]);
-            if let Some(shard) = shard {
-                let have = dirty[shard];
-                return Err(failed(format!("volume {volume} has {have} dirty blocks in shard {shard}, the limit there is {most}")));
             }
         }
         Ok(())
