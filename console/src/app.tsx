@@ -106,7 +106,7 @@ function Navigation() {
       <div class="side-foot">
         <Themes />
         <p class="who">
-          {session.value && <>{session.value.name || session.value.by} <span class="chip">{session.value.role}</span></>}
+          {session.value && <span class="who-name">{session.value.name || session.value.by} <span class="chip">{session.value.role}</span></span>}
           {session.value?.by === "session" && (
             <button type="button" class="icon-button" aria-label="Log out" title="Log out" onClick={() => void attempt("Logging out", logout)}><Icon name="leave" /></button>
           )}

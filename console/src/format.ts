@@ -1,4 +1,7 @@
-/** Numbers as people read them: always with a unit, three significant digits, powers of 1024 for bytes. */
+/** Numbers as people read them: always with a unit that no line break parts from it, three significant digits, powers of 1024 for bytes. */
+
+/** A space that does not break. */
+export const NB = "\u00a0";
 
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
@@ -24,7 +27,7 @@ export function bytes(value: number): string {
     rest /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? String(Math.round(rest)) : digits(rest)} ${BYTE_UNITS[unit]}`;
+  return `${unit === 0 ? String(Math.round(rest)) : digits(rest)}${NB}${BYTE_UNITS[unit]}`;
 }
 
 export function bytesPerSecond(value: number): string {
@@ -33,32 +36,32 @@ export function bytesPerSecond(value: number): string {
 
 /** A count that may be large: 1 234, 12.3 k, 4.5 M. */
 export function count(value: number): string {
-  if (value >= 999_500_000_000) return `${digits(value / 1e12)} T`;
-  if (value >= 999_500_000) return `${digits(value / 1e9)} G`;
-  if (value >= 999_500) return `${digits(value / 1e6)} M`;
-  if (value >= 9_999.5) return `${digits(value / 1e3)} k`;
+  if (value >= 999_500_000_000) return `${digits(value / 1e12)}${NB}T`;
+  if (value >= 999_500_000) return `${digits(value / 1e9)}${NB}G`;
+  if (value >= 999_500) return `${digits(value / 1e6)}${NB}M`;
+  if (value >= 9_999.5) return `${digits(value / 1e3)}${NB}k`;
   return value < 100 && !Number.isInteger(value) ? digits(value) : Math.round(value).toLocaleString("en-US").replace(/,/g, "\u202f");
 }
 
 /** A part of one, as percent. */
 export function percent(part: number): string {
   const value = part * 100;
-  if (value > 0 && value < 0.1) return "< 0.1 %";
-  if (value > 99.9 && value < 100) return "> 99.9 %";
-  return `${value === 100 || value === 0 ? value : value.toFixed(1)} %`;
+  if (value > 0 && value < 0.1) return `<${NB}0.1${NB}%`;
+  if (value > 99.9 && value < 100) return `>${NB}99.9${NB}%`;
+  return `${value === 100 || value === 0 ? value : value.toFixed(1)}${NB}%`;
 }
 
 export function microseconds(value: number): string {
-  if (value < 999.5) return `${digits(value)} µs`;
-  if (value < 999_500) return `${digits(value / 1000)} ms`;
-  return `${digits(value / 1_000_000)} s`;
+  if (value < 999.5) return `${digits(value)}${NB}µs`;
+  if (value < 999_500) return `${digits(value / 1000)}${NB}ms`;
+  return `${digits(value / 1_000_000)}${NB}s`;
 }
 
 /** A span of time in its two largest units. */
 export function span(seconds: number): string {
-  if (seconds < 0.9995) return `${digits(seconds * 1000)} ms`;
-  if (seconds < 10) return `${digits(seconds)} s`;
-  if (seconds < 59.5) return `${Math.round(seconds)} s`;
+  if (seconds < 0.9995) return `${digits(seconds * 1000)}${NB}ms`;
+  if (seconds < 10) return `${digits(seconds)}${NB}s`;
+  if (seconds < 59.5) return `${Math.round(seconds)}${NB}s`;
   const units: [number, string][] = [[31_557_600, "y"], [86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   let first = 0;
   while (first < 4 && seconds < units[first]![0]) first += 1;
@@ -70,7 +73,7 @@ export function span(seconds: number): string {
     whole += 1;
     rest = 0;
   }
-  return rest === 0 ? `${whole} ${word}` : `${whole} ${word} ${rest} ${minor}`;
+  return rest === 0 ? `${whole}${NB}${word}` : `${whole}${NB}${word} ${rest}${NB}${minor}`;
 }
 
 /** Milliseconds as a person would type them: "30 s", "500 ms", "5 min". */

@@ -75,7 +75,7 @@ export function paint(context: CanvasRenderingContext2D, map: MapView, size_byte
       // The hotter, the larger the spot.
       const spot = Math.max(2, Math.round(inner * (0.25 + 0.55 * warm)));
       const inset = Math.round((inner - spot) / 2);
-      context.fillStyle = between(heatStops, 0.35 + 0.65 * warm);
+      context.fillStyle = colours["heat-1"];
       context.fillRect(x + inset, y + inset, spot, spot);
     }
     if (layer === "dirty") {
@@ -86,7 +86,8 @@ export function paint(context: CanvasRenderingContext2D, map: MapView, size_byte
       }
     } else if (layer === "all" && dirty > 0) {
       context.fillStyle = colours.dirty;
-      context.fillRect(x, y + inner - 2, inner, 2);
+      // The more of it is dirty, the longer the foot.
+      context.fillRect(x, y + inner - 2, Math.max(3, Math.round(inner * Math.sqrt(dirty))), 2);
     }
   });
 }

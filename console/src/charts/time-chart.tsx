@@ -129,8 +129,8 @@ function options(props: Props, width: number, cursor: { value: number | null }, 
     },
     scales: { x: { time: true }, y: scale },
     axes: [
-      { ...axis, size: 28 },
-      { ...axis, size: 62, ...incrs, values: (_, splits) => splits.map((value) => (value === null ? "" : AXIS[unit](value))), ...(unit === "us" ? { filter: (_: uPlot, splits: number[]) => splits.map((value) => (Number.isInteger(Math.log10(value)) ? value : null)) as number[] } : {}) },
+      { ...axis, size: 28, space: 64, values: (_, splits, __, ___, step) => splits.map((time) => timeLabel(time, step)) },
+      { ...axis, size: 62, ...incrs, values: (_, splits) => splits.map((value) => (value === null ? "" : AXIS[unit](value))), ...(unit === "us" ? { splits: (_: uPlot, __: number, min: number, max: number) => decades(min, max) } : {}) },
     ],
     series: [
       {},
@@ -155,6 +155,26 @@ function options(props: Props, width: number, cursor: { value: number | null }, 
       ],
     },
   };
+}
+
+/** Powers of ten: the lines between them would only be noise. */
+function decades(min: number, max: number): number[] {
+  const found = [];
+  for (let power = Math.round(Math.log10(min)); power <= Math.round(Math.log10(max)); power += 1) found.push(10 ** power);
+  return found;
+}
+
+const two = (value: number): string => String(value).padStart(2, "0");
+
+/** Midnights and coarser steps as dates, the rest as times of day. */
+function timeLabel(unix_s: number, step_s: number): string {
+  const date = new Date(unix_s * 1000);
+  const day = `${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  if (step_s >= 28 * 86_400) return `${date.getFullYear()}-${two(date.getMonth() + 1)}`;
+  if (step_s >= 86_400) return day;
+  const midnight = date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0;
+  if (midnight && step_s >= 60) return day;
+  return `${two(date.getHours())}:${two(date.getMinutes())}${step_s < 60 ? `:${two(date.getSeconds())}` : ""}`;
 }
 
 interface LegendProps {

@@ -9,7 +9,7 @@ import { Badge } from "../ui/basics";
 import { sentence } from "../ui/toast";
 import type { Tone } from "../words/health";
 
-const TONES: Record<Severity, Tone> = { info: "good", warning: "warn", error: "bad" };
+const TONES: Record<Severity, Tone> = { info: "busy", warning: "warn", error: "bad" };
 const ORDER: Severity[] = ["info", "warning", "error"];
 const least = signal<Severity>("info");
 const object = signal("");
@@ -45,7 +45,7 @@ export function Events() {
         {found.slice(0, shownMost.value).map((event) => (
           <li key={event.number} class={event.severity}>
             <time dateTime={new Date(event.unix_s * 1000).toISOString()}>{dateTime(event.unix_s)}</time>
-            <Badge tone={TONES[event.severity]}>{event.severity}</Badge>
+            <Badge tone={TONES[event.severity]} icon={event.severity === "info" ? "info" : "alert"}>{event.severity}</Badge>
             <span class="event-object"><ObjectLink name={event.object} /></span>
             <span class="event-text">{sentence(event.message)}</span>
           </li>

@@ -44,7 +44,7 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
     let visible = false;
     let unseen = 0;
     const update = (): void => {
-      if (!visible && unseen % UNSEEN_SAMPLES !== 0) return;
+      if (!visible && unseen % UNSEEN_SAMPLES !== 0 && shown.peek() !== null) return;
       batch(() => (shown.value = live.sample.peek()));
       if (!visible || document.hidden) return;
       const most = dirtiest.peek()?.dirty_bytes ?? 0;
@@ -97,9 +97,9 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
         <span class="under">{volume.options.mode} · {bytes(volume.size_bytes)} · {volume.pool}</span>
       </th>
       <td class="c-health"><HealthCell volume={volume} sample={shown} /></td>
-      <td class="c-spark" data-label="IOPS"><span class="num">{iops}</span><canvas ref={cell(0)} aria-hidden="true" /></td>
-      <td class="c-spark" data-label="Hit rate"><span class="num">{hit}</span><canvas ref={cell(1)} aria-hidden="true" /></td>
-      <td class="c-spark" data-label="Latency"><span class="num">{now}<span class="under">{baseline}</span></span><canvas ref={cell(2)} aria-hidden="true" /></td>
+      <td class="c-spark" data-label="IOPS"><div class="spark"><span class="num">{iops}</span><canvas ref={cell(0)} aria-hidden="true" /></div></td>
+      <td class="c-spark" data-label="Hit rate"><div class="spark"><span class="num">{hit}</span><canvas ref={cell(1)} aria-hidden="true" /></div></td>
+      <td class="c-spark" data-label="Latency"><div class="spark"><span class="num">{now}<span class="under">{baseline}</span></span><canvas ref={cell(2)} aria-hidden="true" /></div></td>
       <td class="c-dirty" data-label="Dirty"><span class="num">{dirty}</span><span class="bar" aria-hidden="true"><span ref={bar} class="bar-fill dirty" /></span></td>
       <td class="c-saved" data-label="Saved"><span class="num">{savedIos}</span><span class="under">{savedRest}</span></td>
     </tr>
@@ -114,5 +114,5 @@ function HealthCell({ volume, sample }: { volume: VolumeView; sample: { value: V
     return `${tone}|${text}`;
   }).value;
   const split = line.indexOf("|");
-  return <Badge tone={line.slice(0, split) as Tone}>{line.slice(split + 1)}</Badge>;
+  return <Badge tone={line.slice(0, split) as Tone}><span class="clamp" title={line.slice(split + 1)}>{line.slice(split + 1)}</span></Badge>;
 }

@@ -100,7 +100,7 @@ export function Setup() {
           <div class="setup-buttons">
             {step > 0 && <button type="button" class="button" disabled={busy} onClick={() => show(step - 1)}>Back</button>}
             {progress?.error && <button type="button" class="button" onClick={() => setProgress(null)}>Look at the plan again</button>}
-            {step < 2 && <button type="button" class="button" onClick={look}>Look for disks again</button>}
+            {((step === 0 && plan.pool === "" && plan.ssdBy === "device") || (step === 1 && plan.backingBy === "device")) && <button type="button" class="button" onClick={look}>Look for disks again</button>}
             <button type="submit" class={`button ${plan.agreed && step === 3 ? "danger" : "primary"}`} disabled={busy || !mayOperate.value}>
               {busy ? "Working…" : step < 3 ? "Next" : progress?.error ? "Try again" : "Do it"}
             </button>

@@ -51,6 +51,7 @@ function Known({ volume }: { volume: VolumeView }) {
       </div>
       {volume.problem && <Trouble tone={volume.health === "failed" ? "bad" : "warn"} problem={volume.problem} remedy={volume.remedy} />}
       {running.map((job) => <JobCard key={job.id} job={job} />)}
+      <Jumps />
       <Present volume={volume} />
       <VolumeCharts name={volume.name} />
       <Panel title="Address space" id="map" aside={<span class="muted">from the volume's first byte to its last</span>}>
@@ -68,6 +69,22 @@ function Known({ volume }: { volume: VolumeView }) {
       </div>
       <Settings volume={volume} />
     </>
+  );
+}
+
+/** Where things are on this page. The hash is the route, so these move by script. */
+const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["turned-away", "Turned away"], ["use", "How to use it"], ["settings", "Settings"]];
+
+function Jumps() {
+  const jump = (id: string): void => {
+    const panel = document.getElementById(id);
+    panel?.scrollIntoView({ block: "start" });
+    panel?.querySelector<HTMLElement>("input, button, a, [tabindex]")?.focus({ preventScroll: true });
+  };
+  return (
+    <nav class="jumps" aria-label="On this page">
+      {JUMPS.map(([id, word]) => <button key={id} type="button" onClick={() => jump(id)}>{word}</button>)}
+    </nav>
   );
 }
 

@@ -80,7 +80,7 @@ export function Log({ pool, stats, sample }: { pool: PoolView; stats: PoolStats 
   const amplification = sample?.write_amplification ?? stats?.write_amplification ?? null;
   return (
     <Panel title="Log and memory" id="log">
-      <dl class="figures">
+      <dl class="figures wide">
         <Figure label="Write amplification" value={amplification === null ? "–" : digits(amplification)} note="bytes written for each byte admitted" title="SSD bytes written ÷ bytes admitted, since the daemon's start" />
         <Figure label="Written to the log" value={stats ? bytes(stats.ssd_written_bytes) : "–"} note={stats ? `${bytes(stats.admitted_bytes)} admitted` : ""} />
         <Figure label="Written again" value={stats ? bytes(stats.reinserted_bytes) : "–"} note="in use or dirty when its segment was taken back" />

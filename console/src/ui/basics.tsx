@@ -9,10 +9,10 @@ import { sentence } from "./toast";
 const TONE_ICON: Record<Tone, string> = { good: "check", busy: "jobs", warn: "alert", bad: "alert" };
 
 /** A state in a colour, a picture and a word. */
-export function Badge({ tone, children }: { tone: Tone; children: ComponentChildren }) {
+export function Badge({ tone, icon, children }: { tone: Tone; icon?: string; children: ComponentChildren }) {
   return (
     <span class={`badge ${tone}`}>
-      <Icon name={TONE_ICON[tone]} />
+      <Icon name={icon ?? TONE_ICON[tone]} />
       {children}
     </span>
   );

@@ -11,8 +11,12 @@ import { part, patch, post, remove } from "../rest";
 import { Dialog, Meaning } from "../ui/dialog";
 import { Operate } from "../ui/operate";
 import { toast } from "../ui/toast";
+import { SETTINGS } from "../words/settings";
+import { Change } from "./settings";
 
-type Kind = "destage" | "warm" | "remove" | "accept";
+const MODE = SETTINGS.find((setting) => setting.key === "mode")!;
+
+type Kind = "mode" | "destage" | "warm" | "remove" | "accept";
 
 export function Actions({ volume }: { volume: VolumeView }) {
   const [open, setOpen] = useState<Kind | null>(null);
@@ -20,10 +24,12 @@ export function Actions({ volume }: { volume: VolumeView }) {
   const busy = volume.health === "removing";
   return (
     <div class="actions">
+      <Operate onClick={() => setOpen("mode")} disabled={busy}>Change mode</Operate>
       <Operate onClick={() => setOpen("destage")} disabled={busy || volume.health === "failed"}>Destage</Operate>
       <Operate onClick={() => setOpen("warm")} disabled={busy || volume.health === "failed"}>Warm up</Operate>
       {volume.health === "failed" && <Operate onClick={() => setOpen("accept")}>Accept the disk</Operate>}
       <Operate kind="danger" onClick={() => setOpen("remove")} disabled={busy}>Remove</Operate>
+      {open === "mode" && <Change setting={MODE} volume={volume} onClose={close} />}
       {open === "destage" && <Destage volume={volume} onClose={close} />}
       {open === "warm" && <Warm volume={volume} onClose={close} />}
       {open === "remove" && <Remove volume={volume} onClose={close} />}

@@ -66,7 +66,7 @@ export function VolumeCharts({ name }: { name: string }) {
   const { table, problem } = useHistory("volume", name, SERIES, window.span.value);
   const none = useComputed(() => table.value !== null && table.value.times.length === 0);
   return (
-    <Panel title="Over time" aside={<WindowControls window={window} />}>
+    <Panel title="Over time" id="over-time" aside={<WindowControls window={window} />}>
       {problem.value && <p class="wrong">The history cannot be shown: {problem}</p>}
       {none.value && <p class="calm">Nothing is known of that time.</p>}
       <div class="charts">

@@ -15,7 +15,7 @@ import { SETTINGS, type Setting } from "../words/settings";
 export function Settings({ volume }: { volume: VolumeView }) {
   const [open, setOpen] = useState<Setting | null>(null);
   return (
-    <Panel title="Settings">
+    <Panel title="Settings" id="settings">
       <dl class="settings">
         {SETTINGS.map((setting) => (
           <div class="setting" key={setting.key}>
@@ -32,7 +32,7 @@ export function Settings({ volume }: { volume: VolumeView }) {
   );
 }
 
-function Change({ setting, volume, onClose }: { setting: Setting; volume: VolumeView; onClose: () => void }) {
+export function Change({ setting, volume, onClose }: { setting: Setting; volume: VolumeView; onClose: () => void }) {
   const before = setting.typed(volume.options);
   const [text, setText] = useState(before);
   const sample = liveVolume(volume.name).sample.value;

@@ -70,7 +70,7 @@ export const SETTINGS: Setting[] = [
     key: "mode",
     word: "Mode",
     about: "What an acknowledged write means.",
-    shown: (options) => `${options.mode}: ${MODES[options.mode].short}`,
+    shown: (options) => options.mode,
     typed: (options) => options.mode,
     choices: MODE_NAMES.map((word) => ({ word, about: MODES[word].short })),
     patch: (mode) => ({ value: { mode } }),
