@@ -64,7 +64,7 @@ export function span(seconds: number): string {
   if (seconds < 59.5) return `${Math.round(seconds)}${NB}s`;
   const units: [number, string][] = [[31_557_600, "y"], [86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   let first = 0;
-  while (first < 4 && seconds < units[first]![0]) first += 1;
+  while (first < 3 && seconds < units[first]![0]) first += 1;
   const [large, word] = units[first]!;
   const [small, minor] = units[first + 1]!;
   let whole = Math.floor(seconds / large);
