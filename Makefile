@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 SEEDS ?= 20000
 
-.PHONY: help demo test bench soak build fmt clippy tidy bare-metal setup-% clean
+.PHONY: help demo test bench soak build console fmt clippy tidy bare-metal setup-% clean
 
 help:
 	@echo "make demo    builds hearth and shows it in front of a modelled slow disk (under five minutes)"
@@ -13,6 +13,10 @@ help:
 
 setup-%:
 	@scripts/setup $*
+
+# The web console: its files end in console/dist, and the next build embeds them.
+console: setup-console
+	cd console && npm ci --no-audit --no-fund && npm run check && npm run build
 
 build: setup-build
 	cargo build --release --locked -p hearth

@@ -8,6 +8,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("page", 1),
     ("format", 1),
     ("content", 1),
+    ("console", 1),
     ("engine", 2),
     ("device", 2),
     ("simulator", 3),

@@ -1,0 +1,173 @@
+/** The calls of the API over a [`World`]. */
+
+import type { Options, OptionsPatch, PoolCreate, PoolSet, VolumeAdd, VolumeSet, VolumeWarm } from "../src/api";
+import { map, why } from "./space";
+import { GIB, type MockVolume } from "./volume";
+import { DEVICES, pool, view, type World } from "./world";
+
+export class Problem extends Error {
+  constructor(readonly status: number, readonly kind: string, readonly detail: string, readonly remedy: string) {
+    super(detail);
+  }
+}
+
+const missing = (what: string, name: string): Problem => new Problem(404, "not_found", `there is no ${what} "${name}"`, `list them with hearth ${what} list`);
+const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+export async function handle(world: World, method: string, path: string, query: URLSearchParams, body: unknown): Promise<unknown> {
+  const [kind, name, verb] = path.split("/").slice(1).map(decodeURIComponent);
+  const now = Math.floor(Date.now() / 1000);
+  const number = (key: string, otherwise: number): number => (query.has(key) ? Number(query.get(key)) : otherwise);
+  switch (kind) {
+    case "daemon":
+      return { version: "0.1.0", pid: 812, state_directory: "/var/lib/hearth" };
+    case "sample":
+      return world.sample(now);
+    case "events":
+      return world.events.filter((event) => event.number > number("after", 0));
+    case "devices":
+      return method === "POST" ? examine((body as { path: string }).path) : DEVICES;
+    case "history": {
+      const found = world.history(query.get("name") ?? "", (query.get("series") ?? "").split(","), number("from_unix_s", 0), number("to_unix_s", 0), number("points", 1000));
+      if (!found) throw missing("volume", query.get("name") ?? "");
+      return found;
+    }
+    case "stats": {
+      if (name === undefined) return { pools: {}, volumes: {} };
+      const volume = world.volumes.get(name);
+      if (volume) return volume.stats(now, world.started_s);
+      if (world.pools.has(name)) return world.poolStats(name);
+      throw missing("volume", name);
+    }
+    case "jobs":
+      return jobs(world, method, name, verb);
+    case "pools":
+      return pools(world, method, name, verb, body);
+    case "volumes":
+      return volumes(world, method, name, verb, number, body, query);
+    default:
+      throw new Problem(404, "not_found", "there is no such path", "see /api/v1/openapi.json");
+  }
+}
+
+function jobs(world: World, method: string, name: string | undefined, verb: string | undefined): unknown {
+  if (name === undefined) return [...world.jobs.values()].map(view);
+  const job = world.jobs.get(Number(name));
+  if (!job) throw missing("job", name);
+  if (method === "DELETE") {
+    job.state = "cancelled";
+    job.left_s = null;
+    world.say({ event: "job", data: view(job) });
+    return { done: true };
+  }
+  if (verb === "resume") return world.begin(job.kind, job.volume, job.total_bytes - job.done_bytes, 10, job.whenDone);
+  return view(job);
+}
+
+async function pools(world: World, method: string, name: string | undefined, verb: string | undefined, body: unknown): Promise<unknown> {
+  if (name === undefined) {
+    if (method === "GET") return [...world.pools.values()];
+    const create = body as PoolCreate;
+    await wait(600);
+    const device = DEVICES.find((other) => other.path === create.ssd || other.stable_path === create.ssd);
+    if (device?.destroys && !create.force) throw new Problem(409, "conflict", `${create.ssd} ${device.told}`, "use --force to destroy it");
+    const made = pool(create.name, create.ssd, create.size_bytes ?? 200 * GIB);
+    world.pools.set(create.name, made);
+    world.tell("info", create.name, "pool created");
+    world.say({ event: "changed", data: { what: "pools" } });
+    return made;
+  }
+  const one = world.pools.get(name);
+  if (!one) throw missing("pool", name);
+  if (verb === "check") return world.begin("check", name, one.size_bytes, 15, () => world.tell("info", name, "check done: no mismatches"));
+  if (method === "PATCH") {
+    one.content = ((body as PoolSet).content ?? one.content) as typeof one.content;
+    world.say({ event: "changed", data: { what: "pools" } });
+  }
+  if (method === "DELETE") {
+    world.pools.delete(name);
+    return { done: true };
+  }
+  return one;
+}
+
+async function volumes(world: World, method: string, name: string | undefined, verb: string | undefined, number: (key: string, otherwise: number) => number, body: unknown, query: URLSearchParams): Promise<unknown> {
+  if (name === undefined) return method === "GET" ? [...world.volumes.values()].map((volume) => volume.view) : add(world, body as VolumeAdd);
+  const volume = world.volumes.get(name);
+  if (!volume) throw missing("volume", name);
+  const changed = (): void => world.say({ event: "changed", data: { what: "volumes" } });
+  const dirty = (): number => Math.max(1, volume.dirtyAt(Math.floor(Date.now() / 1000)));
+  switch (verb) {
+    case "why":
+      return why(volume, number("start_bytes", 0), number("length_bytes", 4096));
+    case "map":
+      return map(volume, number("start_bytes", 0), number("end_bytes", volume.view.size_bytes), number("cells", 1024));
+    case "destage":
+      return world.begin("destage", name, dirty(), 12, () => world.tell("info", name, "destage done"));
+    case "warm": {
+      const warm = body as VolumeWarm;
+      return world.begin("warm", name, (warm.end_bytes ?? volume.view.size_bytes) - (warm.start_bytes ?? 0), 30, () => world.tell("info", name, "warm-up done"));
+    }
+  }
+  if (method === "PATCH") return set(world, volume, body as VolumeSet, dirty, changed);
+  if (method === "DELETE") {
+    volume.view.health = "removing";
+    changed();
+    return world.begin("remove", name, query.get("drop_dirty") === "true" ? 1 : dirty(), 4, () => {
+      world.volumes.delete(name);
+      world.tell("info", name, "removed");
+      changed();
+    });
+  }
+  return volume.view;
+}
+
+function set(world: World, volume: MockVolume, body: VolumeSet, dirty: () => number, changed: () => void): unknown {
+  const { name } = volume.view;
+  const asked = body.options ?? {};
+  const next = applied(volume.view.options, asked);
+  if (next.read_only && next.mode === "write-back") throw new Problem(400, "usage", "a read-only volume cannot be write-back", "leave out one of --read-only and --mode write-back");
+  const leaving = volume.view.options.mode === "write-back" && next.mode !== "write-back";
+  const amount = dirty();
+  volume.view.options = next;
+  changed();
+  if (asked.mode) world.tell("info", name, `mode changed to ${next.mode}`);
+  if (!leaving) return { done: true };
+  volume.homeSince = Math.floor(Date.now() / 1000);
+  return world.begin("mode_change", name, amount, 20, () => {
+    volume.homeSince = null;
+    world.tell("info", name, "all dirty data is home");
+  });
+}
+
+function applied(options: Options, asked: OptionsPatch): Options {
+  const next = { ...options };
+  for (const [key, value] of Object.entries(asked)) {
+    if (value === null || value === undefined) continue;
+    if (key === "dirty_limit" || key === "sequential_cutoff" || key === "destage_rate") {
+      next[`${key}_bytes`] = value === "off" ? null : (value as { bytes: number }).bytes;
+    } else Object.assign(next, { [key]: value });
+  }
+  return next;
+}
+
+async function add(world: World, body: VolumeAdd): Promise<unknown> {
+  await wait(900);
+  if (world.volumes.has(body.name)) throw new Problem(409, "conflict", `there is already a volume "${body.name}"`, "choose another name");
+  if (!world.pools.has(body.pool)) throw missing("pool", body.pool);
+  if (body.name === "refused") throw new Problem(409, "conflict", `${body.backing} is mounted at /srv/media`, "unmount it first");
+  const volume = world.addVolume(body.name, "write-through", { iops: 500, hit: 0.5, writes: 0.3, disk_us: 8000, dirty: 100 * 2 ** 20 }, { pool: body.pool, backing: body.backing, cached_bytes: 0 });
+  volume.view.options = applied(volume.view.options, body.options ?? {});
+  volume.view.exports = Object.fromEntries((body.exports ?? []).map((word) => [word, word === "loop" ? "/dev/loop9" : word === "nbd" ? `nbd+unix:///${body.name}?socket=/run/hearth/nbd.sock` : `nbd://${word.slice(4)}/${body.name}`]));
+  world.tell("info", body.name, `added to pool ${body.pool}`);
+  world.say({ event: "changed", data: { what: "volumes" } });
+  world.say({ event: "changed", data: { what: "pools" } });
+  return volume.view;
+}
+
+function examine(path: string): unknown {
+  const known = DEVICES.find((other) => other.path === path);
+  if (known) return known;
+  if (path.includes("missing") || path.startsWith("/srv/cache")) throw new Problem(404, "not_found", `${path} is not there`, "check the path");
+  return { ...DEVICES[2]!, path, stable_path: null, kind: "file", parent: null, size_bytes: 100 * GIB, told: path.startsWith("model:") ? "a modelled disk over a file" : "a file" };
+}

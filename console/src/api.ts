@@ -1,0 +1,393 @@
+/** The words of the REST API, one interface for each schema of `docs/openapi.json`; a test compares the fields. */
+
+export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
+export type Admission = "always" | "second-touch";
+export type Content = "off" | "fast" | "dense" | "auto";
+export type Health = "running" | "starting" | "degraded" | "failed" | "removing";
+export type Role = "view" | "operate";
+export type Severity = "info" | "warning" | "error";
+export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check";
+export type DeviceState = "free" | "foreign" | "in_use" | "pool" | "backing";
+/** A limit that can be lifted. */
+export type Limit = "off" | { bytes: number };
+
+export interface DaemonView {
+  version: string;
+  pid: number;
+  state_directory: string;
+}
+
+export interface Hello {
+  version: string;
+  /** Differs for each start of the daemon. */
+  instance: string;
+  latest_event: number;
+}
+
+export interface SessionView {
+  role: Role;
+  by: string;
+  name: string;
+  csrf: string | null;
+}
+
+export interface Login {
+  token?: string | null;
+  code?: string | null;
+}
+
+export interface Refusal {
+  kind: string;
+  message: string;
+  remedy?: string | null;
+}
+
+export interface JobView {
+  id: number;
+  kind: JobKind;
+  /** A volume; of a check, the pool. */
+  volume: string;
+  state: "running" | "done" | "cancelled" | "failed";
+  /** Only where the state is "failed". */
+  error?: Refusal;
+  done_bytes: number;
+  total_bytes: number;
+  rate_bytes: number;
+  left_s: number | null;
+  elapsed_ms: number;
+}
+
+export interface EventView {
+  number: number;
+  unix_s: number;
+  severity: Severity;
+  object: string;
+  message: string;
+}
+
+export interface DeviceView {
+  path: string;
+  stable_path: string | null;
+  kind: string;
+  parent: string | null;
+  size_bytes: number;
+  model: string | null;
+  rotational: boolean | null;
+  read_only: boolean;
+  state: DeviceState;
+  told: string;
+  destroys: string | null;
+  can_be_ssd: boolean;
+  can_be_backing: boolean;
+}
+
+export interface DeviceExamine {
+  path: string;
+}
+
+export interface ContentStep {
+  step: string;
+  open: boolean;
+  open_shards: number;
+  shards: number;
+  saved_part: number;
+  opens_from_part: number;
+}
+
+export interface ContentStats {
+  level: Content;
+  reference_blocks: number;
+  associated_blocks: number;
+  independent_blocks: number;
+  zero_blocks: number;
+  cached_bytes: number;
+  stored_bytes: number;
+  effective_capacity: number | null;
+  saved_bytes: number;
+  encoded_blocks: number;
+  encoding_cpu_us_per_block: number | null;
+  bases_in_memory_blocks: number;
+  index_bytes: number;
+  hint_bytes: number;
+  memory_bytes_per_block: number | null;
+  steps: Record<string, ContentStep[]>;
+}
+
+export interface PoolView {
+  name: string;
+  uuid: string;
+  health: Health;
+  problem: string | null;
+  remedy: string | null;
+  ssd: string;
+  size_bytes: number;
+  ram_bytes: number;
+  cached_bytes: number;
+  dirty_bytes: number;
+  index_bytes: number;
+  content: Content;
+  content_stats: ContentStats | null;
+  volumes: string[];
+  recovery: string[];
+}
+
+export interface PoolCreate {
+  name: string;
+  ssd: string;
+  size_bytes?: number | null;
+  ram_bytes?: number | null;
+  content?: string | null;
+  force?: boolean;
+}
+
+export interface PoolSet {
+  content?: string | null;
+}
+
+export interface PoolReplace {
+  ssd: string;
+  size_bytes?: number | null;
+  force?: boolean;
+  drop_dirty?: boolean;
+}
+
+export interface Options {
+  mode: Mode;
+  admission: Admission;
+  write_cache_depth_ms: number;
+  dirty_limit_bytes: number | null;
+  max_io_bytes: number;
+  sequential_cutoff_bytes: number | null;
+  latency_goal_ms: number;
+  destage_rate_bytes: number | null;
+  read_only: boolean;
+}
+
+export interface OptionsPatch {
+  mode?: string | null;
+  admission?: string | null;
+  write_cache_depth_ms?: number | null;
+  dirty_limit?: Limit | null;
+  max_io_bytes?: number | null;
+  sequential_cutoff?: Limit | null;
+  latency_goal_ms?: number | null;
+  destage_rate?: Limit | null;
+  read_only?: boolean | null;
+}
+
+export interface VolumeView {
+  name: string;
+  uuid: string;
+  health: Health;
+  problem: string | null;
+  remedy: string | null;
+  pool: string;
+  backing: string;
+  size_bytes: number;
+  options: Options;
+  exports: Record<string, string | null>;
+  stable_path: string | null;
+  cached_bytes: number;
+  dirty_bytes: number;
+  job: JobView | null;
+}
+
+export interface VolumeAdd {
+  name: string;
+  pool: string;
+  backing: string;
+  exports?: string[];
+  options?: OptionsPatch;
+}
+
+export interface VolumeSet {
+  options?: OptionsPatch;
+  accept_backing?: boolean;
+}
+
+export interface VolumeWarm {
+  start_bytes?: number;
+  end_bytes?: number | null;
+}
+
+export interface Done {
+  done: boolean;
+}
+
+export interface Latency {
+  count: number;
+  mean_ns: number;
+  p50_ns: number;
+  p90_ns: number;
+  p99_ns: number;
+  p999_ns: number;
+  max_ns: number;
+}
+
+export interface VolumeStats {
+  reads: number;
+  read_bytes: number;
+  writes: number;
+  written_bytes: number;
+  flushes: number;
+  discards: number;
+  read_hits_ram: number;
+  read_hits_ssd: number;
+  read_misses: number;
+  bypassed: Record<string, number>;
+  dirty_bytes: number;
+  cached_bytes: number;
+  ssd_written_bytes: number;
+  admitted_bytes: number;
+  write_amplification: number | null;
+  backing_reads: number;
+  backing_read_bytes: number;
+  backing_writes: number;
+  backing_written_bytes: number;
+  destaged_bytes: number;
+  checksum_errors: number;
+  errors: number;
+  latency_ns: Record<string, Latency>;
+}
+
+export interface PoolStats {
+  cached_bytes: number;
+  dirty_bytes: number;
+  ssd_written_bytes: number;
+  admitted_bytes: number;
+  write_amplification: number | null;
+  reinserted_bytes: number;
+  ram_used_bytes: number;
+  index_bytes: number;
+  checksum_errors: number;
+  content: ContentStats | null;
+}
+
+export interface StatsView {
+  pools: Record<string, PoolStats>;
+  volumes: Record<string, VolumeStats>;
+}
+
+export interface LatencyPoint {
+  count: number;
+  mean_us: number;
+  p50_us: number;
+  p99_us: number;
+}
+
+export interface Saved {
+  backing_ios: number;
+  backing_bytes: number;
+  waiting_s: number;
+}
+
+export interface VolumeSample {
+  health: Health;
+  mode: Mode;
+  pool: string;
+  size_bytes: number;
+  reads_s: number;
+  writes_s: number;
+  read_bytes_s: number;
+  written_bytes_s: number;
+  outcomes_s: Record<string, number>;
+  hit_ratio: number | null;
+  latency: Record<string, LatencyPoint>;
+  baseline_us: number | null;
+  dirty_bytes: number;
+  cached_bytes: number;
+  destaged_bytes_s: number;
+  backing_ios_s: number;
+  ssd_written_bytes_s: number;
+  bypassed_s: Record<string, number>;
+  errors_s: number;
+  saved: Saved;
+}
+
+export interface PoolSample {
+  health: Health;
+  size_bytes: number;
+  cached_bytes: number;
+  dirty_bytes: number;
+  ram_used_bytes: number;
+  index_bytes: number;
+  ssd_written_bytes_s: number;
+  admitted_bytes_s: number;
+  ssd_written_bytes: number;
+  write_amplification: number | null;
+}
+
+export interface Sample {
+  unix_ms: number;
+  span_ms: number;
+  volumes: Record<string, VolumeSample>;
+  pools: Record<string, PoolSample>;
+}
+
+export interface HistoryView {
+  step_s: number;
+  from_unix_s: number;
+  series: Record<string, (number | null)[]>;
+}
+
+export interface Run {
+  start_bytes: number;
+  length_bytes: number;
+  place: string;
+  encoding: string | null;
+  dirty: boolean;
+  dirty_since_s: number | null;
+  hits: string | null;
+}
+
+export interface RecentRequest {
+  ago_ms: number;
+  op: string;
+  start_bytes: number;
+  length_bytes: number;
+  outcome: string;
+  reason: string | null;
+  told: string;
+}
+
+export interface WhyView {
+  volume: string;
+  start_bytes: number;
+  end_bytes: number;
+  blocks: number;
+  on_ssd_blocks: number;
+  in_ram_blocks: number;
+  dirty_blocks: number;
+  dirty_since_s: number | null;
+  encodings: Record<string, number>;
+  heat: number;
+  verdict: string[];
+  runs: Run[];
+  recent: RecentRequest[];
+  truncated: boolean;
+}
+
+export interface MapView {
+  volume: string;
+  start_bytes: number;
+  cell_bytes: number;
+  heat: number[];
+  cached_bytes: number[];
+  dirty_bytes: number[];
+  age_ms: number;
+  counted_part: number;
+}
+
+/** The body of a failed call (RFC 9457). */
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  remedy: string | null;
+  kind: string;
+  instance: string;
+}
+
+/** Longest range that `why` looks into at once. */
+export const WHY_BYTES_MAX = 2 ** 30;

@@ -1,0 +1,81 @@
+/** What can be done with a pool: check it, put it on another SSD, destroy it. */
+
+import { useState } from "preact/hooks";
+import type { JobView, PoolReplace, PoolView } from "../api";
+import { bytes, counted } from "../format";
+import { attempt } from "../live/connection";
+import { refreshPools, refreshVolumes, takeJob } from "../live/store";
+import { size } from "../parse";
+import { part, post, remove } from "../rest";
+import { go } from "../route";
+import { Dialog, Meaning } from "../ui/dialog";
+import { Operate } from "../ui/operate";
+import { toast } from "../ui/toast";
+
+export function PoolActions({ pool }: { pool: PoolView }) {
+  const [open, setOpen] = useState<"replace" | "destroy" | null>(null);
+  const check = (): void =>
+    void attempt(`The check of ${pool.name}`, async () => {
+      takeJob(await post<JobView>(`/pools/${part(pool.name)}/check`));
+      toast({ kind: "done", title: `Check of ${pool.name} has begun`, detail: "it reads what the SSD holds and compares checksums" });
+    });
+  return (
+    <div class="actions">
+      <Operate onClick={check} disabled={pool.health !== "running"} title="Compares what the SSD holds with its checksums, while I/O runs">Check</Operate>
+      <Operate onClick={() => setOpen("replace")}>Replace the SSD</Operate>
+      <Operate kind="danger" onClick={() => setOpen("destroy")} disabled={pool.volumes.length > 0} title={pool.volumes.length > 0 ? "Remove its volumes first" : undefined}>Destroy</Operate>
+      {open === "replace" && <Replace pool={pool} onClose={() => setOpen(null)} />}
+      {open === "destroy" && <Destroy pool={pool} onClose={() => setOpen(null)} />}
+    </div>
+  );
+}
+
+interface Props {
+  pool: PoolView;
+  onClose: () => void;
+}
+
+function Replace({ pool, onClose }: Props) {
+  const [ssd, setSsd] = useState("");
+  const [amount, setAmount] = useState("");
+  const [force, setForce] = useState(false);
+  const [drop, setDrop] = useState(false);
+  const parsed = amount.trim() === "" ? { value: undefined, problem: undefined } : size(amount);
+  const confirm = async (): Promise<void> => {
+    const body: PoolReplace = { ssd: ssd.trim(), size_bytes: parsed.value ?? null, force, drop_dirty: drop };
+    await post(`/pools/${part(pool.name)}/replace`, body);
+    toast({ kind: "done", title: `Pool ${pool.name} is on ${ssd.trim()} now` });
+    await Promise.all([refreshPools(), refreshVolumes()]);
+  };
+  return (
+    <Dialog title={`Put ${pool.name} on another SSD`} confirm="Replace the SSD" danger={force || drop} ready={ssd.trim().startsWith("/") && parsed.problem === undefined} onConfirm={confirm} onClose={onClose}>
+      <label class="field"><span>New SSD: a disk, a partition or a file</span><input value={ssd} placeholder="/dev/nvme1n1" spellcheck={false} autocomplete="off" onInput={(event) => setSsd(event.currentTarget.value)} /></label>
+      <label class="field"><span>Size (empty: all of it; a new file needs one)</span><input value={amount} placeholder="100GiB" spellcheck={false} autocomplete="off" onInput={(event) => setAmount(event.currentTarget.value)} />{parsed.problem && <span class="wrong">{parsed.problem}</span>}</label>
+      <label class="check"><input type="checkbox" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} /><span>Destroy what is on the new SSD, if something is known to be there</span></label>
+      <label class="check"><input type="checkbox" checked={drop} onChange={(event) => setDrop(event.currentTarget.checked)} /><span>Lose what is dirty on the old SSD and cannot go home</span></label>
+      <Meaning
+        sentences={[
+          `${counted(pool.volumes.length, "volume")} stay what they are; the new cache is empty. ${pool.ssd} is not touched.`,
+          drop ? `What is dirty (${bytes(pool.dirty_bytes)}) and cannot go home is lost for ever.` : "What is dirty goes home first; if it cannot, nothing is done.",
+          "Refused while an export is mounted: unmount first.",
+          ...(force ? [`Everything on ${ssd.trim() || "the new SSD"} is destroyed.`] : []),
+        ]}
+      />
+    </Dialog>
+  );
+}
+
+function Destroy({ pool, onClose }: Props) {
+  const [typed, setTyped] = useState("");
+  const confirm = async (): Promise<void> => {
+    await remove(`/pools/${part(pool.name)}`);
+    await refreshPools();
+    go({ page: "pools" });
+  };
+  return (
+    <Dialog title={`Destroy pool ${pool.name}`} confirm="Destroy it" danger ready={typed === pool.name} onConfirm={confirm} onClose={onClose}>
+      <Meaning sentences={[`The pool's mark on ${pool.ssd} is wiped and hearth forgets it. It has no volumes, so nobody loses data.`]} />
+      <label class="field"><span>Type <code>{pool.name}</code> to destroy it</span><input value={typed} spellcheck={false} autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} /></label>
+    </Dialog>
+  );
+}

@@ -1,0 +1,88 @@
+/** Where we are, by the part of the address behind the `#`. */
+
+import { signal } from "@preact/signals";
+
+export type Route =
+  | { page: "overview" }
+  | { page: "volume"; name: string }
+  | { page: "pool"; name: string }
+  | { page: "pools" }
+  | { page: "jobs" }
+  | { page: "events" }
+  | { page: "setup" }
+  | { page: "unknown" };
+
+/** Reads an address's hash. */
+export function parse(hash: string): Route {
+  const parts = hash.replace(/^#?\/?/, "").split("?")[0]!.split("/").filter((part) => part !== "");
+  const [page, name] = parts;
+  if (page === undefined) return { page: "overview" };
+  if (parts.length > 2) return { page: "unknown" };
+  if ((page === "volume" || page === "pool") && name !== undefined) return { page, name: decode(name) };
+  if (name === undefined && (page === "jobs" || page === "events" || page === "setup" || page === "pools")) return { page };
+  return { page: "unknown" };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The hash of a route. */
+export function href(route: Route): string {
+  switch (route.page) {
+    case "overview":
+    case "unknown":
+      return "#/";
+    case "volume":
+    case "pool":
+      return `#/${route.page}/${encodeURIComponent(route.name)}`;
+    default:
+      return `#/${route.page}`;
+  }
+}
+
+/** What stands in the title bar. */
+export function title(route: Route): string {
+  switch (route.page) {
+    case "overview":
+      return "Overview";
+    case "volume":
+      return `Volume ${route.name}`;
+    case "pool":
+      return `Pool ${route.name}`;
+    case "pools":
+      return "Pools";
+    case "jobs":
+      return "Jobs";
+    case "events":
+      return "Events";
+    case "setup":
+      return "Set up a volume";
+    case "unknown":
+      return "Nothing here";
+  }
+}
+
+/** The code of a login address (`#code=…`), if there is one. */
+export function loginCode(hash: string): string | null {
+  return /^#code=([^&]+)/.exec(hash)?.[1] ?? null;
+}
+
+export const route = signal<Route>(parse(typeof location === "undefined" ? "" : location.hash));
+
+/** Goes there. */
+export function go(to: Route): void {
+  location.hash = href(to).slice(1);
+}
+
+/** Follows the address from now on. */
+export function follow(): void {
+  addEventListener("hashchange", () => {
+    route.value = parse(location.hash);
+    scrollTo(0, 0);
+  });
+}

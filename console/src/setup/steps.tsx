@@ -1,0 +1,155 @@
+/** The four steps of the setup flow. */
+
+import type { ComponentChildren } from "preact";
+import type { DeviceView, Mode, PoolView } from "../api";
+import { bytes, counted } from "../format";
+import { MODES, MODE_NAMES } from "../words/modes";
+import { Devices } from "./devices";
+import { destroys, review, ssdPath, type Plan } from "./plan";
+import { href } from "../route";
+
+export interface StepProps {
+  plan: Plan;
+  set: (part: Partial<Plan>) => void;
+  wrong: Record<string, string>;
+  devices: DeviceView[] | null;
+  pools: PoolView[];
+}
+
+interface TextProps {
+  label: string;
+  value: string;
+  hint?: ComponentChildren;
+  placeholder?: string;
+  wrong?: string | undefined;
+  onText: (text: string) => void;
+}
+
+function Text({ label, value, hint, placeholder, wrong, onText }: TextProps) {
+  const id = `f-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <input value={value} placeholder={placeholder} spellcheck={false} autocomplete="off" aria-invalid={wrong !== undefined} aria-describedby={id} onInput={(event) => onText(event.currentTarget.value)} />
+      <span class="under" id={id}>{wrong ? <span class="wrong">{wrong}</span> : hint}</span>
+    </label>
+  );
+}
+
+function Choice({ name, checked, title, children, onChoose }: { name: string; checked: boolean; title: string; children?: ComponentChildren; onChoose: () => void }) {
+  return (
+    <label class="choice">
+      <input type="radio" name={name} checked={checked} onChange={onChoose} />
+      <span><strong>{title}</strong>{children && <span class="under">{children}</span>}</span>
+    </label>
+  );
+}
+
+export function SsdStep({ plan, set, wrong, devices, pools }: StepProps) {
+  const usable = pools.filter((pool) => pool.health === "running");
+  return (
+    <>
+      <p class="lead">The SSD holds the cache. What is on it is replaced; several volumes may share it.</p>
+      {usable.length > 0 && (
+        <fieldset class="choices">
+          <legend>Which pool?</legend>
+          {usable.map((pool) => (
+            <Choice key={pool.name} name="pool" checked={plan.pool === pool.name} title={`Use the pool ${pool.name}`} onChoose={() => set({ pool: pool.name })}>
+              {bytes(pool.size_bytes)} on {pool.ssd}, {counted(pool.volumes.length, "volume")} so far
+            </Choice>
+          ))}
+          <Choice name="pool" checked={plan.pool === ""} title="Make a new pool" onChoose={() => set({ pool: "" })}>on another SSD</Choice>
+        </fieldset>
+      )}
+      {plan.pool === "" && (
+        <>
+          <fieldset class="choices row">
+            <legend>Where does its cache live?</legend>
+            <Choice name="ssdBy" checked={plan.ssdBy === "device"} title="On a disk or partition" onChoose={() => set({ ssdBy: "device" })} />
+            <Choice name="ssdBy" checked={plan.ssdBy === "file"} title="In a file, or another path" onChoose={() => set({ ssdBy: "file" })} />
+          </fieldset>
+          {plan.ssdBy === "device" ? (
+            <DeviceList devices={devices}><Devices devices={devices ?? []} purpose="ssd" chosen={plan.ssdDevice} taken={null} onChoose={(ssdDevice) => set({ ssdDevice, agreed: false })} /></DeviceList>
+          ) : (
+            <div class="inline-fields">
+              <Text label="Path" value={plan.ssdPath} placeholder="/srv/cache.img" wrong={wrong["ssd"]} hint="a file that is not there is made" onText={(ssdPath) => set({ ssdPath, ssdExamined: null, agreed: false })} />
+              <Text label="Size" value={plan.ssdSize} placeholder="20GiB" wrong={wrong["ssdSize"]} hint="needed for a new file; else empty: all of it" onText={(ssdSize) => set({ ssdSize })} />
+            </div>
+          )}
+          {plan.ssdBy === "device" && wrong["ssd"] && <p class="wrong" role="alert">{wrong["ssd"]}</p>}
+          <div class="inline-fields">
+            <Text label="Name of the pool" value={plan.poolName} wrong={wrong["poolName"]} hint="letters, digits, . _ -" onText={(poolName) => set({ poolName })} />
+            <Text label="RAM in front of it" value={plan.ram} wrong={wrong["ram"]} hint="taken from this machine; 0: none" onText={(ram) => set({ ram })} />
+          </div>
+        </>
+      )}
+    </>
+  );
+}
+
+function DeviceList({ devices, children }: { devices: DeviceView[] | null; children: ComponentChildren }) {
+  if (devices === null) return <p class="calm">Looking for disks…</p>;
+  if (devices.length === 0) return <p class="calm">No disk was found. Name a path instead.</p>;
+  return <>{children}</>;
+}
+
+export function BackingStep({ plan, set, wrong, devices }: StepProps) {
+  return (
+    <>
+      <p class="lead">The slow disk keeps your data, where it always was. Nothing on it is reformatted.</p>
+      <fieldset class="choices row">
+        <legend>Which slow disk?</legend>
+        <Choice name="backingBy" checked={plan.backingBy === "device"} title="A disk or partition" onChoose={() => set({ backingBy: "device" })} />
+        <Choice name="backingBy" checked={plan.backingBy === "path"} title="A file, or another path" onChoose={() => set({ backingBy: "path" })} />
+      </fieldset>
+      {plan.backingBy === "device" ? (
+        <>
+          <DeviceList devices={devices}><Devices devices={devices ?? []} purpose="backing" chosen={plan.backingDevice} taken={plan.pool === "" && plan.ssdBy === "device" ? (plan.ssdDevice?.path ?? null) : null} onChoose={(backingDevice) => set({ backingDevice })} /></DeviceList>
+          {wrong["backing"] && <p class="wrong" role="alert">{wrong["backing"]}</p>}
+        </>
+      ) : (
+        <Text label="Path" value={plan.backingPath} placeholder="/srv/disk.img" wrong={wrong["backing"]} hint={<>a device or file; or <code>model:7k2:/srv/disk.img</code>, a modelled hard disk over a file, to try things out</>} onText={(backingPath) => set({ backingPath, backingExamined: null })} />
+      )}
+    </>
+  );
+}
+
+export function VolumeStep({ plan, set, wrong }: StepProps) {
+  return (
+    <>
+      <Text label="Name of the volume" value={plan.name} placeholder="data" wrong={wrong["name"]} hint="letters, digits, . _ -" onText={(name) => set({ name })} />
+      <fieldset class="choices">
+        <legend>What does an acknowledged write mean? (It can be changed at any time.)</legend>
+        {MODE_NAMES.map((mode: Mode) => (
+          <Choice key={mode} name="mode" checked={plan.mode === mode} title={mode} onChoose={() => set({ mode })}>{MODES[mode].about} {MODES[mode].loss}</Choice>
+        ))}
+      </fieldset>
+      <fieldset class="choices">
+        <legend>How is it offered?</legend>
+        <label class="choice"><input type="checkbox" checked={plan.loop} onChange={(event) => set({ loop: event.currentTarget.checked })} /><span><strong>Block device</strong><span class="under">/dev/loopN, to be mounted like any disk (the daemon must run as root)</span></span></label>
+        <label class="choice"><input type="checkbox" checked={plan.nbd} onChange={(event) => set({ nbd: event.currentTarget.checked })} /><span><strong>NBD on a Unix socket</strong><span class="under">for virtual machines on this host</span></span></label>
+      </fieldset>
+      <Text label="NBD on TCP port (optional)" value={plan.nbdPort} placeholder="10809" wrong={wrong["nbdPort"]} hint="loopback addresses only, since it has no encryption" onText={(nbdPort) => set({ nbdPort })} />
+      {wrong["exports"] && <p class="wrong" role="alert">{wrong["exports"]}</p>}
+    </>
+  );
+}
+
+export function ReviewStep({ plan, set, wrong }: StepProps) {
+  const lost = destroys(plan);
+  return (
+    <>
+      <p class="lead">This is what will be done, and nothing else:</p>
+      <ol class="review">
+        {review(plan).map(({ text, grave }) => <li key={text} class={grave ? "grave" : ""}>{grave && <strong>Destroyed: </strong>}{text}</li>)}
+      </ol>
+      {lost !== null && (
+        <label class="check grave">
+          <input type="checkbox" checked={plan.agreed} aria-describedby="agree-hint" onChange={(event) => set({ agreed: event.currentTarget.checked })} />
+          <span>Destroy what is on {ssdPath(plan)}: {lost}<span class="under" id="agree-hint">{wrong["agreed"] && <span class="wrong">{wrong["agreed"]}</span>}</span></span>
+        </label>
+      )}
+      {plan.mode === "write-back" && <p class="muted">Write-back has one copy of new data on the SSD for a while; the <a href={href({ page: "overview" })}>overview</a> shows how much.</p>}
+    </>
+  );
+}

@@ -1,0 +1,151 @@
+/** What can be done with a volume: destage, warm, remove, and take a changed disk for the right one. */
+
+import { useState } from "preact/hooks";
+import type { JobView, VolumeView } from "../api";
+import { bytes, bytesPerSecond, span } from "../format";
+import { refreshVolumes, takeJob } from "../live/store";
+import { liveVolume } from "../live/volumes";
+import { range } from "../parse";
+import { go } from "../route";
+import { part, patch, post, remove } from "../rest";
+import { Dialog, Meaning } from "../ui/dialog";
+import { Operate } from "../ui/operate";
+import { toast } from "../ui/toast";
+import { SETTINGS } from "../words/settings";
+import { Change } from "./settings";
+
+const MODE = SETTINGS.find((setting) => setting.key === "mode")!;
+
+type Kind = "mode" | "destage" | "warm" | "remove" | "accept";
+
+export function Actions({ volume }: { volume: VolumeView }) {
+  const [open, setOpen] = useState<Kind | null>(null);
+  const close = (): void => setOpen(null);
+  const busy = volume.health === "removing";
+  return (
+    <div class="actions">
+      <Operate onClick={() => setOpen("mode")} disabled={busy}>Change mode</Operate>
+      <Operate onClick={() => setOpen("destage")} disabled={busy || volume.health === "failed"}>Destage</Operate>
+      <Operate onClick={() => setOpen("warm")} disabled={busy || volume.health === "failed"}>Warm up</Operate>
+      {volume.health === "failed" && <Operate onClick={() => setOpen("accept")}>Accept the disk</Operate>}
+      <Operate kind="danger" onClick={() => setOpen("remove")} disabled={busy}>Remove</Operate>
+      {open === "mode" && <Change setting={MODE} volume={volume} onClose={close} />}
+      {open === "destage" && <Destage volume={volume} onClose={close} />}
+      {open === "warm" && <Warm volume={volume} onClose={close} />}
+      {open === "remove" && <Remove volume={volume} onClose={close} />}
+      {open === "accept" && <Accept volume={volume} onClose={close} />}
+    </div>
+  );
+}
+
+interface Props {
+  volume: VolumeView;
+  onClose: () => void;
+}
+
+function begun(job: JobView, what: string): void {
+  takeJob(job);
+  toast({ kind: "done", title: `${what} has begun`, detail: "its progress is on this page and under Jobs" });
+}
+
+function Destage({ volume, onClose }: Props) {
+  const sample = liveVolume(volume.name).sample.value;
+  const dirty = sample?.dirty_bytes ?? volume.dirty_bytes;
+  const rate = sample?.destaged_bytes_s ?? 0;
+  return (
+    <Dialog
+      title={`Destage ${volume.name}`}
+      confirm="Bring it home"
+      onConfirm={async () => begun(await post<JobView>(`/volumes/${part(volume.name)}/destage`), `Destage of ${volume.name}`)}
+      onClose={onClose}
+    >
+      <Meaning
+        sentences={[
+          dirty > 0 ? `${bytes(dirty)} of dirty data go home to ${volume.backing} now.` : "Nothing is dirty just now; what becomes dirty meanwhile goes home.",
+          ...(dirty > 0 && rate > 0 ? [`At the present ${bytesPerSecond(rate)} that takes about ${span(dirty / rate)}.`] : []),
+          "Clients go on; reads from the disk may take longer meanwhile. The job can be stopped, and what is home stays home.",
+        ]}
+      />
+    </Dialog>
+  );
+}
+
+function Warm({ volume, onClose }: Props) {
+  const [text, setText] = useState("");
+  const parsed = text.trim() === "" ? { value: { start_bytes: 0, end_bytes: volume.size_bytes } } : range(text, volume.size_bytes, 2 ** 20);
+  const length = parsed.value ? parsed.value.end_bytes - parsed.value.start_bytes : 0;
+  return (
+    <Dialog
+      title={`Warm up ${volume.name}`}
+      confirm="Read it into the cache"
+      ready={parsed.value !== undefined}
+      onConfirm={async () => begun(await post<JobView>(`/volumes/${part(volume.name)}/warm`, parsed.value), `Warm-up of ${volume.name}`)}
+      onClose={onClose}
+    >
+      <label class="field">
+        <span>Range (empty: the whole volume)</span>
+        <input value={text} placeholder="0-10GiB" spellcheck={false} autocomplete="off" aria-invalid={parsed.problem !== undefined} onInput={(event) => setText(event.currentTarget.value)} />
+        {parsed.problem && <span class="wrong">{parsed.problem}</span>}
+      </label>
+      <Meaning
+        sentences={[
+          `${bytes(length)} are read from ${volume.backing} into the cache, whatever the admission says.`,
+          "What does not fit pushes out what was used least. The SSD is written as much. The job can be stopped.",
+        ]}
+      />
+    </Dialog>
+  );
+}
+
+function Remove({ volume, onClose }: Props) {
+  const [typed, setTyped] = useState("");
+  const [drop, setDrop] = useState(false);
+  const dirty = liveVolume(volume.name).sample.value?.dirty_bytes ?? volume.dirty_bytes;
+  const confirm = async (): Promise<void> => {
+    const job = await remove<JobView>(`/volumes/${part(volume.name)}`, { drop_dirty: drop });
+    takeJob(job);
+    toast({ kind: "done", title: `Removal of ${volume.name} has begun` });
+    await refreshVolumes();
+    go({ page: "jobs" });
+  };
+  return (
+    <Dialog title={`Remove ${volume.name}`} confirm={drop ? "Remove it and lose dirty data" : "Remove it"} danger ready={typed === volume.name} onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          drop
+            ? `What is dirty${dirty > 0 ? ` (${bytes(dirty)})` : ""} is lost for ever: ${volume.backing} keeps what it held before.`
+            : dirty > 0
+              ? `${bytes(dirty)} of dirty data go home to ${volume.backing} first.`
+              : "Nothing is dirty.",
+          `Then its exports (${Object.values(volume.exports).filter((place) => place !== null).join(", ") || "none"}) go away and hearth forgets the volume. Refused while something is mounted.`,
+          drop ? "The rest of the disk stays as it is." : `${volume.backing} is then complete and usable without hearth. Nothing on it is deleted.`,
+        ]}
+      />
+      <label class="check">
+        <input type="checkbox" checked={drop} onChange={(event) => setDrop(event.currentTarget.checked)} />
+        <span>Drop dirty data instead of bringing it home. Only for a disk or an SSD that cannot be reached any more.</span>
+      </label>
+      <label class="field">
+        <span>Type <code>{volume.name}</code> to remove it</span>
+        <input value={typed} spellcheck={false} autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} />
+      </label>
+    </Dialog>
+  );
+}
+
+function Accept({ volume, onClose }: Props) {
+  const confirm = async (): Promise<void> => {
+    await patch(`/volumes/${part(volume.name)}`, { accept_backing: true });
+    await refreshVolumes();
+  };
+  return (
+    <Dialog title={`Take ${volume.backing} as it is`} confirm="Accept the disk" danger onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          `${volume.backing} was found changed. If you accept it, the volume's clean cache is dropped.`,
+          `Dirty data${volume.dirty_bytes > 0 ? ` (${bytes(volume.dirty_bytes)})` : ""} is kept and will be written over what is on the disk now. If it is another disk, that destroys data there.`,
+        ]}
+      />
+    </Dialog>
+  );
+}

@@ -1,0 +1,47 @@
+/** Where a volume is offered and how to use it. */
+
+import type { VolumeView } from "../api";
+import { Copy, Panel } from "../ui/basics";
+
+/** A command that uses the volume at a place, by the kind of export. */
+export function commands(volume: { name: string; exports: Record<string, string | null>; stable_path: string | null }): { told: string; text: string }[] {
+  const device = volume.stable_path ?? Object.entries(volume.exports).find(([word, place]) => word === "loop" && place)?.[1];
+  const found: { told: string; text: string }[] = [];
+  if (device) {
+    found.push({ told: "If it holds a file system, mount it", text: `mount ${device} /mnt` });
+    found.push({ told: "If it is empty, make one first (this erases the volume)", text: `mkfs.ext4 ${device}` });
+  }
+  for (const [word, place] of Object.entries(volume.exports)) {
+    if (!word.startsWith("nbd") || !place) continue;
+    found.push({ told: "A virtual machine uses it directly", text: `qemu-system-x86_64 -drive file=${place.includes("?") ? `'${place}'` : place},format=raw,if=virtio` });
+  }
+  return found;
+}
+
+export function Use({ volume }: { volume: VolumeView }) {
+  const places = Object.entries(volume.exports);
+  return (
+    <Panel title="Where it is offered" id="use">
+      {places.length === 0 && <p class="calm">It has no export: nothing can use it yet. Remove it and set it up anew with one.</p>}
+      <dl class="places">
+        {places.map(([word, place]) => (
+          <div key={word}>
+            <dt>{word === "loop" ? "Block device" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
+            <dd>{place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}</dd>
+          </div>
+        ))}
+        {volume.stable_path && (
+          <div><dt>Name that stays</dt><dd><Copy text={volume.stable_path} /></dd></div>
+        )}
+        <div><dt>Backing device</dt><dd><code>{volume.backing}</code></dd></div>
+      </dl>
+      {places.length > 0 && (
+        <details>
+          <summary>How to use it</summary>
+          <ul class="commands">{commands(volume).map(({ told, text }) => <li key={text}><span>{told}</span><Copy text={text} /></li>)}</ul>
+          <p class="muted">Use the volume, never {volume.backing} itself: hearth must see every change.</p>
+        </details>
+      )}
+    </Panel>
+  );
+}

@@ -1,0 +1,44 @@
+/** How a volume is, in one line. */
+
+import type { Health, JobKind, JobView, VolumeSample, VolumeView } from "../api";
+import { bytes, digits, percent } from "../format";
+
+export type Tone = "good" | "busy" | "warn" | "bad";
+
+export const HEALTH_TONE: Record<Health, Tone> = { running: "good", starting: "busy", degraded: "warn", failed: "bad", removing: "busy" };
+
+export const JOB_WORD: Record<JobKind, string> = {
+  destage: "Destage",
+  warm: "Warm-up",
+  remove: "Removal",
+  mode_change: "Mode change",
+  check: "Check",
+};
+
+export function jobPart(job: JobView): number {
+  if (job.state === "done") return 1;
+  return job.total_bytes > 0 ? Math.min(1, job.done_bytes / job.total_bytes) : 0;
+}
+
+/** What to say of a volume first, and in which tone. */
+export function healthLine(volume: VolumeView, sample: VolumeSample | null, job: JobView | undefined): { tone: Tone; text: string } {
+  if (volume.health !== "running") {
+    const words: Record<Exclude<Health, "running">, string> = {
+      failed: "Does not work",
+      degraded: "Works without its SSD",
+      starting: "Starting",
+      removing: "Being removed",
+    };
+    const text = words[volume.health as Exclude<Health, "running">];
+    return { tone: HEALTH_TONE[volume.health], text: volume.problem ? `${text}: ${volume.problem}` : text };
+  }
+  if (sample && sample.errors_s > 0) return { tone: "bad", text: `${digits(sample.errors_s)} requests a second fail` };
+  const limit = volume.options.dirty_limit_bytes;
+  const dirty = sample?.dirty_bytes ?? volume.dirty_bytes;
+  if (limit !== null && volume.options.mode === "write-back" && dirty >= limit * 0.97) {
+    return { tone: "warn", text: `At its dirty limit of ${bytes(limit)}: writes wait for destage` };
+  }
+  if (job && job.state === "running") return { tone: "busy", text: `${JOB_WORD[job.kind]}, ${percent(jobPart(job))} done` };
+  if (sample && sample.reads_s + sample.writes_s === 0) return { tone: "good", text: "Running, idle" };
+  return { tone: "good", text: "Running" };
+}

@@ -1,0 +1,207 @@
+/** The settings of a volume: how each is shown, typed, and what a change of it means. */
+
+import type { Limit, Options, OptionsPatch } from "../api";
+import { bytes, bytesPerSecond, milliseconds } from "../format";
+import * as parse from "../parse";
+import type { Parsed } from "../parse";
+import { exposure, modeMeaning, MODE_NAMES, MODES, type Situation } from "./modes";
+import type { Mode } from "../api";
+
+export interface Setting {
+  key: keyof Options;
+  word: string;
+  about: string;
+  /** As it stands. */
+  shown: (options: Options) => string;
+  /** As it would be typed, or the word chosen. */
+  typed: (options: Options) => string;
+  /** Words to choose from, each with what it means; absent: it is typed. */
+  choices?: { word: string; about: string }[];
+  /** How to write it. */
+  hint?: string;
+  patch: (text: string) => Parsed<OptionsPatch>;
+  /** What a change to `text` means. `text` can be read. */
+  meaning: (text: string, now: Situation) => string[];
+}
+
+const MIB = 2 ** 20;
+const off = (value: number | null, format: (value: number) => string): string => (value === null ? "off" : format(value));
+
+/** A size as it can be typed again. */
+export function typedSize(value: number): string {
+  for (const [power, unit] of [[4, "TiB"], [3, "GiB"], [2, "MiB"], [1, "KiB"]] as const) {
+    if (value > 0 && value % 1024 ** power === 0) return `${value / 1024 ** power}${unit}`;
+  }
+  return String(value);
+}
+
+function typedTime(value_ms: number): string {
+  if (value_ms % 60_000 === 0) return `${value_ms / 60_000}m`;
+  return value_ms % 1000 === 0 ? `${value_ms / 1000}s` : `${value_ms}ms`;
+}
+
+function sized(text: string, least: number, most: number, then: (bytes: number) => OptionsPatch): Parsed<OptionsPatch> {
+  const parsed = parse.size(text);
+  if (parsed.problem !== undefined) return parsed;
+  if (parsed.value < least || parsed.value > most) return { problem: `it must be between ${bytes(least)} and ${bytes(most)}` };
+  return { value: then(parsed.value) };
+}
+
+function limited(text: string, least: number, then: (limit: Limit) => OptionsPatch): Parsed<OptionsPatch> {
+  const parsed = parse.sizeOrOff(text);
+  if (parsed.problem !== undefined) return { problem: `${parsed.problem}, or off` };
+  if (parsed.value === null) return { value: then("off") };
+  if (parsed.value < least) return { problem: `it must be at least ${bytes(least)}, or off` };
+  return { value: then({ bytes: parsed.value }) };
+}
+
+function timed(text: string, most_ms: number, then: (ms: number) => OptionsPatch): Parsed<OptionsPatch> {
+  const parsed = parse.time(text);
+  if (parsed.problem !== undefined) return parsed;
+  if (parsed.value < 1 || parsed.value > most_ms) return { problem: `it must be more than 0 and at most ${milliseconds(most_ms)}` };
+  return { value: then(parsed.value) };
+}
+
+const bytesOf = (text: string): number | null => parse.sizeOrOff(text).value ?? null;
+const onlyWriteBack = (now: Situation): string[] => (now.options.mode === "write-back" ? [] : [`The mode is ${now.options.mode}: this takes effect once it is write-back.`]);
+
+export const SETTINGS: Setting[] = [
+  {
+    key: "mode",
+    word: "Mode",
+    about: "What an acknowledged write means.",
+    shown: (options) => options.mode,
+    typed: (options) => options.mode,
+    choices: MODE_NAMES.map((word) => ({ word, about: MODES[word].short })),
+    patch: (mode) => ({ value: { mode } }),
+    meaning: (text, now) => modeMeaning(text as Mode, now),
+  },
+  {
+    key: "admission",
+    word: "Admission",
+    about: "When a block that is read enters the SSD.",
+    shown: (options) => options.admission,
+    typed: (options) => options.admission,
+    choices: [
+      { word: "second-touch", about: "when it proves re-use: the SSD holds what is worth it, and lasts longer" },
+      { word: "always", about: "at its first use: the cache warms sooner, and the SSD is written more" },
+    ],
+    patch: (admission) => ({ value: { admission } }),
+    meaning: (text) =>
+      text === "always"
+        ? ["Every block that may be cached enters the SSD when it is first read.", "The cache warms sooner, blocks that are never used again push out others, and more is written to the SSD (it wears faster)."]
+        : ["A block enters the SSD when it is used a second time; its first touch is only noted.", "What is read once does not push out what is used often, and less is written to the SSD. What is cached already stays."],
+  },
+  {
+    key: "write_cache_depth_ms",
+    word: "Write-cache depth",
+    about: "Oldest a dirty block gets before its destage begins.",
+    hint: "a time: 500ms, 30s, 5m; at most 24h",
+    shown: (options) => milliseconds(options.write_cache_depth_ms),
+    typed: (options) => typedTime(options.write_cache_depth_ms),
+    patch: (text) => timed(text, 86_400_000, (write_cache_depth_ms) => ({ write_cache_depth_ms })),
+    meaning: (text, now) => {
+      const depth = parse.time(text).value ?? now.options.write_cache_depth_ms;
+      return [
+        `A dirty block begins its way home ${milliseconds(depth)} after it was written at the latest.`,
+        `If the SSD dies, what was written since may be lost: ${exposure({ ...now, options: { ...now.options, write_cache_depth_ms: depth } })}.`,
+        depth > now.options.write_cache_depth_ms ? "Longer: blocks that are written again and again go home less often, which spares the disk." : "Shorter: less can be lost, and the disk works more.",
+        ...onlyWriteBack(now),
+      ];
+    },
+  },
+  {
+    key: "dirty_limit_bytes",
+    word: "Dirty limit",
+    about: "Most dirty data; at the limit, writes wait for destage.",
+    hint: "a size of at least 1MiB, or off",
+    shown: (options) => off(options.dirty_limit_bytes, bytes),
+    typed: (options) => off(options.dirty_limit_bytes, typedSize),
+    patch: (text) => limited(text, MIB, (dirty_limit) => ({ dirty_limit })),
+    meaning: (text, now) => {
+      const limit = bytesOf(text);
+      const above = limit !== null && now.dirty_bytes > limit;
+      return [
+        limit === null ? "There is no limit but the pool's: up to all that the SSD allows can be dirty, and lost if the SSD dies." : `At most ${bytes(limit)} are dirty: no more than that can be lost if the SSD dies.`,
+        limit === null ? "Bursts of writes are taken at the SSD's speed for longer." : "Writes that meet the limit wait for destage: they then take as long as the disk takes.",
+        ...(above ? [`${bytes(now.dirty_bytes)} are dirty now: writes wait until destage has come below the limit.`] : []),
+        ...onlyWriteBack(now),
+      ];
+    },
+  },
+  {
+    key: "max_io_bytes",
+    word: "Max I/O size",
+    about: "Longer requests go around the cache.",
+    hint: "a size from 512 to 32MiB",
+    shown: (options) => bytes(options.max_io_bytes),
+    typed: (options) => typedSize(options.max_io_bytes),
+    patch: (text) => sized(text, 512, 32 * MIB, (max_io_bytes) => ({ max_io_bytes })),
+    meaning: (text, now) => {
+      const limit = bytesOf(text) ?? now.options.max_io_bytes;
+      return [`Requests longer than ${bytes(limit)} go to the disk; those up to it may be cached.`, "A disk is good at long transfers: caching them gains little and takes room from small ones. What is cached already stays."];
+    },
+  },
+  {
+    key: "sequential_cutoff_bytes",
+    word: "Sequential cutoff",
+    about: "A sequential stream goes around the cache after so much.",
+    hint: "a size of at least 4KiB, or off",
+    shown: (options) => off(options.sequential_cutoff_bytes, bytes),
+    typed: (options) => off(options.sequential_cutoff_bytes, typedSize),
+    patch: (text) => limited(text, 4096, (sequential_cutoff) => ({ sequential_cutoff })),
+    meaning: (text) => {
+      const limit = bytesOf(text);
+      return limit === null
+        ? ["Streams are cached however long they are: a backup or a scan of the whole volume can push out what is used often."]
+        : [`Once a stream has read or written ${bytes(limit)} in order, the rest of it goes to the disk.`, "Backups and scans then leave the cache as it is."];
+    },
+  },
+  {
+    key: "latency_goal_ms",
+    word: "Latency goal",
+    about: "Destage keeps clients' reads of the backing device below this.",
+    hint: "a time: 10ms, 50ms; at most 60s",
+    shown: (options) => milliseconds(options.latency_goal_ms),
+    typed: (options) => typedTime(options.latency_goal_ms),
+    patch: (text) => timed(text, 60_000, (latency_goal_ms) => ({ latency_goal_ms })),
+    meaning: (text, now) => {
+      const goal = parse.time(text).value ?? now.options.latency_goal_ms;
+      return [`Destage slows down when reads from the disk take longer than ${milliseconds(goal)}.`, goal < now.options.latency_goal_ms ? "Lower: clients feel destage less, dirty data goes home more slowly." : "Higher: dirty data goes home faster, clients may feel it."];
+    },
+  },
+  {
+    key: "destage_rate_bytes",
+    word: "Destage rate",
+    about: "Most bytes brought home a second.",
+    hint: "a size a second of at least 1MiB, or off",
+    shown: (options) => off(options.destage_rate_bytes, bytesPerSecond),
+    typed: (options) => off(options.destage_rate_bytes, typedSize),
+    patch: (text) => limited(text, MIB, (destage_rate) => ({ destage_rate })),
+    meaning: (text, now) => {
+      const limit = bytesOf(text);
+      if (limit === null) return ["Destage goes as fast as the latency goal allows."];
+      const slow = now.written_bytes_s !== null && now.written_bytes_s > limit;
+      return [`At most ${bytesPerSecond(limit)} go home.`, ...(slow ? ["That is less than is written just now: dirty data will grow up to its limit, and writes then wait."] : [])];
+    },
+  },
+  {
+    key: "read_only",
+    word: "Read-only",
+    about: "Whether all writes are refused.",
+    shown: (options) => (options.read_only ? "yes: writes are refused" : "no"),
+    typed: (options) => (options.read_only ? "yes" : "no"),
+    choices: [
+      { word: "no", about: "clients may write" },
+      { word: "yes", about: "every write is refused" },
+    ],
+    patch: (text) => ({ value: { read_only: text === "yes" } }),
+    meaning: (text, now) =>
+      text === "yes"
+        ? [
+            "Every write is refused from now on. A file system that is mounted for writing will report errors.",
+            ...(now.options.mode === "write-back" ? ["A read-only volume cannot be write-back: change the mode first."] : []),
+          ]
+        : ["Clients may write again."],
+  },
+];
