@@ -71,6 +71,7 @@ test("the daemon goes and comes back: the page says both, and fetches everything
   await page.getByText("Connection to the daemon lost — trying again.").waitFor();
   assert.equal(await page.locator(".frame.stale").count(), 1, "nothing is shown as live");
   await shot(page, "lost");
+  assert.deepEqual(await violations(page), [], "lost");
   here.mock!.comeBack(false);
   await page.getByText("Connected again.").waitFor({ timeout: 12_000 });
   assert.equal(await page.locator(".frame.stale").count(), 0);
