@@ -5,6 +5,7 @@
 //! asked at any time from any thread.
 
 use crate::error::ControlError;
+use crate::looking::{AddressMap, Cells, Explained};
 use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -201,4 +202,10 @@ pub trait DataPath: Send + Sync {
 
     /// Counters of a running pool; zeroes of one that is not.
     fn pool_stats(&self, pool: &str) -> PoolStats;
+
+    /// Looks into a range of an attached volume. Takes up to a second for a gibibyte, so that I/O hardly waits.
+    fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError>;
+
+    /// How an attached volume's address space looks, in cells. Counted in the background: the first answers may know only a part.
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError>;
 }

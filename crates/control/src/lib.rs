@@ -5,7 +5,7 @@
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
 //! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
-//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted.
+//! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted. [`looking`]: what is known of a range of a volume.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -17,6 +17,7 @@ pub mod events;
 pub mod human;
 pub mod jobs;
 pub mod lock;
+pub mod looking;
 pub mod manager;
 pub mod names;
 pub mod options;

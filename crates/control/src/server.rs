@@ -9,6 +9,7 @@ use crate::error::{ControlError, Kind, Refusal};
 use crate::manager::Manager;
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
@@ -176,6 +177,9 @@ async fn read_body(request: Request, next: Next, patience: Duration) -> Response
     }
 }
 
+/// What stands behind the question mark, if it is what the path takes.
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
 fn router(manager: Manager, limits: ServerLimits) -> Router {
     let paths = Router::new()
         .route("/daemon", get(|s| run(s, Action::Daemon)))
@@ -186,6 +190,8 @@ fn router(manager: Manager, limits: ServerLimits) -> Router {
         .route("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove))
         .route("/volumes/{name}/destage", post(volume_destage))
         .route("/volumes/{name}/warm", post(volume_warm))
+        .route("/volumes/{name}/why", get(volume_why))
+        .route("/volumes/{name}/map", get(volume_map))
         .route("/stats", get(|s| run(s, Action::StatsAll)))
         .route("/stats/{name}", get(stats))
         .route("/jobs", get(|s| run(s, Action::JobList)))
@@ -270,6 +276,38 @@ async fn volume_warm(manager: Managed, Path(name): Named, body: Bytes) -> Respon
     match parse::<VolumeWarm>(&body) {
         Ok(warm) => run(manager, Action::VolumeWarm { name, warm }).await,
         Err(error) => refuse(&error),
+    }
+}
+
+/// Which range to look into.
+#[derive(Deserialize)]
+struct WhyQuery {
+    start_bytes: u64,
+    length_bytes: u64,
+}
+
+async fn volume_why(manager: Managed, Path(name): Named, query: Asked<WhyQuery>) -> Response {
+    match query {
+        Ok(Query(WhyQuery { start_bytes, length_bytes })) => run(manager, Action::VolumeWhy { name, start_bytes, length_bytes }).await,
+        Err(rejection) => refuse(&ControlError::BadRequest(rejection.body_text())),
+    }
+}
+
+/// Which part of the address space, in how many cells.
+#[derive(Deserialize)]
+struct MapQuery {
+    #[serde(default)]
+    start_bytes: u64,
+    end_bytes: Option<u64>,
+    cells: u32,
+}
+
+async fn volume_map(manager: Managed, Path(name): Named, query: Asked<MapQuery>) -> Response {
+    match query {
+        Ok(Query(MapQuery { start_bytes, end_bytes, cells })) => {
+            run(manager, Action::VolumeMap { name, start_bytes, end_bytes, cells }).await
+        }
+        Err(rejection) => refuse(&ControlError::BadRequest(rejection.body_text())),
     }
 }
 

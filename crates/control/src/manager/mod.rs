@@ -19,6 +19,8 @@ mod verdict;
 mod views;
 mod volumes;
 mod watch;
+mod why;
+mod why_told;
 mod work;
 
 #[cfg(test)]
@@ -180,7 +182,12 @@ impl Manager {
                 Answer::Job(Box::new(job.view()))
             }),
             Action::JobResume { .. } | Action::PoolCheck { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
-            Action::VolumeWhy { .. } | Action::VolumeMap { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::VolumeWhy { name, start_bytes, length_bytes } => {
+                self.volume_why(&name, start_bytes, length_bytes).map(|why| Answer::Why(Box::new(why)))
+            }
+            Action::VolumeMap { name, start_bytes, end_bytes, cells } => {
+                self.volume_map(&name, start_bytes, end_bytes, cells).map(|map| Answer::Map(Box::new(map)))
+            }
             Action::History(_) | Action::Sample => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::DeviceList | Action::DeviceExamine(_) => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),

@@ -5,6 +5,7 @@ pub(crate) mod content;
 mod devices;
 mod exports;
 mod figures;
+mod looking;
 mod pools;
 mod volumes;
 mod warm;
@@ -13,6 +14,7 @@ pub use runtime::SsdMedium;
 
 use crate::datapath::{DataPath, DeviceFacts, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;
+use crate::looking::{AddressMap, Cells, Explained};
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -37,7 +39,7 @@ pub struct MachineOptions {
 
 /// The real data path.
 pub struct Machine {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     export_directory: PathBuf,
     stable_names: bool,
     notices: Sender<Notice>,
@@ -46,6 +48,8 @@ pub struct Machine {
     servers: Mutex<exports::Servers>,
     /// Volume names by pool and place, for what the shards report.
     names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
+    /// What is cached of volumes, by cells of their address space.
+    counting: looking::Counting,
 }
 
 impl Machine {
@@ -58,7 +62,7 @@ impl Machine {
         if let Some(reactors) = options.reactors {
             runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
         }
-        let runtime = Runtime::start(runtime).map_err(|e| failed(&e, ""))?;
+        let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,
@@ -68,6 +72,7 @@ impl Machine {
             volumes: Mutex::default(),
             servers: Mutex::default(),
             names_by_place: Arc::default(),
+            counting: looking::Counting::default(),
         })
     }
 
@@ -200,5 +205,13 @@ impl DataPath for Machine {
 
     fn pool_stats(&self, pool: &str) -> PoolStats {
         self.figures_of_pool(pool)
+    }
+
+    fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError> {
+        self.explain_range(volume, first_block, blocks)
+    }
+
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError> {
+        self.map_addresses(volume, cells)
     }
 }
