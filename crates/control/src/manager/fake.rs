@@ -12,8 +12,8 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
 use crate::words::Export;
-use std::collections::{BTreeMap, BTreeSet};
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use types::{Content, Mode};
 
