@@ -25,7 +25,7 @@ pub struct Session {
 }
 
 impl Session {
-    fn print<T: Serialize>(&self, value: &T, human: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+    pub(crate) fn print<T: Serialize>(&self, value: &T, human: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         let text = if self.json { to_json(value) } else { human(value) };
         print(&text)
     }

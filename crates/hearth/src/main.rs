@@ -15,6 +15,7 @@ mod serve;
 mod show;
 mod stats;
 mod table;
+mod why;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -58,7 +59,7 @@ fn parse() -> Result<Option<Cli>, Failure> {
 /// clap's report as one sentence.
 fn usage(error: &clap::Error) -> Failure {
     let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
-    let known = |word: &&String| ["serve", "pool", "volume", "stats", "model", "replay", "content"].contains(&word.as_str());
+    let known = |word: &&String| ["serve", "pool", "volume", "why", "stats", "model", "replay", "content"].contains(&word.as_str());
     let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
@@ -81,6 +82,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Pool(command @ Pool::Check { path }) => check::check(path, cli.json).map_err(|f| f.cannot(&pool_action(command))),
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
+        Command::Why { volume, place } => session()?.why(volume, place).map_err(|f| f.cannot(&format!("look into volume \"{}\"", shown(volume)))),
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
         Command::Model { set, file, export } => {
             model::model(set, file, export, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
