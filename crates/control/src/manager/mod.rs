@@ -40,7 +40,7 @@ mod modelled;
 #[cfg(test)]
 mod tests;
 
-use crate::api::{Action, Answer, Done, EventView, Health};
+use crate::api::{Action, Answer, Done, EventView, Health, Severity};
 use crate::datapath::{DataPath, Notice};
 use crate::error::ControlError;
 use crate::events::Events;
@@ -256,6 +256,16 @@ impl Manager {
     /// The events with a number above `after`, oldest first.
     pub fn events_after(&self, after: u64) -> Vec<EventView> {
         self.shared.events.after(after)
+    }
+
+    /// How many events there were of each severity since the daemon's start.
+    pub fn event_counts(&self) -> [(Severity, u64); 3] {
+        self.shared.events.counts()
+    }
+
+    /// How many jobs run now.
+    pub fn jobs_running(&self) -> usize {
+        self.shared.jobs.list().iter().filter(|job| job.is_running()).count()
     }
 
     fn data(&self) -> &dyn DataPath {
