@@ -349,6 +349,32 @@ fn a_check_leaves_the_ssd_to_clients() {
     assert!(busy_ns * 4 <= took_ns + 4 * 200_000, "{busy_ns} of {took_ns} ns");
 }
 
+/// Without pages to read into a check waits: its next look is always ahead, or the shard would be woken without end.
+#[test]
+fn a_check_waits_for_pages() {
+    let mut rig = Rig::new();
+    rig.fill();
+    let all: Vec<_> = std::iter::from_fn(|| rig.pool.allocate()).collect();
+    rig.shard.command(rig.now_ns, Command::Check { token: 9, segment: 0 });
+    rig.drain();
+    for _ in 0..10 {
+        let next_ns = rig.shard.next_deadline().expect("it tries again");
+        assert!(next_ns > rig.now_ns, "{next_ns} is not ahead of {}", rig.now_ns);
+        rig.now_ns = next_ns;
+        rig.shard.tick(rig.now_ns);
+        rig.drain();
+    }
+    assert!(rig.done.is_empty() && rig.shard.scrubbed().blocks == 0);
+    drop(all);
+    while rig.done.is_empty() {
+        rig.now_ns = rig.shard.next_deadline().expect("it goes on").max(rig.now_ns + 1);
+        rig.shard.tick(rig.now_ns);
+        rig.drain();
+    }
+    assert_eq!(rig.done, [Ok(())]);
+    assert!(rig.shard.scrubbed().blocks > 0);
+}
+
 /// A check that is cancelled, and one that meets the end of its volume or of the pool, end; and another can begin.
 #[test]
 fn a_check_ends_when_it_must() {

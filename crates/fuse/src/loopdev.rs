@@ -157,7 +157,11 @@ impl LoopDevice {
         }
         // Someone opened it at the last moment: take the order back, so that the device goes on as it was.
         loopsys::keep(&node(self.number, false)?).map_err(FuseError::system("keep", self.path()))?;
-        Err(FuseError::InUse { device: self.path(), by: loopusers::users(self.number) })
+        let mut by = loopusers::users(self.number);
+        if by.is_empty() {
+            by = "open in a process that the daemon may not look at".to_owned();
+        }
+        Err(FuseError::InUse { device: self.path(), by })
     }
 }
 
@@ -198,12 +202,19 @@ fn attached_to(backing: &Path) -> Result<Vec<u32>, FuseError> {
         // Devices without a backing file have no such attribute.
         if let Ok(mut file) = std::fs::read(entry.path().join("loop/backing_file")) {
             file.truncate(file.trim_ascii_end().len());
-            if Path::new(OsStr::from_bytes(&file)) == backing {
+            if Path::new(OsStr::from_bytes(&file)) == backing || (file == b"/" && was_over(number, backing)) {
                 numbers.push(number);
             }
         }
     }
     Ok(numbers)
+}
+
+/// Whether a device over a file that is nowhere any more was made over `backing`. A daemon with a mount namespace of its own takes its mounts along
+/// when it is killed: what is left is the device, a file without a path, and the name that the device was given.
+fn was_over(number: u32, backing: &Path) -> bool {
+    let name = node(number, false).and_then(|device| loopsys::name_of(&device).map_err(FuseError::system("look at", device_path(number))));
+    name.is_ok_and(|name| name == loopsys::cut_name(backing.as_os_str().as_bytes()))
 }
 
 fn number_of(name: &OsStr) -> Option<u32> {

@@ -67,10 +67,23 @@ impl LoopConfig {
     pub(crate) fn new(file: &File, block_bytes: u32, read_only: bool, name: &[u8]) -> LoopConfig {
         let mut info = NO_INFO;
         info.flags = FLAG_DIRECT_IO | if read_only { FLAG_READ_ONLY } else { 0 };
-        let length = name.len().min(info.file_name.len() - 1);
-        info.file_name[..length].copy_from_slice(&name[..length]);
+        let name = cut_name(name);
+        info.file_name[..name.len()].copy_from_slice(name);
         LoopConfig { file: file.as_raw_fd() as u32, block_bytes, info, reserved: [0; 8] }
     }
+}
+
+/// As much of a name as a loop device remembers.
+pub(crate) fn cut_name(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(NO_INFO.file_name.len() - 1)]
+}
+
+/// The name that a device was configured with, cut as by [`cut_name`]; `ENXIO` if there is nothing attached.
+pub(crate) fn name_of(device: &File) -> io::Result<Vec<u8>> {
+    let mut info = NO_INFO;
+    // SAFETY: the kernel writes a `loop_info64`, for which this has room.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, std::ptr::from_mut(&mut info)) })?;
+    Ok(info.file_name.into_iter().take_while(|byte| *byte != 0).collect())
 }
 
 /// The number of a device that was free a moment ago.

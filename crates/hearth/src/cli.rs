@@ -35,6 +35,19 @@ pub enum Command {
     /// Accelerated volumes
     #[command(subcommand)]
     Volume(Volume),
+    /// The disks of this machine: which are free, and what is on the others
+    Devices,
+    /// Long work: what runs, what ended, what can go on
+    #[command(subcommand)]
+    Job(Job),
+    /// Why a place of a volume is cached, or is not, and what happened there lately
+    Why {
+        /// The volume
+        volume: String,
+        /// Of one block, for instance 10GiB; or a range A-B (exclusive) of at most 1GiB
+        #[arg(value_name = "OFFSET|RANGE", allow_hyphen_values = true)]
+        place: String,
+    },
     /// Counters of everything, of a volume, or of a pool
     Stats {
         /// A volume (or a pool)
@@ -237,10 +250,33 @@ pub enum Pool {
         #[arg(long)]
         force: bool,
     },
-    /// Inspect an SSD, reading only; needs no daemon
+    /// Compare what a pool's SSD holds with its checksums, while it is in use; or inspect an SSD without a daemon, reading only
     Check {
-        /// The SSD
-        path: String,
+        /// A pool's name; or the path of an SSD, with a slash in it (./ssd.img), that no daemon uses
+        #[arg(value_name = "NAME|PATH")]
+        pool: String,
+    },
+}
+
+/// What to do with jobs.
+#[derive(Subcommand, Debug)]
+pub enum Job {
+    /// All jobs that run or ended lately
+    List,
+    /// One job
+    Show {
+        /// Its number
+        id: u64,
+    },
+    /// Stop a job; what it has done stays done
+    Cancel {
+        /// Its number
+        id: u64,
+    },
+    /// Go on with a job that was stopped or failed, as a new one
+    Resume {
+        /// The number of the old one
+        id: u64,
     },
 }
 

@@ -1,11 +1,14 @@
 //! The commands that talk to the daemon.
 
-use crate::cli::{Pool, Volume};
+use crate::cli::{Job, Pool, Volume};
 use crate::failure::Failure;
 use crate::progress::{Interrupt, follow, patiently};
-use crate::{quantity, request, show, stats};
-use control::api::{Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::{devices, jobs, quantity, request, show, stats};
+use control::api::{
+    DeviceView, Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
+};
 use control::client::{Client, ClientError, ServerEvent};
+use control::error::Kind;
 use control::names::Named;
 use control::stats::{PoolStats, VolumeStats};
 use serde::Serialize;
@@ -40,7 +43,7 @@ impl Session {
         })
     }
 
-    /// `hearth pool ...`, all but `check`.
+    /// `hearth pool ...`, all but the `check` of a path.
     ///
     /// # Errors
     /// With the sentence to print.
@@ -85,7 +88,37 @@ impl Session {
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
                 self.print(&done, |_| format!("pool {name} destroyed\n"))
             }
-            Pool::Check { .. } => unreachable!("check needs no daemon"),
+            Pool::Check { pool } => {
+                let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);
+                match self.client.post(&path) {
+                    Err(ClientError::Refused(refusal)) if refusal.kind == Kind::NotFound && std::path::Path::new(pool).exists() => {
+                        Err(Failure::failed(refusal.detail, &format!("write ./{pool} if you mean the file of that name")))
+                    }
+                    job => self.finish(job?),
+                }
+            }
+        }
+    }
+
+    /// `hearth devices`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn devices(&self) -> Result<(), Failure> {
+        let found: Vec<DeviceView> = patiently("looking at the disks", || self.client.get("/devices"))?;
+        self.print(&found, |found| devices::devices(found))
+    }
+
+    /// `hearth job ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn job(&self, command: &Job) -> Result<(), Failure> {
+        match command {
+            Job::List => self.print(&self.client.get::<Vec<JobView>>("/jobs")?, |all| jobs::jobs(all)),
+            Job::Show { id } => self.print(&self.client.get::<JobView>(&format!("/jobs/{id}"))?, jobs::job),
+            Job::Cancel { id } => self.print(&self.client.delete::<JobView>(&format!("/jobs/{id}"))?, jobs::cancelled),
+            Job::Resume { id } => self.finish(self.client.post(&format!("/jobs/{id}/resume"))?),
         }
     }
 

@@ -6,8 +6,10 @@ mod commands;
 mod config;
 mod content_figures;
 mod content_measure;
+mod devices;
 mod failure;
 mod generate;
+mod jobs;
 mod logs;
 mod model;
 mod progress;
@@ -24,10 +26,11 @@ mod stats;
 mod table;
 mod tokens;
 mod top;
+mod why;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, ConfigCommand, Content, Generate, Pool, Serve, Token, Volume};
+use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Serve, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
@@ -83,6 +86,7 @@ fn usage(error: &clap::Error) -> Failure {
             "token",
             "devices",
             "job",
+            "why",
         ];
         known.contains(&word.as_str())
     };
@@ -114,9 +118,16 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Config(command) => config::command::config(command, &flags, file, cli.json).map_err(|f| f.cannot(config_action(command))),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Generate(Generate::Man { directory }) => generate::man(directory).map_err(|f| f.cannot("make manual pages")),
-        Command::Pool(command @ Pool::Check { path }) => check::check(path, cli.json).map_err(|f| f.cannot(&pool_action(command))),
+        Command::Pool(command @ Pool::Check { pool }) if pool.contains('/') => {
+            check::check(pool, cli.json).map_err(|f| f.cannot(&pool_action(command)))
+        }
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
+        Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
+        Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
+        Command::Why { volume, place } => {
+            session()?.why(volume, place).map_err(|f| f.cannot(&format!("look into volume \"{}\"", shown(volume))))
+        }
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
         Command::Model { set, file, export } => {
             model::model(set, file, export, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
@@ -151,7 +162,17 @@ fn pool_action(command: &Pool) -> String {
         Pool::Set { name, .. } => format!("change pool \"{}\"", shown(name)),
         Pool::Destroy { name, .. } => format!("destroy pool \"{}\"", shown(name)),
         Pool::Replace { name, .. } => format!("replace the SSD of pool \"{}\"", shown(name)),
-        Pool::Check { path } => format!("check {}", shown(path)),
+        Pool::Check { pool } if pool.contains('/') => format!("check {}", shown(pool)),
+        Pool::Check { pool } => format!("check pool \"{}\"", shown(pool)),
+    }
+}
+
+fn job_action(command: &Job) -> String {
+    match command {
+        Job::List => "list jobs".into(),
+        Job::Show { id } => format!("show job {id}"),
+        Job::Cancel { id } => format!("stop job {id}"),
+        Job::Resume { id } => format!("resume job {id}"),
     }
 }
 

@@ -78,7 +78,7 @@ pub fn follow(client: &Client, interrupt: &Interrupt, first: JobView) -> Result<
         JobState::Done | JobState::Running => Ok(job),
         JobState::Cancelled => {
             let (done, total) = (human::bytes(job.done_bytes), human::bytes(job.total_bytes));
-            let message = format!("the {what} was stopped with {done} of {total} done; give the command again to go on");
+            let message = format!("the {what} was stopped with {done} of {total} done; go on with `hearth job resume {}`", job.id);
             Err(Failure::interrupted(message))
         }
         JobState::Failed { error } => Err(error.clone().into()),

@@ -171,8 +171,15 @@ fn server_options(settings: &ServeSettings) -> ServerOptions {
         tcp,
         socket_group: settings.socket_group.clone(),
         operate_group: settings.operate_group.clone(),
+        assets: Arc::new(console_file),
         ..ServerOptions::new(&settings.places.state_directory)
     }
+}
+
+/// A file of the console as the server wants it.
+fn console_file(name: &str) -> Option<rest::Asset> {
+    let console::Asset { bytes, content_type, brotli, etag, immutable } = console::asset(&format!("/{name}"))?;
+    Some(rest::Asset { bytes, content_type, brotli, etag, immutable })
 }
 
 type Serving = JoinHandle<std::io::Result<()>>;

@@ -114,7 +114,7 @@ fn blocks_take_less_than_they_hold_and_survive_every_restart() {
         let home = std::fs::read(place.path("disk.img")).expect("it is there");
         (0..BLOCKS).zip(home.chunks(BLOCK_BYTES)).for_each(|(n, found)| assert!(found == block(n, 2), "{level}: block {n} is not at home"));
         daemon.stop();
-        place.must(&["pool", "check", "ssd.img"]);
+        place.must(&["pool", "check", "./ssd.img"]);
     }
 }
 

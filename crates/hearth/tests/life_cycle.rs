@@ -75,7 +75,7 @@ fn what_goes_home_is_complete_without_hearth() {
     let home = std::fs::read(place.path("disk.img")).expect("it is there");
     (0..64usize).for_each(|n| assert_eq!(home[n * 12288..n * 12288 + 4096], pattern(n as u8), "block {}", n * 3));
     place.must(&["pool", "destroy", "p"]);
-    place.must_fail(&["pool", "check", "ssd.img"], 1, "problems");
+    place.must_fail(&["pool", "check", "./ssd.img"], 1, "problems");
     daemon.stop();
 }
 
@@ -320,7 +320,7 @@ fn ctrl_c_stops_a_destage_and_the_next_goes_on() {
     let output = destage.wait_with_output().expect("it is our child");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{stderr}");
-    assert!(stderr.contains("give the command again to go on"), "{stderr}");
+    assert!(stderr.contains("go on with `hearth job resume "), "{stderr}");
     place.must(&["volume", "destage", "v"]);
     assert_eq!(place.json(&["stats", "v"])["dirty_bytes"], 0);
     daemon.stop();

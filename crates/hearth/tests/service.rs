@@ -128,3 +128,43 @@ fn a_wrong_file_is_refused_with_its_line() {
     let printed = place.must(&["config", "default"]);
     assert_eq!(with(&printed, &["config", "check"]).stdout, "no problems\n");
 }
+
+/// As under a unit with protected paths: the daemon has a mount namespace of its own, and its FUSE mounts vanish with it. The loop device that a killed
+/// daemon leaves is then over a file without a path; the next start finds it all the same and takes it down.
+#[test]
+fn a_killed_daemon_with_its_own_mounts_leaves_no_device_for_long() {
+    if !rustix::process::geteuid().is_root() || !support::exists("/dev/loop-control") || !support::exists("/dev/fuse") {
+        eprintln!("skipped: it needs root, /dev/fuse and /dev/loop-control");
+        return;
+    }
+    let place = Place::new();
+    let apart = || {
+        let inner = place.command(&["serve"]);
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-m", "--propagation", "slave"]).arg(inner.get_program()).arg("serve").current_dir(place.directory.path());
+        command
+            .env("HEARTH_STATE", place.path("state"))
+            .env("HEARTH_SOCKET", place.path("run/h.sock"))
+            .env("HEARTH_CONFIG", "")
+            .env_remove("HEARTH_LOG");
+        command
+    };
+    let device = || {
+        let shown = place.json(&["volume", "show", "v"]);
+        shown["exports"]["loop"].as_str().expect("it is offered").trim_start_matches("/dev/").to_string()
+    };
+    let attached_to = |device: &str| std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok();
+    let daemon = place.start(apart());
+    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
+    place.must(&["volume", "add", "v", "--backing", &place.file("disk.img", 16 << 20), "--pool", "p", "--export", "loop"]);
+    let first = device();
+    daemon.kill();
+    assert_eq!(attached_to(&first).as_deref(), Some("/\n"), "what this is about");
+    let daemon = place.start(apart());
+    let second = device();
+    let left = attached_to(&first);
+    assert!(first == second || left.is_none(), "/dev/{first} is still there, over {left:?}");
+    assert_ne!(attached_to(&second).as_deref(), Some("/\n"), "the new one has a path");
+    daemon.stop();
+    assert_eq!((attached_to(&first), attached_to(&second)), (None, None));
+}

@@ -93,7 +93,8 @@ pub fn check(shards: &[Shard], now_ns: u64, volume: VolumeIndex, first_block: u6
     }
     let blocks = blocks.min(EXPLAIN_BLOCKS_MAX);
     let range = (volume, first_block)..(volume, first_block + blocks);
-    if shards[0].attached().any(|(attached, ..)| attached == volume) {
+    // Shards end a detach one after the other.
+    if shards.iter().all(|shard| shard.attached().any(|(attached, ..)| attached == volume)) {
         check_range(shards, now_ns, range.start, blocks, &truth.range(range).map(|(key, block)| (key.1, *block)).collect());
     }
 }

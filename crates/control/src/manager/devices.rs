@@ -13,6 +13,9 @@ use types::{BLOCK_BYTES, VOLUME_BLOCKS_MAX};
 /// What stands before the set of a modelled disk.
 const MODEL: &str = "model:";
 
+/// What is told of a device that is open and nothing else.
+const EXCLUSIVE: &str = "another program has it open exclusively";
+
 /// Hearth's own places, by path with all links resolved.
 #[derive(Default)]
 struct Own(BTreeMap<String, (DeviceState, String)>);
@@ -31,8 +34,10 @@ impl Manager {
         for view in &mut views {
             let told: Vec<&str> = parts.iter().filter(|(parent, _)| *parent == view.path).map(|(_, told)| told.as_str()).collect();
             if !told.is_empty() {
-                (view.state, view.told, view.destroys) = (DeviceState::InUse, told.join("; "), None);
-                (view.can_be_ssd, view.can_be_backing) = (false, false);
+                // That it is held exclusively is no news: we hold it. That it is mounted is.
+                let others = Some(view.told.as_str()).filter(|told| view.state == DeviceState::InUse && *told != EXCLUSIVE);
+                view.told = others.into_iter().chain(told).collect::<Vec<_>>().join("; ");
+                (view.state, view.destroys, view.can_be_ssd, view.can_be_backing) = (DeviceState::InUse, None, false, false);
             }
         }
         Ok(views)

@@ -28,6 +28,8 @@ const FETCHES_MAX: u32 = 8;
 const REST_TIMES: u64 = 3;
 /// And at least so long: blocks that need no read (zeroes) take no time by the clock.
 const REST_NS_MIN: u64 = 50_000;
+/// Without pages to read into it tries again after so long.
+const NO_PAGES_NS: u64 = 1_000_000;
 /// Addresses of bad dirty blocks that are remembered; further ones are only counted.
 pub const SCRUB_BAD_MAX: usize = 16;
 
@@ -162,8 +164,8 @@ impl Shard {
         self.scrub.begun_ns = self.now_ns;
         let begun = if self.scrub.pages.is_empty() { self.scrub_packed() } else { self.scrub_pages() };
         if !begun {
-            // No pages to read into: later.
-            self.short_of_pages = true;
+            // No pages to read into: later. A deadline that stayed in the past would wake the shard for nothing, without end.
+            self.scrub.rest_until_ns = self.now_ns + NO_PAGES_NS;
         } else if self.scrub.in_flight == 0 {
             // All of them had moved on, or needed no read.
             return self.scrub();

@@ -15,6 +15,9 @@ use crate::system::Change;
 /// An operator who never rests would leave clients no time.
 const ACTS_MAX: u64 = 300;
 
+/// Segments of a shard that are checked, one now and then; most plans have fewer.
+const SEGMENTS_CHECKED: u64 = 20;
+
 /// What a command was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
@@ -30,6 +33,7 @@ pub(crate) enum Purpose {
     /// Steps of a replacement of the SSD.
     DestageToReplace,
     QuiesceToReplace,
+    Check,
 }
 
 impl Purpose {
@@ -81,7 +85,7 @@ impl Operator {
             Purpose::Destage | Purpose::DestageQuiet => command == 1,
             Purpose::DestageToDetach | Purpose::Detach => command == 2,
             Purpose::DestageToReplace | Purpose::QuiesceToReplace => command == 3,
-            Purpose::DropClean | Purpose::Quiesce => false,
+            Purpose::DropClean | Purpose::Quiesce | Purpose::Check => false,
         })
     }
 
@@ -170,6 +174,11 @@ impl World<'_> {
                     self.destage(volume, Purpose::Destage);
                 }
             }
+            // What a check finds bad it tells as an event: one without a cause is a failure like any other.
+            3 if self.prng.percent(50) => {
+                let segment = self.prng.below(SEGMENTS_CHECKED) as u32;
+                self.command(Purpose::Check, volume, |token| Command::Check { token, segment });
+            }
             3 => {
                 self.command(Purpose::DropClean, volume, |token| Command::DropClean { token, volume: VolumeIndex(volume) });
             }
@@ -185,7 +194,8 @@ impl World<'_> {
             return;
         }
         let cancellable = |waiting: &Waiting| {
-            matches!(waiting.purpose, Purpose::Destage | Purpose::DestageQuiet | Purpose::DestageToDetach | Purpose::SetOptions)
+            use Purpose::{Check, Destage, DestageQuiet, DestageToDetach, SetOptions};
+            matches!(waiting.purpose, Destage | DestageQuiet | DestageToDetach | SetOptions | Check)
         };
         let Some(token) = self.operator.waiting.iter().find(|(_, waiting)| cancellable(waiting)).map(|(token, _)| *token) else {
             return;
