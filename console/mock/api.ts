@@ -96,7 +96,7 @@ async function volumes(world: World, method: string, name: string | undefined, v
   const volume = world.volumes.get(name);
   if (!volume) throw missing("volume", name);
   const changed = (): void => world.say({ event: "changed", data: { what: "volumes" } });
-  const dirty = (): number => Math.max(1, volume.dirtyAt(Math.floor(Date.now() / 1000)));
+  const dirty = (): number => Math.max(2 ** 20, volume.dirtyAt(Math.floor(Date.now() / 1000)));
   switch (verb) {
     case "why":
       return why(volume, number("start_bytes", 0), number("length_bytes", 4096));

@@ -36,11 +36,13 @@ export class Mock {
       this.sockets.add(socket);
       socket.on("close", () => this.sockets.delete(socket));
     });
-    this.listen();
+    this.begin(this.world);
     this.clock = setInterval(() => this.second(), 1000);
   }
 
-  private listen(): void {
+  /** Goes on with another world; what pages know of the old one is theirs to forget. */
+  begin(world: World): void {
+    this.world = world;
     this.world.listeners.add((told) => this.send(told.event, told.data, told.event === "event" ? told.data.number : undefined));
   }
 

@@ -72,6 +72,8 @@ export function span(seconds: number): string {
   if (rest * small >= large) {
     whole += 1;
     rest = 0;
+    // Rounding may have filled the next larger unit too.
+    if (first > 0 && whole * large >= units[first - 1]![0]) return span(whole * large);
   }
   return rest === 0 ? `${whole}${NB}${word}` : `${whole}${NB}${word} ${rest}${NB}${minor}`;
 }

@@ -14,6 +14,7 @@ export type Route =
 
 /** Reads an address's hash. */
 export function parse(hash: string): Route {
+  if (loginCode(hash) !== null) return { page: "overview" };
   const parts = hash.replace(/^#?\/?/, "").split("?")[0]!.split("/").filter((part) => part !== "");
   const [page, name] = parts;
   if (page === undefined) return { page: "overview" };

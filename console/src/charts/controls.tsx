@@ -13,7 +13,7 @@ export function WindowControls({ window }: { window: Window }) {
     <div class="window-controls" role="group" aria-label="Time shown">
       <div class="segments">
         {RANGES.map((range) => (
-          <button key={range.word} type="button" aria-label={`The last ${range.told}`} aria-pressed={span.kind === "last" && span.seconds === range.seconds} onClick={() => window.last(range.seconds)}>
+          <button key={range.word} type="button" title={`The last ${range.told}`} aria-pressed={span.kind === "last" && span.seconds === range.seconds} onClick={() => window.last(range.seconds)}>
             {range.word}
           </button>
         ))}

@@ -28,11 +28,11 @@ interface TextProps {
 function Text({ label, value, hint, placeholder, wrong, onText }: TextProps) {
   const id = `f-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;
   return (
-    <label class="field">
-      <span>{label}</span>
-      <input value={value} placeholder={placeholder} spellcheck={false} autocomplete="off" aria-invalid={wrong !== undefined} aria-describedby={id} onInput={(event) => onText(event.currentTarget.value)} />
-      <span class="under" id={id}>{wrong ? <span class="wrong">{wrong}</span> : hint}</span>
-    </label>
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input id={id} value={value} placeholder={placeholder} spellcheck={false} autocomplete="off" aria-invalid={wrong !== undefined} aria-describedby={`${id}-hint`} onInput={(event) => onText(event.currentTarget.value)} />
+      <span class="under" id={`${id}-hint`}>{wrong ? <span class="wrong">{wrong}</span> : hint}</span>
+    </div>
   );
 }
 

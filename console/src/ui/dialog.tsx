@@ -24,8 +24,11 @@ export function Dialog({ title, confirm, danger, ready = true, onConfirm, onClos
   const [error, setError] = useState<ApiError | null>(null);
   useEffect(() => {
     const before = document.activeElement;
-    dialog.current?.showModal();
+    const element = dialog.current!;
+    element.showModal();
     return () => {
+      // While it is open nothing outside can have the focus.
+      element.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);

@@ -16,6 +16,7 @@ test("routes are read as they are written", () => {
   for (const hash of ["#/nowhere", "#/volume", "#/jobs/3", "#/volume/a/b"]) assert.equal(parse(hash).page, "unknown", hash);
   assert.equal(parse("#/volume/%E0%A4%A").page, "volume");
   assert.equal(loginCode("#code=abc-1"), "abc-1");
+  assert.equal(parse("#code=abc-1").page, "overview");
   assert.equal(loginCode("#/jobs"), null);
 });
 

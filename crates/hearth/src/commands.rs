@@ -92,7 +92,7 @@ impl Session {
                 let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);
                 match self.client.post(&path) {
                     Err(ClientError::Refused(refusal)) if refusal.kind == Kind::NotFound && std::path::Path::new(pool).exists() => {
-                        Err(Failure::failed(refusal.message, &format!("write ./{pool} if you mean the file of that name")))
+                        Err(Failure::failed(refusal.detail, &format!("write ./{pool} if you mean the file of that name")))
                     }
                     job => self.finish(job?),
                 }

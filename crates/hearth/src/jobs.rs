@@ -53,7 +53,7 @@ pub fn job(job: &JobView) -> String {
     }
     match &job.state {
         JobState::Failed { error } => {
-            pairs.push(("problem", error.message.clone()));
+            pairs.push(("problem", error.detail.clone()));
             pairs.extend(error.remedy.iter().map(|remedy| ("what to do", remedy.clone())));
             pairs.push(("go on", format!("hearth job resume {}", job.id)));
         }

@@ -1,0 +1,72 @@
+/** Every page: opens without complaint, is accessible in light and dark, and fits a phone. Screenshots of each. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { live, open, shot, stage, violations, type Stage } from "./harness";
+
+let here: Stage;
+const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"]];
+
+before(async () => {
+  here = await stage();
+  const watched = await open(here);
+  const { page } = watched;
+  await live(page);
+  const volume = page.locator(".volumes tbody th a").filter({ hasText: here.mock ? /^db$/ : /./ }).first();
+  // An empty daemon has no volume and no pool to look at.
+  if ((await volume.count()) > 0) pages.push(["volume", (await volume.getAttribute("href"))!]);
+  await page.goto(`${here.base}#/pools`);
+  await page.getByRole("heading", { name: "Pools" }).waitFor();
+  const pool = page.locator(".cards h2 a").first();
+  if ((await pool.count()) > 0) pages.push(["pool", (await pool.getAttribute("href"))!]);
+  await watched.done();
+});
+after(() => here.close());
+
+for (const scheme of ["light", "dark"] as const) {
+  test(`every page opens, is accessible and is shot in ${scheme}`, async () => {
+    assert.ok(!here.mock || pages.length === 7);
+    for (const [name, hash] of pages) {
+      const watched = await open(here, hash, { scheme });
+      const { page } = watched;
+      await live(page);
+      // Two samples: charts and figures are there.
+      await page.waitForTimeout(2200);
+      assert.match(await page.title(), /· hearth$/);
+      assert.equal(await page.locator("html").getAttribute("data-theme"), scheme);
+      await shot(page, `${name}-${scheme}`);
+      assert.deepEqual(await violations(page), [], `${name} in ${scheme}`);
+      await watched.done();
+    }
+  });
+}
+
+test("every page fits a phone of 360 by 740", async () => {
+  for (const [name, hash] of pages) {
+    const watched = await open(here, hash, { width: 360, height: 740 });
+    const { page } = watched;
+    await live(page);
+    await page.waitForTimeout(1500);
+    await shot(page, `${name}-phone-top`, false);
+    await shot(page, `${name}-phone`);
+    const [wide, shown] = (await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")) as [number, number];
+    assert.ok(wide <= shown, `${name} is ${wide} wide on a screen of ${shown}`);
+    assert.deepEqual(await violations(page), [], `${name} on a phone`);
+    await watched.done();
+  }
+});
+
+test("the theme that is chosen is remembered, and an unknown page says so", async () => {
+  const watched = await open(here);
+  const { page } = watched;
+  await page.getByRole("button", { name: "Dark" }).click();
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await page.reload();
+  await page.locator("main h1").waitFor();
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await page.goto(`${here.base}#/nowhere`);
+  await page.getByText("There is no such page").waitFor();
+  await page.goto(`${here.base}#/volume/nobody`);
+  await page.getByRole("heading", { name: "There is no volume nobody" }).waitFor();
+  await watched.done();
+});

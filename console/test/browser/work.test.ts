@@ -1,0 +1,177 @@
+/** What people do: ask why, zoom, change the mode, follow jobs, remove. Over the mock, whose numbers are known. */
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, beforeEach, test } from "node:test";
+import { live, MOCK_ONLY as skip, open, shot, stage, violations, type Stage } from "./harness";
+import { World } from "../../mock/world";
+
+let here: Stage;
+before(async () => void (here = await stage()));
+beforeEach(() => here.mock?.begin(new World(6)));
+after(() => here.close());
+
+test("by keyboard alone: find the volume, change its mode to write-back, read what that means, confirm", { skip }, async () => {
+  const watched = await open(here);
+  const { page } = watched;
+  await live(page);
+  const focused = (text: string) => async (): Promise<boolean> => ((await page.evaluate("document.activeElement.textContent")) as string).trim() === text;
+  const onRadio = async (): Promise<boolean> => (await page.evaluate("document.activeElement.type")) === "radio";
+  const tabTo = async (wanted: () => Promise<boolean>): Promise<void> => {
+    for (let presses = 0; presses < 120; presses += 1) {
+      await page.keyboard.press("Tab");
+      if (await wanted()) return;
+    }
+    assert.fail("the keyboard does not get there");
+  };
+  await page.keyboard.press("Tab");
+  assert.equal(await focused("Skip to the content")(), true);
+  await page.keyboard.press("Enter");
+  await tabTo(focused("vm-images"));
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: /^vm-images/ }).waitFor();
+  await tabTo(focused("Change mode"));
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  assert.equal(await dialog.getByRole("button", { name: /^Change/ }).isDisabled(), true);
+  if (!(await onRadio())) await tabTo(onRadio);
+  await page.keyboard.press("ArrowDown");
+  await dialog.getByText("If the SSD dies meanwhile, what is dirty is lost").waitFor();
+  await shot(page, "mode-dialog", false);
+  assert.deepEqual(await violations(page), []);
+  await tabTo(focused("Change to write-back"));
+  await page.keyboard.press("Enter");
+  await dialog.waitFor({ state: "detached" });
+  await page.locator(".page-sub", { hasText: "write-back" }).waitFor();
+  assert.equal(here.mock!.world.volumes.get("vm-images")!.view.options.mode, "write-back");
+  assert.equal(await focused("Change mode")(), true, "the focus comes back");
+  await watched.done();
+});
+
+test("leaving write-back is a job that can be followed, stopped and gone on with", { skip }, async () => {
+  const watched = await open(here, "#/volume/db");
+  const { page } = watched;
+  await live(page);
+  await page.getByRole("button", { name: "Change mode", exact: true }).first().click();
+  await page.getByRole("dialog").getByText("write-through", { exact: true }).click();
+  await page.getByText(/of dirty data go home to \/dev\/sdb first/).waitFor();
+  await page.getByRole("button", { name: "Change to write-through" }).click();
+  await page.getByRole("article", { name: "Mode change of db" }).first().getByText("running").waitFor();
+  await page.goto(`${here.base}#/jobs`);
+  await page.getByRole("progressbar").first().waitFor();
+  await page.waitForTimeout(1500);
+  await shot(page, "jobs-running");
+  await page.getByRole("button", { name: "Stop the Mode change of db" }).click();
+  await page.getByText("stopped").waitFor();
+  await page.getByRole("button", { name: "Go on with the Mode change of db" }).click();
+  await page.getByRole("article").getByText("running").first().waitFor();
+  await page.getByText("done", { exact: true }).first().waitFor({ timeout: 25_000 });
+  await watched.done();
+});
+
+test("a refusal of the daemon is shown with its remedy, and the choice stays", { skip }, async () => {
+  const watched = await open(here, "#/volume/db");
+  const { page } = watched;
+  await page.getByRole("button", { name: "Change read-only" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("yes", { exact: true }).click();
+  await dialog.getByRole("button", { name: "Refuse all writes" }).click();
+  await dialog.getByText("A read-only volume cannot be write-back.").waitFor();
+  await dialog.getByText(/What to do: Leave out one of/).waitFor();
+  assert.equal(await dialog.getByRole("radio").nth(1).isChecked(), true);
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  // A size that makes no sense is told before anything is sent.
+  await page.getByRole("button", { name: "Change max i/o size" }).click();
+  await dialog.getByRole("textbox").fill("64GiB");
+  await dialog.getByText("it must be between").waitFor();
+  assert.equal(await dialog.getByRole("button", { name: "Change the max i/o size" }).isDisabled(), true);
+  await watched.done(/status of 400/);
+});
+
+test("dragging over a chart zooms all of them to finer history; a double click goes back", { skip }, async () => {
+  const watched = await open(here, "#/volume/db");
+  const { page } = watched;
+  await live(page);
+  await page.getByRole("button", { name: "24 h" }).click();
+  await page.waitForTimeout(800);
+  const asked: string[] = [];
+  page.on("request", (request) => request.url().includes("/history") && asked.push(request.url()));
+  const chart = page.locator(".chart .u-over").first();
+  await chart.scrollIntoViewIfNeeded();
+  const box = (await chart.boundingBox())!;
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 40);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 40, { steps: 5 });
+  await page.mouse.up();
+  await page.getByRole("button", { name: "Back to now" }).waitFor();
+  await page.waitForTimeout(500);
+  const query = new URL(asked[asked.length - 1]!).searchParams;
+  const length = Number(query.get("to_unix_s")) - Number(query.get("from_unix_s"));
+  assert.ok(length > 7000 && length < 10_000, `${length} seconds instead of a tenth of a day`);
+  await shot(page, "volume-zoomed", false);
+  await chart.dblclick();
+  await page.getByRole("button", { name: "Back to now" }).waitFor({ state: "detached" });
+  assert.equal(await page.getByRole("button", { name: "24 h" }).getAttribute("aria-pressed"), "true");
+  await watched.done();
+});
+
+test("a cell of the address space tells its range, and a click or Enter asks why", { skip }, async () => {
+  const watched = await open(here, "#/volume/db");
+  const { page } = watched;
+  await live(page);
+  const map = page.getByRole("slider", { name: /Place in the volume/ });
+  await page.locator(".heat-foot", { hasText: "cached" }).waitFor();
+  await map.scrollIntoViewIfNeeded();
+  await map.hover({ position: { x: 200, y: 50 } });
+  assert.match(await page.locator(".heat-foot span").first().innerText(), /^[\d.]+\sGiB to [\d.]+\sGiB: /);
+  await map.click({ position: { x: 200, y: 50 } });
+  await page.locator(".verdict li").first().waitFor();
+  const heading = await page.locator(".why h3").first().innerText();
+  assert.match(heading, /MiB to /);
+  await map.focus();
+  for (const key of ["ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+  await page.waitForFunction(`document.querySelector(".why h3").innerText !== ${JSON.stringify(heading)}`);
+  await page.getByLabel("Offset or range").fill("1GiB-1026MiB");
+  await page.getByRole("button", { name: "Why?", exact: true }).click();
+  await page.locator(".why h3", { hasText: "1GiB to 1026MiB" }).waitFor();
+  await page.locator("#why").screenshot({ path: join(process.env["SHOTS"]!, "why.png") });
+  assert.deepEqual(await violations(page), []);
+  await page.getByLabel("Offset or range").fill("9999GiB");
+  await page.getByRole("button", { name: "Why?", exact: true }).click();
+  await page.getByText("beyond the volume's end").waitFor();
+  await page.getByText("The same as a table").click();
+  await page.locator(".heat-table tbody tr").nth(8).waitFor();
+  await watched.done();
+});
+
+test("the dirtiest volume is at the top after one click, and its name stands in the totals", { skip }, async () => {
+  const watched = await open(here);
+  const { page } = watched;
+  await live(page);
+  await page.waitForTimeout(1500);
+  await page.getByRole("button", { name: "Dirty" }).click();
+  const first = await page.locator(".volumes tbody th a").first().innerText();
+  await page.locator(".figure", { hasText: "Dirty" }).getByRole("link", { name: first }).waitFor();
+  await page.getByRole("searchbox").fill("write-around");
+  assert.deepEqual(await page.locator(".volumes tbody th a").allInnerTexts(), ["archive"]);
+  await page.getByRole("searchbox").fill("zzz");
+  await page.getByRole("button", { name: "Show all" }).click();
+  assert.equal(await page.locator(".volumes tbody tr").count(), 6);
+  await watched.done();
+});
+
+test("removal asks for the name and tells what happens", { skip }, async () => {
+  const watched = await open(here, "#/volume/scratch");
+  const { page } = watched;
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByRole("button", { name: "Remove it" }).isDisabled(), true);
+  await dialog.getByRole("textbox").fill("scratch");
+  await dialog.getByRole("button", { name: "Remove it" }).click();
+  await page.getByRole("article", { name: "Removal of scratch" }).getByText("done").waitFor({ timeout: 10_000 });
+  await page.goto(`${here.base}#/`);
+  await page.waitForFunction("document.querySelector('.volumes') && !document.querySelector('.volumes').innerText.includes('scratch')");
+  await watched.done();
+});
