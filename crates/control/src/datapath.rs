@@ -6,6 +6,7 @@
 
 use crate::error::ControlError;
 use crate::figures::Figures;
+use crate::looking::{AddressMap, Cells, Explained};
 use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -282,4 +283,9 @@ pub trait DataPath: Send + Sync {
 
     /// Counters of everything that is attached or runs, in one look. One that does not answer in time is as it was at the last look.
     fn figures(&self) -> Figures;
+    /// Looks into a range of an attached volume. Takes up to a second for a gibibyte, so that I/O hardly waits.
+    fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError>;
+
+    /// How an attached volume's address space looks, in cells. Counted in the background: the first answers may know only a part.
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError>;
 }

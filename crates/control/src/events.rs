@@ -13,7 +13,14 @@ const EVENTS_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Events {
     live: Live,
-    kept: Mutex<(u64, VecDeque<EventView>)>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    latest: u64,
+    by_severity: [u64; 3],
+    list: VecDeque<EventView>,
 }
 
 impl Events {
@@ -31,26 +38,33 @@ impl Events {
             Severity::Error => tracing::error!(object, "{message}"),
         }
         let mut kept = self.kept.lock().expect("no holder of this lock panics");
-        kept.0 += 1;
-        let number = kept.0;
-        if kept.1.len() == EVENTS_MAX {
-            kept.1.pop_front();
+        kept.latest += 1;
+        kept.by_severity[severity as usize] += 1;
+        let number = kept.latest;
+        if kept.list.len() == EVENTS_MAX {
+            kept.list.pop_front();
         }
         let event = EventView { number, unix_s: unix_s(), severity, object: object.into(), message };
-        kept.1.push_back(event.clone());
+        kept.list.push_back(event.clone());
         // With the lock held, so that events are told in the order of their numbers.
         self.live.publish(LiveEvent::Event(Arc::new(event)));
     }
 
     /// The number of the latest event; 0 before the first.
     pub fn latest(&self) -> u64 {
-        self.kept.lock().expect("no holder of this lock panics").0
+        self.kept.lock().expect("no holder of this lock panics").latest
+    }
+
+    /// How many there were of each severity.
+    pub fn counts(&self) -> [(Severity, u64); 3] {
+        let counts = self.kept.lock().expect("no holder of this lock panics").by_severity;
+        [Severity::Info, Severity::Warning, Severity::Error].map(|severity| (severity, counts[severity as usize]))
     }
 
     /// The events with a number above `after`, oldest first.
     pub fn after(&self, after: u64) -> Vec<EventView> {
         let kept = self.kept.lock().expect("no holder of this lock panics");
-        kept.1.iter().filter(|e| e.number > after).cloned().collect()
+        kept.list.iter().filter(|e| e.number > after).cloned().collect()
     }
 }
 
@@ -71,5 +85,9 @@ mod tests {
         assert_eq!(all.len(), EVENTS_MAX);
         assert_eq!(all[0].number, 6);
         assert_eq!(events.after(EVENTS_MAX as u64 + 4).len(), 1);
+        events.note(Severity::Error, "v", "trouble");
+        let all = EVENTS_MAX as u64 + 5;
+        assert_eq!(events.counts(), [(Severity::Info, all), (Severity::Warning, 0), (Severity::Error, 1)]);
+        assert_eq!(events.latest(), all + 1);
     }
 }

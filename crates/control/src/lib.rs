@@ -6,7 +6,7 @@
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
 //! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
-//!   happened in a second. [`live`]: all of that as it happens.
+//!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -20,6 +20,7 @@ pub mod human;
 pub mod jobs;
 pub mod live;
 pub mod lock;
+pub mod looking;
 pub mod manager;
 pub mod names;
 pub mod options;

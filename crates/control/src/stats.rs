@@ -98,6 +98,9 @@ pub struct PoolStats {
     pub index_bytes: u64,
     /// Cached blocks that did not match their checksum.
     pub checksum_errors: u64,
+    /// Reads of the SSD that failed.
+    #[serde(default)]
+    pub ssd_read_errors: u64,
     /// What comes of what blocks contain; null where that is off and nothing is left of other times.
     #[serde(default)]
     pub content: Option<ContentStats>,

@@ -40,6 +40,14 @@ pub enum Command {
     /// Long work: what runs, what ended, what can go on
     #[command(subcommand)]
     Job(Job),
+    /// Why a place of a volume is cached, or is not, and what happened there lately
+    Why {
+        /// The volume
+        volume: String,
+        /// Of one block, for instance 10GiB; or a range A-B (exclusive) of at most 1GiB
+        #[arg(value_name = "OFFSET|RANGE", allow_hyphen_values = true)]
+        place: String,
+    },
     /// Counters of everything, of a volume, or of a pool
     Stats {
         /// A volume (or a pool)

@@ -89,11 +89,11 @@ fn state(state: &JobState) -> &'static str {
 mod tests {
     use super::*;
     use control::api::JobKind;
-    use control::error::{Kind, Refusal};
+    use control::error::{Cause, Kind};
 
     #[test]
     fn a_failed_job_says_why_and_how_to_go_on() {
-        let error = Refusal { kind: Kind::Failed, message: "a read failed".into(), remedy: Some("check the disk".into()) };
+        let error = Cause { kind: Kind::Failed, detail: "a read failed".into(), remedy: Some("check the disk".into()) };
         let failed = JobView {
             id: 7,
             kind: JobKind::Warm,

@@ -26,6 +26,7 @@ mod stats;
 mod table;
 mod tokens;
 mod top;
+mod why;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -85,6 +86,7 @@ fn usage(error: &clap::Error) -> Failure {
             "token",
             "devices",
             "job",
+            "why",
         ];
         known.contains(&word.as_str())
     };
@@ -123,6 +125,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
+        Command::Why { volume, place } => {
+            session()?.why(volume, place).map_err(|f| f.cannot(&format!("look into volume \"{}\"", shown(volume))))
+        }
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
         Command::Model { set, file, export } => {
             model::model(set, file, export, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))

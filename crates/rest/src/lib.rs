@@ -9,6 +9,7 @@
 
 pub mod assets;
 pub mod listen;
+pub mod metrics;
 pub mod openapi;
 pub mod server;
 pub mod tls;
@@ -19,7 +20,6 @@ mod gate;
 mod headers;
 mod hosts;
 mod limits;
-mod metrics;
 mod peers;
 mod problem;
 mod routes;

@@ -10,6 +10,7 @@ use crate::sessions::Sessions;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 use control::error::ControlError;
+use control::events::unix_s;
 use control::manager::Manager;
 use control::uuid::Uuid;
 use std::net::SocketAddr;
@@ -140,6 +141,8 @@ pub(crate) struct App {
     pub(crate) streams: Arc<Semaphore>,
     /// Differs for each start of the daemon.
     pub(crate) instance: String,
+    /// When it started: seconds since 1970.
+    pub(crate) started_unix_s: u64,
     /// Where the console is, as far as the TCP listener knows: `https://…`.
     pub(crate) console: Option<String>,
 }
@@ -192,6 +195,7 @@ impl Server {
             changes: Arc::new(Semaphore::new(limits.actions)),
             streams: Arc::new(Semaphore::new(limits.streams)),
             instance: Uuid::random()?.to_string(),
+            started_unix_s: unix_s(),
             console,
         });
         let users = Users::new(options.operate_group);

@@ -517,6 +517,17 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// The word on the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {

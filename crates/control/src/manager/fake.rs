@@ -7,11 +7,13 @@
 use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
+use crate::looking::{AddressMap, Cells, Explained};
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
 use crate::words::Export;
+use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -472,6 +474,31 @@ impl DataPath for World {
         let names: Vec<String> = self.inside().attached.keys().cloned().collect();
         let figures = |name: String| (name.clone(), VolumeFigures { stats: self.volume_stats(&name), ..VolumeFigures::default() });
         Figures { volumes: names.into_iter().map(figures).collect(), pools: BTreeMap::new() }
+    }
+
+    fn explain(&self, volume: &str, first_block: u64, _blocks: u64) -> Result<Explained, ControlError> {
+        let inside = self.inside();
+        let unknown = || ControlError::Unknown { named: "volume", name: volume.into() };
+        let Attached { id, ssd, .. } = inside.attached.get(volume).ok_or_else(unknown)?;
+        let Some(ssd) = ssd else { return Ok(Explained::default()) };
+        // The one block that stands for all of them is the first.
+        let cached = inside.devices[ssd].log.get(id).filter(|_| first_block == 0);
+        let fact = |(_, dirty): &(u64, bool)| BlockFacts {
+            block: 0,
+            in_ram: false,
+            on_ssd: Some(Kept { form: Form::Plain, dirty: *dirty, hits: Hits::Never }),
+        };
+        let dirty = cached.filter(|(_, dirty)| *dirty).map(|_| DirtyExtent { first_block: 0, for_ns: None });
+        let (blocks, dirty) = (cached.map(fact).into_iter().collect(), dirty.into_iter().collect());
+        Ok(Explained { has_cache: true, blocks, dirty, remembered_ns: 5_000_000_000, ..Explained::default() })
+    }
+
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError> {
+        let mut map = AddressMap::empty(cells.count);
+        let explained = self.explain(volume, cells.first_block, cells.blocks())?;
+        map.cached_blocks[0] = explained.blocks.len() as u64;
+        map.dirty_blocks[0] = explained.dirty.len() as u64;
+        Ok(map)
     }
 }
 

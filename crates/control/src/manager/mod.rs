@@ -24,6 +24,8 @@ mod verdict;
 mod views;
 mod volumes;
 mod watch;
+mod why;
+mod why_told;
 mod work;
 
 #[cfg(test)]
@@ -38,7 +40,7 @@ mod modelled;
 #[cfg(test)]
 mod tests;
 
-use crate::api::{Action, Answer, Done, EventView, Health};
+use crate::api::{Action, Answer, Done, EventView, Health, Severity};
 use crate::datapath::{DataPath, Notice};
 use crate::error::ControlError;
 use crate::events::Events;
@@ -222,7 +224,12 @@ impl Manager {
             }),
             Action::JobResume { id } => self.job_resume(id).map(|j| Answer::Job(Box::new(j))),
             Action::PoolCheck { name } => self.pool_check(&name).map(|j| Answer::Job(Box::new(j))),
-            Action::VolumeWhy { .. } | Action::VolumeMap { .. } => Err(ControlError::BadRequest("this daemon cannot do that yet".into())),
+            Action::VolumeWhy { name, start_bytes, length_bytes } => {
+                self.volume_why(&name, start_bytes, length_bytes).map(|why| Answer::Why(Box::new(why)))
+            }
+            Action::VolumeMap { name, start_bytes, end_bytes, cells } => {
+                self.volume_map(&name, start_bytes, end_bytes, cells).map(|map| Answer::Map(Box::new(map)))
+            }
             Action::Sample => Ok(Answer::Sample(self.sample())),
             Action::History(query) => self.history(&query).map(|h| Answer::History(Box::new(h))),
             Action::DeviceList => self.device_list().map(Answer::Devices),
@@ -249,6 +256,16 @@ impl Manager {
     /// The events with a number above `after`, oldest first.
     pub fn events_after(&self, after: u64) -> Vec<EventView> {
         self.shared.events.after(after)
+    }
+
+    /// How many events there were of each severity since the daemon's start.
+    pub fn event_counts(&self) -> [(Severity, u64); 3] {
+        self.shared.events.counts()
+    }
+
+    /// How many jobs run now.
+    pub fn jobs_running(&self) -> usize {
+        self.shared.jobs.list().iter().filter(|job| job.is_running()).count()
     }
 
     fn data(&self) -> &dyn DataPath {

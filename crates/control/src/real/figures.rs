@@ -154,6 +154,7 @@ impl Machine {
             ram_used_bytes: shards.ram_blocks * BLOCK_BYTES,
             index_bytes: shards.index_bytes + shards.policy_bytes,
             checksum_errors: sum(|s| s.checksum_errors),
+            ssd_read_errors: sum(|s| s.ssd_read_errors),
             content: look.content.figures(|place| names.get(&(name.to_string(), place)).cloned()),
         }
     }

@@ -7,6 +7,7 @@ mod devices;
 mod discovery;
 mod exports;
 mod figures;
+mod looking;
 mod pools;
 mod volumes;
 mod warm;
@@ -16,6 +17,7 @@ pub use runtime::SsdMedium;
 use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Notice, Offer, Pending, PoolStarted, Sample};
 use crate::error::ControlError;
 use crate::figures::Figures;
+use crate::looking::{AddressMap, Cells, Explained};
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -41,7 +43,7 @@ pub struct MachineOptions {
 
 /// The real data path.
 pub struct Machine {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     export_directory: PathBuf,
     stable_names: bool,
     notices: Sender<Notice>,
@@ -53,6 +55,8 @@ pub struct Machine {
     looked: Mutex<figures::Looked>,
     /// Devices being looked at.
     looks: discovery::Looks,
+    /// What is cached of volumes, by cells of their address space.
+    counting: looking::Counting,
 }
 
 impl Machine {
@@ -65,7 +69,7 @@ impl Machine {
         if let Some(reactors) = options.reactors {
             runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
         }
-        let runtime = Runtime::start(runtime).map_err(|e| failed(&e, ""))?;
+        let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,
@@ -77,6 +81,7 @@ impl Machine {
             names_by_place: Arc::default(),
             looked: Mutex::default(),
             looks: discovery::Looks::default(),
+            counting: looking::Counting::default(),
         })
     }
 
@@ -233,5 +238,13 @@ impl DataPath for Machine {
 
     fn figures(&self) -> Figures {
         self.all_figures()
+    }
+
+    fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError> {
+        self.explain_range(volume, first_block, blocks)
+    }
+
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError> {
+        self.map_addresses(volume, cells)
     }
 }

@@ -22,7 +22,7 @@ use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedi
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use types::VolumeIndex;
 
 /// Shards for each core of the machine that formats the pool: more than there will be reactors, so that they can be dealt out evenly when
@@ -41,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct LivePool {
     pub(super) name: String,
     pub(super) handle: PoolRef,
+    /// When its shards started: since then they remember requests.
+    pub(super) started: Instant,
     /// Clean blocks found by the start, with their checksums, to be compared with the backing devices; by number of the volume.
     pub(super) samples: Mutex<BTreeMap<u32, Vec<(u64, Proof)>>>,
     /// Backing devices of volumes that went while the shards may still destage to them.
@@ -94,6 +96,7 @@ impl Machine {
         let live = LivePool {
             name: record.name.clone(),
             handle,
+            started: Instant::now(),
             samples: Mutex::new(samples),
             lingering: Mutex::default(),
             ssd: device,

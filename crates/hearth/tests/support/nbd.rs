@@ -69,6 +69,10 @@ impl Client {
         self.request(1, offset, data.len() as u32, data, &mut [])
     }
 
+    pub fn discard(&mut self, offset: u64, length: u32) {
+        self.request(4, offset, length, &[], &mut []).expect("a discard");
+    }
+
     pub fn flush(&mut self) {
         self.request(3, 0, 0, &[], &mut []).expect("a flush");
     }

@@ -1,9 +1,32 @@
-//! Counters for Prometheus.
+//! Counters for Prometheus, in the text form of OpenMetrics.
+//!
+//! [`list`] has every metric once, with what documents it; [`scrape`] is what they are read from; `encode` writes them.
 
-use crate::routes::{Answered, Shared};
+mod encode;
+pub mod list;
+pub mod scrape;
+mod table;
+
+use crate::problem::Problem;
+use crate::routes::{Answered, Shared, blocking};
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::IntoResponse;
+use control::error::Kind;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers a scrape.
-pub async fn serve(State(_app): Shared) -> Answered {
-    Err(crate::problem::no_path())
+pub(crate) async fn serve(State(app): Shared) -> Answered {
+    let full = |_| Problem::new(Kind::Overloaded, "too many requests are under way already", "ask again in a moment").retry_after(1);
+    let place = app.looks.clone().try_acquire_owned().map_err(full)?;
+    let deadline = app.limits.look;
+    let scraping = blocking(move || {
+        let text = encode::text(scrape::Scrape::take(&app)?);
+        drop(place);
+        Ok(text)
+    });
+    let late = |_| Problem::new(Kind::Late, "the counters take too long: a thread is busy", "ask again in a moment");
+    let text = tokio::time::timeout(deadline, scraping).await.map_err(late)??;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS))], text).into_response())
 }

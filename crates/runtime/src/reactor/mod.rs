@@ -316,7 +316,7 @@ impl Reactor {
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC.
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place to write to.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };

@@ -15,6 +15,7 @@ use self::hardware::{Blocking, Device, Pass};
 use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
+use crate::looking::{AddressMap, Cells, Explained, spread_heat};
 use crate::real::assembly;
 use crate::real::content::Gathered;
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
@@ -494,6 +495,35 @@ impl DataPath for World {
         engine.shards.iter().for_each(|shard| gathered.look(shard));
         let name_of = |place| engine.backing.get(&place).map(|(_, name)| name.clone());
         PoolStats { content: gathered.figures(name_of), ..PoolStats::default() }
+    }
+
+    fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError> {
+        let Some(place) = self.place(volume) else { return Ok(Explained::default()) };
+        self.engine(|engine| {
+            let parts = engine.shards.iter().filter_map(|shard| shard.explain(engine.now_ns, place, first_block, blocks));
+            let mut explained = Explained { has_cache: true, remembered_ns: engine.now_ns, ..Explained::default() };
+            parts.for_each(|part| explained.add(part));
+            explained.sort();
+            explained
+        })
+    }
+
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError> {
+        let mut map = AddressMap::empty(cells.count);
+        let Some(place) = self.place(volume) else { return Ok(map) };
+        self.engine(|engine| {
+            for shard in &engine.shards {
+                shard.look_at_index(0, u32::MAX, |of, block, dirty| {
+                    if let Some(cell) = cells.cell_of(block).filter(|_| of == place) {
+                        map.cached_blocks[cell] += 1;
+                        map.dirty_blocks[cell] += u64::from(dirty);
+                    }
+                });
+                let regions = shard.heat(engine.now_ns, place).unwrap_or_default();
+                spread_heat(&mut map.heat, cells, &regions, u64::MAX >> 1);
+            }
+            map
+        })
     }
 }
 

@@ -1,0 +1,305 @@
+//! Every metric once, in the order of a scrape. The table of docs/metrics.md says the same, which a test compares.
+
+use super::list::{Metric, Moves, Read, Series, Type, Value};
+use super::scrape::Scrape;
+use control::api::{Health, PoolView, VolumeView};
+use control::stats::{ContentStats, PoolStats, VolumeStats};
+
+const VOLUME: &[&str] = &["volume"];
+const POOL: &[&str] = &["pool"];
+
+type Of<S> = fn(&S) -> Option<Value>;
+
+/// A state of the daemon that few things move.
+const fn state(name: &'static str, labels: &'static [&'static str], read: fn(&Scrape) -> Vec<Series>, help: &'static str) -> Metric {
+    Metric { name, kind: Type::Gauge, unit: "1", labels, moves: Moves::Rarely, help, read: Read::Scrape(read) }
+}
+
+const fn volume(name: &'static str, unit: &'static str, read: Of<VolumeStats>, help: &'static str) -> Metric {
+    Metric { name, kind: Type::Counter, unit, labels: VOLUME, moves: Moves::Load, help, read: Read::Volume(read) }
+}
+
+const fn volume_by(name: &'static str, labels: &'static [&'static str], read: Read, help: &'static str) -> Metric {
+    Metric { name, kind: Type::Counter, unit: "1", labels, moves: Moves::Load, help, read }
+}
+
+const fn pool(name: &'static str, unit: &'static str, read: Of<PoolStats>, help: &'static str) -> Metric {
+    Metric { name, kind: Type::Counter, unit, labels: POOL, moves: Moves::Load, help, read: Read::Pool(read) }
+}
+
+const fn content(name: &'static str, unit: &'static str, read: Of<ContentStats>, help: &'static str) -> Metric {
+    Metric { name, kind: Type::Counter, unit, labels: POOL, moves: Moves::Load, help, read: Read::Content(read) }
+}
+
+const fn gauge(of: Metric) -> Metric {
+    Metric { kind: Type::Gauge, ..of }
+}
+
+const fn measured(unit: &'static str, of: Metric) -> Metric {
+    Metric { unit, ..of }
+}
+
+const fn moved(moves: Moves, of: Metric) -> Metric {
+    Metric { moves, ..of }
+}
+
+const fn count(count: u64) -> Option<Value> {
+    Some(Value::Count(count))
+}
+
+fn plain(value: Value) -> Vec<Series> {
+    vec![(Vec::new(), value)]
+}
+
+fn health(label: &'static str, name: &str, is: Health) -> [Series; 5] {
+    [Health::Running, Health::Starting, Health::Degraded, Health::Failed, Health::Removing].map(|state| {
+        let labels = vec![(label, name.to_string()), ("state", state.word().to_string())];
+        (labels, Value::Count(u64::from(state == is)))
+    })
+}
+
+fn pools(scrape: &Scrape, of: impl Fn(&PoolView) -> (Vec<(&'static str, String)>, u64)) -> Vec<Series> {
+    let with_name = |p: &PoolView| {
+        let (labels, value) = of(p);
+        ([vec![("pool", p.name.clone())], labels].concat(), Value::Count(value))
+    };
+    scrape.pools.iter().map(with_name).collect()
+}
+
+fn volumes(scrape: &Scrape, of: impl Fn(&VolumeView) -> (Vec<(&'static str, String)>, u64)) -> Vec<Series> {
+    let with_name = |v: &VolumeView| {
+        let (labels, value) = of(v);
+        ([vec![("volume", v.name.clone())], labels].concat(), Value::Count(value))
+    };
+    scrape.volumes.iter().map(with_name).collect()
+}
+
+/// All metrics.
+pub const METRICS: &[Metric] = &[
+    state("hearth_up", &[], |_| plain(Value::Count(1)), "1: the daemon answers."),
+    state(
+        "hearth_build_info",
+        &["version"],
+        |_| vec![(vec![("version", env!("CARGO_PKG_VERSION").into())], Value::Count(1))],
+        "1; the label tells the program's version.",
+    ),
+    measured(
+        "seconds",
+        state("hearth_start_time_seconds", &[], |s| plain(Value::Count(s.started_unix_s)), "When the daemon started: seconds since 1970."),
+    ),
+    moved(
+        Moves::Load,
+        measured(
+            "seconds",
+            state(
+                "hearth_scrape_duration_seconds",
+                &[],
+                |s| plain(Value::Part(s.took_s)),
+                "How long it took to gather the counters of this scrape.",
+            ),
+        ),
+    ),
+    state(
+        "hearth_jobs_running",
+        &[],
+        |s| plain(Value::Count(s.jobs)),
+        "Jobs (destage, warm-up, check, removal, mode change) that run now.",
+    ),
+    state(
+        "hearth_event_streams",
+        &[],
+        |s| plain(Value::Count(s.streams)),
+        "Listeners at /api/v1/stream now, for instance pages of the console.",
+    ),
+    volume_by(
+        "hearth_events",
+        &["severity"],
+        Read::Scrape(|s| s.events.iter().map(|(of, n)| (vec![("severity", of.word().into())], Value::Count(*n))).collect()),
+        "Events by severity: info, warning, error.",
+    ),
+    state(
+        "hearth_pool_info",
+        &["pool", "ssd", "content"],
+        |s| pools(s, |p| (vec![("ssd", p.ssd.clone()), ("content", p.content.name().into())], 1)),
+        "1; the labels tell the pool's SSD and what it makes of what blocks contain.",
+    ),
+    state(
+        "hearth_pool_health",
+        &["pool", "state"],
+        |s| s.pools.iter().flat_map(|p| health("pool", &p.name, p.health)).collect(),
+        "1 for the state the pool is in, 0 for the others: running, starting, degraded, failed, removing.",
+    ),
+    measured(
+        "bytes",
+        state("hearth_pool_size_bytes", POOL, |s| pools(s, |p| (Vec::new(), p.size_bytes)), "Bytes of the SSD that the pool uses."),
+    ),
+    gauge(pool("hearth_pool_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes of all volumes cached, now.")),
+    gauge(pool("hearth_pool_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Bytes that the backing devices lack, now.")),
+    gauge(pool("hearth_pool_ram_used_bytes", "bytes", |s| count(s.ram_used_bytes), "RAM of the RAM tier in use, now.")),
+    gauge(pool("hearth_pool_index_bytes", "bytes", |s| count(s.index_bytes), "RAM of index and policy, now.")),
+    pool(
+        "hearth_pool_ssd_written_bytes",
+        "bytes",
+        |s| count(s.ssd_written_bytes),
+        "Bytes written to the SSD: payload, headers, footers, reinsertions.",
+    ),
+    pool("hearth_pool_admitted_bytes", "bytes", |s| count(s.admitted_bytes), "Bytes admitted to the SSD, each once."),
+    pool(
+        "hearth_pool_reinserted_bytes",
+        "bytes",
+        |s| count(s.reinserted_bytes),
+        "Bytes appended again at the log's head because they were in use or dirty.",
+    ),
+    gauge(pool(
+        "hearth_pool_write_amplification_ratio",
+        "1",
+        |s| s.write_amplification.map(Value::Part),
+        "Bytes written to the SSD for each byte admitted, since the daemon's start.",
+    )),
+    moved(
+        Moves::Fault,
+        pool("hearth_pool_checksum_errors", "1", |s| count(s.checksum_errors), "Cached blocks that did not match their checksum."),
+    ),
+    moved(Moves::Fault, pool("hearth_pool_ssd_read_errors", "1", |s| count(s.ssd_read_errors), "Reads of the SSD that failed.")),
+    gauge(Metric {
+        labels: &["pool", "kind"],
+        read: Read::ContentBlocks(|c| {
+            [
+                ("reference", c.reference_blocks),
+                ("associated", c.associated_blocks),
+                ("independent", c.independent_blocks),
+                ("zero", c.zero_blocks),
+            ]
+        }),
+        ..content(
+            "hearth_pool_content_blocks",
+            "1",
+            |_| None,
+            "Cached blocks by what is made of what they contain: reference, associated, independent, zero.",
+        )
+    }),
+    gauge(content("hearth_pool_content_cached_bytes", "bytes", |c| count(c.cached_bytes), "Bytes of all cached blocks, now.")),
+    gauge(content("hearth_pool_content_stored_bytes", "bytes", |c| count(c.stored_bytes), "Bytes that they take in the log, now.")),
+    gauge(content(
+        "hearth_pool_content_capacity_ratio",
+        "1",
+        |c| c.effective_capacity.map(Value::Part),
+        "Cached bytes for each byte they take in the log.",
+    )),
+    content("hearth_pool_content_saved_bytes", "bytes", |c| count(c.saved_bytes), "Bytes that did not have to be written to the SSD."),
+    content("hearth_pool_content_encoded_blocks", "1", |c| count(c.encoded_blocks), "Blocks encoded."),
+    gauge(content(
+        "hearth_pool_content_encoding_seconds",
+        "seconds",
+        |c| c.encoding_cpu_us_per_block.map(|us| Value::Part(us / 1e6)),
+        "CPU time for each block encoded, on average since the daemon's start.",
+    )),
+    gauge(content(
+        "hearth_pool_content_bases_blocks",
+        "1",
+        |c| count(c.bases_in_memory_blocks),
+        "Blocks kept in memory because others may rest on them, now.",
+    )),
+    gauge(content(
+        "hearth_pool_content_hint_bytes",
+        "bytes",
+        |c| count(c.hint_bytes),
+        "RAM of the hints by which blocks find each other, now.",
+    )),
+    gauge(content(
+        "hearth_pool_content_memory_bytes_per_block",
+        "bytes",
+        |c| c.memory_bytes_per_block.map(Value::Part),
+        "RAM of index and hints for each cached block.",
+    )),
+    gauge(Metric {
+        labels: &["pool", "volume", "step"],
+        read: Read::ContentStep(|step| step.open_shards as f64 / step.shards.max(1) as f64),
+        ..content(
+            "hearth_pool_content_step_open_ratio",
+            "1",
+            |_| None,
+            "Part of the shards in which a step (duplicates, versions, parts, lz4, similar, zstd) is open; only with content auto.",
+        )
+    }),
+    gauge(Metric {
+        labels: &["pool", "volume", "step"],
+        read: Read::ContentStep(|step| step.saved_part),
+        ..content(
+            "hearth_pool_content_step_saved_ratio",
+            "1",
+            |_| None,
+            "Part of the bytes that a step saved where it was tried lately; only with content auto.",
+        )
+    }),
+    state(
+        "hearth_volume_info",
+        &["volume", "pool", "mode"],
+        |s| volumes(s, |v| (vec![("pool", v.pool.clone()), ("mode", v.options.mode.name().into())], 1)),
+        "1; the labels tell the volume's pool and mode.",
+    ),
+    state(
+        "hearth_volume_health",
+        &["volume", "state"],
+        |s| s.volumes.iter().flat_map(|v| health("volume", &v.name, v.health)).collect(),
+        "1 for the state the volume is in, 0 for the others: running, starting, degraded, failed, removing.",
+    ),
+    measured("bytes", state("hearth_volume_size_bytes", VOLUME, |s| volumes(s, |v| (Vec::new(), v.size_bytes)), "The volume's size.")),
+    volume("hearth_volume_reads", "1", |s| count(s.reads), "Read requests."),
+    volume("hearth_volume_read_bytes", "bytes", |s| count(s.read_bytes), "Bytes read by clients."),
+    volume("hearth_volume_writes", "1", |s| count(s.writes), "Write requests, zeroes included."),
+    volume("hearth_volume_written_bytes", "bytes", |s| count(s.written_bytes), "Bytes written by clients."),
+    volume("hearth_volume_flushes", "1", |s| count(s.flushes), "Flush requests."),
+    volume("hearth_volume_discards", "1", |s| count(s.discards), "Discard requests."),
+    volume_by(
+        "hearth_volume_read_hits",
+        &["volume", "tier"],
+        Read::VolumeBy(|s| vec![("ram".into(), s.read_hits_ram), ("ssd".into(), s.read_hits_ssd)]),
+        "Reads answered from the cache: from RAM alone (ram), or some of it from the SSD (ssd).",
+    ),
+    volume("hearth_volume_read_misses", "1", |s| count(s.read_misses), "Reads that needed the backing device."),
+    volume_by(
+        "hearth_volume_bypassed",
+        &["volume", "reason"],
+        Read::VolumeBy(|s| s.bypassed.iter().map(|(reason, count)| (reason.clone(), *count)).collect()),
+        "Requests or blocks turned away from the cache, by reason: size, sequential, pass_through, write_around, first_touch, dirty_limit, \
+         no_space, degraded.",
+    ),
+    gauge(volume("hearth_volume_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Bytes that the backing device lacks, now.")),
+    gauge(volume("hearth_volume_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes cached on the SSD, now.")),
+    gauge(volume(
+        "hearth_volume_ssd_written_bytes",
+        "bytes",
+        |s| count(s.ssd_written_bytes),
+        "Bytes written to the SSD for this volume since the daemon's start, with its share of headers; a share may shrink, so it is no counter.",
+    )),
+    volume("hearth_volume_admitted_bytes", "bytes", |s| count(s.admitted_bytes), "Bytes admitted to the SSD, each once."),
+    gauge(volume(
+        "hearth_volume_write_amplification_ratio",
+        "1",
+        |s| s.write_amplification.map(Value::Part),
+        "Bytes written to the SSD for each byte admitted, since the daemon's start.",
+    )),
+    volume("hearth_volume_backing_reads", "1", |s| count(s.backing_reads), "Reads of the backing device."),
+    volume("hearth_volume_backing_read_bytes", "bytes", |s| count(s.backing_read_bytes), "Bytes of them."),
+    volume("hearth_volume_backing_writes", "1", |s| count(s.backing_writes), "Writes of the backing device, destage included."),
+    volume("hearth_volume_backing_written_bytes", "bytes", |s| count(s.backing_written_bytes), "Bytes of them."),
+    volume("hearth_volume_destaged_bytes", "bytes", |s| count(s.destaged_bytes), "Bytes brought home by destage."),
+    moved(
+        Moves::Fault,
+        volume("hearth_volume_checksum_errors", "1", |s| count(s.checksum_errors), "Cached blocks that did not match their checksum."),
+    ),
+    moved(
+        Moves::Fault,
+        volume("hearth_volume_errors", "1", |s| count(s.errors), "Requests that failed, and reads of the SSD and destages that did."),
+    ),
+    Metric {
+        name: "hearth_volume_latency_seconds",
+        kind: Type::Histogram,
+        unit: "seconds",
+        labels: &["volume", "outcome"],
+        moves: Moves::Load,
+        help: "Time from a request's arrival to its answer, by outcome: ram_hit, ssd_hit, miss, bypass, write_back, write_through.",
+        read: Read::VolumeLatency,
+    },
+];
