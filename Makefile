@@ -3,26 +3,44 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 SEEDS ?= 20000
 
-.PHONY: help demo test bench soak build console fmt clippy tidy bare-metal setup-% clean
+.NOTPARALLEL:
+.PHONY: help demo test bench soak build console deb test-deb fmt clippy tidy clean
 
 help:
-	@echo "make demo    builds hearth and shows it in front of a modelled slow disk (under five minutes)"
-	@echo "make test    everything CI runs"
-	@echo "make bench   speed, beside peers; writes bench/results.json"
+	@echo "make demo      builds hearth and shows it in front of a modelled slow disk (under five minutes)"
+	@echo "make test      everything CI runs"
+	@echo "make build     target/release/hearth, the web console within"
+	@echo "make console   the web console alone: console/dist, which the next build embeds"
+	@echo "make deb       a Debian package of the build: target/hearth_VERSION_ARCH.deb"
+	@echo "make test-deb  tries that package: install, upgrade, remove, purge (needs root; this machine stays as it is)"
+	@echo "make bench     speed, beside peers; writes bench/results.json"
 	@echo "make soak SEEDS=200000   the simulator, on all cores"
 
 setup-%:
 	@scripts/setup $*
 
-# The web console: its files end in console/dist, and the next build embeds them.
-console: setup-console
-	cd console && npm ci --no-audit --no-fund && npm run check && npm run build
+# The web console: its files end in console/dist, and the next build embeds them. Packages are fetched again when their list has changed.
+CONSOLE_SOURCES := $(shell find console/src console/static console/scripts -type f) console/package.json console/tsconfig.json
 
-build: setup-build
+console: console/dist/index.html
+
+console/dist/index.html: console/node_modules/.package-lock.json $(CONSOLE_SOURCES)
+	cd console && npm run check && npm run build
+
+console/node_modules/.package-lock.json: console/package-lock.json | setup-console
+	cd console && npm ci --no-audit --no-fund
+	@touch $@
+
+build: setup-build console
 	cargo build --release --locked -p hearth
 
-demo: setup-demo
-	cargo build --release --locked -p hearth
+deb: setup-deb build
+	scripts/deb
+
+test-deb: setup-deb build
+	scripts/try-deb
+
+demo: setup-demo build
 	scripts/demo
 
 test: setup-test
