@@ -76,7 +76,7 @@ pub(super) fn overlap(one: &str, other: &str) -> Result<Option<String>, ControlE
 
 /// Makes the file of an SSD, allocated.
 pub(super) fn make_file(path: &str, size_bytes: u64) -> Result<(), ControlError> {
-    OpenDevice::create(Path::new(path), size_bytes).map(drop).map_err(|e| plain(Path::new(path), &e))
+    OpenDevice::create(Path::new(path), size_bytes).map(drop).map_err(|e| open_error(Path::new(path), e))
 }
 
 /// Removes it again.
@@ -96,15 +96,50 @@ pub(super) fn open(path: &str, access: Access) -> Result<OpenDevice, ControlErro
 pub(super) fn open_backing(spec: &DeviceSpec, read_only: bool) -> Result<OpenDevice, ControlError> {
     match OpenDevice::open(spec.path(), Access::ReadWrite) {
         Err(OpenError::ReadOnlyDevice { .. } | OpenError::Permission { .. }) if read_only => open_path(spec.path(), Access::ReadOnly),
-        other => other.map_err(|e| plain(spec.path(), &e)),
+        other => other.map_err(|e| open_error(spec.path(), e)),
     }
 }
 
 fn open_path(path: &Path, access: Access) -> Result<OpenDevice, ControlError> {
-    OpenDevice::open(path, access).map_err(|error| match error {
+    OpenDevice::open(path, access).map_err(|error| open_error(path, error))
+}
+
+/// What a path is not, or what others do with it, contradicts what was asked; only the system's own failures are failures.
+fn open_error(path: &Path, error: OpenError) -> ControlError {
+    let kind = match &error {
+        OpenError::System { source, .. } => kind_of(source),
+        _ => Kind::Conflict,
+    };
+    match error {
         OpenError::Spec(error) => spec_error(path, error),
-        other => plain(path, &other),
-    })
+        other => sentence(path, &other, kind),
+    }
+}
+
+/// A path that cannot be used as it was given is not a failure of the system.
+fn kind_of(error: &std::io::Error) -> Kind {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::AlreadyExists
+        | ErrorKind::FileTooLarge
+        | ErrorKind::InvalidFilename
+        | ErrorKind::InvalidInput
+        | ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::NotFound
+        | ErrorKind::PermissionDenied
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::ResourceBusy => Kind::Conflict,
+        // No stable name: too many symbolic links, no such device or address.
+        _ if matches!(
+            rustix::io::Errno::from_io_error(error),
+            Some(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO | rustix::io::Errno::NODEV)
+        ) =>
+        {
+            Kind::Conflict
+        }
+        _ => Kind::Failed,
+    }
 }
 
 /// Overwrites the marks of what was on a device whose owner agreed to lose it.
@@ -126,15 +161,21 @@ pub(super) fn model(set: ModelSet, size_bytes: u64) -> DiskModel {
 fn spec_error(path: &Path, error: SpecError) -> ControlError {
     match error {
         SpecError::Missing { .. } => ControlError::Unknown { named: "device", name: path.display().to_string() },
-        other => plain(path, &other),
+        SpecError::Unreachable { ref source, .. } => sentence(path, &error, kind_of(source)),
+        other => sentence(path, &other, Kind::Conflict),
     }
 }
 
-/// The device crate's sentences begin with the path and end with what to do: "PATH PROBLEM: REMEDY".
+/// A failure.
 fn plain(path: &Path, error: &dyn std::fmt::Display) -> ControlError {
+    sentence(path, error, Kind::Failed)
+}
+
+/// The device crate's sentences begin with the path and end with what to do: "PATH PROBLEM: REMEDY".
+fn sentence(path: &Path, error: &dyn std::fmt::Display, kind: Kind) -> ControlError {
     let shown = path.display().to_string();
     let text = error.to_string();
     let rest = text.strip_prefix(&shown).map_or(text.clone(), |rest| format!("it {}", rest.trim_start()));
     let (problem, remedy) = rest.rsplit_once(": ").map_or((rest.clone(), String::new()), |(p, r)| (p.to_string(), r.to_string()));
-    ControlError::Device { path: shown, problem, remedy, kind: Kind::Failed }
+    ControlError::Device { path: shown, problem, remedy, kind }
 }

@@ -2,7 +2,7 @@
 
 use super::{devices, locked};
 use crate::datapath::{DeviceFacts, FoundDevice};
-use crate::error::{ControlError, Kind};
+use crate::error::ControlError;
 use crate::uuid::Uuid;
 use device::discover::{self, Found, Look};
 use device::signature;
@@ -171,7 +171,7 @@ fn of_file(spec: &DeviceSpec) -> FoundDevice {
     match devices::examine(&plain) {
         Ok(DeviceFacts { in_use: Some(user), .. }) => FoundDevice { size_bytes, in_use: Some(user), ..device },
         Ok(DeviceFacts { size_bytes, signature, pool, .. }) => FoundDevice { size_bytes, signature, pool, ..device },
-        Err(ControlError::Device { problem, remedy, kind: Kind::Failed, .. }) if !remedy.is_empty() => {
+        Err(ControlError::Device { problem, remedy, .. }) if !remedy.is_empty() => {
             FoundDevice { size_bytes, problem: Some(format!("{problem}: {remedy}")), ..device }
         }
         Err(error) => FoundDevice { size_bytes, problem: Some(error.to_string()), ..device },
