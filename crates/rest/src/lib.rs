@@ -21,6 +21,7 @@ mod headers;
 mod hosts;
 mod limits;
 mod peers;
+mod private_file;
 mod problem;
 mod routes;
 mod secret;

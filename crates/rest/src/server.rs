@@ -185,7 +185,7 @@ impl Server {
         let app = Arc::new(App {
             manager,
             tokens: Tokens::open(&options.state_directory),
-            sessions: Sessions::default(),
+            sessions: Sessions::open(&options.state_directory),
             hosts: Hosts { remote, names: options.names.iter().map(|n| n.to_ascii_lowercase()).collect() },
             assets: options.assets,
             limits,

@@ -1,9 +1,16 @@
-//! Browsers that have logged in, and codes to log in with. In memory only: a restart of the daemon ends them.
+//! Browsers that have logged in, and codes to log in with.
+//!
+//! Sessions survive a restart of the daemon, so that an open page goes on by itself. The file holds digests only: who reads it can log in nowhere.
+//! A file that cannot be understood is as good as none: browsers log in again.
 
+use crate::private_file;
 use crate::secret::{self, Digest};
 use control::api::Role;
 use control::error::ControlError;
+use control::events::unix_s;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -15,10 +22,16 @@ const SESSIONS_MAX: usize = 256;
 pub const CODE_VALID: Duration = Duration::from_secs(300);
 /// Most codes; the oldest makes room.
 const CODES_MAX: usize = 32;
+/// The file says when a session was last used, to within this.
+const SAVED_WITHIN: Duration = Duration::from_secs(600);
+/// Version of the file's layout.
+const VERSION: u32 = 1;
 
 /// The sessions there are; usable from any thread.
 #[derive(Debug, Default)]
 pub struct Sessions {
+    /// `None`: nothing is kept.
+    path: Option<PathBuf>,
     inside: Mutex<Inside>,
 }
 
@@ -42,20 +55,55 @@ pub struct Session {
     /// What must come with every change.
     pub csrf: String,
     seen: Instant,
+    saved: Instant,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    sessions: Vec<StoredSession>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredSession {
+    sha256: String,
+    name: String,
+    role: Role,
+    token_sha256: Option<String>,
+    seen_unix_s: u64,
+}
+
+/// What must come with every change of a session. Made from the cookie's digest, which the page cannot read and others do not know.
+fn csrf_of(id: &Digest) -> String {
+    secret::hex(&secret::digest_of(&format!("csrf:{}", secret::hex(id))))
 }
 
 impl Sessions {
+    /// Those of the state directory, and whatever begins.
+    pub fn open(state_directory: &Path) -> Sessions {
+        let path = state_directory.join("sessions.json");
+        let sessions = read(&path, Instant::now(), unix_s()).unwrap_or_else(|problem| {
+            tracing::warn!("{}: {problem}; browsers have to log in again", path.display());
+            HashMap::new()
+        });
+        Sessions { path: Some(path), inside: Mutex::new(Inside { sessions, codes: HashMap::new() }) }
+    }
+
     /// Begins one; gives the cookie's value and the session.
     ///
     /// # Errors
     /// If the kernel gives no random bytes.
     pub fn begin(&self, name: &str, role: Role, token: Option<Digest>, now: Instant) -> Result<(String, Session), ControlError> {
         let id = secret::random()?;
-        let session = Session { name: name.into(), role, token, csrf: secret::random()?, seen: now };
+        let key = secret::digest_of(&id);
+        let session = Session { name: name.into(), role, token, csrf: csrf_of(&key), seen: now, saved: now };
         let mut inside = self.inside();
         inside.sessions.retain(|_, s| !is_over(s, now));
         make_room(&mut inside.sessions, SESSIONS_MAX, |s| s.seen);
-        inside.sessions.insert(secret::digest_of(&id), session.clone());
+        inside.sessions.insert(key, session.clone());
+        self.save(&mut inside, now);
         Ok((id, session))
     }
 
@@ -68,12 +116,18 @@ impl Sessions {
             return None;
         }
         session.seen = now;
-        Some(session.clone())
+        let found = session.clone();
+        if now.duration_since(found.saved) >= SAVED_WITHIN {
+            self.save(&mut inside, now);
+        }
+        Some(found)
     }
 
     /// Ends one.
     pub fn end(&self, id: &Digest) {
-        self.inside().sessions.remove(id);
+        let mut inside = self.inside();
+        inside.sessions.remove(id);
+        self.save(&mut inside, Instant::now());
     }
 
     /// A code that logs in once, with all rights.
@@ -95,9 +149,51 @@ impl Sessions {
         made.is_some_and(|made| now.duration_since(made) < CODE_VALID)
     }
 
+    /// Not being able to is no reason to refuse a login: it ends with the daemon then.
+    fn save(&self, inside: &mut Inside, now: Instant) {
+        let Some(path) = &self.path else { return };
+        inside.sessions.values_mut().for_each(|session| session.saved = now);
+        let now_unix_s = unix_s();
+        let sessions = inside.sessions.iter().map(|(id, session)| StoredSession {
+            sha256: secret::hex(id),
+            name: session.name.clone(),
+            role: session.role,
+            token_sha256: session.token.as_ref().map(|token| secret::hex(token)),
+            seen_unix_s: now_unix_s.saturating_sub(now.duration_since(session.seen).as_secs()),
+        });
+        let stored = Stored { version: VERSION, sessions: sessions.collect() };
+        if let Err(error) = private_file::replace(path, &stored) {
+            tracing::warn!("{}: sessions cannot be saved ({error}), and end with the daemon", path.display());
+        }
+    }
+
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().expect("no holder of this lock panics")
     }
+}
+
+fn read(path: &Path, now: Instant, now_unix_s: u64) -> Result<HashMap<Digest, Session>, String> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(HashMap::new()),
+        Err(e) => return Err(format!("it cannot be read ({e})")),
+    };
+    let stored: Stored = serde_json::from_slice(&bytes).map_err(|e| format!("it is damaged ({e})"))?;
+    if stored.version != VERSION || stored.sessions.len() > SESSIONS_MAX {
+        return Err("it is damaged, or of a newer hearth".into());
+    }
+    let session = |stored: StoredSession| {
+        let idle = Duration::from_secs(now_unix_s.saturating_sub(stored.seen_unix_s));
+        let id = secret::from_hex(&stored.sha256)?;
+        let token = match &stored.token_sha256 {
+            Some(digest) => Some(secret::from_hex(digest)?),
+            None => None,
+        };
+        // The machine may have been up for less long than the session was idle.
+        let seen = now.checked_sub(idle).filter(|_| idle < IDLE)?;
+        Some((id, Session { name: stored.name, role: stored.role, token, csrf: csrf_of(&id), seen, saved: now }))
+    };
+    Ok(stored.sessions.into_iter().filter_map(session).collect())
 }
 
 fn is_over(session: &Session, now: Instant) -> bool {
@@ -129,6 +225,32 @@ mod tests {
         sessions.end(&secret::digest_of(&id));
         assert!(sessions.find(&secret::digest_of(&id), start).is_none());
         assert!(sessions.find(&secret::digest_of(""), start).is_none());
+    }
+
+    #[test]
+    fn sessions_survive_a_restart_and_the_file_lets_nobody_in() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("sessions.json");
+        let now = Instant::now();
+        let sessions = Sessions::open(directory.path());
+        let token = secret::digest_of("token");
+        let (id, begun) = sessions.begin("ci", Role::View, Some(token), now).expect("random");
+        let (ended, _) = sessions.begin("other", Role::Operate, None, now).expect("random");
+        sessions.end(&secret::digest_of(&ended));
+        drop(sessions);
+        let text = std::fs::read_to_string(&path).expect("it was saved");
+        assert!(!text.contains(&id) && !text.contains(&begun.csrf), "{text}");
+        let again = Sessions::open(directory.path());
+        let found = again.find(&secret::digest_of(&id), Instant::now()).expect("it is there");
+        assert_eq!((found.name.as_str(), found.role, found.token, &found.csrf), ("ci", Role::View, Some(token), &begun.csrf));
+        assert!(again.find(&secret::digest_of(&ended), Instant::now()).is_none());
+        // What the file holds is no cookie.
+        assert!(again.find(&secret::digest_of(&secret::hex(&secret::digest_of(&id))), Instant::now()).is_none());
+        assert!(read(&path, now, unix_s() + IDLE.as_secs() + 1).expect("readable").is_empty(), "too old");
+        for damaged in ["", "{", r#"{"version":2,"sessions":[]}"#] {
+            std::fs::write(&path, damaged).expect("written");
+            assert!(Sessions::open(directory.path()).find(&secret::digest_of(&id), Instant::now()).is_none());
+        }
     }
 
     #[test]

@@ -3,15 +3,13 @@
 //! The file holds digests only; it is replaced as a whole, as the state is. A file that cannot be understood lets nobody in, is left as it is, and is
 //! read again with the next call, so that mending it needs no restart.
 
+use crate::private_file;
 use crate::secret::{self, Digest};
 use control::api::{Role, TokenCreate, TokenMade, TokenView};
 use control::error::ControlError;
 use control::events::unix_s;
 use control::names::{self, Named};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
@@ -166,17 +164,7 @@ impl Tokens {
             created_unix_s: r.created_unix_s,
         };
         let stored = Stored { version: VERSION, tokens: records.iter().map(token).collect() };
-        let fresh = self.path.with_extension("json.new");
-        let write = || -> std::io::Result<()> {
-            let mut text = serde_json::to_vec_pretty(&stored)?;
-            text.push(b'\n');
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&fresh, &self.path)?;
-            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
-        };
-        write().map_err(|e| ControlError::State {
+        private_file::replace(&self.path, &stored).map_err(|e| ControlError::State {
             path: self.path.display().to_string(),
             problem: format!("the tokens cannot be saved ({e})"),
             remedy: "make room or repair the file system, then ask again".into(),
