@@ -43,7 +43,8 @@ fn number_after(text: &str, words: &str) -> Option<f64> {
 fn complaints(unit: &str) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("hearth.service");
-    std::fs::write(&file, unit.replace("ExecStart=/usr/bin/hearth", concat!("ExecStart=", env!("CARGO_BIN_EXE_hearth")))).expect("there is room");
+    std::fs::write(&file, unit.replace("ExecStart=/usr/bin/hearth", concat!("ExecStart=", env!("CARGO_BIN_EXE_hearth"))))
+        .expect("there is room");
     let output = analyze(&["verify", "--man=no", &file.display().to_string()]).expect("it is there");
     let said = String::from_utf8_lossy(&output.stderr);
     // Units of this machine are loaded too, and are none of our business.
