@@ -102,18 +102,23 @@ pub enum Limit {
 #[serde(deny_unknown_fields, default)]
 pub struct OptionsPatch {
     /// A mode's name.
+    #[schema(pattern = "^(write-through|write-around|write-back|pass-through)$")]
     pub mode: Option<String>,
     /// An admission's name.
+    #[schema(pattern = "^(always|second-touch)$")]
     pub admission: Option<String>,
     /// In milliseconds.
+    #[schema(minimum = 1, maximum = 86400000)]
     pub write_cache_depth_ms: Option<u64>,
     /// Most dirty bytes.
     pub dirty_limit: Option<Limit>,
     /// In bytes.
+    #[schema(minimum = 512, maximum = 33554432)]
     pub max_io_bytes: Option<u64>,
     /// In bytes, or off.
     pub sequential_cutoff: Option<Limit>,
     /// In milliseconds.
+    #[schema(minimum = 1, maximum = 60000)]
     pub latency_goal_ms: Option<u64>,
     /// Bytes per second, or off.
     pub destage_rate: Option<Limit>,

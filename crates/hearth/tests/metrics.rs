@@ -3,9 +3,7 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use support::Place;
 use support::nbd::Client;
@@ -41,10 +39,7 @@ struct Scraped {
 
 fn scrape(place: &Place) -> Scraped {
     std::thread::sleep(SAMPLED);
-    let mut stream = UnixStream::connect(place.path("run/h.sock")).expect("it listens");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("there is room");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
+    let answer = place.ask("GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-type: application/openmetrics-text"), "{answer}");
     assert!(text.ends_with("# EOF\n"));

@@ -22,7 +22,7 @@ impl Hosts {
         let host = text(headers, header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str())).unwrap_or_default();
         if !self.is_ours(host) {
             let detail = format!("{:?} is not a name of this daemon", host.chars().take(80).collect::<String>());
-            let remedy = "ask for localhost or its address, or name it in `api.names` of the configuration file";
+            let remedy = "ask for localhost, or for the address that it listens at";
             return Err(Problem::new(Kind::Forbidden, detail, remedy));
         }
         if !api {

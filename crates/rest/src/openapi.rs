@@ -4,6 +4,7 @@ use crate::routes;
 use axum::response::Response;
 use control::api::PREFIX;
 use control::error::{Kind, Refusal};
+use serde_json::Value;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
@@ -11,7 +12,27 @@ use utoipa::{Modify, OpenApi};
 
 /// The OpenAPI document as text, as it is served and checked in: pretty, with a line break at its end.
 pub fn document() -> String {
-    Description::openapi().to_pretty_json().expect("the description can be written as JSON") + "\n"
+    let mut description = serde_json::to_value(Description::openapi()).expect("the description can be written as JSON");
+    bound_integers(&mut description);
+    serde_json::to_string_pretty(&description).expect("a value can be written as JSON") + "\n"
+}
+
+/// Gives every unsigned integer its largest value: what is beyond is refused, so the description has to say so.
+fn bound_integers(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            let is = |key: &str, word: &str| {
+                members.get(key).is_some_and(|v| v == word || v.as_array().is_some_and(|all| all.iter().any(|v| v == word)))
+            };
+            if is("type", "integer") && members.get("minimum") == Some(&Value::from(0)) && !members.contains_key("maximum") {
+                let largest = if is("format", "int32") { u64::from(u32::MAX) } else { u64::MAX };
+                members.insert("maximum".into(), Value::from(largest));
+            }
+            members.values_mut().for_each(bound_integers);
+        }
+        Value::Array(values) => values.iter_mut().for_each(bound_integers),
+        _ => {}
+    }
 }
 
 /// Answers with it.
@@ -105,5 +126,53 @@ fn describe(path: &str, operation: &mut Operation, changes: bool) {
         let content = ContentBuilder::new().schema(Some(schema)).build();
         let response = ResponseBuilder::new().description(kind.title()).content(crate::problem::PROBLEM_JSON, content).build();
         operation.responses.responses.insert(kind.status().to_string(), RefOr::T(response));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_description_checked_in_is_that_of_the_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(checked_in == document(), "docs/openapi.json is not what the code says: run `hearth openapi > docs/openapi.json`");
+    }
+
+    #[test]
+    fn every_path_served_is_described_and_every_error_is_a_problem() {
+        let description: Value = serde_json::from_str(&document()).expect("JSON");
+        let described: BTreeSet<&str> = description["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
+        let served: BTreeSet<String> = routes::api().iter().map(|(path, _)| format!("{PREFIX}{path}")).collect();
+        let own = format!("{PREFIX}/openapi.json");
+        let missing: Vec<&String> = served.iter().filter(|path| !described.contains(path.as_str()) && **path != own).collect();
+        assert!(missing.is_empty(), "served and not described: {missing:?}");
+        assert!(described.iter().all(|path| served.contains(*path)), "described and not served: {described:?}");
+        for (path, item) in description["paths"].as_object().expect("paths") {
+            for (method, operation) in item.as_object().expect("operations") {
+                let responses = operation["responses"].as_object().expect("responses");
+                for (status, response) in responses.iter().filter(|(status, _)| status.as_str() >= "400") {
+                    let reference = &response["content"][crate::problem::PROBLEM_JSON]["schema"]["$ref"];
+                    assert_eq!(reference, "#/components/schemas/Problem", "{method} {path} {status}");
+                }
+                assert!(responses.contains_key("200") && responses.contains_key("401"), "{method} {path}");
+                assert!(operation["summary"].is_string() && operation["security"].is_array(), "{method} {path}");
+                assert!(
+                    operation["requestBody"].is_null() || operation["requestBody"]["content"]["application/json"]["example"].is_object()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn references_lead_somewhere() {
+        let text = document();
+        let description: Value = serde_json::from_str(&text).expect("JSON");
+        let named = text.match_indices("#/components/schemas/").map(|(at, start)| &text[at + start.len()..]);
+        for name in named.map(|rest| rest.split('"').next().unwrap_or_default()) {
+            assert!(description["components"]["schemas"][name].is_object(), "{name}");
+        }
     }
 }

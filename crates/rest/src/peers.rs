@@ -35,7 +35,7 @@ impl Peer {
 /// What users may do who come by the Unix socket.
 #[derive(Clone, Debug)]
 pub struct Users {
-    /// Members of this group may do everything.
+    /// Members of this group, by name or number, may do everything.
     pub operate_group: Option<String>,
     own: u32,
 }
@@ -60,7 +60,7 @@ fn is_member(user: u32, group: u32, of: &str) -> bool {
 
 /// Whether the group is the process's own, or lists the user by name.
 fn is_listed(user: u32, group: u32, of: &str, passwd: &str, groups: &str) -> bool {
-    let Some((number, members)) = find_group(of, groups) else { return false };
+    let Some((number, members)) = find_group(of, groups).or_else(|| Some((of.parse().ok()?, Vec::new()))) else { return false };
     let mut names = passwd.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         (fields.len() >= 3 && fields[2].parse() == Ok(user)).then(|| fields[0])
@@ -72,13 +72,13 @@ fn find_group<'a>(name: &str, groups: &'a str) -> Option<(u32, Vec<&'a str>)> {
     groups.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let [found, _, number, members] = fields[..] else { return None };
-        (found == name).then(|| Some((number.parse().ok()?, members.split(',').map(str::trim).collect())))?
+        (found == name || number == name).then(|| Some((number.parse().ok()?, members.split(',').map(str::trim).collect())))?
     })
 }
 
-/// The number of a group of this machine.
+/// The number of a group of this machine, given by its name or by the number itself.
 pub fn group_number(name: &str) -> Option<u32> {
-    find_group(name, &std::fs::read_to_string("/etc/group").ok()?).map(|(number, _)| number)
+    name.parse().ok().or_else(|| find_group(name, &std::fs::read_to_string("/etc/group").ok()?).map(|(number, _)| number))
 }
 
 #[cfg(test)]
@@ -93,7 +93,9 @@ mod tests {
         let listed = |user, group, of| is_listed(user, group, of, PASSWD, GROUPS);
         assert!(listed(1000, 1000, "hearth"), "by name");
         assert!(listed(1001, 900, "hearth"), "by the process's group");
-        assert!(!listed(1001, 1001, "hearth"));
+        assert!(listed(1000, 1000, "900") && listed(1001, 900, "900"), "by the group's number");
+        assert!(listed(1, 4711, "4711"), "a group without a name");
+        assert!(!listed(1001, 1001, "hearth") && !listed(1001, 1001, "900") && !listed(1, 1, "4711"));
         assert!(!listed(1001, 1001, "hear"));
         assert!(!listed(4242, 4242, "hearth"), "a user without a name");
         assert!(!listed(1000, 1000, "broken") && !listed(0, 0, "nothing"));

@@ -92,7 +92,7 @@ impl TcpOptions {
 pub struct ServerOptions {
     /// Where tokens and the certificate are kept.
     pub state_directory: PathBuf,
-    /// The group that the socket belongs to; `None`: that of the process.
+    /// The group, by name or number, that the socket belongs to; `None`: that of the process.
     pub socket_group: Option<String>,
     /// The group whose members may do everything by the socket; others who can connect may look.
     pub operate_group: Option<String>,

@@ -202,3 +202,29 @@ fn every_answer_has_the_headers_that_close_what_browsers_open() {
         }
     }
 }
+
+#[test]
+fn the_consoles_files_are_served_to_everybody_and_nothing_else_is() {
+    let server = Running::with(|options: &mut ServerOptions| {
+        options.limits = limits();
+        options.tcp = Some(TcpOptions::at(([127, 0, 0, 1], 0).into()));
+        options.assets = std::sync::Arc::new(|path| {
+            let page = rest::Asset { bytes: b"<p>", content_type: "text/html", brotli: Some(b"small"), etag: "\"1\"", immutable: false };
+            (path == "index.html").then_some(page)
+        });
+    });
+    let page = server.ask_tls("GET", "/", &[], "");
+    assert_eq!((page.status, page.body.as_str(), page.header("content-type")), (200, "<p>", Some("text/html")));
+    assert_eq!((page.header("etag"), page.header("cache-control")), (Some("\"1\""), Some("no-cache")));
+    let small = server.ask_tls("GET", "/index.html", &[("accept-encoding", "gzip, br")], "");
+    assert_eq!((small.body.as_str(), small.header("content-encoding")), ("small", Some("br")));
+    let kept = server.ask_tls("GET", "/", &[("if-none-match", "\"1\"")], "");
+    assert_eq!((kept.status, kept.body.as_str()), (304, ""));
+    // A link on another site may lead here; it is the API that foreign pages must not reach.
+    assert_eq!(server.ask_tls("GET", "/", &[("sec-fetch-site", "cross-site")], "").status, 200);
+    assert_eq!(server.ask_tls("HEAD", "/", &[], "").body, "");
+    for path in ["/../tokens.json", "/tokens.json", "//etc/passwd", "/%2e%2e/tokens.json", "/index.html/", "/api"] {
+        server.ask_tls("GET", path, &[], "").problem(404, "not_found");
+    }
+    server.ask_tls("POST", "/", &[], "").problem(404, "not_found");
+}

@@ -55,5 +55,6 @@ pub struct DeviceView {
 #[serde(deny_unknown_fields)]
 pub struct DeviceExamine {
     /// A device, a file, or `model:SET:FILE`; absolute.
+    #[schema(min_length = 1)]
     pub path: String,
 }

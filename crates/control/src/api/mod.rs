@@ -220,17 +220,21 @@ pub struct Done {
 #[serde(deny_unknown_fields)]
 pub struct PoolCreate {
     /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     pub name: String,
     /// Absolute path of a disk, a partition or a file.
+    #[schema(pattern = "^/[^\\x00]*$")]
     pub ssd: String,
     /// How much of it, in bytes; a file that is not there is made with this size.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 9223372036854775807i64)]
     pub size_bytes: Option<u64>,
     /// RAM tier in bytes.
     #[serde(default)]
     pub ram_bytes: Option<u64>,
     /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto".
     #[serde(default)]
+    #[schema(pattern = "^(off|fast|dense|auto)$")]
     pub content: Option<String>,
     /// Overwrite what a known signature says is there.
     #[serde(default)]
@@ -243,6 +247,7 @@ pub struct PoolCreate {
 pub struct PoolSet {
     /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto". What is stored already stays as it is.
     #[serde(default)]
+    #[schema(pattern = "^(off|fast|dense|auto)$")]
     pub content: Option<String>,
 }
 
@@ -251,9 +256,11 @@ pub struct PoolSet {
 #[serde(deny_unknown_fields)]
 pub struct PoolReplace {
     /// Absolute path of the new disk, partition or file.
+    #[schema(pattern = "^/[^\\x00]*$")]
     pub ssd: String,
     /// How much of it, in bytes; a file that is not there is made with this size.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 9223372036854775807i64)]
     pub size_bytes: Option<u64>,
     /// Overwrite what a known signature says is there.
     #[serde(default)]
@@ -268,14 +275,17 @@ pub struct PoolReplace {
 #[serde(deny_unknown_fields)]
 pub struct VolumeAdd {
     /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     pub name: String,
     /// Its pool.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     pub pool: String,
     /// Absolute path, or `model:SET:FILE` with an absolute FILE.
+    #[schema(pattern = "^(/|model:[a-z0-9-]+:/)[^\\x00]*$")]
     pub backing: String,
     /// How it is offered.
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<String>, max_items = 16)]
     pub exports: Vec<Export>,
     /// What differs from the defaults.
     #[serde(default)]

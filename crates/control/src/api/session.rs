@@ -52,6 +52,7 @@ pub struct LoginCode {
 #[serde(deny_unknown_fields)]
 pub struct TokenCreate {
     /// Its name, to recognise and revoke it.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     pub name: String,
     /// What its bearer may do.
     pub role: Role,

@@ -3,7 +3,7 @@
 
 pub mod nbd;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -78,6 +78,15 @@ impl Place {
 
     pub fn daemon(&self) -> Daemon {
         self.start(self.command(&["serve"]))
+    }
+
+    /// One request to the API by the socket, as it is; the answer with its head.
+    pub fn ask(&self, request: &str) -> String {
+        let mut stream = std::os::unix::net::UnixStream::connect(self.path("run/h.sock")).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("there is room");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
     }
 
     /// A daemon that gets an error, and no signal, for a write beyond the largest file size it may make (`prlimit`).

@@ -37,9 +37,9 @@ pub type Shared = State<Arc<App>>;
 /// What handlers give.
 pub type Answered = Outcome<Response>;
 
-/// All paths, behind the gate.
-pub fn router(app: Arc<App>) -> Router {
-    let api: [(&str, MethodRouter<Arc<App>>); 27] = [
+/// The paths below [`PREFIX`], each with what it takes.
+pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
+    vec![
         ("/daemon", get(daemon)),
         ("/session", get(session_show).post(session_begin).delete(session_end)),
         ("/session/code", post(session_code)),
@@ -67,9 +67,13 @@ pub fn router(app: Arc<App>) -> Router {
         ("/history", get(history)),
         ("/stream", get(stream)),
         ("/openapi.json", get(openapi::serve)),
-    ];
+    ]
+}
+
+/// All paths, behind the gate.
+pub fn router(app: Arc<App>) -> Router {
     let mut router = Router::new();
-    for (path, methods) in api {
+    for (path, methods) in api() {
         router = router.route(&format!("{PREFIX}{path}"), methods);
     }
     router
