@@ -7,7 +7,7 @@ SEEDS ?= 20000
 .PHONY: help demo test bench soak build console deb test-deb fmt clippy tidy clean
 
 help:
-	@echo "make demo      builds hearth and shows it in front of a modelled slow disk (under five minutes)"
+	@echo "make demo      builds hearth and shows it in front of a modelled slow disk (under five minutes); KEEP=1 leaves it running, console included"
 	@echo "make test      everything CI runs"
 	@echo "make build     target/release/hearth, the web console within"
 	@echo "make console   the web console alone: console/dist, which the next build embeds"

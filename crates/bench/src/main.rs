@@ -6,6 +6,7 @@
 mod content;
 mod fill;
 mod hits;
+mod look;
 mod memory;
 mod packed;
 mod restart;
@@ -23,6 +24,7 @@ fn main() -> Result<()> {
     match which.as_str() {
         "hits" => hits::run(),
         "memory" => memory::run(),
+        "look" => look::run(),
         "content" => content::run(),
         "packed" => packed::run(),
         "start" => start::run(),
@@ -39,11 +41,14 @@ fn main() -> Result<()> {
         "all" => {
             hits::run()?;
             memory::run()?;
+            look::run()?;
             start::run()?;
             restart::run()
         }
         other => {
-            bail!("unknown benchmark '{other}'; one of hits, memory, content, packed, start, restart, count-ram, count-ssd, fill, all")
+            bail!(
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, fill, all"
+            )
         }
     }
 }

@@ -51,7 +51,7 @@ pub enum ClientError {
     },
     /// The daemon said no.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 /// A client of one daemon.
@@ -120,7 +120,7 @@ impl Client {
 
     /// What the daemon said no with.
     fn refused(&self, body: &[u8]) -> ClientError {
-        serde_json::from_slice(body).map_or_else(|e| self.strange(e), ClientError::Refused)
+        serde_json::from_slice(body).map_or_else(|e| self.strange(e), |refusal| ClientError::Refused(Box::new(refusal)))
     }
 
     fn broken(&self, error: std::io::Error) -> ClientError {

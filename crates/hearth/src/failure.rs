@@ -64,7 +64,7 @@ impl From<Cause> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         match error {
-            ClientError::Refused(refusal) => refusal.into(),
+            ClientError::Refused(refusal) => (*refusal).into(),
             other => Failure::failed(other.to_string(), ""),
         }
     }

@@ -14,8 +14,8 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// Why a request is not done.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The document.
-    pub refusal: Refusal,
+    /// The document. Boxed, since every step of every request gives a result with it.
+    pub refusal: Box<Refusal>,
     /// Headers that belong to it: `Retry-After`, `WWW-Authenticate`.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -26,7 +26,7 @@ pub type Outcome<T> = Result<T, Problem>;
 impl Problem {
     /// A problem of that kind.
     pub fn new(kind: Kind, detail: impl Into<String>, remedy: impl Into<String>) -> Problem {
-        Problem { refusal: Refusal::new(kind, detail, remedy), headers: Vec::new() }
+        Problem { refusal: Box::new(Refusal::new(kind, detail, remedy)), headers: Vec::new() }
     }
 
     /// The request makes no sense.
@@ -68,7 +68,7 @@ impl Problem {
 
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Problem {
-        Problem { refusal: error.refusal(), headers: Vec::new() }
+        Problem { refusal: Box::new(error.refusal()), headers: Vec::new() }
     }
 }
 

@@ -10,7 +10,7 @@ use device::system::SystemView;
 use device::{DeviceKind, DeviceSpec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -98,11 +98,9 @@ impl Looks {
         }
         drop(done);
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((at, found)) => seen[at] = Some(found),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
+        // Until the deadline, or until everybody has answered.
+        while let Ok((at, found)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            seen[at] = Some(found);
         }
         let told =
             |(seen, path): (Option<FoundDevice>, &PathBuf)| seen.unwrap_or_else(|| silent(path, "it does not answer: check the disk"));

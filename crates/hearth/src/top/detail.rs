@@ -81,16 +81,19 @@ fn bypassed(volume: &VolumeSample) -> Line<'static> {
     format!("turned away: {}", if reasons.is_empty() { "none".to_string() } else { reasons.join(", ") }).into()
 }
 
+/// What a line of columns is called, its value in a second, and how that is written.
+type Series = (&'static str, fn(&Second) -> Option<f64>, fn(f64) -> String);
+
 /// One line of columns for each series; a second is a column, the newest is at the right.
 fn history(seconds: &[Second], looks: Looks, width: u16, room: usize) -> Vec<Line<'static>> {
     let width = usize::from(width).saturating_sub(26).clamp(1, REMEMBERED);
-    let series: [(&str, fn(&Second) -> Option<f64>, fn(f64) -> String); 4] = [
+    let series: [Series; 4] = [
         ("IOPS", |s| Some(s.requests_s), count),
         ("hit", |s| s.hit_ratio, |part| percent(Some(part))),
         ("p99", |s| s.p99_us, time_us),
         ("dirty", |s| Some(s.dirty_bytes), size),
     ];
-    let line = |(name, of, shown): &(&str, fn(&Second) -> Option<f64>, fn(f64) -> String)| {
+    let line = |(name, of, shown): &Series| {
         let values: Vec<Option<f64>> = seconds.iter().map(of).collect();
         let known = values[values.len().saturating_sub(width)..].iter().flatten();
         // A part of the reads is seen beside all of them.

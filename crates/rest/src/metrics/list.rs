@@ -58,7 +58,7 @@ pub enum Value {
     /// A fraction.
     Part(f64),
     /// A histogram of nanoseconds.
-    Times(Histogram),
+    Times(Box<Histogram>),
 }
 
 /// Labels and value of one series.
@@ -136,7 +136,9 @@ impl Metric {
             Read::VolumeLatency => volumes
                 .iter()
                 .flat_map(|(name, v)| OUTCOMES.map(|outcome| (name, outcome, v.clients.latency.get(outcome).cloned().unwrap_or_default())))
-                .map(|(name, outcome, times)| labelled("volume", name, (vec![("outcome", outcome.to_string())], Value::Times(times))))
+                .map(|(name, outcome, times)| {
+                    labelled("volume", name, (vec![("outcome", outcome.to_string())], Value::Times(Box::new(times))))
+                })
                 .collect(),
             Read::Pool(read) => of_pools(&|stats| read(stats).map(|value| (Vec::new(), value)).into_iter().collect(), "pool"),
             Read::Content(read) => of_contents(&|stats| read(stats).map(|value| (Vec::new(), value)).into_iter().collect()),

@@ -14,7 +14,7 @@ use runtime::{PoolRef, monotonic_ns};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use types::{BLOCK_BYTES, VolumeIndex};
+use types::{BLOCK_BYTES, EXTENT_BLOCKS, VolumeIndex};
 
 /// Blocks explained by one look: with about 100 ns each, some 50 µs if all are of one reactor. A multiple of an extent's.
 const BLOCKS_A_LOOK: u64 = 512;
@@ -69,7 +69,10 @@ impl Machine {
             }
         }
         explained.sort();
-        let cells = Cells { first_block, cell_blocks: blocks, count: 1 };
+        // Of all its megabytes: less is not known apart.
+        let first_extent = first_block / EXTENT_BLOCKS;
+        let extents = end.div_ceil(EXTENT_BLOCKS) - first_extent;
+        let cells = Cells { first_block: first_extent * EXTENT_BLOCKS, cell_blocks: extents * EXTENT_BLOCKS, count: 1 };
         Ok(Explained {
             has_cache: true,
             heat: self.heat(&place, cells)?[0],
