@@ -325,8 +325,8 @@ mod tests {
         let events: Vec<_> = client.stream("/stream", None).collect();
         server.join().expect("it ends");
         assert!(matches!(events.as_slice(), [Ok(_), Err(ClientError::Gone(_))]), "{events:?}");
-        let refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 98\r\n\r\n\
-            {\"type\":\"/problems/not_found\",\"title\":\"-\",\"status\":404,\"detail\":\"nothing here\",\"kind\":\"not_found\"}";
+        let refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 113\r\n\r\n\
+            {\"type\":\"/problems/not_found\",\"title\":\"x\",\"status\":404,\"detail\":\"nothing here\",\"kind\":\"not_found\",\"instance\":\"/\"}";
         let (_directory, client, server) = serve_once(refusal);
         let events: Vec<_> = client.stream("/stream", None).collect();
         server.join().expect("it ends");

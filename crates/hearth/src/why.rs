@@ -4,7 +4,7 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::table::{self, Align};
 use crate::{quantity, request};
-use control::api::{Run, WhyView};
+use control::api::{Run, VolumeView, WHY_BYTES_MAX, WhyView};
 use control::human;
 use control::names::Named;
 
@@ -19,19 +19,27 @@ impl Session {
     /// With the sentence to print.
     pub fn why(&self, volume: &str, place: &str) -> Result<(), Failure> {
         let name = request::name(Named::Volume, volume)?;
-        let (start_bytes, length_bytes) = read_place(place)?;
+        let (start_bytes, end_bytes) = read_place(place)?;
+        let end_bytes = match end_bytes {
+            Some(end_bytes) => end_bytes,
+            None => self.client.get::<VolumeView>(&format!("/volumes/{name}"))?.size_bytes.max(start_bytes + 1),
+        };
+        let length_bytes = end_bytes - start_bytes;
+        if length_bytes > WHY_BYTES_MAX {
+            return Err(Failure::usage("RANGE is longer than 1 GiB", "ask for a part of it, for instance 0-1GiB"));
+        }
         let path = format!("/volumes/{name}/why?start_bytes={start_bytes}&length_bytes={length_bytes}");
         self.print(&self.client.get::<WhyView>(&path)?, told)
     }
 }
 
-/// First byte and length of `10GiB` (the block there) or `A-B`.
-fn read_place(place: &str) -> Result<(u64, u64), Failure> {
-    if !place.contains('-') {
-        return Ok((quantity::size_or_none("OFFSET", place)?, 1));
+/// First byte and end of `10GiB` (the block there) or `A-B`; no end: the volume's.
+fn read_place(place: &str) -> Result<(u64, Option<u64>), Failure> {
+    if place.contains('-') {
+        return quantity::range("RANGE", place);
     }
-    let (start_bytes, end_bytes) = quantity::range("RANGE", place)?;
-    Ok((start_bytes, end_bytes.map_or(u64::MAX, |end| end - start_bytes)))
+    let start_bytes = quantity::size_or_none("OFFSET", place)?;
+    Ok((start_bytes, Some(start_bytes.saturating_add(1))))
 }
 
 fn told(view: &WhyView) -> String {
@@ -101,13 +109,13 @@ mod tests {
     #[test]
     fn a_place_is_an_offset_or_a_range() {
         for (place, expected) in [
-            ("0", (0, 1)),
-            ("4096", (4096, 1)),
-            ("10GiB", (10 << 30, 1)),
-            ("0-1MiB", (0, 1 << 20)),
-            ("4k-8k", (4096, 4096)),
-            ("-4k", (0, 4096)),
-            ("1G-", (1 << 30, u64::MAX)),
+            ("0", (0, Some(1))),
+            ("4096", (4096, Some(4097))),
+            ("10GiB", (10 << 30, Some((10 << 30) + 1))),
+            ("0-1MiB", (0, Some(1 << 20))),
+            ("4k-8k", (4096, Some(8192))),
+            ("-4k", (0, Some(4096))),
+            ("1G-", (1 << 30, None)),
         ] {
             assert_eq!(read_place(place).expect(place), expected);
         }
