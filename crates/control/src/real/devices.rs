@@ -3,7 +3,7 @@
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
 use crate::state::{BackingIdentity, Fact};
-use device::busy;
+use device::busy::{self, BusyError};
 use device::identity::{DeviceIdentity, identify};
 use device::model::{DiskModel, ModelSet};
 use device::signature::{self, OwnMark};
@@ -26,7 +26,7 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
     let path = spec.path();
     let view = SystemView::default();
     spec.kind().map_err(|e| spec_error(path, e))?;
-    let users = busy::usages(path, &view).map_err(|e| plain(path, &e))?;
+    let users = busy::usages(path, &view).map_err(|e| busy_error(path, e))?;
     if let Some(user) = busy::describe(&users) {
         // Somebody who has it may have it exclusively: nothing more can be looked at.
         return Ok(DeviceFacts { size_bytes: u64::MAX, in_use: Some(user), ..DeviceFacts::default() });
@@ -71,7 +71,7 @@ pub(super) fn overlap(one: &str, other: &str) -> Result<Option<String>, ControlE
     if !one.path().exists() || !other.path().exists() {
         return Ok(None);
     }
-    busy::overlap(one.path(), other.path(), &SystemView::default()).map_err(|e| plain(one.path(), &e))
+    busy::overlap(one.path(), other.path(), &SystemView::default()).map_err(|e| busy_error(one.path(), e))
 }
 
 /// Makes the file of an SSD, allocated.
@@ -166,6 +166,13 @@ fn spec_error(path: &Path, error: SpecError) -> ControlError {
     }
 }
 
+fn busy_error(path: &Path, error: BusyError) -> ControlError {
+    match error {
+        BusyError::Spec(error) => spec_error(path, error),
+        other => plain(path, &other),
+    }
+}
+
 /// A failure.
 fn plain(path: &Path, error: &dyn std::fmt::Display) -> ControlError {
     sentence(path, error, Kind::Failed)
@@ -178,4 +185,29 @@ fn sentence(path: &Path, error: &dyn std::fmt::Display, kind: Kind) -> ControlEr
     let rest = text.strip_prefix(&shown).map_or(text.clone(), |rest| format!("it {}", rest.trim_start()));
     let (problem, remedy) = rest.rsplit_once(": ").map_or((rest.clone(), String::new()), |(p, r)| (p.to_string(), r.to_string()));
     ControlError::Device { path: shown, problem, remedy, kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a person can mend by giving another path is no failure of the system.
+    #[test]
+    fn a_path_that_is_no_device_is_a_conflict_however_it_is_looked_at() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("file");
+        std::fs::write(&file, [0; 4096]).expect("there is room");
+        let (file, below) = (file.display().to_string(), format!("{}/file/below", directory.path().display()));
+        for path in ["/", "/dev/null", &below, &format!("/{}", "x".repeat(300))] {
+            for error in [examine(path).expect_err(path), open(path, Access::ReadOnly).map(drop).expect_err(path)] {
+                assert!(matches!(error.kind(), Kind::Conflict | Kind::NotFound), "{path}: {error} is {:?}", error.kind());
+            }
+            match overlap(path, &file) {
+                Ok(none) => assert_eq!(none, None, "{path}"),
+                Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{path}: {error}"),
+            }
+            let made = make_file(path, 4096).expect_err(path);
+            assert!(matches!(made.kind(), Kind::Conflict | Kind::NotFound), "{path}: {made} is {:?}", made.kind());
+        }
+    }
 }
