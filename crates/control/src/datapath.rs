@@ -278,6 +278,12 @@ pub trait DataPath: Send + Sync {
     /// Counters of an attached volume; zeroes of one that is not.
     fn volume_stats(&self, volume: &str) -> VolumeStats;
 
+    /// Dirty bytes of an attached volume, for sure.
+    ///
+    /// # Errors
+    /// If not all of its pool answers: nothing may be concluded then, least of all that nothing is dirty.
+    fn dirty_bytes(&self, volume: &str) -> Result<u64, ControlError>;
+
     /// Counters of a running pool; zeroes of one that is not.
     fn pool_stats(&self, pool: &str) -> PoolStats;
 

@@ -41,6 +41,8 @@ pub struct Inside {
     pub damaged: Vec<u32>,
     /// Destage, and the check of a part, never end by themselves.
     pub slow: bool,
+    /// The shards do not answer who asks what is dirty.
+    pub silent: bool,
     /// A check becomes slow before this part.
     pub slow_from: Option<u32>,
     /// Parts with a bad block, and whether it is dirty.
@@ -468,6 +470,13 @@ impl DataPath for World {
 
     fn pool_stats(&self, _pool: &str) -> PoolStats {
         PoolStats::default()
+    }
+
+    fn dirty_bytes(&self, volume: &str) -> Result<u64, ControlError> {
+        if self.inside().silent {
+            return Err(ControlError::DataPath("a reactor did not answer within 60 s".into(), String::new()));
+        }
+        Ok(self.volume_stats(volume).dirty_bytes)
     }
 
     fn figures(&self) -> Figures {

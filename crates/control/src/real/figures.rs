@@ -1,7 +1,8 @@
 //! Counters, gathered from the runtime (what clients saw) and the engine (what the cache did).
 
 use super::content::Gathered;
-use super::{Machine, locked};
+use super::{Machine, failed, locked};
+use crate::error::ControlError;
 use crate::figures::{Clients, Figures, VolumeFigures};
 use crate::stats::{Latency, PoolStats, VolumeStats, write_amplification};
 use engine::api::Outcome;
@@ -32,6 +33,8 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Looked {
     all: AllStats,
     clients: BTreeMap<String, (VolumeRef, Arc<Clients>)>,
+    /// Of each pool that ran, the last look at which all its shards were seen.
+    pools: BTreeMap<String, Arc<PoolLook>>,
 }
 
 /// A volume to look at. Not the live volume itself: its end must not wait for those who look.
@@ -59,13 +62,20 @@ impl Machine {
         self.look(|_| true)
     }
 
+    /// Waits for every shard: a stop concludes from it that nothing is left on the SSD.
+    pub(super) fn dirty_bytes_of(&self, name: &str) -> Result<u64, ControlError> {
+        let cached = self.volume(name)?.cached.as_ref().map(|(pool, place)| (pool.handle.clone(), *place));
+        let Some((pool, place)) = cached else { return Ok(0) };
+        self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))
+    }
+
     pub(super) fn figures_of_volume(&self, name: &str) -> VolumeStats {
         self.look(|seen| seen == name).volumes.remove(name).unwrap_or_default().stats
     }
 
     pub(super) fn figures_of_pool(&self, name: &str) -> PoolStats {
         let handle = locked(&self.pools).get(name).map(|pool| pool.handle.clone());
-        handle.map(|handle| self.pool_stats_of(name, &self.look_at_pool(&handle))).unwrap_or_default()
+        handle.map(|handle| self.pool_stats_of(name, &self.look_at_pool(name, &handle))).unwrap_or_default()
     }
 
     fn look(&self, wanted: impl Fn(&str) -> bool) -> Figures {
@@ -84,11 +94,12 @@ impl Machine {
             let all = wanted("");
             pools.iter().filter(|(name, _)| all || needed(name)).map(|(name, pool)| (name.clone(), pool.handle.clone())).collect()
         };
-        let looks: BTreeMap<String, PoolLook> = handles.iter().map(|(name, handle)| (name.clone(), self.look_at_pool(handle))).collect();
+        let looks: BTreeMap<String, Arc<PoolLook>> =
+            handles.iter().map(|(name, handle)| (name.clone(), self.look_at_pool(name, handle))).collect();
         let clients = self.look_at_clients(&volumes);
         let figures = |seen: Seen| {
             let clients = clients.get(&seen.name).cloned().unwrap_or_default();
-            let look = seen.cached.as_ref().and_then(|(pool, place)| Some((looks.get(pool)?, *place)));
+            let look = seen.cached.as_ref().and_then(|(pool, place)| Some((&**looks.get(pool)?, *place)));
             let oldest_dirty_ms = look.and_then(|(look, place)| look.oldest_dirty_ns.get(&place.0)).map(|ns| ns / 1_000_000);
             let stats = volume_stats(clients.stats.clone(), look);
             (seen.name, VolumeFigures { stats, clients, oldest_dirty_ms })
@@ -100,7 +111,7 @@ impl Machine {
     /// What clients did since the last look changes only the volumes they used.
     fn look_at_clients(&self, volumes: &[Seen]) -> BTreeMap<String, Arc<Clients>> {
         let mut looked = locked(&self.looked);
-        let Looked { all, clients } = &mut *looked;
+        let Looked { all, clients, .. } = &mut *looked;
         if let Err(error) = self.runtime.refresh(all, LOOK_PATIENCE) {
             tracing::warn!("no new counters: {error}");
         }
@@ -116,7 +127,8 @@ impl Machine {
         clients.iter().map(|(name, (_, clients))| (name.clone(), clients.clone())).collect()
     }
 
-    fn look_at_pool(&self, pool: &PoolRef) -> PoolLook {
+    /// If not all shards answer, what was seen when they last did: half of the counters would look as if they had been set back.
+    fn look_at_pool(&self, name: &str, pool: &PoolRef) -> Arc<PoolLook> {
         let gathered: Arc<Mutex<PoolLook>> = Arc::default();
         let adding = gathered.clone();
         let looked = self.runtime.look_at_shards(pool, LOOK_PATIENCE, move |_, shard| {
@@ -135,9 +147,17 @@ impl Machine {
             }
         });
         if let Err(error) = looked {
-            tracing::warn!("no counters: {error}");
+            tracing::warn!("no new counters of pool {name}: {error}");
+            return locked(&self.looked).pools.get(name).cloned().unwrap_or_default();
         }
-        std::mem::take(&mut *locked(&gathered))
+        let look = Arc::new(std::mem::take(&mut *locked(&gathered)));
+        locked(&self.looked).pools.insert(name.into(), look.clone());
+        look
+    }
+
+    /// A pool of that name that comes later is another.
+    pub(super) fn forget_look(&self, pool: &str) {
+        locked(&self.looked).pools.remove(pool);
     }
 
     fn pool_stats_of(&self, name: &str, look: &PoolLook) -> PoolStats {

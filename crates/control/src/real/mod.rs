@@ -236,6 +236,10 @@ impl DataPath for Machine {
         self.figures_of_pool(pool)
     }
 
+    fn dirty_bytes(&self, volume: &str) -> Result<u64, ControlError> {
+        self.dirty_bytes_of(volume)
+    }
+
     fn figures(&self) -> Figures {
         self.all_figures()
     }

@@ -127,6 +127,7 @@ impl Machine {
     /// Quiesces the shards, takes them back, and (`clean`) writes the checkpoint. Volumes are detached before.
     pub(super) fn end_pool(&self, name: &str, clean: bool) -> Result<(), ControlError> {
         let Some(pool) = locked(&self.pools).remove(name) else { return Ok(()) };
+        self.forget_look(name);
         let shards = self.runtime.remove_pool(&pool.handle, PATIENCE);
         locked(&pool.lingering).drain(..).for_each(|backing| self.close_backing(backing));
         if let Err(error) = self.runtime.remove_device(&pool.ssd) {

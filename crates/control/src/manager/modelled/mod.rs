@@ -481,6 +481,10 @@ impl DataPath for World {
         VolumeStats { dirty_bytes: of(|stats| stats.dirty_bytes), cached_bytes: of(|stats| stats.cached_bytes), ..VolumeStats::default() }
     }
 
+    fn dirty_bytes(&self, volume: &str) -> Result<u64, ControlError> {
+        Ok(self.volume_stats(volume).dirty_bytes)
+    }
+
     fn figures(&self) -> Figures {
         let names: Vec<String> =
             locked(&self.running).engine.iter().flat_map(|e| e.backing.values().map(|(_, name)| name.clone())).collect();
