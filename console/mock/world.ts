@@ -1,6 +1,6 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
-import type { ContentStats, DeviceView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { Cause, ContentStats, DeviceView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
 import { poolValue, volumeValue } from "./values";
 import { GIB, MIB, MockVolume, OPTIONS, type Character } from "./volume";
 
@@ -41,6 +41,7 @@ export class World {
       this.tell("info", "db", "added to pool fast");
       this.tell("warning", "mail", "destage falls behind: 2.4 GiB are dirty");
       this.tell("error", "backup", "its backing device /dev/sdh is missing");
+      this.failed("destage", "backup", { kind: "device", detail: "the backing device /dev/sdh does not answer", remedy: "connect it and go on with the job" });
       this.tell("warning", "db", "3 blocks did not match their checksum and were read from the backing device");
     }
   }
@@ -77,6 +78,12 @@ export class World {
     return told;
   }
 
+  /** A job that has ended badly. */
+  failed(kind: JobKind, volume: string, error: Cause): void {
+    const id = this.begin(kind, volume, 64 * MIB, 10, () => {}).id;
+    Object.assign(this.jobs.get(id)!, { state: "failed", error, left_s: null } satisfies Partial<Job>);
+  }
+
   /** Lets a second pass for the jobs. */
   tick(): void {
     for (const job of this.jobs.values()) {
@@ -110,7 +117,7 @@ export class World {
 
   poolStats(name: string): PoolStats {
     const now = this.sample(Math.floor(Date.now() / 1000)).pools[name]!;
-    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, content: content(this.pools.get(name)!, now.cached_bytes) };
+    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes) };
   }
 
   history(name: string, series: string[], from: number, to: number, points: number): HistoryView | null {

@@ -36,9 +36,9 @@ export interface Login {
   code?: string | null;
 }
 
-export interface Refusal {
+export interface Cause {
   kind: string;
-  message: string;
+  detail: string;
   remedy?: string | null;
 }
 
@@ -49,7 +49,7 @@ export interface JobView {
   volume: string;
   state: "running" | "done" | "cancelled" | "failed";
   /** Only where the state is "failed". */
-  error?: Refusal;
+  error?: Cause;
   done_bytes: number;
   total_bytes: number;
   rate_bytes: number;
@@ -260,6 +260,7 @@ export interface PoolStats {
   ram_used_bytes: number;
   index_bytes: number;
   checksum_errors: number;
+  ssd_read_errors?: number;
   content: ContentStats | null;
 }
 

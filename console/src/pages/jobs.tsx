@@ -71,7 +71,7 @@ export function JobCard({ job }: { job: JobView }) {
             </>
           : <span>{bytes(job.done_bytes)}{job.state === "done" ? "" : ` of ${bytes(job.total_bytes)}`} in {span(job.elapsed_ms / 1000)}</span>}
       </p>
-      {job.error && <p class="wrong">{sentence(job.error.message)}{job.error.remedy && ` What to do: ${sentence(job.error.remedy)}`}</p>}
+      {job.error && <p class="wrong">{sentence(job.error.detail)}{job.error.remedy && ` What to do: ${sentence(job.error.remedy)}`}</p>}
     </article>
   );
 }

@@ -60,6 +60,7 @@ test("leaving write-back is a job that can be followed, stopped and gone on with
   await page.getByRole("article", { name: "Mode change of db" }).first().getByText("running").waitFor();
   await page.goto(`${here.base}#/jobs`);
   await page.getByRole("progressbar").first().waitFor();
+  await page.getByText("The backing device /dev/sdh does not answer. What to do: Connect it and go on with the job.").waitFor();
   await page.waitForTimeout(1500);
   await shot(page, "jobs-running");
   await page.getByRole("button", { name: "Stop the Mode change of db" }).click();
