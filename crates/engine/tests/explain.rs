@@ -1,9 +1,12 @@
 //! What a shard tells people who look: where blocks are, and for each way of a request the trace that it leaves, with its reason.
 
 use engine::api::{Action, Command, Completion, Io, IoError, IoKind, Op, Outcome, Reply, Request, Target, VolumeOptions};
+use engine::index::Slot;
 use engine::log::LogPlace;
 use engine::packer::ContentOptions;
-use engine::shard::{DIRTY_MAX_PERMILLE, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, PAGES_MIN, Shard, ShardConfig};
+use engine::shard::{
+    DIRTY_MAX_PERMILLE, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig,
+};
 use engine::trail::{ENTRIES_PER_BUCKET, Recent};
 use format::Layout;
 use format::checkpoint::LogEnd;
@@ -31,11 +34,22 @@ struct Rig {
 
 impl Rig {
     fn new(ram_blocks: u64, options: VolumeOptions) -> Rig {
+        Rig::with_dirty(ram_blocks, options, &[])
+    }
+
+    /// A shard whose recovery found these blocks dirty.
+    fn with_dirty(ram_blocks: u64, options: VolumeOptions, dirty: &[u64]) -> Rig {
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
+        let mut found = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
+        for (slot, block) in (1..).zip(dirty.iter().copied()) {
+            let (slot, mask, checksum, stored) = (Slot(slot), u8::MAX, 0, None);
+            found.add(RecoveredBlock { volume: VOLUME, block, slot, dirty: true, mask, checksum, stored });
+        }
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
         let place = LogPlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
-        let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
+        let next_seq = if dirty.is_empty() { 1 } else { 2 };
+        let mut shard = Shard::with_blocks(config, LogEnd { next_seq, next_group: next_seq, tail_seq: 1 }, found);
         shard.command(SECOND, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: VOLUME_BYTES, options });
         let (ssd, io) = (vec![0; SSD_BYTES as usize], VecDeque::new());
         Rig { shard, pool, ssd, io, replies: Vec::new(), now_ns: SECOND, backing_hangs: false, ssd_fails: false }
@@ -262,6 +276,8 @@ fn blocks_are_told_with_place_form_age_and_use() {
     assert_eq!(recent.len(), ENTRIES_PER_BUCKET + 1, "eight of the first extent, one of the second");
     assert!(recent[..ENTRIES_PER_BUCKET].iter().all(|recent| recent.start_sector == 80 && recent.ago_ns < 1 << 21));
 
+    assert_eq!(rig.shard.oldest_dirty_ns(VOLUME), Some(5 * SECOND));
+
     // Hits on the SSD count; hits in RAM do not.
     let mut rig = Rig::new(0, options(Mode::WriteBack));
     (0..3).for_each(|block| rig.write(block));
@@ -269,6 +285,20 @@ fn blocks_are_told_with_place_form_age_and_use() {
     (0..200).for_each(|_| rig.read(2));
     let hits: Vec<_> = rig.explained(0, 3).blocks.iter().map(|facts| facts.on_ssd.expect("in the log").hits).collect();
     assert!(hits[0] == Hits::Never && hits[1] >= Hits::Some && hits[2] == Hits::Often, "{hits:?}");
+}
+
+/// The clock begins when the machine does: what a recovery finds must not look as old as that.
+#[test]
+fn dirty_blocks_of_an_earlier_life_are_as_old_as_this_one_at_least() {
+    let mut rig = Rig::with_dirty(0, options(Mode::WriteBack), &[10]);
+    rig.backing_hangs = true;
+    assert_eq!(rig.shard.oldest_dirty_ns(VOLUME), Some(0));
+    assert_eq!(rig.explained(0, 256).dirty[0].for_ns, None);
+    rig.write(300);
+    rig.passes(5 * SECOND);
+    rig.write(600);
+    rig.passes(2 * SECOND);
+    assert_eq!(rig.shard.oldest_dirty_ns(VOLUME), Some(7 * SECOND));
 }
 
 #[test]

@@ -119,9 +119,13 @@ fn dirty(asked: &Asked, explained: &Explained) -> Option<String> {
     if blocks == 0 {
         return None;
     }
-    let oldest_ns = dirty().filter_map(|facts| explained.dirty_for_ns(facts.block)).max().unwrap_or(0);
+    let oldest_ns = dirty().filter_map(|facts| explained.dirty_for_ns(facts.block)).max();
     let (bytes, are) = (human::bytes(blocks * BLOCK_BYTES), if blocks == 1 { "is" } else { "are" });
-    let since = if blocks == 1 { "for" } else { "the oldest for" };
+    let since = match oldest_ns {
+        Some(ns) if blocks == 1 => format!("for {}", human::seconds(ns / 1_000_000_000)),
+        Some(ns) => format!("the oldest for {}", human::seconds(ns / 1_000_000_000)),
+        None => "since before the latest start, or called home for the room in the log".into(),
+    };
     let options = &asked.record.options;
     let home = match options.mode {
         Mode::WriteBack => {
@@ -130,7 +134,7 @@ fn dirty(asked: &Asked, explained: &Explained) -> Option<String> {
         }
         _ => "destage brings it home, since the volume is not in write-back mode any more".into(),
     };
-    Some(format!("{bytes} {are} dirty, {since} {}; {home}.", human::seconds(oldest_ns / 1_000_000_000)))
+    Some(format!("{bytes} {are} dirty, {since}; {home}."))
 }
 
 /// Why what is not cached is not.

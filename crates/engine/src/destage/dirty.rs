@@ -85,11 +85,13 @@ impl Default for DirtySet {
 impl DirtySet {
     /// The age of what has waited longest.
     pub const OLDEST_NS: u64 = 0;
+    /// The age of what a recovery brings: nobody knows since when it is dirty.
+    pub const RECOVERED_NS: u64 = 1;
 
     /// Notes that the block is dirty since `now_ns` (or longer, if it was).
     pub fn insert(&mut self, key: Key, now_ns: u64) {
         // A clock that begins at zero must not make anything look as old as that.
-        let now_ns = now_ns.max(DirtySet::OLDEST_NS + 1);
+        let now_ns = now_ns.max(DirtySet::RECOVERED_NS);
         let by_age = &mut self.by_age;
         let extent = self.extents.entry(key.extent()).or_insert_with(|| {
             by_age.insert(now_ns, key.extent());
@@ -167,6 +169,14 @@ impl DirtySet {
         self.by_age.oldest[usize::from(volume.0)]
     }
 
+    /// Since when the oldest of the volume's dirty blocks are dirty, but for extents that [`DirtySet::set_age`] made the oldest; those that a
+    /// recovery brought come before all others, at [`DirtySet::RECOVERED_NS`].
+    pub fn oldest_of_known_age(&self, volume: VolumeIndex) -> Option<u64> {
+        let first = (volume, DirtySet::RECOVERED_NS, ExtentKey::first_of(volume));
+        let (owner, since_ns, _) = self.by_age.all.range(first..).next()?;
+        (*owner == volume).then_some(*since_ns)
+    }
+
     /// Every dirty block, for checks.
     pub fn iter(&self) -> impl Iterator<Item = Key> + '_ {
         self.extents.iter().flat_map(|(extent, dirty)| dirty.iter().map(|index| extent.key(index)))
@@ -178,6 +188,20 @@ mod tests {
     use super::*;
     use crate::key::mix;
     use alloc::collections::BTreeSet;
+
+    #[test]
+    fn ages_that_are_known_are_told() {
+        let mut dirty = DirtySet::default();
+        let key = |extent: u64| Key::new(VolumeIndex(1), extent * EXTENT_BLOCKS);
+        dirty.insert(Key::new(VolumeIndex(2), 0), 3);
+        assert_eq!(dirty.oldest_of_known_age(VolumeIndex(1)), None);
+        (1..=3).for_each(|extent| dirty.insert(key(extent), extent * 10));
+        dirty.set_age(key(1).extent(), DirtySet::OLDEST_NS);
+        assert_eq!(dirty.oldest(VolumeIndex(1)), Some((DirtySet::OLDEST_NS, key(1).extent())));
+        assert_eq!(dirty.oldest_of_known_age(VolumeIndex(1)), Some(20));
+        dirty.insert(key(4), DirtySet::RECOVERED_NS);
+        assert_eq!(dirty.oldest_of_known_age(VolumeIndex(1)), Some(DirtySet::RECOVERED_NS));
+    }
 
     #[test]
     fn agrees_with_a_set() {

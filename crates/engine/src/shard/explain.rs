@@ -143,7 +143,7 @@ impl Shard {
             explained.blocks.extend(keys.filter_map(|key| self.facts_of(Key(key))));
             if let Some((_, dirty)) = self.dirty.next_extent(volume, first.extent()).filter(|(extent, _)| *extent == first.extent()) {
                 // Ages of blocks that were found dirty begin at nothing; see `DirtySet`.
-                let known = dirty.oldest_ns > DirtySet::OLDEST_NS + 1;
+                let known = dirty.oldest_ns > DirtySet::RECOVERED_NS;
                 let for_ns = known.then(|| now_ns.saturating_sub(dirty.oldest_ns));
                 explained.dirty.push(DirtyExtent { first_block: first.extent().key(0).block(), for_ns });
             }

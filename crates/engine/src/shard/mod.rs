@@ -583,9 +583,11 @@ impl Shard {
         })
     }
 
-    /// For how long the oldest dirty block of a volume has been dirty, in nanoseconds (known for 1 MiB extents); `None` if nothing is.
+    /// For how long the oldest dirty block of a volume has been dirty, in nanoseconds (known for 1 MiB extents): since the volume was
+    /// attached at least, if a recovery brought it. `None` if nothing is dirty, or all of it is called home for the room it takes in the log.
     pub fn oldest_dirty_ns(&self, index: VolumeIndex) -> Option<u64> {
-        self.dirty.oldest(index).map(|(since_ns, _)| self.now_ns.saturating_sub(since_ns))
+        let since_ns = self.dirty.oldest_of_known_age(index)?;
+        Some(self.now_ns.saturating_sub(since_ns.max(self.volume(index)?.attached_ns)))
     }
 
     /// Counters and gauges of the shard.

@@ -158,7 +158,7 @@ impl Restored {
         if meta.partial {
             self.partial.insert(key, block.mask);
         }
-        if block.dirty { self.dirty.insert(key, 0) } else { self.dirty.remove(key) }
+        if block.dirty { self.dirty.insert(key, DirtySet::RECOVERED_NS) } else { self.dirty.remove(key) }
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Volume {
     pub detaching: bool,
     /// Known, but its backing device is not available: no requests, no destage; its dirty blocks are kept.
     pub held: bool,
+    /// When it was attached.
+    pub attached_ns: u64,
     /// Its counters.
     pub stats: VolumeStats,
     /// How often each part of it was asked for lately.
@@ -117,6 +119,7 @@ impl Volume {
             options,
             detaching: false,
             held: false,
+            attached_ns: now_ns,
             stats: VolumeStats::default(),
             heat: RegionHeat::new(size_bytes, now_ns),
             cached_blocks: 0,
