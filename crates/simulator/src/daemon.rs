@@ -83,6 +83,8 @@ impl Builder for Engine {
         if pool.superblock.volumes.len() != plan.volumes.len() {
             return Err(Refusal { reason: "the pool does not know all volumes".to_string(), io: false });
         }
+        let next = VolumeId(plan.volumes.len() as u32 + 1 + host.retired);
+        pool.superblock.next_volume_id = pool.superblock.next_volume_id.max(next);
         let found = gather(ssd, &mut pool)?;
         let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
         let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();

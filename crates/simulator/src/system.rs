@@ -133,6 +133,8 @@ pub struct HostRecord {
     pub pool_uuid: [u8; 16],
     /// The superblock's session number of the latest start.
     pub session: u64,
+    /// How many numbers of volumes were retired since the pool was formatted: an SSD that loses its superblock must not have them given out again.
+    pub retired: u32,
 }
 
 /// How lives begin. Implemented by the stand-in and by the engine.

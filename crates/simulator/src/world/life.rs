@@ -313,7 +313,7 @@ impl World<'_> {
         }
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
-        self.host = HostRecord { degraded: false, pool_uuid: uuid, session: 0 };
+        self.host = HostRecord { degraded: false, pool_uuid: uuid, session: 0, retired: 0 };
         self.format()
     }
 

@@ -282,7 +282,7 @@ impl<'a> World<'a> {
             client_idle: vec![false; usize::from(plan.connections)],
             pending: BTreeMap::new(),
             volumes,
-            host: HostRecord { degraded: false, pool_uuid, session: 0 },
+            host: HostRecord { degraded: false, pool_uuid, session: 0, retired: 0 },
             operator: Operator::default(),
             channels: BTreeMap::new(),
             requests_left: plan.requests,

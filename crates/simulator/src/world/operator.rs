@@ -298,6 +298,7 @@ impl World<'_> {
     /// Everything is at home: the volume's number is retired, then the shards forget it.
     fn detach(&mut self, volume: u16) -> Step {
         self.check_all_at_home(volume)?;
+        self.host.retired += 1;
         if !self.record(Change::Retire(volume))? {
             return self.start();
         }
