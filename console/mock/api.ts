@@ -1,6 +1,6 @@
 /** The calls of the API over a [`World`]. */
 
-import type { Options, OptionsPatch, PoolCreate, PoolSet, VolumeAdd, VolumeSet, VolumeWarm } from "../src/api";
+import type { Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm } from "../src/api";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -80,12 +80,24 @@ async function pools(world: World, method: string, name: string | undefined, ver
   const one = world.pools.get(name);
   if (!one) throw missing("pool", name);
   if (verb === "check") return world.begin("check", name, one.size_bytes, 15, () => world.tell("info", name, "check done: no mismatches"));
+  if (verb === "replace") {
+    const asked = body as PoolReplace;
+    const device = DEVICES.find((other) => other.path === asked.ssd);
+    if (device?.destroys && !asked.force) throw new Problem(409, "conflict", `${asked.ssd} ${device.told}`, "use --force to destroy it");
+    return world.begin("replace", name, GIB, 3, () => {
+      Object.assign(one, { ssd: asked.ssd, cached_bytes: 0, dirty_bytes: 0 });
+      world.tell("info", name, `the pool is on ${asked.ssd} now; its cache is empty`);
+      world.say({ event: "changed", data: { what: "pools" } });
+    });
+  }
   if (method === "PATCH") {
     one.content = ((body as PoolSet).content ?? one.content) as typeof one.content;
     world.say({ event: "changed", data: { what: "pools" } });
   }
   if (method === "DELETE") {
+    if (one.volumes.length > 0) throw new Problem(409, "conflict", `the pool "${name}" has volumes`, "remove them first");
     world.pools.delete(name);
+    world.say({ event: "changed", data: { what: "pools" } });
     return { done: true };
   }
   return one;

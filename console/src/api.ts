@@ -6,7 +6,7 @@ export type Content = "off" | "fast" | "dense" | "auto";
 export type Health = "running" | "starting" | "degraded" | "failed" | "removing";
 export type Role = "view" | "operate";
 export type Severity = "info" | "warning" | "error";
-export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check";
+export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check" | "replace";
 export type DeviceState = "free" | "foreign" | "in_use" | "pool" | "backing";
 /** A limit that can be lifted. */
 export type Limit = "off" | { bytes: number };
@@ -237,6 +237,7 @@ export interface VolumeStats {
   bypassed: Record<string, number>;
   dirty_bytes: number;
   cached_bytes: number;
+  ram_bytes?: number;
   ssd_written_bytes: number;
   admitted_bytes: number;
   write_amplification: number | null;
@@ -297,6 +298,7 @@ export interface VolumeSample {
   baseline_us: number | null;
   dirty_bytes: number;
   cached_bytes: number;
+  ram_bytes?: number;
   destaged_bytes_s: number;
   backing_ios_s: number;
   ssd_written_bytes_s: number;

@@ -85,14 +85,15 @@ def drop_cached(path):
 class Daemon:
     """A `hearth serve` with a state directory of its own."""
 
-    def __init__(self, name):
+    def __init__(self, name, *words):
+        self.words = words
         self.place = scratch(name)
         os.makedirs(self.place, exist_ok=True)
         self.env = dict(os.environ, HEARTH_STATE=f"{self.place}/state", HEARTH_SOCKET=f"{self.place}/hearth.sock")
         self.start()
 
     def start(self):
-        self.process = begin([HEARTH, "serve"], env=self.env)
+        self.process = begin([HEARTH, "serve", *self.words], env=self.env)
         self.process.stdout.readline()
 
     @property

@@ -190,7 +190,7 @@ function told(map: MapView, index: number, size_bytes: number): string {
   const cached = map.cached_bytes[index] ?? 0;
   const dirty = map.dirty_bytes[index] ?? 0;
   const heat = map.heat[index] ?? 0;
-  const parts = [cached === 0 ? "nothing cached" : `${percent(Math.min(1, cached / length))} cached`];
+  const parts = [cached === 0 ? "nothing on the SSD" : `${percent(Math.min(1, cached / length))} on the SSD`];
   if (dirty > 0) parts.push(`${bytes(dirty)} dirty`);
   parts.push(heat > 0 ? `${digits(heat)} accesses lately` : "not used lately");
   return `${bytes(start)} to ${bytes(start + length)}: ${parts.join(", ")}`;

@@ -9,7 +9,7 @@ import { href } from "../route";
 import { Badge, Bar } from "../ui/basics";
 import { Operate } from "../ui/operate";
 import { sentence } from "../ui/toast";
-import { jobPart, JOB_WORD, type Tone } from "../words/health";
+import { jobPart, JOB_WORD, ofPool, type Tone } from "../words/health";
 
 const STATES: Record<JobView["state"], { tone: Tone; word: string }> = {
   running: { tone: "busy", word: "running" },
@@ -27,7 +27,7 @@ export function Jobs() {
       {jobs.value.length === 0 && (
         <div class="empty">
           <p><strong>No jobs.</strong></p>
-          <p>Destage, warm-up, checks, removals and leaving write-back are jobs: they show here while they run, and some time after.</p>
+          <p>Destage, warm-up, checks, removals, leaving write-back and putting a pool on another SSD are jobs: they show here while they run, and some time after.</p>
         </div>
       )}
       {running.length > 0 && <section aria-label="Running"><h2>Running</h2>{running.map((job) => <JobCard key={job.id} job={job} />)}</section>}
@@ -40,8 +40,8 @@ export function JobCard({ job }: { job: JobView }) {
   const word = JOB_WORD[job.kind];
   const { tone, word: state } = STATES[job.state];
   const name = `${word} of ${job.volume}`;
-  const place = href(job.kind === "check" ? { page: "pool", name: job.volume } : { page: "volume", name: job.volume });
-  const there = job.kind === "check" || volumes.value.some((volume) => volume.name === job.volume);
+  const place = href(ofPool(job) ? { page: "pool", name: job.volume } : { page: "volume", name: job.volume });
+  const there = ofPool(job) || volumes.value.some((volume) => volume.name === job.volume);
   const stop = (): void =>
     void attempt(`Stopping the ${word.toLowerCase()}`, async () => {
       await remove(`/jobs/${part(String(job.id))}`);

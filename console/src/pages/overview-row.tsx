@@ -6,10 +6,9 @@ import { useEffect, useRef } from "preact/hooks";
 import type { VolumeSample, VolumeView } from "../api";
 import { drawSpark } from "../charts/spark";
 import { bytes, count, microseconds, percent, span } from "../format";
-import { jobs } from "../live/store";
+import { jobs, pools } from "../live/store";
 import { liveVolume, onSample, type LiveVolume } from "../live/volumes";
 import { RING_SECONDS } from "../live/ring";
-import { dirtiest } from "../live/dirtiest";
 import { href } from "../route";
 import { palette } from "../theme";
 import { Badge } from "../ui/basics";
@@ -47,9 +46,9 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
       if (!visible && unseen % UNSEEN_SAMPLES !== 0 && shown.peek() !== null) return;
       batch(() => (shown.value = live.sample.peek()));
       if (!visible || document.hidden) return;
-      const most = dirtiest.peek()?.dirty_bytes ?? 0;
+      const room = volume.options.dirty_limit_bytes ?? pools.peek().find((pool) => pool.name === volume.pool)?.size_bytes ?? 0;
       const dirty = shown.peek()?.dirty_bytes ?? 0;
-      if (bar.current) bar.current.style.transform = `scaleX(${most > 0 ? dirty / most : 0})`;
+      if (bar.current) bar.current.style.transform = `scaleX(${room > 0 ? Math.min(1, dirty / room) : 0})`;
       draw(live, canvases.current);
     };
     const watch = new IntersectionObserver(
@@ -74,7 +73,7 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
       watch.disconnect();
       for (const end of ends) end();
     };
-  }, [live]);
+  }, [live, volume]);
 
   const text = <T,>(of: (sample: VolumeSample) => T | null, format: (value: T) => string, none = "–") =>
     useComputed(() => {
@@ -87,7 +86,7 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
   const baseline = text((sample) => sample.baseline_us, (value) => `disk ${microseconds(value)}`, "");
   const dirty = text((sample) => sample.dirty_bytes, bytes);
   const savedIos = text((sample) => sample.saved.backing_ios, (value) => `${count(value)} I/Os`);
-  const savedRest = text((sample) => sample.saved, (saved) => `${bytes(saved.backing_bytes)}, ${span(saved.waiting_s)}`, "");
+  const savedRest = text((sample) => sample.saved, (saved) => [saved.backing_bytes > 0 && bytes(saved.backing_bytes), span(saved.waiting_s)].filter(Boolean).join(", "), "");
   const cell = (index: number) => (element: HTMLCanvasElement | null) => void (canvases.current[index] = element);
 
   return (

@@ -17,6 +17,7 @@ export function Totals() {
   const worst = troubled[0];
   const top = dirtiest.value;
   const known = sample !== null;
+  const savedBytes = sum((volume) => volume.saved.backing_bytes);
   return (
     <dl class="figures totals" aria-label="All volumes together">
       <Figure
@@ -31,7 +32,7 @@ export function Totals() {
         value={known ? bytes(sum((volume) => volume.dirty_bytes)) : "–"}
         note={top ? <>most: <a href={href({ page: "volume", name: top.name })}>{top.name}</a>, {bytes(top.dirty_bytes)}</> : "everything is at home"}
       />
-      <Figure label="Backing I/O saved" value={known ? count(sum((volume) => volume.saved.backing_ios)) : "–"} note={known ? bytes(sum((volume) => volume.saved.backing_bytes)) : ""} title="Since the daemon's start: I/Os that the backing devices did not have to do" />
+      <Figure label="Backing I/O saved" value={known ? count(sum((volume) => volume.saved.backing_ios)) : "–"} note={known && savedBytes > 0 ? bytes(savedBytes) : "I/Os of the disks"} title="Since the daemon's start: I/Os that the backing devices did not have to do, and bytes; filling the cache costs bytes at first" />
       <Figure label="Waiting saved" value={known ? span(sum((volume) => volume.saved.waiting_s)) : "–"} note="since the start" title="Time that clients did not wait, summed over all requests" />
     </dl>
   );

@@ -15,7 +15,7 @@ import { ContentPanel } from "../pool/content";
 import { Log, Space } from "../pool/space";
 import { Wear } from "../pool/wear";
 import { Badge, Panel, Trouble } from "../ui/basics";
-import { HEALTH_TONE } from "../words/health";
+import { HEALTH_TONE, ofPool } from "../words/health";
 import { JobCard } from "./jobs";
 
 export function PoolPage({ name }: { name: string }) {
@@ -44,7 +44,7 @@ function Known({ pool }: { pool: PoolView }) {
       end();
     };
   }, [pool.name]);
-  const mine = jobs.value.filter((job) => job.kind === "check" && job.volume === pool.name);
+  const mine = jobs.value.filter((job) => ofPool(job) && job.volume === pool.name);
   const sample = poolSamples.value[pool.name];
   return (
     <>

@@ -15,7 +15,7 @@ import { Settings } from "../volume/settings";
 import { TurnedAway } from "../volume/turned-away";
 import { Use } from "../volume/use";
 import { Why, type Question } from "../volume/why";
-import { healthLine } from "../words/health";
+import { healthLine, ofPool } from "../words/health";
 import { JobCard } from "./jobs";
 
 export function VolumePage({ name }: { name: string }) {
@@ -33,7 +33,7 @@ export function VolumePage({ name }: { name: string }) {
 
 function Known({ volume }: { volume: VolumeView }) {
   const [asked, setAsked] = useState<Question | null>(null);
-  const mine = jobs.value.filter((job) => job.volume === volume.name && job.kind !== "check");
+  const mine = jobs.value.filter((job) => job.volume === volume.name && !ofPool(job));
   const ask = (start_bytes: number, end_bytes: number): void => setAsked((before) => ({ start_bytes, end_bytes, number: (before?.number ?? 0) + 1 }));
   const running = mine.filter((job) => job.state === "running");
   return (
@@ -103,10 +103,10 @@ function Present({ volume }: { volume: VolumeView }) {
     <dl class="figures" aria-label="This second">
       <Figure label="Hit rate of reads" value={sample?.hit_ratio == null ? "–" : percent(sample.hit_ratio)} note={sample ? `${count(sample.reads_s)} reads/s` : ""} />
       <Figure label="IOPS" value={sample ? count(sample.reads_s + sample.writes_s) : "–"} note={sample ? `${count(sample.writes_s)} writes/s` : ""} />
-      <Figure label="Latency, mean" value={all ? microseconds(all.mean_us) : "–"} note={sample?.baseline_us ? `without the cache ${microseconds(sample.baseline_us)}${faster && faster >= 1.05 ? `: ${faster.toFixed(faster < 10 ? 1 : 0)} times` : ""}` : ""} />
-      <Figure label="Cached" value={bytes(sample?.cached_bytes ?? volume.cached_bytes)} note={`${percent(part)} of the volume`} />
+      <Figure label="Latency, mean" value={all ? microseconds(all.mean_us) : "–"} note={sample?.baseline_us ? `without the cache ${microseconds(sample.baseline_us)}${faster && faster >= 1.05 ? `: ${faster.toFixed(faster < 10 ? 1 : 0)} times as long` : ""}` : ""} />
+      <Figure label="Cached on the SSD" value={bytes(sample?.cached_bytes ?? volume.cached_bytes)} note={`${percent(part)} of the volume; ${sample ? bytes(sample.ram_bytes ?? 0) : "–"} in RAM`} />
       <Figure label="Dirty" value={bytes(sample?.dirty_bytes ?? volume.dirty_bytes)} note={volume.options.dirty_limit_bytes === null ? "no limit but the pool's" : `limit ${bytes(volume.options.dirty_limit_bytes)}`} />
-      <Figure label="Saved since the start" value={sample ? `${count(sample.saved.backing_ios)} I/Os` : "–"} note={sample ? `${bytes(sample.saved.backing_bytes)}, ${span(sample.saved.waiting_s)} of waiting` : ""} />
+      <Figure label="Saved since the start" value={sample ? `${count(sample.saved.backing_ios)} I/Os` : "–"} note={sample ? `${sample.saved.backing_bytes > 0 ? `${bytes(sample.saved.backing_bytes)}, ` : ""}${span(sample.saved.waiting_s)} of waiting` : ""} />
     </dl>
   );
 }

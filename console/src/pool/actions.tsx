@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { JobView, PoolReplace, PoolView } from "../api";
 import { bytes, counted } from "../format";
 import { attempt } from "../live/connection";
-import { refreshPools, refreshVolumes, takeJob } from "../live/store";
+import { refreshPools, takeJob } from "../live/store";
 import { size } from "../parse";
 import { part, post, remove } from "../rest";
 import { go } from "../route";
@@ -21,7 +21,7 @@ export function PoolActions({ pool }: { pool: PoolView }) {
     });
   return (
     <div class="actions">
-      <Operate onClick={check} disabled={pool.health !== "running"} title="Compares what the SSD holds with its checksums, while I/O runs">Check</Operate>
+      <Operate onClick={check} disabled={pool.health !== "running" && pool.health !== "failed"} title="Compares what the SSD holds with its checksums, while I/O runs">Check</Operate>
       <Operate onClick={() => setOpen("replace")}>Replace the SSD</Operate>
       <Operate kind="danger" onClick={() => setOpen("destroy")} disabled={pool.volumes.length > 0} title={pool.volumes.length > 0 ? "Remove its volumes first" : undefined}>Destroy</Operate>
       {open === "replace" && <Replace pool={pool} onClose={() => setOpen(null)} />}
@@ -43,9 +43,8 @@ function Replace({ pool, onClose }: Props) {
   const parsed = amount.trim() === "" ? { value: undefined, problem: undefined } : size(amount);
   const confirm = async (): Promise<void> => {
     const body: PoolReplace = { ssd: ssd.trim(), size_bytes: parsed.value ?? null, force, drop_dirty: drop };
-    await post(`/pools/${part(pool.name)}/replace`, body);
-    toast({ kind: "done", title: `Pool ${pool.name} is on ${ssd.trim()} now` });
-    await Promise.all([refreshPools(), refreshVolumes()]);
+    takeJob(await post<JobView>(`/pools/${part(pool.name)}/replace`, body));
+    toast({ kind: "done", title: `Putting ${pool.name} on ${ssd.trim()} has begun` });
   };
   return (
     <Dialog title={`Put ${pool.name} on another SSD`} confirm="Replace the SSD" danger={force || drop} ready={ssd.trim().startsWith("/") && parsed.problem === undefined} onConfirm={confirm} onClose={onClose}>
@@ -56,7 +55,7 @@ function Replace({ pool, onClose }: Props) {
       <Meaning
         sentences={[
           `${counted(pool.volumes.length, "volume")} stay what they are; the new cache is empty. ${pool.ssd} is not touched.`,
-          drop ? `What is dirty (${bytes(pool.dirty_bytes)}) and cannot go home is lost for ever.` : "What is dirty goes home first; if it cannot, nothing is done.",
+          drop ? `What is dirty (${bytes(pool.dirty_bytes)}) and cannot go home is lost for ever.` : "What is dirty goes home first; if it cannot, nothing is done. Until then the job can be stopped.",
           "Refused while an export is mounted: unmount first.",
           ...(force ? [`Everything on ${ssd.trim() || "the new SSD"} is destroyed.`] : []),
         ]}

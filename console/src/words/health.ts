@@ -13,7 +13,11 @@ export const JOB_WORD: Record<JobKind, string> = {
   remove: "Removal",
   mode_change: "Mode change",
   check: "Check",
+  replace: "Replacement of the SSD",
 };
+
+/** Whether a job is the work of a pool, and not of a volume: both may have the same name. */
+export const ofPool = (job: JobView): boolean => job.kind === "check" || job.kind === "replace";
 
 export function jobPart(job: JobView): number {
   if (job.state === "done") return 1;

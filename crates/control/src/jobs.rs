@@ -3,7 +3,7 @@
 //! A job runs on a thread of its own and holds no lock of the manager while it waits. Whoever wants to know asks for its
 //! view; whoever wants it stopped sets its flag, and the job stops at its next look (at most [`LOOK`] later).
 
-use crate::api::{JobKind, JobState, JobView};
+use crate::api::{JobKind, JobState, JobView, PoolReplace};
 use crate::error::ControlError;
 use crate::live::{Live, LiveEvent};
 use crate::uuid::Uuid;
@@ -44,6 +44,8 @@ pub enum Work {
     ModeChange,
     /// The cache is compared with its checksums.
     Check(CheckedSoFar),
+    /// A pool gets another SSD.
+    Replace(PoolReplace),
 }
 
 impl Work {
@@ -55,6 +57,7 @@ impl Work {
             Work::Remove { .. } => JobKind::Remove,
             Work::ModeChange => JobKind::ModeChange,
             Work::Check(_) => JobKind::Check,
+            Work::Replace(_) => JobKind::Replace,
         }
     }
 }
@@ -282,7 +285,7 @@ impl Jobs {
 
     /// The running job on a volume.
     pub fn of_volume(&self, volume: &str) -> Option<Arc<Job>> {
-        self.known().values().find(|j| j.kind != JobKind::Check && j.object == volume && j.is_running()).cloned()
+        self.known().values().find(|j| !j.kind.is_of_pool() && j.object == volume && j.is_running()).cloned()
     }
 
     /// All of them, oldest first.

@@ -180,6 +180,7 @@ impl Known {
             baseline_us,
             dirty_bytes: is.dirty_bytes,
             cached_bytes: is.cached_bytes,
+            ram_bytes: is.ram_bytes,
             destaged_bytes_s: grown(is.destaged_bytes, was.destaged_bytes),
             backing_ios_s: grown(ios(is).1, ios(was).1),
             ssd_written_bytes_s: grown(is.ssd_written_bytes, was.ssd_written_bytes),

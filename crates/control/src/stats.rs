@@ -50,8 +50,11 @@ pub struct VolumeStats {
     pub bypassed: BTreeMap<String, u64>,
     /// Bytes the backing device lacks, now.
     pub dirty_bytes: u64,
-    /// Bytes cached, now.
+    /// Bytes cached on the SSD, now.
     pub cached_bytes: u64,
+    /// Bytes cached in RAM, now; many of them are on the SSD too.
+    #[serde(default)]
+    pub ram_bytes: u64,
     /// Bytes written to the SSD for this volume: payload, its share of headers, reinsertions.
     pub ssd_written_bytes: u64,
     /// Bytes admitted to the SSD: what clients wrote or read that was to be kept, each once.

@@ -3,21 +3,24 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
+/// Heading of the options that every command takes.
+const EVERYWHERE: &str = "Options of every command";
+
 /// An SSD cache in user space: fast volumes over slow storage.
 #[derive(Parser, Debug)]
 #[command(name = "hearth", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
     /// The daemon's socket [default: /run/hearth/hearth.sock for root, else $XDG_RUNTIME_DIR/hearth.sock; or HEARTH_SOCKET]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The daemon's state directory [default: /var/lib/hearth for root, else $XDG_STATE_HOME/hearth; or HEARTH_STATE]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// The configuration file [default: /etc/hearth/hearth.toml, if it is there; or HEARTH_CONFIG]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Exact JSON instead of a table
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
     /// What to do
     #[command(subcommand)]
@@ -307,7 +310,7 @@ pub enum Volume {
         /// Its name
         name: String,
     },
-    /// Change options while I/O runs
+    /// Change options while I/O runs; what is not given stays as it is (the defaults are those of a new volume)
     Set {
         /// Its name
         name: String,

@@ -80,8 +80,7 @@ impl Session {
                     force: *force,
                     drop_dirty: *drop_dirty,
                 };
-                let pool: PoolView = patiently("replacing the SSD", || self.client.send("POST", &path, &body))?;
-                self.print(&pool, |p| format!("pool {} is on {} now: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
+                self.finish(self.client.send("POST", &path, &body)?)
             }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
@@ -151,7 +150,7 @@ impl Session {
                 let answer: serde_json::Value = patiently("changing the volume", || self.client.send("PATCH", &path, &body))?;
                 match serde_json::from_value::<JobView>(answer) {
                     Ok(job) => self.finish(job),
-                    Err(_) => self.print(&Done { done: true }, |_| format!("volume {name} changed\n")),
+                    Err(_) => self.print(&Done { done: true }, |_| show::changed(name, body.options.mode.as_deref())),
                 }
             }
             Volume::Destage { name } => {

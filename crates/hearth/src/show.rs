@@ -4,6 +4,21 @@ use crate::content_figures;
 use crate::table::{self, Align};
 use control::api::{Health, PoolView, VolumeView};
 use control::human;
+use types::Mode;
+
+/// What was changed; of a mode, what an acknowledged write means from now on.
+pub fn changed(volume: &str, mode: Option<&str>) -> String {
+    let Some(mode) = mode.and_then(Mode::from_name) else {
+        return format!("volume {volume} changed\n");
+    };
+    let meaning = match mode {
+        Mode::WriteBack => "a write is acknowledged when it is on the SSD, and the backing device lacks it until destage brings it home",
+        Mode::WriteThrough => "a write is acknowledged when it is on the backing device",
+        Mode::WriteAround => "a write is acknowledged when it is on the backing device, and does not occupy the cache",
+        Mode::PassThrough => "nothing is cached",
+    };
+    format!("volume {volume} is {} now: {meaning}\n", mode.name())
+}
 
 /// All pools, one line each.
 pub fn pools(pools: &[PoolView]) -> String {

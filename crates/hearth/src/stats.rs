@@ -18,7 +18,8 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         ("read hits, RAM", with_share(stats.read_hits_ram, stats.reads)),
         ("read hits, SSD", with_share(stats.read_hits_ssd, stats.reads)),
         ("read misses", with_share(stats.read_misses, stats.reads)),
-        ("cached", human::bytes(stats.cached_bytes)),
+        ("cached on the SSD", human::bytes(stats.cached_bytes)),
+        ("cached in RAM", human::bytes(stats.ram_bytes)),
         ("dirty", human::bytes(stats.dirty_bytes)),
         ("SSD written", human::bytes(stats.ssd_written_bytes)),
         ("admitted", human::bytes(stats.admitted_bytes)),
@@ -62,6 +63,7 @@ pub fn pool(name: &str, stats: &PoolStats) -> String {
         ("RAM tier in use", human::bytes(stats.ram_used_bytes)),
         ("RAM for the index", human::bytes(stats.index_bytes)),
         ("checksum errors", stats.checksum_errors.to_string()),
+        ("failed SSD reads", stats.ssd_read_errors.to_string()),
     ];
     if let Some(content) = &stats.content {
         pairs.push(("content", content.level.name().into()));
@@ -75,7 +77,7 @@ pub fn all(stats: &StatsView) -> String {
     if stats.volumes.is_empty() {
         return "no volumes; make one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
     }
-    let titles = ["READS", "HIT RAM", "HIT SSD", "WRITES", "CACHED", "DIRTY", "BACKING R", "BACKING W", "W AMP", "READ P99"];
+    let titles = ["READS", "HIT RAM", "HIT SSD", "WRITES", "ON SSD", "IN RAM", "DIRTY", "BACKING R", "BACKING W", "W AMP", "READ P99"];
     let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
     let row = |(name, s): (&String, &VolumeStats)| {
         vec![
@@ -85,6 +87,7 @@ pub fn all(stats: &StatsView) -> String {
             percent(s.read_hits_ssd, s.reads),
             s.writes.to_string(),
             human::bytes(s.cached_bytes),
+            human::bytes(s.ram_bytes),
             human::bytes(s.dirty_bytes),
             human::bytes(s.backing_read_bytes),
             human::bytes(s.backing_written_bytes),

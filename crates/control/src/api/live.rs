@@ -55,6 +55,9 @@ pub struct VolumeSample {
     pub dirty_bytes: u64,
     /// Bytes cached on the SSD, now.
     pub cached_bytes: u64,
+    /// Bytes cached in RAM, now; many of them are on the SSD too.
+    #[serde(default)]
+    pub ram_bytes: u64,
     /// Bytes brought home by destage.
     pub destaged_bytes_s: f64,
     /// I/Os of the backing device.

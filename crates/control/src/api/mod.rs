@@ -450,9 +450,16 @@ pub enum JobKind {
     ModeChange,
     /// Compares what a pool's SSD holds with its checksums.
     Check,
+    /// Puts a pool on another SSD.
+    Replace,
 }
 
 impl JobKind {
+    /// Whether it is the work of a pool, and not of a volume: both may have the same name.
+    pub const fn is_of_pool(self) -> bool {
+        matches!(self, JobKind::Check | JobKind::Replace)
+    }
+
     /// The word in messages: "destage of NAME".
     pub const fn word(self) -> &'static str {
         match self {
@@ -461,6 +468,7 @@ impl JobKind {
             JobKind::Remove => "removal",
             JobKind::ModeChange => "mode change",
             JobKind::Check => "check",
+            JobKind::Replace => "replacement of the SSD",
         }
     }
 }

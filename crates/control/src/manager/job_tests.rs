@@ -379,3 +379,62 @@ fn paths_that_a_person_types_are_judged() {
     examine(&manager, "/srv/file").expect("it is there");
     assert_eq!(world.inside().steps, steps, "looking changes nothing");
 }
+
+fn replace(ssd: &str) -> Action {
+    let replace = PoolReplace { ssd: ssd.into(), size_bytes: None, force: false, drop_dirty: false };
+    Action::PoolReplace { name: "p".into(), replace }
+}
+
+fn pool_ssd(manager: &Manager) -> String {
+    match manager.handle(Action::PoolShow { name: "p".into() }) {
+        Ok(Answer::Pool(pool)) => pool.ssd,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_replacement_of_an_ssd_is_a_job_that_can_be_stopped_until_all_is_home() {
+    let (world, manager) = with_volume();
+    assert!(world.write("v", 5));
+    let wrong = PoolReplace { ssd: "/dev/none".into(), size_bytes: None, force: false, drop_dirty: false };
+    manager.handle(Action::PoolReplace { name: "p".into(), replace: wrong }).expect_err("what is wrong from the start is told at once");
+    let old = stopped(&world, &manager, replace("/dev/ssd2"));
+    assert_eq!((old.kind, old.volume.as_str()), (JobKind::Replace, "p"));
+    assert_eq!(pool_ssd(&manager), "/dev/ssd");
+    assert!(world.write("v", 6), "it is served as before");
+
+    world.inside().slow = true;
+    let running = job(manager.handle(Action::JobResume { id: old.id }));
+    for action in [destage(), Action::PoolDestroy { name: "p".into(), force: true }] {
+        assert_eq!(manager.handle(action).expect_err("volumes and pool are taken").kind(), Kind::Busy);
+    }
+    world.inside().slow = false;
+    assert_eq!(ended(&manager, running.id).state, JobState::Done);
+    assert_eq!((pool_ssd(&manager), world.inside().devices["/dev/disk"].version), ("/dev/ssd2".into(), 6));
+    assert!(world.write("v", 7), "it is served from the new SSD");
+    must_tell(&manager, Severity::Info, "the pool is on /dev/ssd2 now");
+    refused(&manager, running.id, Kind::Conflict, "is done");
+}
+
+#[test]
+fn a_replacement_is_not_resumed_when_the_pool_has_another_ssd_by_then() {
+    let (world, manager) = with_volume();
+    world.add_device("/dev/ssd3", GIB);
+    assert!(world.write("v", 5));
+    let old = stopped(&world, &manager, replace("/dev/ssd2"));
+    let other = job(manager.handle(replace("/dev/ssd3")));
+    assert_eq!(ended(&manager, other.id).state, JobState::Done);
+    refused(&manager, old.id, Kind::Conflict, "on another SSD by now");
+    assert_eq!(pool_ssd(&manager), "/dev/ssd3");
+}
+
+#[test]
+fn a_stop_of_the_daemon_ends_a_replacement_first() {
+    let (world, manager) = with_volume();
+    assert!(world.write("v", 5));
+    world.inside().slow = true;
+    let running = job(manager.handle(replace("/dev/ssd2")));
+    manager.stop().expect("nothing fails");
+    assert_eq!(ended(&manager, running.id).state, JobState::Cancelled);
+    assert_eq!(world.inside().saved.pools[0].ssd, "/dev/ssd");
+}

@@ -202,7 +202,7 @@ impl Manager {
             Action::PoolList => Ok(Answer::Pools(self.pool_views())),
             Action::PoolShow { name } => self.pool_view(&name).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolSet { name, set } => self.pool_set(&name, &set).map(|p| Answer::Pool(Box::new(p))),
-            Action::PoolReplace { name, replace } => self.pool_replace(&name, &replace).map(|p| Answer::Pool(Box::new(p))),
+            Action::PoolReplace { name, replace } => self.pool_replace(&name, &replace).map(|j| Answer::Job(Box::new(j))),
             Action::PoolDestroy { name, force } => self.pool_destroy(&name, force).map(done),
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),

@@ -1,26 +1,28 @@
-//! Another SSD for a pool; its volumes stay what they are.
+//! Another SSD for a pool, as a job; its volumes stay what they are.
 //!
 //! 1. What is dirty on the old SSD goes home (or is given up, if that was said). The exports go, the volumes are detached, the pool stops.
 //! 2. The new SSD is formatted: a pool that no record knows yet.
 //! 3. One save makes it the pool's, and the volumes' caches empty.
 //! 4. Pool and volumes come up as at the daemon's start.
 //!
-//! Until 3 the old SSD is the pool's: after a failure it comes up again, after a crash the next start does that.
+//! Until 3 the old SSD is the pool's: after a failure it comes up again, after a crash the next start does that. Until the pool stops, the job can
+//! be stopped, and all is as it was but for what has gone home.
 
 use super::Manager;
-use crate::api::{PoolCreate, PoolReplace, PoolView, Severity};
+use crate::api::{JobView, PoolCreate, PoolReplace, Severity};
 use crate::error::ControlError;
+use crate::jobs::{Job, Work};
 use crate::names::Named;
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use types::Mode;
 
 impl Manager {
-    pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<PoolView, ControlError> {
+    pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<JobView, ControlError> {
         let old = self.pool_record(name)?;
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
         let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
         claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
-        let _claim = self.claim(&claimed, "the replacement of its SSD")?;
+        let claim = self.claim(&claimed, "the replacement of its SSD")?;
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
             return Err(ControlError::Claimed { named: "volume", name: volume.name.clone(), doing: "its removal" });
         }
@@ -38,7 +40,25 @@ impl Manager {
         super::pools::check_sizes(&wish)?;
         let file_made = self.check_ssd(&wish)?;
         volumes.iter().try_for_each(|v| self.check_unused(v))?;
-        self.bring_home(&old, &volumes, replace)?;
+        if let Some(volume) = volumes.iter().find(|v| v.may_have_dirty && !self.volume_attached(&v.name) && !replace.drop_dirty) {
+            return Err(would_be_lost(&old, volume, replace, &format!(", perhaps, on {}, and it does not run", old.ssd)));
+        }
+        let (manager, replace, uuid) = (self.clone(), replace.clone(), old.uuid);
+        self.run_job(Work::Replace(replace.clone()), (name, uuid), claim, move |job| {
+            manager.replace_ssd(&old, &volumes, &replace, file_made, job)
+        })
+    }
+
+    fn replace_ssd(
+        &self,
+        old: &PoolRecord,
+        volumes: &[VolumeRecord],
+        replace: &PoolReplace,
+        file_made: bool,
+        job: &Job,
+    ) -> Result<(), ControlError> {
+        let name = &old.name;
+        self.bring_home(old, volumes, replace, job)?;
         let new = PoolRecord {
             uuid: super::pools::new_uuid()?,
             ssd: replace.ssd.clone(),
@@ -51,7 +71,7 @@ impl Manager {
         self.events().note(Severity::Info, name, format!("the SSD {} is being replaced by {}", old.ssd, new.ssd));
         let calm = volumes.iter().try_for_each(|v| self.unexport_all(v));
         // Once more: clients could write until now.
-        let calm = calm.and_then(|()| self.bring_home(&old, &volumes, replace)).and_then(|()| self.detach_all(&volumes));
+        let calm = calm.and_then(|()| self.bring_home(old, volumes, replace, job)).and_then(|()| self.detach_all(volumes));
         if let Err(error) = calm {
             volumes.iter().for_each(|v| self.serve_again(v));
             return Err(error);
@@ -71,34 +91,27 @@ impl Manager {
         result?;
         self.running_pool(name)?;
         self.events().note(Severity::Info, name, format!("the pool is on {} now; its cache is empty", new.ssd));
-        self.pool_view(name)
+        Ok(())
     }
 
     /// Brings home what is dirty on the old SSD; what cannot go home is given up only if that was said.
-    fn bring_home(&self, pool: &PoolRecord, volumes: &[VolumeRecord], replace: &PoolReplace) -> Result<(), ControlError> {
+    fn bring_home(&self, pool: &PoolRecord, volumes: &[VolumeRecord], replace: &PoolReplace, job: &Job) -> Result<(), ControlError> {
         for volume in volumes.iter().filter(|v| v.may_have_dirty) {
             let attached = self.volume_attached(&volume.name);
             // A destage ends well only if nothing is dirty any more; figures could be wrong when a device hangs.
-            let why = match attached.then(|| super::work::wait_for(self.data().destage(volume)?)) {
+            let why = match attached.then(|| self.destage_all(volume, job)) {
                 Some(Ok(())) => continue,
+                Some(Err(ControlError::Stopped)) => return Err(ControlError::Stopped),
                 Some(Err(error)) => format!(" that cannot be brought home: {error}"),
                 None => format!(", perhaps, on {}, and it does not run", pool.ssd),
             };
             if !replace.drop_dirty {
-                return Err(ControlError::DirtyData {
-                    name: volume.name.clone(),
-                    dirty: "an unknown amount".into(),
-                    why,
-                    remedy: format!(
-                        "repair that and ask again, or lose the data with `hearth pool replace {} --ssd {} --drop-dirty`",
-                        pool.name, replace.ssd
-                    ),
-                });
+                return Err(would_be_lost(pool, volume, replace, &why));
             }
             let message = format!("its dirty data on {} is given up, as asked", pool.ssd);
             self.events().note(Severity::Warning, &volume.name, message);
         }
-        Ok(())
+        if job.cancel_wanted() { Err(ControlError::Stopped) } else { Ok(()) }
     }
 
     fn detach_all(&self, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
@@ -137,5 +150,18 @@ impl Manager {
                 volume.stopped_clean = false;
             }
         })
+    }
+}
+
+/// What is dirty on the old SSD cannot go home, and nobody has said that it may be lost. `why` continues "has dirty data".
+fn would_be_lost(pool: &PoolRecord, volume: &VolumeRecord, replace: &PoolReplace, why: &str) -> ControlError {
+    ControlError::DirtyData {
+        name: volume.name.clone(),
+        dirty: "an unknown amount".into(),
+        why: why.into(),
+        remedy: format!(
+            "repair that and ask again, or lose the data with `hearth pool replace {} --ssd {} --drop-dirty`",
+            pool.name, replace.ssd
+        ),
     }
 }

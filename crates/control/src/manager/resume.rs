@@ -4,7 +4,7 @@
 //! on at the place they had reached.
 
 use super::Manager;
-use crate::api::{JobState, JobView, Severity};
+use crate::api::{JobState, JobView, PoolReplace, Severity};
 use crate::error::ControlError;
 use crate::jobs::{Job, Work};
 use crate::names::Named;
@@ -34,11 +34,21 @@ impl Manager {
         }
         let new = match old.work() {
             Work::Check(so_far) => self.check_from(old.object(), Some(old.uuid()), so_far)?,
+            Work::Replace(replace) => self.resume_replace(&old, &replace, &what)?,
             work => self.resume_on_volume(&old, &work, &what)?,
         };
         old.note_resumed(new.id);
         self.events().note(Severity::Info, old.object(), format!("{} resumed: job {} goes on with job {id}", view.kind.word(), new.id));
         Ok(new)
+    }
+
+    fn resume_replace(&self, old: &Job, replace: &PoolReplace, what: &str) -> Result<JobView, ControlError> {
+        let name = old.object();
+        if self.pool_record(name)?.uuid != old.uuid() {
+            let remedy = format!("`hearth pool show {name}` tells where it is");
+            return Err(ControlError::Job(format!("the pool of {what} is on another SSD by now"), remedy));
+        }
+        self.pool_replace(name, replace)
     }
 
     fn resume_on_volume(&self, old: &Job, work: &Work, what: &str) -> Result<JobView, ControlError> {
@@ -56,7 +66,7 @@ impl Manager {
                 self.warm_from(record, &(*start_bytes..*end_bytes), *at_bytes, claim)
             }
             Work::ModeChange => self.resume_mode_change(name, what),
-            Work::Check(_) => unreachable!("a check is of a pool"),
+            Work::Check(_) | Work::Replace(_) => unreachable!("of a pool"),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn open(
     let started = PoolStarted {
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
-        recovery: if superblock.session == 1 { vec!["the first".into()] } else { described(&found) },
+        recovery: if superblock.session == 1 { vec!["the pool's first start: nothing was cached".into()] } else { described(&found) },
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, &places),
     };

@@ -221,6 +221,7 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
     stats.bypassed = BypassReason::ALL.iter().zip(mine.bypassed).map(|(reason, count)| (reason.name().into(), count)).collect();
     stats.dirty_bytes = mine.dirty_bytes;
     stats.cached_bytes = mine.cached_bytes;
+    stats.ram_bytes = mine.ram_bytes;
     stats.admitted_bytes = mine.admitted_bytes;
     stats.backing_reads = mine.backing_reads;
     stats.backing_read_bytes = mine.backing_read_bytes;

@@ -46,10 +46,11 @@ fn state(volume: &VolumeSample) -> [Line<'static>; 4] {
     let all = volume.latency.get("all").map_or("-".into(), |latency| time_us(latency.mean_us));
     let baseline = volume.baseline_us.map_or("not known yet".into(), time_us);
     let (ios, waiting) = (count(volume.saved.backing_ios as f64), human::seconds(volume.saved.waiting_s.max(0.0) as u64));
+    let ram = size(volume.ram_bytes as f64);
     let (cached, dirty, destage) = (size(volume.cached_bytes as f64), size(volume.dirty_bytes as f64), size(volume.destaged_bytes_s));
     let (backing, ssd, errors) = (count(volume.backing_ios_s), size(volume.ssd_written_bytes_s), count(volume.errors_s));
     [
-        format!("cached {cached}  dirty {dirty}  destage {destage}/s").into(),
+        format!("on the SSD {cached}  in RAM {ram}  dirty {dirty}  destage {destage}/s").into(),
         format!("backing device {backing} I/Os/s  SSD written {ssd}/s  errors {errors}/s").into(),
         format!("mean latency {all}, without the cache {baseline}").into(),
         format!("saved so far: {ios} I/Os of the disk, {}, {waiting} of waiting", size(volume.saved.backing_bytes as f64)).into(),

@@ -41,6 +41,7 @@ fn volume(step: f64, mode: Mode, health: Health) -> VolumeSample {
         baseline_us: Some(6_050.0),
         dirty_bytes: 3 << 30,
         cached_bytes: 40 << 30,
+        ram_bytes: 3 << 30,
         destaged_bytes_s: 21e6,
         backing_ios_s: 720.0,
         ssd_written_bytes_s: 9.9e6,

@@ -267,6 +267,7 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge(volume("hearth_volume_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Bytes that the backing device lacks, now.")),
     gauge(volume("hearth_volume_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes cached on the SSD, now.")),
+    gauge(volume("hearth_volume_ram_bytes", "bytes", |s| count(s.ram_bytes), "Bytes cached in RAM, now; many of them are on the SSD too.")),
     gauge(volume(
         "hearth_volume_ssd_written_bytes",
         "bytes",

@@ -55,7 +55,7 @@ pub async fn pool_destroy(State(app): Shared, Name(name): Name, Asked(asked): As
 #[utoipa::path(
     post, path = "/api/v1/pools/{name}/replace", tag = "pools", params(PoolName),
     request_body(content = PoolReplace, example = json!({"ssd": "/dev/nvme1n1"})),
-    responses((status = 200, description = "The pool on its new SSD.", body = PoolView))
+    responses((status = 200, description = "The job that does it.", body = JobView))
 )]
 pub async fn pool_replace(State(app): Shared, Name(name): Name, Json(replace): Json<PoolReplace>) -> Answered {
     run(&app, Action::PoolReplace { name, replace }).await

@@ -19,7 +19,9 @@ use types::{ShardIndex, VolumeIndex};
 
 /// How long a count is good.
 const GOOD_FOR: Duration = Duration::from_secs(5);
-/// Who asks for the first time waits this long for the count, and gets what there is by then.
+/// How long a count is better than waiting for the next.
+const BETTER_THAN_WAITING_FOR: Duration = Duration::from_secs(15);
+/// Who asks for the first time in a while waits this long for the count, and gets what there is by then.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Windows kept; the one asked for longest ago goes first.
 const WINDOWS_MAX: usize = 32;
@@ -125,7 +127,11 @@ impl Counting {
                 locked_table.busy.push(busy);
             }
         }
-        let waits = |table: &mut Table| table.know(&window).made.is_none() && table.know(&window).making.is_some();
+        let waits = |table: &mut Table| {
+            let known = table.know(&window);
+            let is_old = known.made.as_ref().is_none_or(|(_, begun)| begun.elapsed() >= BETTER_THAN_WAITING_FOR);
+            is_old && known.making.is_some()
+        };
         let (mut locked_table, _) = changed.wait_timeout_while(locked_table, PATIENCE, waits).expect("no holder of this lock panics");
         let known = locked_table.know(&window);
         Ok(match (&known.made, &known.making) {
