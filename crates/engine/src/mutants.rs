@@ -81,4 +81,6 @@ pub const ALL: &[(u32, &str)] = &[
     (64, "a dirty block that comes home is given back twice by its base"),
     (65, "the footer forgets the records that its reserved pages do not hold"),
     (66, "a base is let go before the log says that its dirty block came home"),
+    (67, "a write leaves no trace if another request comes to its extent"),
+    (68, "counting in pieces leaves out the entry behind each piece"),
 ];

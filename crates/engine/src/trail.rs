@@ -5,6 +5,7 @@
 
 use crate::api::{Op, Outcome};
 use crate::key::{ExtentKey, Key};
+use crate::mutants;
 use alloc::boxed::Box;
 use alloc::vec;
 use types::{BLOCK_SECTORS, BypassReason};
@@ -117,7 +118,9 @@ impl Trail {
         let bucket = bucket_of(first.extent());
         let next = &mut self.next[bucket];
         let at = usize::from(*next) % ENTRIES_PER_BUCKET;
-        *next = next.wrapping_add(1);
+        if !(mutants::active(67) && op == Op::Write) {
+            *next = next.wrapping_add(1);
+        }
         let reason = reason.map_or(0, |reason| reason as u16 + 1);
         self.entries[bucket][at] = Entry {
             first,

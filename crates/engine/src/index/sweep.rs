@@ -3,6 +3,7 @@
 use super::plain::Parts;
 use super::{Index, Slot};
 use crate::key::Key;
+use crate::mutants;
 
 impl Index {
     /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by segment.
@@ -45,7 +46,8 @@ impl Index {
                     each(key, entry.meta().dirty);
                 }
             }
-            (position, steps) = (end, steps - (end - position) as u32);
+            let left_out = u64::from(mutants::active(68) && end < segment_end);
+            (position, steps) = (end + left_out, steps - (end - position) as u32);
         }
         while steps > 0 && position < self.look_end() {
             let behind = position - plain;

@@ -4,7 +4,7 @@
 
 use super::{Context, Shard};
 use crate::api::{IoError, IoKind, Target};
-use crate::index::{Encoding, Slot, Stored};
+use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
@@ -143,9 +143,7 @@ impl Shard {
             _ => 0,
         };
         let base = match self.base_slot(&stored) {
-            Some(base) if !memory || self.object_in_memory(self.base_of(&stored)).is_none() => {
-                1 + pages_for(base, &self.index.stored(base))
-            }
+            Some(base) if self.base_in_memory(&stored, memory).is_none() => 1 + pages_for(base, &self.index.stored(base)),
             _ => 0,
         };
         1 + pages_for(slot, &stored) + base
@@ -153,6 +151,13 @@ impl Shard {
 
     fn base_slot(&self, stored: &Stored) -> Option<Slot> {
         if stored.encoding.rests_on_base() { self.index.object(self.base_of(stored)) } else { None }
+    }
+
+    /// The content of the block's base, if it is to be taken from memory: as any that is there, or as one that is nowhere else, since its place in
+    /// the log is not known yet.
+    fn base_in_memory(&self, stored: &Stored, memory: bool) -> Option<Page> {
+        let is_placed = |base| self.index.stored(base).place != PLACE_UNKNOWN;
+        if !memory && self.base_slot(stored).is_some_and(is_placed) { None } else { self.object_in_memory(self.base_of(stored)) }
     }
 
     /// The object that a block rests on.
@@ -171,7 +176,7 @@ impl Shard {
         let own = (stored.bytes > 0).then(|| self.bytes_or_io(FetchPart::Own, slot, &stored, &mut take, &mut ios));
         let base = stored.encoding.rests_on_base().then(|| {
             let object = self.base_of(&stored);
-            let in_memory = if matches!(wanted, Wanted::Scrub(_)) { None } else { self.object_in_memory(object) };
+            let in_memory = self.base_in_memory(&stored, !matches!(wanted, Wanted::Scrub(_)));
             let source = match (in_memory, self.base_slot(&stored)) {
                 (Some(page), _) => (Encoding::Raw, 0, BaseSource::InMemory(page)),
                 (None, None) => (Encoding::Raw, 0, BaseSource::Gone),
@@ -223,6 +228,7 @@ impl Shard {
         let source = match in_flight {
             Some(bytes) => BytesSource::InFlight(bytes.to_vec()),
             None => {
+                debug_assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
                 let (first, count) = pages_of(stored);
                 ios.push((part, slot, first, take(count as usize)));
                 BytesSource::Awaited
