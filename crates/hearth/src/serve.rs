@@ -169,6 +169,7 @@ fn server_options(settings: &ServeSettings) -> ServerOptions {
     });
     ServerOptions {
         tcp,
+        names: settings.names.clone(),
         socket_group: settings.socket_group.clone(),
         operate_group: settings.operate_group.clone(),
         assets: Arc::new(console_file),

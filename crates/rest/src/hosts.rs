@@ -22,7 +22,8 @@ impl Hosts {
         let host = text(headers, header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str())).unwrap_or_default();
         if !self.is_ours(host) {
             let detail = format!("{:?} is not a name of this daemon", host.chars().take(80).collect::<String>());
-            let remedy = "ask for localhost, or for the address that it listens at";
+            let remedy =
+                "ask for localhost, or for the address that it listens at, or list the name under api.names in the configuration file";
             return Err(Problem::new(Kind::Forbidden, detail, remedy));
         }
         if !api {

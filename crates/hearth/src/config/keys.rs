@@ -21,6 +21,8 @@ pub enum Form {
     Word(&'static [&'static str]),
     /// `IP:PORT`, or "off".
     Address,
+    /// A list of host names.
+    Names,
     /// A filter of the log, in the notation of the `tracing` crates.
     Filter,
     /// A size with a unit, in these bounds.
@@ -67,6 +69,7 @@ impl Key {
             Form::Flag => "true or false".into(),
             Form::Word(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "),
             Form::Address => "\"IP:PORT\", or \"off\"".into(),
+            Form::Names => "a list of host names, without a port, 16 at most".into(),
             Form::Filter => "a filter such as \"info\" or \"info,control=debug\"".into(),
             Form::Size { least, most } => format!("bytes, {} to {}", unit(least), unit(most)),
             Form::Time { most_ms } => format!("a time above 0, up to {} h", most_ms / 3_600_000),
@@ -130,6 +133,14 @@ pub const KEYS: &[Key] = &[
         default: "false",
         example: "false",
         about: "Whether api.listen may be an address that other machines can reach.",
+    },
+    Key {
+        name: "api.names",
+        form: Form::Names,
+        default: "[]",
+        example: "[]",
+        about: "Names, beside localhost, by which browsers and scripts may ask api.listen, for instance [\"cache1.example.org\"]; the certificate that the daemon makes \
+                is good for them. Requests to other names are refused, so that no page of another site reaches the daemon.",
     },
     Key {
         name: "api.certificate",

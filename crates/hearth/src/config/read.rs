@@ -160,6 +160,7 @@ mod tests {
         assert_eq!((values["reactors"].value.number(), values["api.listen"].line), (2, 4));
         assert_eq!(values["defaults.write_cache_depth"].value.number(), 300_000);
         check("", &[]);
+        check("[api]\nnames = [\"Cache-1.example.org\", \"cache1\"]", &[]);
         check("# nothing\n[api]\n[log]\n", &[]);
         check("api.listen = \"[::1]:1\"\napi.allow_remote = false", &[]);
         check("[api]\nlisten = \"0.0.0.0:1\"\nallow_remote = true", &[]);
@@ -179,6 +180,10 @@ mod tests {
         check("socket = \"\"", &[(1, "socket must be a path")]);
         check("[api]\nlisten = \"localhost\"", &[(2, "api.listen must be IP:PORT or off")]);
         check("[api]\nlisten = \"0.0.0.0:7420\"", &[(2, "which other machines can reach")]);
+        check("[api]\nnames = \"a.example\"", &[(2, "api.names must be a list of at most 16 host names; write for instance [")]);
+        for name in ["a.example:80", "https://a", "10.0.0.1", "a..b", "-a", ""] {
+            check(&format!("api.names = [\"{name}\"]"), &[(1, "api.names has an entry that is no host name")]);
+        }
         check("[api]\nkey = \"/k\"", &[(2, "api.key is given without api.certificate; give both, or neither")]);
         check("[api]\nallow_remote = \"yes\"", &[(2, "must be true or false")]);
         check(

@@ -36,6 +36,8 @@ pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
     /// Whether that may be an address that other machines can reach.
     pub allow_remote: bool,
+    /// Names, beside localhost, by which TCP may be asked.
+    pub names: Vec<String>,
     /// Certificate chain for TCP, PEM; none: the daemon's own. Given together with `key`.
     pub certificate: Option<PathBuf>,
     /// Its private key, PEM.
@@ -94,6 +96,10 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
             _ => None,
         }),
         allow_remote: flags.allow_remote || flag("api.allow_remote", false),
+        names: match config.get("api.names") {
+            Some(Value::Names(names)) => names.clone(),
+            _ => Vec::new(),
+        },
         certificate: text("api.certificate").map(PathBuf::from),
         key: text("api.key").map(PathBuf::from),
         operate_group: text("api.operate_group"),
@@ -210,6 +216,7 @@ mod tests {
             ("reactors", "7"),
             ("api.listen", "\"127.0.0.1:1\""),
             ("api.allow_remote", "true"),
+            ("api.names", "[\"cache1.example.org\"]"),
             ("api.certificate", "\"/x\"\napi.key = \"/y\""),
             ("api.key", "\"/x\"\napi.certificate = \"/y\""),
             ("api.operate_group", "\"x\""),

@@ -17,6 +17,8 @@ pub enum Value {
     Flag(bool),
     /// An address; none for "off".
     Address(Option<SocketAddr>),
+    /// Host names, lower case.
+    Names(Vec<String>),
 }
 
 impl Value {
@@ -26,6 +28,7 @@ impl Value {
             Value::Text(text) | Value::Number(_, text) => text.clone(),
             Value::Flag(flag) => flag.to_string(),
             Value::Address(address) => address.map_or("off".into(), |a| a.to_string()),
+            Value::Names(names) => names.join(", "),
         }
     }
 
@@ -64,6 +67,7 @@ pub fn read(form: Form, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Form::Group => text(value).ok_or_else(|| quoted("a group's name", "hearth")).and_then(group),
         Form::Word(words) => word(value, words),
         Form::Address => text(value).ok_or_else(|| quoted("an address", "127.0.0.1:7420")).and_then(address),
+        Form::Names => names(value),
         Form::Filter => text(value).ok_or_else(|| quoted("a filter", "info")).and_then(filter),
         Form::Size { least, most } => text(value).ok_or_else(|| quoted("a size with a unit", "256MiB")).and_then(|t| size(t, least, most)),
         Form::Time { most_ms } => text(value).ok_or_else(|| quoted("a time with a unit", "30s")).and_then(|t| time(t, most_ms)),
@@ -120,6 +124,27 @@ pub fn address(text: &str) -> Result<Value, Wrong> {
         Ok(address) => Ok(Value::Address(Some(address))),
         Err(_) => Err(("must be IP:PORT or off".into(), "write for instance \"127.0.0.1:7420\" or \"[::1]:7420\"".into())),
     }
+}
+
+fn names(value: &DeValue<'_>) -> Result<Value, Wrong> {
+    const MOST: usize = 16;
+    let remedy = || "write for instance [\"cache1.example.org\"]".to_string();
+    let list = value.as_array().filter(|list| list.len() <= MOST);
+    let list = list.ok_or_else(|| (format!("must be a list of at most {MOST} host names"), remedy()))?;
+    let name = |item: &toml::Spanned<DeValue<'_>>| item.get_ref().as_str().filter(|name| is_host_name(name)).map(str::to_ascii_lowercase);
+    match list.iter().map(name).collect() {
+        Some(names) => Ok(Value::Names(names)),
+        None => Err(("has an entry that is no host name".into(), remedy())),
+    }
+}
+
+/// Labels of letters, digits and hyphens with dots between them (RFC 1123), and not an address.
+fn is_host_name(text: &str) -> bool {
+    let label = |label: &str| {
+        let inside = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        inside && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(label) && text.parse::<std::net::IpAddr>().is_err()
 }
 
 fn filter(text: &str) -> Result<Value, Wrong> {
