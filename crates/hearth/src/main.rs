@@ -94,8 +94,9 @@ fn usage(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
     }
-    let text = error.render().to_string();
+    let text = error.render().to_string().replace("invalid digit found in string", "it is no whole number");
     let about = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let about = about.split("\n\nFor more information").next().unwrap_or(about);
     let lines: Vec<&str> = about.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     let sentence = lines.join(" ").trim_start_matches("error: ").replace("  ", " ");
     Failure::usage(sentence, &format!("see `hearth{command} --help`"))

@@ -55,6 +55,7 @@ const USAGE: &[(&[&str], &str)] = &[
     (&["replay", "/x"], "--pool-size"),
     (&["replay", "/x", "--pool-size", "0"], "is zero"),
     (&["serve", "--reactors", "many"], "many"),
+    (&["job", "cancel", "x"], "for '<ID>': it is no whole number; see `hearth job --help`"),
 ];
 
 #[test]
