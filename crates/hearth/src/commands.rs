@@ -80,7 +80,9 @@ impl Session {
                     force: *force,
                     drop_dirty: *drop_dirty,
                 };
-                self.finish(self.client.send("POST", &path, &body)?)
+                follow(&self.client, &self.interrupt, self.client.send("POST", &path, &body)?)?;
+                let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
+                self.print(&pool, |p| format!("pool {} is on {} now: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
             }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);

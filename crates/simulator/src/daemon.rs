@@ -119,6 +119,8 @@ impl Builder for Engine {
             answers: Answers::default(),
             now_ns,
             threads: plan.message_ns > 0,
+            keeps_dirty: !plan.ssd_faults.harmful() && plan.rot_ns == 0 && !plan.ssd_leaves,
+            crashes: plan.crashes > 0,
         };
         Ok(Started { system: Box::new(daemon), damaged, session })
     }
@@ -224,6 +226,8 @@ fn content_options(setting: &ContentSetting) -> ContentOptions {
 struct Waiting {
     shards_left: usize,
     result: Result<(), String>,
+    /// It is a check of a segment.
+    checks: bool,
 }
 
 struct Daemon {
@@ -236,6 +240,10 @@ struct Daemon {
     now_ns: u64,
     /// Shards live on other threads than fronts: what they tell each other takes time.
     threads: bool,
+    /// Nothing can happen to dirty blocks on the SSD.
+    keeps_dirty: bool,
+    /// A crash may tear clean blocks, which is found when they are read.
+    crashes: bool,
 }
 
 /// The front's number travels in the top bits of a part's id.
@@ -315,7 +323,18 @@ impl Daemon {
         }
         if waiting.shards_left == 0 {
             let waiting = self.waiting.remove(&token).expect("looked above");
+            if waiting.checks {
+                self.judge_check();
+            }
             self.outputs.push_back(Output::Done(token, waiting.result));
+        }
+    }
+
+    /// A check finds nothing bad where nothing can be.
+    fn judge_check(&self) {
+        for found in self.shards.iter().filter(|_| self.keeps_dirty).map(Shard::scrubbed) {
+            assert!(found.dirty_bad == 0, "dirty blocks {:?} are called bad on a good SSD", found.dirty_bad_at);
+            assert!(found.clean_bad == 0 || self.crashes, "{} clean blocks are called bad on a good SSD", found.clean_bad);
         }
     }
 
@@ -361,7 +380,8 @@ impl System for Daemon {
             | Command::BackingFailed { .. } => None,
         };
         if let Some(token) = token {
-            self.waiting.insert(token, Waiting { shards_left: self.shards.len(), result: Ok(()) });
+            let checks = matches!(command, Command::Check { .. });
+            self.waiting.insert(token, Waiting { shards_left: self.shards.len(), result: Ok(()), checks });
         }
         for front in &mut self.fronts {
             match &command {
