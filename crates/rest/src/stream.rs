@@ -36,7 +36,7 @@ pub fn begin(app: &Arc<App>, caller: Caller, headers: &HeaderMap, after: Option<
     })?;
     // A browser that connects again says what it has seen; that is newer than what the address says.
     let last = headers.get("last-event-id").map(|v| {
-        let number = v.to_str().ok().and_then(|text| text.trim().parse().ok());
+        let number = v.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| *number <= i64::MAX as u64);
         number.ok_or_else(|| {
             Problem::usage("the header Last-Event-ID is no number", "send back the last `id:` of the stream, or leave it out")
         })
