@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("history", 5),
     ("control", 6),
     ("rest", 7),
+    ("evaluate", 7),
     ("hearth", 8),
     ("bench", 9),
     ("trials", 9),
