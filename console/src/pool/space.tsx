@@ -87,7 +87,7 @@ export function Log({ pool, stats, sample }: { pool: PoolView; stats: PoolStats 
         <Figure label="RAM per cached block" value={perBlock === null ? "–" : `${digits(perBlock)} B`} note="index, policy and hints" />
         <Figure label="RAM tier" value={sample ? bytes(sample.ram_used_bytes) : "–"} note={`of ${bytes(pool.ram_bytes)}`} />
         <Figure label="Index and policy" value={bytes(index)} note={content && content.hint_bytes > 0 ? `hints ${bytes(content.hint_bytes)} more` : ""} />
-        <Figure label="Failed reads of the SSD" value={stats ? count(stats.ssd_read_errors ?? 0) : "–"} note={stats?.ssd_read_errors ? <span class="warn-text">the SSD could not read them; the disk answered</span> : "none is well"} />
+        <Figure label="Failed reads of the SSD" value={stats ? count(stats.ssd_read_errors ?? 0) : "–"} note={stats?.ssd_read_errors ? <span class="warn-text">the SSD could not read them; what is clean comes from the disk</span> : "none is well"} />
         <Figure label="Checksum mismatches" value={stats ? count(stats.checksum_errors) : "–"} note={stats && stats.checksum_errors > 0 ? <span class="warn-text">the SSD gave back other bytes than were written</span> : "none is well"} />
         {content && content.encoding_cpu_us_per_block !== null && <Figure label="Encoding" value={`${digits(content.encoding_cpu_us_per_block)} µs`} note={`of CPU time a block, ${count(content.encoded_blocks)} blocks`} />}
       </dl>
