@@ -60,15 +60,20 @@ pub fn write(
 /// Instead of [`write`], where a checkpoint cannot say all that is known: the log alone tells the next start, which finds a footer in every
 /// segment. All shards are quiet, and everything they wrote is complete.
 ///
+/// If a shard's log has lost all that the session wrote, no footer can say that there was something. Then the superblock does: a session that begins
+/// where the logs end makes all before it history, and what is missing there is damage.
+///
 /// # Errors
 /// What the medium says. The next start then walks the groups of the segments that were open.
 pub fn write_footers(medium: &mut dyn Medium, pool: &mut PoolState, ends: &[LogEnd]) -> Result<(), OpenError> {
     assert_eq!(ends.len(), usize::from(pool.superblock.layout.shards), "one log end a shard");
     pool.flush(medium)?;
+    let mut all_said = true;
     for (shard, end) in (0..).map(ShardIndex).zip(ends) {
-        seal_end(medium, pool, shard, end)?;
+        all_said &= seal_end(medium, pool, shard, end)?;
     }
-    pool.flush(medium)
+    pool.flush(medium)?;
+    if all_said { Ok(()) } else { pool.begin_session(medium, ends, &[]) }
 }
 
 /// The head of a checkpoint that belongs to the pool as it was loaded.

@@ -34,11 +34,15 @@ struct Rig {
 
 impl Rig {
     fn new(content: Content) -> Rig {
+        Rig::with_log_at(content, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
+    }
+
+    fn with_log_at(content: Content, start: LogEnd) -> Rig {
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
         let pool = PagePool::new(2 * PAGES_MIN + 4096);
         let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks: 8, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
-        let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
+        let mut shard = Shard::new(config, start);
         let options = VolumeOptions { mode: Mode::WriteBack, admission: Admission::Always, ..VolumeOptions::default() };
         shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: BLOCKS * 4096, options });
         let backing = vec![0; BLOCKS as usize * 4096];
@@ -288,6 +292,16 @@ fn a_pool_that_stores_blocks_as_they_are_never_wakes_for_it() {
     let (before, ticks) = (rig.shard.stats(), rig.ticks);
     rig.pass(100_000 * SECOND_NS);
     assert_eq!((rig.shard.stats(), rig.ticks), (before, ticks));
+}
+
+/// Not idleness, but the same shard: as recovery leaves it where all of a log is lost. The segment before the first is not the log's.
+#[test]
+fn an_empty_log_may_begin_anywhere_in_its_ring() {
+    for seq in 1..=3 {
+        let mut rig = Rig::with_log_at(Content::Fast, LogEnd { next_seq: seq, next_group: 9, tail_seq: seq });
+        rig.fill(text);
+        rig.check(text);
+    }
 }
 
 /// Not idleness, but the same shard: its RAM holds eight blocks and 65 bases, so that most originals are on the SSD alone when their

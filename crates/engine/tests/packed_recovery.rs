@@ -426,6 +426,31 @@ fn a_stop_in_order_tells_of_an_end_that_has_rotted() {
     }
 }
 
+/// Where a session wrote so little that nothing of it can be read any more, there is no footer to say so.
+#[test]
+fn a_stop_in_order_tells_of_a_session_that_has_rotted_as_a_whole() {
+    for before in [false, true] {
+        for groups in 1..=2 {
+            let mut log = Log::new();
+            if before {
+                log.group(vec![dirty(1, 1, Zero, 0)]);
+                log.segment();
+                let end = LogEnd { next_seq: 2, next_group: log.group, tail_seq: 1 };
+                checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
+                log.pool.begin_session(&mut log.disk, &[end], &[]).expect("begins");
+            }
+            (0..groups).for_each(|nth| drop(log.group(vec![dirty(1, 10 + nth, Zero, 0)])));
+            (1..=groups).for_each(|back| log.rot(log.group - back, 0));
+            let end = LogEnd { next_seq: log.seq + 1, next_group: log.group, tail_seq: 1 };
+            checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
+            let found = log.recover();
+            assert_eq!(found.report.damaged_places, 1, "{groups} groups, {before}");
+            assert_eq!((found.end.next_group, found.end.next_seq), (end.next_group, end.next_seq));
+            assert_eq!(found.given.blocks.len(), usize::from(before));
+        }
+    }
+}
+
 /// A segment with more records than its reserved footer page holds.
 #[test]
 fn footers_overflow_into_the_pages_before_them() {

@@ -39,13 +39,15 @@ pub(super) fn seal(
 /// For a stop in order, all groups up to `end` being flushed: gives the segments at the log's end their footers. Without one a segment
 /// would stand in history with, perhaps, the footer of a discarded tail of the same number.
 ///
+/// Gives `false` if the session wrote to the log and nothing of that can be read: then no footer says how far the log was flushed.
+///
 /// # Errors
 /// What the medium says.
-pub(crate) fn seal_end(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, end: &LogEnd) -> Result<(), OpenError> {
+pub(crate) fn seal_end(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex, end: &LogEnd) -> Result<bool, OpenError> {
     let (mut seq, mut next_group) = (end.next_seq, end.next_group);
     let first_seq = pool.superblock.log_starts[usize::from(shard.0)].first_seq.max(end.tail_seq);
     // Each says how far the log was flushed, so that the next start misses what has rotted by then, the very end included.
-    let (flushed_group, mut is_said) = (next_group - 1, false);
+    let (flushed_group, mut is_said) = (next_group - 1, seq <= first_seq);
     while seq > first_seq {
         seq -= 1;
         let mut reader = Reader::new(medium, &pool.superblock, shard, false);
@@ -56,6 +58,7 @@ pub(crate) fn seal_end(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIn
             if !is_said && claim > sealed.head.durable_group {
                 write_footer(medium, pool, shard, &Segment::from_footer(&sealed), claim)?;
             }
+            is_said = true;
             break;
         }
         let mut found = None;
@@ -74,7 +77,7 @@ pub(crate) fn seal_end(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIn
         write_footer(medium, pool, shard, &segment, flushed_group)?;
         (next_group, is_said) = (segment.first_group, true);
     }
-    Ok(())
+    Ok(is_said)
 }
 
 fn write_footer(

@@ -441,7 +441,8 @@ impl Shard {
         self.end_quietly();
         let head_seq = self.log.space().head_seq();
         while self.head_seq_seen < head_seq {
-            if self.head_seq_seen > 0 {
+            // Before the tail there is none: at the start of an empty log the segment before the head's first was never written, or is lost.
+            if self.head_seq_seen >= self.log.space().tail_durable() {
                 self.index.seal_segment(self.log.space().physical(self.head_seq_seen));
             }
             self.head_seq_seen += 1;
