@@ -1,5 +1,8 @@
-//! From repeated runs to a report: what pairs of runs say ([`pairs`]) and where a run has settled ([`settled`]). Knows
-//! nothing of disks and databases: numbers come in, statements go out, so that all of it can be tried on numbers whose truth is known.
+//! `hearth evaluate`: the tests of five published evaluations, rerun against hearth, and a report of what came out.
+//!
+//! Rooms that know nothing of disks and databases, so that all of it is tried on numbers whose truth is known: [`pairs`] (what pairs of runs say),
+//! [`settled`] (where a run is steady), [`pattern`] (which request comes next), [`plot`] (charts), [`catalogue`] (the suites and what was
+//! published), [`result`] (what an evaluation leaves behind). Around them: [`stage`] (processes, devices, and the commands that repeat a run).
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
@@ -7,4 +10,7 @@ pub mod pairs;
 pub mod pattern;
 pub mod plot;
 mod random;
+pub mod result;
 pub mod settled;
+pub mod stage;
+pub mod trouble;

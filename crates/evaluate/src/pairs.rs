@@ -4,6 +4,8 @@
 //! estimate is the geometric mean, the interval Student's for the mean of the logarithms of n pairs (n - 1 degrees of freedom). It holds for
 //! normally distributed logarithms and is told with its n; with two pairs it is as wide as it has to be, with one there is none.
 
+use serde::{Deserialize, Serialize};
+
 /// One pair: what the figure was in the baseline and in the cached run. Both above zero.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pair {
@@ -14,7 +16,8 @@ pub struct Pair {
 }
 
 /// Which direction of a figure is the good one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// Rates.
     Higher,

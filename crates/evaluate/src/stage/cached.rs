@@ -1,0 +1,224 @@
+//! The two kinds of device that arms run on: the bare backing device, and a volume of hearth over the same.
+
+use super::{Running, SHORT, Stage};
+use crate::result::CacheFigures;
+use crate::trouble::Trouble;
+use control::stats::VolumeStats;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// For commands that move much data: warming, destage at removal.
+const LONG: Duration = Duration::from_secs(900);
+/// Names of the pool and the volume that suites use.
+const POOL: &str = "evaluate";
+const VOLUME: &str = "volume";
+
+/// What lies below: a real device, or a modelled one over a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// A block device.
+    Device(PathBuf),
+    /// A model set and the file with the bytes.
+    Model {
+        /// docs/disk-model.md
+        set: String,
+        /// As long as the device.
+        image: PathBuf,
+    },
+}
+
+impl Backing {
+    /// As `hearth volume add --backing` takes it.
+    pub fn word(&self) -> String {
+        match self {
+            Backing::Device(path) => path.display().to_string(),
+            Backing::Model { set, image } => format!("model:{set}:{}", image.display()),
+        }
+    }
+}
+
+/// The backing device as a block device, without a cache.
+pub struct Bare {
+    path: String,
+    model: Option<Running>,
+}
+
+impl Bare {
+    /// Offers it: a model goes through FUSE and a loop device, just as hearth's volumes do; a real device is taken as it is.
+    ///
+    /// # Errors
+    /// If it cannot be offered.
+    pub fn open(stage: &Stage, backing: &Backing) -> Result<Bare, Trouble> {
+        match backing {
+            Backing::Device(path) => Ok(Bare { path: path.display().to_string(), model: None }),
+            Backing::Model { set, image } => {
+                let image = image.display().to_string();
+                let words = [stage.hearth(), "model".into(), set.clone(), image, "--export".into(), "loop".into()];
+                let mut model = stage.begin("model", &words, &[])?;
+                let path = device_in(&model.wait_for("/dev/loop", SHORT)?)?;
+                Ok(Bare { path, model: Some(model) })
+            }
+        }
+    }
+
+    /// The block device.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// CPU time of the model, in seconds.
+    pub fn cpu_s(&self) -> f64 {
+        self.model.as_ref().and_then(Running::cpu_s).unwrap_or(0.0)
+    }
+}
+
+/// How a volume is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// What it accelerates.
+    pub backing: Backing,
+    /// Where the pool is: a device, or a file that is made.
+    pub ssd: String,
+    /// Of the pool, in bytes; 0 takes all of a device.
+    pub cache_bytes: u64,
+    /// RAM tier, in bytes.
+    pub ram_bytes: u64,
+    /// `write-through`, `write-back`, `pass-through`.
+    pub mode: String,
+    /// More options of `hearth volume add`.
+    pub options: Vec<String>,
+}
+
+/// A daemon of our own with one pool and one volume; all of it ends with this guard.
+pub struct Cached {
+    stage: Stage,
+    daemon: Running,
+    env: Vec<(String, String)>,
+    path: String,
+    // Of the socket, whose path may have 107 bytes; goes last.
+    _short: tempfile::TempDir,
+}
+
+impl Cached {
+    /// Starts the daemon, formats the pool (which is then cold) and makes the volume.
+    ///
+    /// # Errors
+    /// If any of it fails.
+    pub fn open(stage: &Stage, setup: &Setup) -> Result<Cached, Trouble> {
+        let short = tempfile::tempdir().map_err(|error| Trouble::Failed(format!("cannot make a directory for the socket: {error}")))?;
+        let state = stage.path("state");
+        // Of a run that was cut off.
+        if state.exists() {
+            std::fs::remove_dir_all(&state).map_err(|error| Trouble::io("remove", &state, &error))?;
+        }
+        let variable = |name: &str, value: String| (name.to_owned(), value);
+        let env = vec![
+            variable("HEARTH_STATE", state.display().to_string()),
+            variable("HEARTH_SOCKET", short.path().join("socket").display().to_string()),
+            variable("HEARTH_CONFIG", String::new()),
+        ];
+        let mut daemon = stage.begin("serve", &[stage.hearth(), "serve".into()], &env)?;
+        daemon.wait_for("ready", SHORT)?;
+        let mut cached = Cached { stage: stage.clone(), daemon, env, path: String::new(), _short: short };
+        // The evaluation owns the SSD it was given, which was said before it began; what an earlier leg left there is not kept.
+        let mut pool = vec!["pool", "create", POOL, "--ssd", &setup.ssd, "--force"];
+        let (size, ram) = (format!("{}B", setup.cache_bytes), format!("{}B", setup.ram_bytes));
+        if setup.cache_bytes > 0 {
+            pool.extend(["--size", &size]);
+        }
+        pool.extend(["--ram", &ram]);
+        cached.hearth(&pool)?;
+        let backing = setup.backing.word();
+        let mut volume = vec!["volume", "add", VOLUME, "--backing", &backing, "--pool", POOL, "--mode", &setup.mode, "--export", "loop"];
+        volume.extend(setup.options.iter().map(String::as_str));
+        cached.path = device_in(&cached.hearth(&volume)?)?;
+        Ok(cached)
+    }
+
+    /// The block device of the volume.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Runs a command of hearth against this daemon; gives its output.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn hearth(&self, words: &[&str]) -> Result<String, Trouble> {
+        let hearth = self.stage.hearth();
+        let words: Vec<&str> = std::iter::once(hearth.as_str()).chain(words.iter().copied()).collect();
+        self.stage.run_with(&words, &self.env, LONG)
+    }
+
+    /// Puts the volume into another mode, while I/O runs.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn set_mode(&self, mode: &str) -> Result<(), Trouble> {
+        self.hearth(&["volume", "set", VOLUME, "--mode", mode]).map(drop)
+    }
+
+    /// Reads a part of the volume into the cache.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn warm(&self, range_bytes: std::ops::Range<u64>) -> Result<(), Trouble> {
+        let range = format!("{}B-{}B", range_bytes.start, range_bytes.end);
+        self.hearth(&["volume", "warm", VOLUME, "--range", &range]).map(drop)
+    }
+
+    /// The counters of the volume, since it was made.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn stats(&self) -> Result<VolumeStats, Trouble> {
+        let hearth = self.stage.hearth();
+        let text = self.stage.run_unsaid(&[hearth.as_str(), "stats", VOLUME, "--json"], &self.env, SHORT)?;
+        serde_json::from_str(&text).map_err(|error| Trouble::Failed(format!("cannot understand `hearth stats`: {error}")))
+    }
+
+    /// The same, as the results have it.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn figures(&self) -> Result<CacheFigures, Trouble> {
+        let stats = self.stats()?;
+        Ok(CacheFigures {
+            hits_ram: stats.read_hits_ram,
+            hits_ssd: stats.read_hits_ssd,
+            misses: stats.read_misses,
+            host_read_bytes: stats.read_bytes,
+            host_written_bytes: stats.written_bytes,
+            ssd_written_bytes: stats.ssd_written_bytes,
+            backing_read_bytes: stats.backing_read_bytes,
+            backing_written_bytes: stats.backing_written_bytes,
+            dirty_bytes: stats.dirty_bytes,
+        })
+    }
+
+    /// CPU time of the daemon, in seconds.
+    pub fn cpu_s(&self) -> f64 {
+        self.daemon.cpu_s().unwrap_or(0.0)
+    }
+
+    /// Brings all dirty data home, takes the volume and the pool apart and ends the daemon.
+    ///
+    /// # Errors
+    /// If dirty data does not come home, or the daemon does not end in order.
+    pub fn close(mut self) -> Result<(), Trouble> {
+        self.hearth(&["volume", "remove", VOLUME])?;
+        self.hearth(&["pool", "destroy", POOL])?;
+        if self.daemon.end() {
+            Ok(())
+        } else {
+            Err(Trouble::failed("hearth did not end in order", "see serve.log in the output's work directory"))
+        }
+    }
+}
+
+/// The loop device that a line names.
+fn device_in(text: &str) -> Result<String, Trouble> {
+    let word = text.split_whitespace().find(|word| word.starts_with("/dev/loop"));
+    word.map(|word| word.trim_end_matches([',', ';', '.']).to_owned())
+        .ok_or_else(|| Trouble::Failed(format!("hearth offered no loop device: {}", text.trim())))
+}

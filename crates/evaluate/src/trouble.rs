@@ -1,0 +1,27 @@
+//! Why an evaluation does not go on.
+
+/// See the module. Sentences say what is wrong and what to do next, without a full stop.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Trouble {
+    /// The user said so.
+    #[error("stopped; the same command with the same --out goes on where it was")]
+    Stopped,
+    /// The command line, or what it names.
+    #[error("{0}")]
+    Usage(String),
+    /// Something that was tried failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Trouble {
+    /// Something failed, and what to do about it.
+    pub fn failed(problem: impl std::fmt::Display, remedy: &str) -> Trouble {
+        Trouble::Failed(if remedy.is_empty() { problem.to_string() } else { format!("{problem}; {remedy}") })
+    }
+
+    /// An operating system's error about a path.
+    pub fn io(action: &str, path: &std::path::Path, error: &std::io::Error) -> Trouble {
+        Trouble::Failed(format!("cannot {action} {}: {error}", path.display()))
+    }
+}
