@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod machine;
 pub mod pairs;
 pub mod pattern;
 pub mod plot;

@@ -25,6 +25,26 @@ pub struct Evaluation {
     pub cases: Vec<Case>,
     /// What was not even begun, and why.
     pub not_measured: Vec<NotMeasured>,
+    /// What short looks at the bare devices found.
+    #[serde(default)]
+    pub probes: Vec<ProbeFound>,
+}
+
+/// What a bare device does, found before its first case.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ProbeFound {
+    /// The model set; none if the device is real.
+    pub model_set: Option<String>,
+    /// Its length in bytes.
+    pub data_bytes: u64,
+    /// Random reads of 4 KiB, one at a time: a second.
+    pub qd1_iops: f64,
+    /// The same: mean response in microseconds.
+    pub qd1_mean_us: f64,
+    /// Random reads of 4 KiB, 32 at a time: a second.
+    pub qd32_iops: f64,
+    /// Sequential reads: bytes a second.
+    pub sequential_bytes_per_s: f64,
 }
 
 /// Of one suite or case, that it was not measured.

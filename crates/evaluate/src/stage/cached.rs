@@ -3,6 +3,7 @@
 use super::{Running, SHORT, Stage};
 use crate::result::CacheFigures;
 use crate::trouble::Trouble;
+use control::client::Client;
 use control::stats::VolumeStats;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,6 +96,7 @@ pub struct Cached {
     daemon: Running,
     env: Vec<(String, String)>,
     path: String,
+    client: Client,
     // Of the socket, whose path may have 107 bytes; goes last.
     _short: tempfile::TempDir,
 }
@@ -112,14 +114,15 @@ impl Cached {
             std::fs::remove_dir_all(&state).map_err(|error| Trouble::io("remove", &state, &error))?;
         }
         let variable = |name: &str, value: String| (name.to_owned(), value);
+        let socket = short.path().join("socket");
         let env = vec![
             variable("HEARTH_STATE", state.display().to_string()),
-            variable("HEARTH_SOCKET", short.path().join("socket").display().to_string()),
+            variable("HEARTH_SOCKET", socket.display().to_string()),
             variable("HEARTH_CONFIG", String::new()),
         ];
         let mut daemon = stage.begin("serve", &[stage.hearth(), "serve".into()], &env)?;
         daemon.wait_for("ready", SHORT)?;
-        let mut cached = Cached { stage: stage.clone(), daemon, env, path: String::new(), _short: short };
+        let mut cached = Cached { stage: stage.clone(), daemon, env, path: String::new(), client: Client::new(&socket), _short: short };
         // The evaluation owns the SSD it was given, which was said before it began; what an earlier leg left there is not kept.
         let mut pool = vec!["pool", "create", POOL, "--ssd", &setup.ssd, "--force"];
         let (size, ram) = (format!("{}B", setup.cache_bytes), format!("{}B", setup.ram_bytes));
@@ -167,33 +170,9 @@ impl Cached {
         self.hearth(&["volume", "warm", VOLUME, "--range", &range]).map(drop)
     }
 
-    /// The counters of the volume, since it was made.
-    ///
-    /// # Errors
-    /// As of [`Stage::run`].
-    pub fn stats(&self) -> Result<VolumeStats, Trouble> {
-        let hearth = self.stage.hearth();
-        let text = self.stage.run_unsaid(&[hearth.as_str(), "stats", VOLUME, "--json"], &self.env, SHORT)?;
-        serde_json::from_str(&text).map_err(|error| Trouble::Failed(format!("cannot understand `hearth stats`: {error}")))
-    }
-
-    /// The same, as the results have it.
-    ///
-    /// # Errors
-    /// As of [`Stage::run`].
-    pub fn figures(&self) -> Result<CacheFigures, Trouble> {
-        let stats = self.stats()?;
-        Ok(CacheFigures {
-            hits_ram: stats.read_hits_ram,
-            hits_ssd: stats.read_hits_ssd,
-            misses: stats.read_misses,
-            host_read_bytes: stats.read_bytes,
-            host_written_bytes: stats.written_bytes,
-            ssd_written_bytes: stats.ssd_written_bytes,
-            backing_read_bytes: stats.backing_read_bytes,
-            backing_written_bytes: stats.backing_written_bytes,
-            dirty_bytes: stats.dirty_bytes,
-        })
+    /// Who tells the counters of the volume, from any thread.
+    pub fn teller(&self) -> Teller {
+        Teller { client: self.client.clone() }
     }
 
     /// CPU time of the daemon, in seconds.
@@ -213,6 +192,41 @@ impl Cached {
         } else {
             Err(Trouble::failed("hearth did not end in order", "see serve.log in the output's work directory"))
         }
+    }
+}
+
+/// Tells the counters of a volume, by the daemon's API.
+#[derive(Clone, Debug)]
+pub struct Teller {
+    client: Client,
+}
+
+impl Teller {
+    /// All of them, since the volume was made.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn stats(&self) -> Result<VolumeStats, Trouble> {
+        self.client.get(&format!("/stats/{VOLUME}")).map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    /// The same, as the results have it.
+    ///
+    /// # Errors
+    /// As of [`Teller::stats`].
+    pub fn figures(&self) -> Result<CacheFigures, Trouble> {
+        let stats = self.stats()?;
+        Ok(CacheFigures {
+            hits_ram: stats.read_hits_ram,
+            hits_ssd: stats.read_hits_ssd,
+            misses: stats.read_misses,
+            host_read_bytes: stats.read_bytes,
+            host_written_bytes: stats.written_bytes,
+            ssd_written_bytes: stats.ssd_written_bytes,
+            backing_read_bytes: stats.backing_read_bytes,
+            backing_written_bytes: stats.backing_written_bytes,
+            dirty_bytes: stats.dirty_bytes,
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 mod cached;
 mod process;
 
-pub use cached::{Backing, Bare, Cached, Setup};
+pub use cached::{Backing, Bare, Cached, Setup, Teller};
 pub use process::Running;
 
 use crate::trouble::Trouble;
@@ -49,6 +49,11 @@ impl Stage {
     /// The binary of hearth.
     pub fn hearth(&self) -> String {
         self.hearth.display().to_string()
+    }
+
+    /// True once the user wants an end.
+    pub fn stop_flag(&self) -> &Arc<AtomicBool> {
+        &self.stop
     }
 
     /// Whether the user wants an end.
