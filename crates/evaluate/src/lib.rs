@@ -5,13 +5,18 @@
 //! published), [`result`] (what an evaluation leaves behind). Around them: [`stage`] (processes, devices, and the commands that repeat a run).
 #![forbid(unsafe_code)]
 
+pub mod by_hand;
 pub mod catalogue;
+pub mod load;
 pub mod machine;
 pub mod pairs;
 pub mod pattern;
 pub mod plot;
 mod random;
 pub mod result;
+pub mod run;
 pub mod settled;
 pub mod stage;
+pub mod store;
+pub mod suites;
 pub mod trouble;

@@ -87,6 +87,9 @@ pub enum Command {
     /// What the content of blocks would bring
     #[command(subcommand)]
     Content(Content),
+    /// Rerun the tests of published evaluations on this machine, without and with the cache, and write a report
+    #[command(subcommand)]
+    Evaluate(Evaluate),
     /// Print the address that opens the web console, logged in; good once and for five minutes
     Console,
     /// Secrets by which scripts ask over TCP
@@ -174,6 +177,135 @@ pub struct Replay {
     /// Size of the cache's SSD
     #[arg(long, value_name = "SIZE")]
     pub pool_size: String,
+}
+
+/// What to do with evaluations.
+#[derive(Subcommand, Debug)]
+pub enum Evaluate {
+    /// The suites: what each reruns, and what was published
+    List,
+    /// Run suites, or go on with a run that was stopped
+    Run(EvaluateRun),
+    /// Write the report of a run
+    Report {
+        /// The directory of the run
+        directory: PathBuf,
+        /// Write report.html
+        #[arg(long)]
+        html: bool,
+        /// Write report.pdf
+        #[arg(long)]
+        pdf: bool,
+        /// What things cost here, for the cost table; `hearth evaluate prices` prints an example
+        #[arg(long, value_name = "FILE")]
+        prices: Option<PathBuf>,
+    },
+    /// Compare two runs: two machines, two versions, two settings
+    Compare {
+        /// The directory of the first run
+        first: PathBuf,
+        /// The directory of the second run
+        second: PathBuf,
+        /// Write the comparison as a page too
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Print an example of the file that --prices takes
+    Prices,
+    /// Play a load on a device or a file, and tell what it brings
+    Load(EvaluateLoad),
+    /// Fill a device or a file with data, as suites do before they run
+    Fill {
+        /// A device, or a file that is made; all that is in it is LOST
+        path: PathBuf,
+        /// How much
+        #[arg(long, value_name = "SIZE")]
+        size: String,
+        /// So many of a hundred bytes can be compressed away, at most 75 [default: 0]
+        #[arg(long, value_name = "PERCENT", default_value_t = 0, hide_default_value = true)]
+        compressible: u32,
+        /// Overwrite a device
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Options of a run.
+#[derive(Args, Debug)]
+pub struct EvaluateRun {
+    /// Suites; all of them if none is named
+    #[arg(value_name = "SUITE")]
+    pub suites: Vec<String>,
+    /// A real backing device, all of whose data is LOST, in place of modelled ones
+    #[arg(long, value_name = "PATH", conflicts_with = "model")]
+    pub backing: Option<PathBuf>,
+    /// One model set for all suites, in place of each one's own
+    #[arg(long, value_name = "SET")]
+    pub model: Option<String>,
+    /// Where the cache is: a device, all of whose data is LOST, or a directory for a file [default: --out]
+    #[arg(long, value_name = "PATH")]
+    pub ssd: Option<PathBuf>,
+    /// Data of each case
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Shorter runs, and one pair of each
+    #[arg(long)]
+    pub quick: bool,
+    /// Pairs of runs of each case [default: 3; 1 with --quick]
+    #[arg(long, value_name = "N")]
+    pub pairs: Option<u32>,
+    /// Where results and report go; one that is there already is gone on with
+    #[arg(long, value_name = "DIR", default_value = "hearth-evaluation")]
+    pub out: PathBuf,
+    /// What things cost here, for the cost table
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+    /// The load of the suite "own": a fio job file or a trace
+    #[arg(long, value_name = "FILE")]
+    pub load: Option<PathBuf>,
+    /// Agree to what is asked before: programs that are installed, devices that are overwritten
+    #[arg(long)]
+    pub yes: bool,
+    /// Seconds and mebibytes: for tests of the tests
+    #[arg(long, hide = true)]
+    pub toy: bool,
+}
+
+/// A load.
+#[derive(Args, Debug)]
+pub struct EvaluateLoad {
+    /// The device or file
+    pub path: PathBuf,
+    /// Bytes of a request
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    pub block: String,
+    /// Use only so much of it
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Reads of a hundred requests; with less than 100 its data is LOST, which --yes agrees to
+    #[arg(long, value_name = "PERCENT", default_value_t = 100)]
+    pub reads: u32,
+    /// Requests under way
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub depth: u32,
+    /// So many requests a second, however long they take
+    #[arg(long, value_name = "N")]
+    pub per_second: Option<f64>,
+    /// How long
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub time: String,
+    /// Where: uniform, sequential, hit-area:SIZE:READS:WRITES (percent), zoned:IO/SPACE:... (percent), zipf:THETA
+    #[arg(long, value_name = "PLACES", default_value = "uniform")]
+    pub places: String,
+    /// So many of a hundred bytes written can be compressed away, at most 75
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    pub compressible: u32,
+    /// The requests follow from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Agree that data is overwritten
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// What to do with content.

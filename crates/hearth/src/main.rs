@@ -7,6 +7,7 @@ mod config;
 mod content_figures;
 mod content_measure;
 mod devices;
+mod evaluate;
 mod failure;
 mod generate;
 mod jobs;
@@ -87,6 +88,7 @@ fn usage(error: &clap::Error) -> Failure {
             "devices",
             "job",
             "why",
+            "evaluate",
         ];
         known.contains(&word.as_str())
     };
@@ -136,6 +138,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Content(Content::Measure { paths, memory }) => {
             content_measure::measure(paths, memory, cli.json).map_err(|f| f.cannot("measure"))
         }
+        Command::Evaluate(command) => evaluate::evaluate(command, cli.json),
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
         Command::Openapi => commands::print(&rest::openapi::document()),

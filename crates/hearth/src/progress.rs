@@ -44,6 +44,19 @@ impl Interrupt {
         self.at_once.store(false, Ordering::SeqCst);
     }
 
+    /// SIGTERM counts as Ctrl-C from now on: for what has much to put away.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn watch_termination(&self) -> std::io::Result<()> {
+        signal_hook::flag::register(signal_hook::consts::SIGTERM, self.pressed.clone()).map(drop)
+    }
+
+    /// True once it was pressed.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.pressed)
+    }
+
     /// Whether it was pressed.
     pub fn pressed(&self) -> bool {
         self.pressed.load(Ordering::SeqCst)

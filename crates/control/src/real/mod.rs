@@ -29,6 +29,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// Looks at a device or file without changing it: its size, what is on it, who uses it.
+///
+/// # Errors
+/// If it cannot be opened or read.
+pub fn look_at(path: &str) -> Result<DeviceFacts, ControlError> {
+    devices::examine(path)
+}
+
 /// How the machine is set up.
 pub struct MachineOptions {
     /// Threads that do I/O; `None`: half of the cores.

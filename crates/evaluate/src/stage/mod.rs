@@ -4,6 +4,7 @@
 //! end with their guards, in reverse order.
 
 mod cached;
+pub mod leftovers;
 mod process;
 
 pub use cached::{Backing, Bare, Cached, Setup, Teller};
@@ -34,6 +35,11 @@ impl Stage {
     /// A stage in a directory that is there, for this binary of hearth. `stop` ends what waits.
     pub fn new(place: &Path, hearth: &Path, stop: Arc<AtomicBool>) -> Stage {
         Stage { place: place.to_path_buf(), hearth: hearth.to_path_buf(), stop, said: Arc::default() }
+    }
+
+    /// Its directory.
+    pub fn place(&self) -> &Path {
+        &self.place
     }
 
     /// A path in its directory.
@@ -122,6 +128,7 @@ impl Stage {
         let mut command = self.command(words, env);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| cannot_start(words[0].as_ref(), &error))?;
+        leftovers::note(&self.place, child.id());
         process::output(child, words[0].as_ref(), limit, &self.stop)
     }
 
@@ -137,6 +144,7 @@ impl Stage {
         let mut command = self.command(words, env);
         command.stdout(file).stderr(twice);
         let child = command.spawn().map_err(|error| cannot_start(words[0].as_ref(), &error))?;
+        leftovers::note(&self.place, child.id());
         Ok(Running::new(child, words[0].as_ref(), log, Arc::clone(&self.stop)))
     }
 }
