@@ -13,6 +13,7 @@ pub mod pairs;
 pub mod pattern;
 pub mod plot;
 mod random;
+pub mod report;
 pub mod result;
 pub mod run;
 pub mod settled;

@@ -50,7 +50,8 @@ pub struct Gain {
 }
 
 /// What may be said of a gain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The interval lies above one.
     Better,
@@ -63,7 +64,8 @@ pub enum Verdict {
 }
 
 /// How a gain stands beside a published one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Beside {
     /// The whole interval lies at or above it.
     Beaten,
@@ -128,7 +130,7 @@ impl Gain {
 }
 
 /// The two-sided 95 % quantile of Student's t (any table of it; to three decimals).
-fn t_quantile(degrees: usize) -> f64 {
+pub(crate) fn t_quantile(degrees: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101,
         2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,

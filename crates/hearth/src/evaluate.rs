@@ -10,10 +10,11 @@ use control::human;
 use evaluate::catalogue::{Published, SUITES};
 use evaluate::load::{Content, Length, Load, Pace, fill, generator, unwatched};
 use evaluate::pattern::Pattern;
+use evaluate::report::{self, Format, Prices};
 use evaluate::result::Settings;
 use evaluate::run::{self, Audience, Progress, Wanted};
 use evaluate::trouble::Trouble;
-use evaluate::{by_hand, report, tools};
+use evaluate::{by_hand, tools};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,8 +41,12 @@ pub fn evaluate(command: &Evaluate, json: bool) -> Result<(), Failure> {
         Evaluate::List => list(json),
         Evaluate::Run(options) => run(options, json).map_err(|f| f.cannot("run the evaluation")),
         Evaluate::Report { directory, html, pdf, prices } => {
-            let formats = report::Formats { html: *html || !*pdf && !json, pdf: *pdf || !*html && !json, json: true };
-            report_of(directory, formats, prices.as_deref(), json).map_err(|f| f.cannot("write the report"))
+            let asked = [(*html, Format::Html), (*pdf, Format::Pdf), (json, Format::Json)];
+            let mut formats: Vec<Format> = asked.into_iter().filter(|(asked, _)| *asked).map(|(_, format)| format).collect();
+            if formats.is_empty() {
+                formats = report::FORMATS.into();
+            }
+            report_of(directory, &formats, prices.as_deref(), json).map_err(|f| f.cannot("write the report"))
         }
         Evaluate::Compare { first, second, html } => compare(first, second, html.as_deref(), json).map_err(|f| f.cannot("compare")),
         Evaluate::Prices => print(report::prices::EXAMPLE),
@@ -172,7 +177,8 @@ fn wanted(options: &EvaluateRun) -> Result<Wanted, Failure> {
 
 fn run(options: &EvaluateRun, json: bool) -> Result<(), Failure> {
     let wanted = wanted(options)?;
-    let prices = options.prices.as_deref().map(report::prices::read).transpose()?;
+    // What is wrong with it is told before, not after two hours.
+    options.prices.as_deref().map(Prices::read).transpose()?;
     let (cases, _) = run::plan(&wanted)?;
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::failed("loop devices need root's rights", "run it with sudo"));
@@ -187,28 +193,23 @@ fn run(options: &EvaluateRun, json: bool) -> Result<(), Failure> {
     }
     let interrupt = interrupt()?;
     run::run(&wanted, &interrupt.flag(), &Terminal)?;
-    let formats = report::Formats { html: true, pdf: true, json: true };
-    let written = report::write(&wanted.out, formats, prices.as_ref())?;
-    told(&wanted.out, &written, json)
+    report_of(&wanted.out, &report::FORMATS, options.prices.as_deref(), json)
 }
 
-fn told(directory: &Path, written: &[PathBuf], json: bool) -> Result<(), Failure> {
-    let summary = report::summary(directory, None)?;
+fn report_of(directory: &Path, formats: &[Format], prices: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let prices = prices.map(Prices::read).transpose()?;
+    let written = report::write(directory, formats, prices.as_ref())?;
+    let summary = report::summary(directory, prices.as_ref())?;
     if json {
         return print(&(serde_json::to_string_pretty(&summary).expect("a report can be written as JSON") + "\n"));
     }
-    let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
-    print(&format!("{}\n{}\n", report::text(&summary), files.join("\n")))
-}
-
-fn report_of(directory: &Path, formats: report::Formats, prices: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let prices = prices.map(report::prices::read).transpose()?;
-    let written = report::write(directory, formats, prices.as_ref())?;
-    told(directory, &written, json)
+    let pictures = directory.join("svg");
+    let files = written.iter().filter(|path| !path.starts_with(&pictures)).map(|path| path.display().to_string());
+    print(&format!("{}\n{}\n", report::text(&summary), files.collect::<Vec<_>>().join("\n")))
 }
 
 fn compare(first: &Path, second: &Path, html: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let comparison = report::compare::compare(first, second)?;
+    let comparison = report::compare(first, second)?;
     if let Some(path) = html {
         std::fs::write(path, comparison.html()).map_err(|e| Failure::failed(format!("{} cannot be written ({e})", path.display()), ""))?;
     }

@@ -1,0 +1,22 @@
+//! Writes an evaluation of all suites with made-up figures and its report into a directory that is not there yet, to see what reports look like:
+//! `cargo run -p evaluate --example made_up_report -- DIRECTORY`.
+
+use evaluate::report::{self, FORMATS, Prices, prices, synthetic};
+use evaluate::store::Store;
+use evaluate::trouble::Trouble;
+use std::path::Path;
+
+fn main() -> Result<(), Trouble> {
+    let place = std::env::args().nth(1).ok_or_else(|| Trouble::Usage("name a directory".into()))?;
+    let (evaluation, legs) = synthetic::whole(1);
+    let store = Store::create(Path::new(&place), &evaluation)?;
+    for leg in &legs {
+        store.put(leg)?;
+    }
+    let prices = Prices::parse(prices::EXAMPLE).map_err(Trouble::Failed)?;
+    for path in report::write(store.place(), &FORMATS, Some(&prices))? {
+        println!("{}", path.display());
+    }
+    print!("{}", report::text(&report::summary(store.place(), Some(&prices))?));
+    Ok(())
+}
