@@ -20,4 +20,5 @@ pub mod settled;
 pub mod stage;
 pub mod store;
 pub mod suites;
+pub mod tools;
 pub mod trouble;

@@ -7,6 +7,7 @@ use crate::result::{Arm, Case, Evaluation, FORMAT, Leg, NotMeasured, ProbeFound,
 use crate::stage::{Bare, Stage, leftovers};
 use crate::store::Store;
 use crate::suites::{self, Context, Planning, Scale, Suite};
+use crate::tools;
 use crate::trouble::Trouble;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,6 +129,8 @@ fn open(wanted: &Wanted, cases: Vec<Case>, left_out: Vec<NotMeasured>) -> Result
     let parent = out.ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
     let place = |named: &Option<String>| named.as_ref().map_or(parent.to_path_buf(), PathBuf::from);
     let mut machine = machine::describe(&place(&settings.ssd), &place(&settings.backing));
+    let suites: Vec<&str> = suites(&cases);
+    machine.programs = tools::versions(&Stage::here(&wanted.hearth), &suites);
     machine.programs.insert("hearth".into(), env!("CARGO_PKG_VERSION").into());
     let evaluation = Evaluation {
         format: FORMAT,
@@ -195,10 +198,8 @@ impl Runner<'_> {
     fn case(&mut self, case: &Case) -> Result<(), Trouble> {
         let name = case.id.split('.').next().unwrap_or_default();
         let suite = suites::suite(name).ok_or_else(|| Trouble::Failed(format!("no suite runs {}", case.id)))?;
-        for program in suite.programs() {
-            if !is_installed(program) {
-                return Err(Trouble::failed(format!("{program} is not installed"), "`hearth evaluate run --yes` installs what the suites need"));
-            }
+        if let Some(tool) = tools::missing(&[name]).first().filter(|tool| !tool.optional) {
+            return Err(Trouble::failed(format!("{} is not installed", tool.name), "`hearth evaluate run --yes` installs what the suites need"));
         }
         self.audience.tell(&format!("{}: making the data", case.id));
         suite.prepare(self.context, case)?;
@@ -299,17 +300,11 @@ fn sittings(case: &Case) -> Vec<Vec<&Arm>> {
     sittings
 }
 
-/// Whether a program is on the PATH, or where administrators' programs are.
-pub(crate) fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|place: PathBuf| place.join(program).is_file())
-}
-
-/// Programs that cases need, each once.
-pub fn programs(cases: &[Case]) -> Vec<&'static str> {
-    let names: std::collections::BTreeSet<&str> = cases.iter().filter_map(|case| case.id.split('.').next()).collect();
-    let programs = names.iter().filter_map(|name| suites::suite(name)).flat_map(|suite| suite.programs().iter().copied());
-    programs.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+/// The suites of cases, each once.
+pub fn suites(cases: &[Case]) -> Vec<&str> {
+    let mut names: Vec<&str> = cases.iter().filter_map(|case| case.id.split('.').next()).collect();
+    names.dedup();
+    names
 }
 
 /// Seconds that a plan takes, about.

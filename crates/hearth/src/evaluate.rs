@@ -12,6 +12,7 @@ use evaluate::load::{Content, Length, Load, Pace, fill, generator, unwatched};
 use evaluate::pattern::Pattern;
 use evaluate::report::{self, Format, Prices};
 use evaluate::result::Settings;
+use evaluate::stage::Stage;
 use evaluate::run::{self, Audience, Progress, Wanted};
 use evaluate::trouble::Trouble;
 use evaluate::{by_hand, tools};
@@ -144,14 +145,14 @@ impl Audience for Terminal {
 
 fn wanted(options: &EvaluateRun) -> Result<Wanted, Failure> {
     let size_bytes = options.size.as_deref().map(|text| quantity::size("--size", text)).transpose()?;
-    if size_bytes.is_some_and(|bytes| bytes < 64 << 20) {
-        return Err(Failure::usage("--size is below 64MiB", "give more: a cache of a part of that would hold next to nothing"));
+    if size_bytes.is_some_and(|bytes| bytes < 128 << 20) {
+        return Err(Failure::usage("--size is below 128MiB", "give more: a cache of a part of that would hold next to nothing"));
     }
     if options.pairs == Some(0) {
         return Err(Failure::usage("--pairs 0 measures nothing", "give 1 or more"));
     }
     if let Some(set) = &options.model
-        && set.parse::<device::model::ModelSet>().is_err()
+        && device::model::ModelSet::from_name(set).is_none()
     {
         return Err(Failure::usage(format!("there is no model set \"{set}\""), "give 7k2, 15k, 7k2-raid5x3-short, array or gbe-san"));
     }
@@ -184,13 +185,10 @@ fn run(options: &EvaluateRun, json: bool) -> Result<(), Failure> {
         return Err(Failure::failed("loop devices need root's rights", "run it with sudo"));
     }
     eprintln!("{} cases, about {}", cases.len(), human::seconds(run::planned_s(&cases) as u64));
-    let programs = run::programs(&cases);
-    let missing = tools::missing(&programs);
-    if !missing.is_empty() {
-        let names = missing.join(", ");
-        agreed(&format!("{names} will be installed. Go on?"), options.yes, &format!("{names} must be installed first"))?;
-        tools::install(&missing)?;
-    }
+    let suites = run::suites(&cases);
+    let missing = tools::missing(&suites);
+    let mut agree = |question: &str| agreed(question, options.yes, "").is_ok();
+    tools::install(&Stage::here(&wanted.hearth), &missing, &mut agree)?;
     let interrupt = interrupt()?;
     run::run(&wanted, &interrupt.flag(), &Terminal)?;
     report_of(&wanted.out, &report::FORMATS, options.prices.as_deref(), json)

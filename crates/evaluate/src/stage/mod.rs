@@ -37,6 +37,11 @@ impl Stage {
         Stage { place: place.to_path_buf(), hearth: hearth.to_path_buf(), stop, said: Arc::default() }
     }
 
+    /// A stage for looks that leave nothing behind: in the temporary directory.
+    pub fn here(hearth: &Path) -> Stage {
+        Stage::new(&std::env::temp_dir(), hearth, Arc::default())
+    }
+
     /// Its directory.
     pub fn place(&self) -> &Path {
         &self.place
@@ -93,6 +98,13 @@ impl Stage {
         std::mem::take(&mut *self.said.lock().expect("nobody panics with it"))
     }
 
+    /// Looks in the temporary directory are nobody's leftovers.
+    fn note(&self, pid: u32) {
+        if self.place != std::env::temp_dir() {
+            leftovers::note(&self.place, pid);
+        }
+    }
+
     fn command<S: AsRef<str>>(&self, words: &[S], env: &[(String, String)]) -> Command {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new(words[0].as_ref());
@@ -128,7 +140,7 @@ impl Stage {
         let mut command = self.command(words, env);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| cannot_start(words[0].as_ref(), &error))?;
-        leftovers::note(&self.place, child.id());
+        self.note(child.id());
         process::output(child, words[0].as_ref(), limit, &self.stop)
     }
 
@@ -144,7 +156,7 @@ impl Stage {
         let mut command = self.command(words, env);
         command.stdout(file).stderr(twice);
         let child = command.spawn().map_err(|error| cannot_start(words[0].as_ref(), &error))?;
-        leftovers::note(&self.place, child.id());
+        self.note(child.id());
         Ok(Running::new(child, words[0].as_ref(), log, Arc::clone(&self.stop)))
     }
 }

@@ -2,9 +2,10 @@
 //! what of the space the cache holds, so the space is made to fit the rate.
 
 use super::blocks::{self, BlockRun, Device};
-use super::{Context, Planning, Suite};
+use super::fio_job::Job;
+use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
 use crate::catalogue;
-use crate::load::{Content, fio};
+use crate::load::Content;
 use crate::pairs::Better;
 use crate::result::{Arm, Case, Leg, Measured};
 use crate::trouble::Trouble;
@@ -25,7 +26,7 @@ pub struct Depth;
 impl Suite for Depth {
     fn cases(&self, planning: &Planning) -> Result<Vec<Case>, Trouble> {
         let set = catalogue::suite("depth").expect("the catalogue has it").model_set;
-        let data_bytes = planning.data_bytes(GIB, 512 * MIB, 64 * MIB);
+        let data_bytes = planning.data_bytes(GIB, 512 * MIB, 128 * MIB);
         let depths: &[u32] = planning.scale.pick(&[1, 2, 4, 8, 16, 32, 64, 128, 256], &[1, 16, 128], &[1, 8]);
         let arm = |(id, title, hits): (&str, &str, Option<u64>), depth: u32| Arm {
             id: format!("{id}-qd{depth}"),
@@ -41,7 +42,7 @@ impl Suite for Depth {
                 .into(),
             model_set: planning.model_set(set),
             data_bytes,
-            cache_bytes: data_bytes * 60 / USABLE_PERCENT >> 20 << 20,
+            cache_bytes: (data_bytes * 60 / USABLE_PERCENT >> 20 << 20).max(CACHE_BYTES_MIN),
             ram_bytes: 16 * MIB,
             rounds: planning.settings.pairs,
             arms: CURVES.iter().flat_map(|curve| depths.iter().map(move |depth| arm(*curve, *depth))).collect(),
@@ -56,10 +57,6 @@ impl Suite for Depth {
             leg_s: planning.scale.pick(10.0, 8.0, 3.0),
             along: Some("queue depth".into()),
         }])
-    }
-
-    fn programs(&self) -> &'static [&'static str] {
-        &["fio"]
     }
 
     fn prepare(&self, context: &Context, case: &Case) -> Result<(), Trouble> {
@@ -84,11 +81,20 @@ impl Suite for Depth {
         for arm in arms {
             let depth = arm.point.as_ref().map_or(1, |(_, depth)| *depth as u32);
             let play = |device: &str, seconds: f64, seed: u64| {
-                let mut job = fio::Job::new(device, "randrw", 8192, depth, seconds);
-                job.size_bytes = Some(space);
-                job.reads_percent = Some(70);
-                job.seed = seed;
-                fio::run(context.stage, &job)
+                Job {
+                    device: device.into(),
+                    kind: "randrw",
+                    block_bytes: 8192,
+                    depth,
+                    seconds,
+                    size_bytes: space,
+                    reads_percent: Some(70),
+                    distribution: None,
+                    clients: 1,
+                    log: None,
+                    seed,
+                }
+                .run(context.stage)
             };
             let run = BlockRun {
                 setup: None,

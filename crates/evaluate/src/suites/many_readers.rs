@@ -2,9 +2,10 @@
 //! half of the I/O writes. Their volumes take sequential streams into the cache, which is an option in hearth ([`STREAMS`]).
 
 use super::blocks::{self, BlockRun, Device};
-use super::{Context, Planning, Suite};
+use super::fio_job::Job;
+use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
 use crate::catalogue;
-use crate::load::{Content, fio};
+use crate::load::Content;
 use crate::pairs::Better;
 use crate::result::{Arm, Case, Leg, Measured};
 use crate::trouble::Trouble;
@@ -34,7 +35,7 @@ impl Suite for ManyReaders {
             model_set: planning.model_set(set),
             data_bytes,
             // All of it fits, as in the report.
-            cache_bytes: data_bytes * 5 / 4 >> 20 << 20,
+            cache_bytes: (data_bytes * 5 / 4 >> 20 << 20).max(CACHE_BYTES_MIN),
             ram_bytes: (data_bytes / 16).max(16 * MIB),
             rounds: planning.settings.pairs,
             arms,
@@ -87,10 +88,6 @@ impl Suite for ManyReaders {
         Ok(cases)
     }
 
-    fn programs(&self) -> &'static [&'static str] {
-        &["fio"]
-    }
-
     fn prepare(&self, context: &Context, case: &Case) -> Result<(), Trouble> {
         blocks::data(context, case, Content::Incompressible)
     }
@@ -113,13 +110,20 @@ impl Suite for ManyReaders {
             let clients = arm.point.as_ref().map_or(CLIENTS as u32, |(_, clients)| *clients as u32);
             let play = |device: &str, seconds: f64, seed: u64| {
                 let (kind, block_bytes) = reader.map_or(("randrw", 128 << 10), |reader| ("read", reader.2));
-                let mut job = fio::Job::new(device, kind, block_bytes, 1, seconds);
-                job.size_bytes = Some(of_each);
-                job.clients = clients;
-                job.apart_bytes = Some(of_each);
-                job.reads_percent = reader.is_none().then_some(50);
-                job.seed = seed;
-                fio::run(context.stage, &job)
+                Job {
+                    device: device.into(),
+                    kind,
+                    block_bytes,
+                    depth: 1,
+                    seconds,
+                    size_bytes: of_each,
+                    reads_percent: reader.is_none().then_some(50),
+                    distribution: None,
+                    clients,
+                    log: None,
+                    seed,
+                }
+                .run(context.stage)
             };
             let run = BlockRun {
                 setup: None,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod depth;
+mod fio_job;
 mod hotspot;
 mod many_readers;
 mod own;
@@ -11,6 +12,9 @@ use crate::result::{Arm, Case, Leg, Settings};
 use crate::stage::{Backing, Setup, Stage};
 use crate::trouble::Trouble;
 use std::path::{Path, PathBuf};
+
+/// No pool is smaller.
+const CACHE_BYTES_MIN: u64 = 64 << 20;
 
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,11 +131,6 @@ pub trait Suite {
     /// # Errors
     /// If the settings make no sense for it.
     fn cases(&self, planning: &Planning) -> Result<Vec<Case>, Trouble>;
-
-    /// Programs beyond hearth itself that it needs.
-    fn programs(&self) -> &'static [&'static str] {
-        &[]
-    }
 
     /// Makes the data of a case; called before its first leg of a run, and again when a run is resumed.
     ///

@@ -1,9 +1,10 @@
 //! A load of the user's own: a fio job file, or a recorded trace that fio plays as fast as the device answers.
 
 use super::blocks::{self, BlockRun};
-use super::{Context, Planning, Suite};
+use super::fio_job::{self, Job};
+use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
 use crate::catalogue;
-use crate::load::{Content, fio};
+use crate::load::Content;
 use crate::result::{Arm, Case, Leg};
 use crate::trouble::Trouble;
 use std::collections::HashMap;
@@ -53,7 +54,7 @@ impl Suite for Own {
             about,
             model_set: planning.model_set(set),
             data_bytes,
-            cache_bytes: (data_bytes / 4).max(32 * MIB) >> 20 << 20,
+            cache_bytes: (data_bytes / 4 >> 20 << 20).max(CACHE_BYTES_MIN),
             ram_bytes: (data_bytes / 32).max(16 * MIB),
             rounds: planning.settings.pairs,
             arms: vec![arm("bare", "no cache", false), arm("wt", "write-through", true), arm("wb", "write-back", true)],
@@ -62,10 +63,6 @@ impl Suite for Own {
             leg_s: planning.scale.pick(65.0, 25.0, 5.0),
             along: None,
         }])
-    }
-
-    fn programs(&self) -> &'static [&'static str] {
-        &["fio"]
     }
 
     fn prepare(&self, context: &Context, case: &Case) -> Result<(), Trouble> {
@@ -80,12 +77,22 @@ impl Suite for Own {
         }
         let play = |device: &str, seconds: f64, seed: u64| {
             if is_job(path) {
-                return fio::run_file(context.stage, path, device, case.data_bytes, seconds);
+                return fio_job::run_file(context.stage, path, device, case.data_bytes, seconds);
             }
-            let mut job = fio::Job::new(device, "rw", 4096, DEPTH, seconds);
-            job.log = Some(log.display().to_string());
-            job.seed = seed;
-            fio::run(context.stage, &job)
+            Job {
+                device: device.into(),
+                kind: "rw",
+                block_bytes: 4096,
+                depth: DEPTH,
+                seconds,
+                size_bytes: case.data_bytes,
+                reads_percent: None,
+                distribution: None,
+                clients: 1,
+                log: Some(log.display().to_string()),
+                seed,
+            }
+            .run(context.stage)
         };
         let leg = |arm: &Arm| {
             let mode = if arm.id == "wt" { "write-through" } else { "write-back" };

@@ -2,7 +2,7 @@
 //! `whpct`, in its manual and its source). fio has no way to send reads and writes to different places by different odds.
 
 use super::blocks::{self, BlockRun};
-use super::{Context, Planning, Suite};
+use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
 use crate::by_hand;
 use crate::catalogue;
 use crate::load::{Content, Length, Load, Pace, generator, unwatched};
@@ -30,7 +30,7 @@ pub struct ReadHit;
 impl Suite for ReadHit {
     fn cases(&self, planning: &Planning) -> Result<Vec<Case>, Trouble> {
         let set = catalogue::suite("readhit").expect("the catalogue has it").model_set;
-        let data_bytes = planning.data_bytes(4 * GIB, GIB, 64 * MIB);
+        let data_bytes = planning.data_bytes(4 * GIB, GIB, 128 * MIB);
         let case = |(name, reads, hits): (&str, u32, u32)| {
             let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
             let mut arms = vec![arm("bare", "no cache", false), arm("wb", "write-back", true)];
@@ -53,7 +53,7 @@ impl Suite for ReadHit {
                 ),
                 model_set: planning.model_set(set),
                 data_bytes,
-                cache_bytes: data_bytes / 4,
+                cache_bytes: (data_bytes / 4).max(CACHE_BYTES_MIN),
                 ram_bytes: (data_bytes / 32).max(16 * MIB),
                 rounds: planning.settings.pairs,
                 headlines: arms[1..].iter().map(headline).collect(),

@@ -113,5 +113,6 @@ fn evaluation(cases: Vec<Case>, pairs: u32) -> Evaluation {
         settings: Settings { pairs, ..Settings::default() },
         cases,
         not_measured: Vec::new(),
+        probes: Vec::new(),
     }
 }
