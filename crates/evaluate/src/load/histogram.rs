@@ -51,6 +51,11 @@ impl Histogram {
         self.count += count;
     }
 
+    /// The same counts with a mean that is known better.
+    pub(super) fn with_mean_ns(self, mean_ns: f64) -> Histogram {
+        Histogram { sum_ns: mean_ns * self.count as f64, ..self }
+    }
+
     /// Adds what another one counted.
     pub fn merge(&mut self, other: &Histogram) {
         if self.counts.len() < other.counts.len() {
@@ -59,6 +64,14 @@ impl Histogram {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
         self.count += other.count;
         self.sum_ns += other.sum_ns;
+    }
+
+    /// What was counted since it was as `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let before = earlier.counts.iter().copied().chain(std::iter::repeat(0));
+        let counts: Vec<u64> = self.counts.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect();
+        Histogram { count: counts.iter().sum(), counts, sum_ns: (self.sum_ns - earlier.sum_ns).max(0.0) }
     }
 
     /// How many.
@@ -229,5 +242,8 @@ mod tests {
         assert_eq!(short.counts, both.counts);
         assert_eq!((short.count(), short.quantile_us(0.9)), (2000, both.quantile_us(0.9)));
         assert!((short.mean_us() - both.mean_us()).abs() < 1e-9);
+        let since = both.since(&long);
+        assert_eq!((since.count(), since.quantile_us(0.5)), (1000, 0.498));
+        assert!((since.mean_us() - 0.4995).abs() < 1e-9);
     }
 }

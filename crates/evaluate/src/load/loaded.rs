@@ -31,7 +31,7 @@ impl Tally {
         }
     }
 
-    fn merge(&mut self, other: &Tally) {
+    pub(super) fn merge(&mut self, other: &Tally) {
         self.reads.merge(&other.reads);
         self.writes.merge(&other.writes);
         self.read_bytes += other.read_bytes;
@@ -56,6 +56,9 @@ pub struct Loaded {
     pub bytes_per_s: f64,
     /// How long the load ran (or, of a part, how long that is), in seconds.
     pub wall_s: f64,
+    /// Requests of an open loop that were due and still not answered a tenth of its time (at least 2 s) after its end: they are in no other figure, and
+    /// the load was more than the device can do.
+    pub unanswered: u64,
     /// What the figures come from.
     tallies: Vec<Tally>,
 }

@@ -4,10 +4,19 @@
 //! [`generator`] on a device or a file, [`in_process`] on a cache without any device in between, [`fio`] for what fio can be told. [`fill`] makes the
 //! data before, [`probe`] looks whether a disk is what it is said to be.
 
+pub mod content;
+pub mod fill;
+pub mod fio;
+pub mod generator;
 pub mod histogram;
+pub mod in_process;
 mod loaded;
+mod meter;
+mod player;
+pub mod probe;
 
 pub use loaded::{Loaded, Part, Tally};
+pub use player::DEPTH_MAX;
 
 use crate::pattern::Pattern;
 use crate::result::Second;
