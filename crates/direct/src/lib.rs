@@ -13,6 +13,7 @@ use io_uring::{IoUring, opcode};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// EINTR, EAGAIN, EBUSY, ETIME of errno(3): the kernel wants to be asked again, or the time is over.
@@ -41,7 +42,7 @@ pub struct Done {
 pub struct Direct {
     // Before the file: rings go first.
     ring: IoUring,
-    device: OpenDevice,
+    device: Arc<OpenDevice>,
     /// By the number that the kernel carries for us.
     in_flight: Vec<Option<(u64, AlignedBuffer)>>,
     free: Vec<usize>,
@@ -50,11 +51,11 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// A ring on which up to `depth` I/Os can be under way.
+    /// A ring on which up to `depth` I/Os can be under way. A device may be shared by several rings, each of its own thread.
     ///
     /// # Errors
     /// If the kernel refuses a ring.
-    pub fn new(device: OpenDevice, depth: u32) -> io::Result<Direct> {
+    pub fn new(device: Arc<OpenDevice>, depth: u32) -> io::Result<Direct> {
         let depth = depth.max(1);
         let slots = depth as usize;
         let in_flight = std::iter::repeat_with(|| None).take(slots).collect();
@@ -162,7 +163,7 @@ mod tests {
             Err(OpenError::NoDirectIo { .. }) => return None,
             device => device.expect("a device"),
         };
-        Some(Direct::new(device, depth).expect("a ring"))
+        Some(Direct::new(Arc::new(device), depth).expect("a ring"))
     }
 
     fn page(byte: u8) -> AlignedBuffer {
@@ -207,7 +208,7 @@ mod tests {
         assert!(matches!(all(&mut direct)[0].result, Ok(0)), "the end of the file");
         drop(direct);
         let device = OpenDevice::open(&directory.path().join("device"), Access::ReadOnly).expect("the lock is free again");
-        let mut direct = Direct::new(device, 2).expect("a ring");
+        let mut direct = Direct::new(Arc::new(device), 2).expect("a ring");
         direct.submit(2, Transfer::Write, 0, page(9));
         let done = all(&mut direct);
         assert!(done[0].result.is_err(), "it was opened for reading");

@@ -14,7 +14,7 @@ fn main() {
     };
     match Probe::of(Path::new(device), &AtomicBool::new(false)) {
         Ok(probe) => {
-            let Probe { qd1_iops, qd1_mean_us, qd32_iops, sequential_bytes_s } = probe;
+            let Probe { qd1_iops, qd1_mean_us, qd32_iops, sequential_bytes_s, machine_busy } = probe;
             println!(
                 "QD 1: {qd1_iops:.0} IOPS, {qd1_mean_us:.0} us; QD 32: {qd32_iops:.0} IOPS; sequential: {:.1} MB/s",
                 sequential_bytes_s / 1e6

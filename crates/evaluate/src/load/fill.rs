@@ -2,11 +2,12 @@
 
 use super::Content;
 use super::content::{BLOCK_BYTES, Contents};
-use super::generator::{ALIGNMENT_BYTES, open};
+use super::generator::{ALIGNMENT_BYTES, open, ring};
 use crate::trouble::Trouble;
 use device::{Access, AlignedBuffer, OpenDevice};
 use direct::{Direct, Transfer};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of one write, and how many are under way while the next one is being made.
@@ -31,8 +32,7 @@ pub fn fill(path: &Path, bytes: u64, content: Content, seed: u64, stop: &AtomicB
     if size_bytes < bytes {
         return Err(Trouble::failed(format!("{} has {size_bytes} bytes, not {bytes}", path.display()), "remove it, or give a larger one"));
     }
-    let mut direct = Direct::new(device, DEPTH as u32)
-        .map_err(|error| Trouble::failed(format!("the kernel gives no io_uring: {error}"), "see `sysctl kernel.io_uring_disabled`"))?;
+    let mut direct = ring(&Arc::new(device), DEPTH as u32)?;
     pieces(&mut direct, bytes, Contents::new(content, seed), stop, progress)?;
     direct.device().file().sync_data().map_err(|error| Trouble::io("flush", path, &error))
 }

@@ -1,3 +1,5 @@
+//! Loads in the real data path, over files.
+
 use super::*;
 use crate::load::{Content, Length, Pace, fill, unwatched};
 use crate::pattern::{Pattern, Places};
