@@ -15,9 +15,9 @@ fn main() {
     match Probe::of(Path::new(device), &AtomicBool::new(false)) {
         Ok(probe) => {
             let Probe { qd1_iops, qd1_mean_us, qd32_iops, sequential_bytes_s, machine_busy } = probe;
+            let (mb_s, busy) = (sequential_bytes_s / 1e6, machine_busy * 100.0);
             println!(
-                "QD 1: {qd1_iops:.0} IOPS, {qd1_mean_us:.0} us; QD 32: {qd32_iops:.0} IOPS; sequential: {:.1} MB/s",
-                sequential_bytes_s / 1e6
+                "QD 1: {qd1_iops:.0} IOPS, {qd1_mean_us:.0} us; QD 32: {qd32_iops:.0} IOPS; sequential: {mb_s:.1} MB/s; processors {busy:.0} %"
             );
             if let Some(set) = words.get(1) {
                 println!("{}", plausible(set, &probe).map_or_else(|why| why, |()| format!("plausible for {set}")));

@@ -88,10 +88,10 @@ struct Range {
 const RANGES: [Range; 6] = [
     Range { set: "7k2", qd1_iops: (55.0, 95.0), qd32_iops: (120.0, 220.0), sequential_bytes_s: (45e6, 160e6) },
     Range { set: "7k2-wce", qd1_iops: (55.0, 95.0), qd32_iops: (120.0, 220.0), sequential_bytes_s: (45e6, 160e6) },
-    Range { set: "15k", qd1_iops: (100.0, 220.0), qd32_iops: (280.0, 520.0), sequential_bytes_s: (70e6, 210e6) },
-    Range { set: "7k2-raid5x3-short", qd1_iops: (80.0, 170.0), qd32_iops: (450.0, 950.0), sequential_bytes_s: (80e6, 320e6) },
-    Range { set: "array", qd1_iops: (45.0, 110.0), qd32_iops: (450.0, 1100.0), sequential_bytes_s: (100e6, 1000e6) },
-    Range { set: "gbe-san", qd1_iops: (45.0, 110.0), qd32_iops: (450.0, 1100.0), sequential_bytes_s: (40e6, 115e6) },
+    Range { set: "15k", qd1_iops: (110.0, 215.0), qd32_iops: (280.0, 510.0), sequential_bytes_s: (70e6, 210e6) },
+    Range { set: "7k2-raid5x3-short", qd1_iops: (85.0, 160.0), qd32_iops: (480.0, 920.0), sequential_bytes_s: (80e6, 320e6) },
+    Range { set: "array", qd1_iops: (50.0, 100.0), qd32_iops: (480.0, 1000.0), sequential_bytes_s: (100e6, 1000e6) },
+    Range { set: "gbe-san", qd1_iops: (50.0, 100.0), qd32_iops: (480.0, 1000.0), sequential_bytes_s: (35e6, 112e6) },
 ];
 
 /// Whether a device is what its model set says.
@@ -154,7 +154,7 @@ mod tests {
         let why = |set, probe| plausible(set, &probe).expect_err("it is not plausible");
         assert!(why("7k2", probe(20_000.0, 90_000.0, 2000.0)).contains("a page cache"));
         assert!(
-            why("7k2", probe(78.0, 185.0, 2000.0)).contains("does 2000 MB/s of sequential reads, and one of the set 7k2 does 50 to 160")
+            why("7k2", probe(78.0, 185.0, 2000.0)).contains("does 2000 MB/s of sequential reads, and one of the set 7k2 does 45 to 160")
         );
         assert!(why("7k2", probe(20.0, 90.0, 60.0)).contains("keeps it busy"));
         assert!(why("7k2", Probe { machine_busy: 0.97, ..probe(20.0, 90.0, 60.0) }).contains("processors are busy"));
