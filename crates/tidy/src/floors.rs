@@ -12,6 +12,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("engine", 2),
     ("device", 2),
     ("simulator", 3),
+    ("direct", 3),
     ("runtime", 3),
     ("nbd", 4),
     ("fuse", 4),

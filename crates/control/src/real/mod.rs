@@ -22,12 +22,13 @@ use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
-use runtime::{Runtime, RuntimeOptions};
+use runtime::{Endpoint, EndpointGroup, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Looks at a device or file without changing it: its size, what is on it, who uses it.
 ///
@@ -91,6 +92,24 @@ impl Machine {
             looks: discovery::Looks::default(),
             counting: looking::Counting::default(),
         })
+    }
+
+    /// Adds a client of an attached volume that lives in this process; what it is to do is made with the handle to the volume. It ends by itself, or by
+    /// [`Machine::end_client`].
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] if no volume of that name is attached.
+    pub fn add_client(&self, volume: &str, make: impl FnOnce(VolumeRef) -> Box<dyn Endpoint>) -> Result<EndpointGroup, ControlError> {
+        let client = make(self.volume(volume)?.reference.clone());
+        Ok(self.runtime.add_endpoint(client))
+    }
+
+    /// Asks a client to end, and ends it by force when it takes longer than this.
+    ///
+    /// # Errors
+    /// If it does not end even then.
+    pub fn end_client(&self, client: &EndpointGroup, patience: Duration) -> Result<(), ControlError> {
+        self.runtime.stop_endpoints(client, patience).map_err(|e| failed(&e, "see the log"))
     }
 
     fn pool(&self, name: &str) -> Result<Arc<pools::LivePool>, ControlError> {
