@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod database;
 pub mod pairs;
 pub mod pattern;
 pub mod plot;
@@ -13,4 +14,5 @@ mod random;
 pub mod result;
 pub mod settled;
 pub mod stage;
+pub mod tools;
 pub mod trouble;
