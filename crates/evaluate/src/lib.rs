@@ -8,6 +8,7 @@
 
 pub mod by_hand;
 pub mod catalogue;
+pub mod database;
 pub mod load;
 pub mod machine;
 pub mod pairs;

@@ -74,6 +74,29 @@ impl Running {
         }
     }
 
+    /// Whether it has ended by itself, with status 0.
+    ///
+    /// # Errors
+    /// If it ended with another (with its last words), or the user wants an end.
+    pub fn done(&mut self) -> Result<bool, Trouble> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Trouble::Stopped);
+        }
+        match self.child.try_wait() {
+            Ok(Some(status)) if status.success() => Ok(true),
+            Ok(Some(status)) => Err(ended(&self.program, status, &self.said())),
+            Ok(None) => Ok(false),
+            Err(error) => Err(Trouble::Failed(format!("cannot wait for {}: {error}", self.program))),
+        }
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub fn send(&mut self, which: Signal) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal(&self.child, which);
+        }
+    }
+
     /// Waits until it ends by itself, and gives what it said.
     ///
     /// # Errors
