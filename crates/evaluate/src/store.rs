@@ -101,10 +101,10 @@ impl Store {
             |why: String| Trouble::failed(format!("{} is not an evaluation: {why}", path.display()), "begin again in another directory");
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
-            None => return Err(foreign("it does not say its format".into())),
+            None => Err(foreign("it does not say its format".into())),
             Some(format) if format != u64::from(FORMAT) => {
                 let problem = format!("{} has format {format}, and this version of hearth reads format {FORMAT}", path.display());
-                return Err(Trouble::failed(problem, "use the version of hearth that wrote it"));
+                Err(Trouble::failed(problem, "use the version of hearth that wrote it"))
             }
             Some(_) => serde_json::from_value(value).map_err(|error| foreign(error.to_string())),
         }

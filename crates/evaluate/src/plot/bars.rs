@@ -48,7 +48,7 @@ impl Bars {
         let mut picture = Picture { title: self.title.clone(), width: WIDTH, height: low + BELOW, marks: Vec::new() };
         let longs = self.bars.iter().flat_map(|bar| [bar.value, bar.range.1]).chain([0.0]);
         let x = Ruler::new(Scale::Linear, longs, (left, WIDTH - TEXT));
-        picture.text(left, 16.0, Role::Title, &self.title);
+        picture.text(16.0, 16.0, Role::Title, &self.title);
         for tick in x.ticks() {
             let Some(place) = x.at(tick) else { continue };
             picture.marks.push(Mark::Upright { x: place, from: TOP, to: low });

@@ -74,7 +74,7 @@ pub fn of_headlines(summary: &Summary) -> Option<Named> {
             Some(Bar { name, value: of_published, range, text: words::times(of_published), stroke })
         })
         .collect();
-    let title = "Gains by the published ones, with their 95 % intervals: 1 is as published".into();
+    let title = "Our gains by the published ones, with 95 % intervals (1 is as published)".into();
     (!bars.is_empty())
         .then(|| Named { name: "headlines".into(), picture: Bars { title, label: "our gain ÷ published gain".into(), bars }.picture() })
 }

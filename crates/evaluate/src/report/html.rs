@@ -3,6 +3,8 @@
 
 use super::document::{Block, Cell, Column, Document, Page, Table, Tone};
 
+/// Letters of a number with its range, at most; what is longer is a sentence.
+const NUMBER: usize = 26;
 const STYLE: &str = include_str!("style.css");
 
 /// The document as HTML.
@@ -86,7 +88,10 @@ fn cell_of(cell: &Cell, column: &Column) -> String {
         Tone::Unsure => "unsure",
         Tone::Quiet => "quiet",
     };
-    let classes = [if column.right { "right" } else { "" }, tone, if cell.strong { "strong" } else { "" }];
+    // Short numbers stay on one line, with what is in brackets behind them.
+    let is_short = column.right && cell.text.chars().count() <= NUMBER;
+    let classes =
+        [if column.right { "right" } else { "" }, if is_short { "number" } else { "" }, tone, if cell.strong { "strong" } else { "" }];
     let classes: Vec<&str> = classes.into_iter().filter(|class| !class.is_empty()).collect();
     let class = if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
     let sign = cell.sign.map_or(String::new(), |sign| format!("<span class=\"sign\" aria-hidden=\"true\">{}</span> ", sign.letter()));

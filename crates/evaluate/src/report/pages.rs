@@ -74,7 +74,11 @@ fn in_a_sentence(headlines: &[HeadlineSummary]) -> String {
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
         .collect();
     let missing = headlines.len() - measured;
-    let tail = if missing == 0 { String::new() } else { format!(" {missing} more {} not measured, each with its reason below.", if missing == 1 { "was" } else { "were" }) };
+    let tail = if missing == 0 {
+        String::new()
+    } else {
+        format!(" {missing} more {} not measured, each with its reason under \"Not measured\".", if missing == 1 { "was" } else { "were" })
+    };
     if said.is_empty() {
         format!("No headline figure was measured.{tail}")
     } else {
@@ -113,10 +117,10 @@ fn headline_table(headlines: &[HeadlineSummary], is_first: bool) -> Table {
         Column::numbers("No cache", 1.3),
         Column::numbers("Ours", 1.3),
         Column::numbers("Gain, 95 % interval", 1.5),
-        Column::words(if is_first { "Beside the published figure" } else { "Verdict" }, if is_first { 2.1 } else { 3.6 }),
+        Column::words(if is_first { "Beside the published figure" } else { "Verdict" }, if is_first { 2.4 } else { 3.6 }),
     ];
     if is_first {
-        columns.push(Column::words("Backing", 1.4));
+        columns.push(Column::words("Model set", 1.3));
     }
     let rows = headlines
         .iter()
@@ -133,11 +137,7 @@ fn headline_table(headlines: &[HeadlineSummary], is_first: bool) -> Table {
                 Some(bounds) => format!("{} ({})", words::times(found.mean), words::interval(bounds)),
                 None => format!("{} (one pair)", words::times(found.mean)),
             });
-            let verdict = match (is_first, missing) {
-                (true, false) => first_words(headline),
-                (true, true) => format!("{}: {}", headline.outcome.name(), headline.words),
-                (false, _) => headline.words.clone(),
-            };
+            let verdict = if is_first { first_words(headline) } else { headline.words.clone() };
             let tone_of_rest = if missing { Tone::Quiet } else { Tone::Plain };
             let mut row = vec![
                 Cell::toned(what, tone_of_rest),
@@ -148,7 +148,8 @@ fn headline_table(headlines: &[HeadlineSummary], is_first: bool) -> Table {
                 Cell { text: verdict, tone, sign: Some(sign), strong: !missing && is_first },
             ];
             if is_first {
-                row.push(Cell::toned(headline.backing.clone().unwrap_or_default(), Tone::Quiet));
+                let backing = headline.backing.clone().unwrap_or_default();
+                row.push(Cell::toned(backing.trim_start_matches("model set "), Tone::Quiet));
             }
             row
         })

@@ -88,7 +88,9 @@ fn widths(table: &Table) -> Vec<usize> {
         .map(|nth| table.rows.iter().map(|row| count(&told(&row[nth]))).chain([count(&table.columns[nth].title)]).max().unwrap_or(0))
         .collect();
     let room = WIDTH.saturating_sub(GAP * table.columns.len().saturating_sub(1));
-    let mut given: Vec<Option<usize>> = vec![None; wanted.len()];
+    // Numbers are not torn from their units.
+    let number = |nth: usize| Some(wanted[nth]).filter(|wanted| table.columns[nth].right && *wanted <= WORD);
+    let mut given: Vec<Option<usize>> = (0..wanted.len()).map(number).collect();
     loop {
         let open: Vec<usize> = (0..wanted.len()).filter(|nth| given[*nth].is_none()).collect();
         let left = room.saturating_sub(given.iter().flatten().sum());
@@ -105,7 +107,9 @@ fn widths(table: &Table) -> Vec<usize> {
     let longest: Vec<usize> = (0..widths.len()).map(|nth| longest_word(table, nth)).collect();
     // A column whose words would be cut takes letters from the one that has most to spare.
     while let Some(narrow) = (0..widths.len()).find(|nth| widths[*nth] < longest[*nth]) {
-        let Some(wide) = (0..widths.len()).filter(|nth| widths[*nth] > longest[*nth]).max_by_key(|nth| widths[*nth] - longest[*nth]) else { break };
+        let Some(wide) = (0..widths.len()).filter(|nth| widths[*nth] > longest[*nth]).max_by_key(|nth| widths[*nth] - longest[*nth]) else {
+            break;
+        };
         widths[narrow] += 1;
         widths[wide] -= 1;
     }

@@ -279,7 +279,7 @@ fn leg(case: &Case, arm: &str, round: u32, (rate, mean_us): (f64, f64), cached: 
     let size = if case.counted == "bytes" { 1.0 } else { 4096.0 * if case.counted == "I/Os" { 1.0 } else { 50.0 } };
     let host = rate * measured_s * size;
     let hits = (0.945 + 0.005 * normal(random)).min(0.99);
-    let cache = cached.then(|| CacheFigures {
+    let cache = cached.then_some(CacheFigures {
         hits_ram: (rate * measured_s * 0.2) as u64,
         hits_ssd: (rate * measured_s * (hits - 0.2)) as u64,
         misses: (rate * measured_s * (1.0 - hits)) as u64,
