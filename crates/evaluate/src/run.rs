@@ -97,13 +97,8 @@ pub fn run(wanted: &Wanted, stop: &Arc<AtomicBool>, audience: &dyn Audience) -> 
     let work = Work::new(&wanted.out)?;
     let stage = Stage::new(&work.0, &wanted.hearth, Arc::clone(stop));
     let tell = |line: &str| audience.tell(line);
-    let context = Context {
-        stage: &stage,
-        settings: &wanted.settings,
-        scale: Scale::of(&wanted.settings),
-        own: wanted.own.as_deref(),
-        tell: &tell,
-    };
+    let context =
+        Context { stage: &stage, settings: &wanted.settings, scale: Scale::of(&wanted.settings), own: wanted.own.as_deref(), tell: &tell };
     let mut runner = Runner { store, evaluation, context: &context, audience, took: Vec::new() };
     runner.all()?;
     Ok(runner.evaluation)
@@ -199,7 +194,10 @@ impl Runner<'_> {
         let name = case.id.split('.').next().unwrap_or_default();
         let suite = suites::suite(name).ok_or_else(|| Trouble::Failed(format!("no suite runs {}", case.id)))?;
         if let Some(tool) = tools::missing(&[name]).first().filter(|tool| !tool.optional) {
-            return Err(Trouble::failed(format!("{} is not installed", tool.name), "`hearth evaluate run --yes` installs what the suites need"));
+            return Err(Trouble::failed(
+                format!("{} is not installed", tool.name),
+                "`hearth evaluate run --yes` installs what the suites need",
+            ));
         }
         self.audience.tell(&format!("{}: making the data", case.id));
         suite.prepare(self.context, case)?;

@@ -4,16 +4,16 @@ use crate::cli::{Evaluate, EvaluateLoad, EvaluateRun};
 use crate::commands::print;
 use crate::failure::{Failure, STATUS_USAGE};
 use crate::progress::Interrupt;
-use crate::table::{self, Align};
 use crate::quantity;
+use crate::table::{self, Align};
 use control::human;
 use evaluate::catalogue::{Published, SUITES};
 use evaluate::load::{Content, Length, Load, Pace, fill, generator, unwatched};
 use evaluate::pattern::Pattern;
 use evaluate::report::{self, Format, Prices};
 use evaluate::result::Settings;
-use evaluate::stage::Stage;
 use evaluate::run::{self, Audience, Progress, Wanted};
+use evaluate::stage::Stage;
 use evaluate::trouble::Trouble;
 use evaluate::{by_hand, tools};
 use std::io::{IsTerminal, Write};
@@ -59,9 +59,7 @@ pub fn evaluate(command: &Evaluate, json: bool) -> Result<(), Failure> {
 fn list(json: bool) -> Result<(), Failure> {
     if json {
         let headlines = |suite: &evaluate::catalogue::Suite| -> Vec<serde_json::Value> {
-            let told = |h: &evaluate::catalogue::Headline| {
-                serde_json::json!({"id": h.id, "what": h.what, "report": h.report.name(), "published": published(&h.published)})
-            };
+            let told = |h: &evaluate::catalogue::Headline| serde_json::json!({"id": h.id, "what": h.what, "report": h.report.name(), "published": published(&h.published)});
             suite.headlines.iter().map(told).collect()
         };
         let suites: Vec<_> = SUITES
@@ -73,7 +71,8 @@ fn list(json: bool) -> Result<(), Failure> {
     let mut text = String::new();
     for suite in SUITES {
         text += &format!("{}\n  {}\n", suite.name, suite.about);
-        let row = |h: &evaluate::catalogue::Headline| vec!["   ".into(), h.what.to_string(), published(&h.published), h.report.name().into()];
+        let row =
+            |h: &evaluate::catalogue::Headline| vec!["   ".into(), h.what.to_string(), published(&h.published), h.report.name().into()];
         let rows: Vec<Vec<String>> = suite.headlines.iter().map(row).collect();
         if !rows.is_empty() {
             text += &table::layout(&[("", Align::Left), ("figure", Align::Left), ("published", Align::Left), ("by", Align::Left)], &rows);

@@ -23,7 +23,8 @@ fn evaluate(place: &Path, words: &[&str]) -> Command {
 
 fn place() -> tempfile::TempDir {
     // On the disk that holds the build: memory would be no SSD, and a file system in it takes no direct I/O.
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), Into::into);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), Into::into);
     let trials = target.join("trials");
     std::fs::create_dir_all(&trials).expect("the build's directory can be written");
     tempfile::Builder::new().prefix("evaluate").tempdir_in(trials.canonicalize().expect("it is there")).expect("a directory")
@@ -62,7 +63,8 @@ fn every_suite_runs_and_is_reported() {
     for suite in ["readhit", "hotspot", "depth", "many-readers", "own"] {
         assert!(cases.iter().any(|case| case["id"].as_str().is_some_and(|id| id.starts_with(suite))), "{suite} is planned");
     }
-    let unmeasured: BTreeSet<&str> = plan["not_measured"].as_array().expect("a list").iter().filter_map(|not| not["what"].as_str()).collect();
+    let unmeasured: BTreeSet<&str> =
+        plan["not_measured"].as_array().expect("a list").iter().filter_map(|not| not["what"].as_str()).collect();
     for case in cases {
         let id = case["id"].as_str().expect("a name");
         assert!(!unmeasured.contains(id), "{id}: {}", plan["not_measured"]);

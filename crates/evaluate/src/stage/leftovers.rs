@@ -65,7 +65,8 @@ fn start_ticks(pid: u32) -> Option<u64> {
 
 /// Mount points below a place, the deepest first.
 fn mounts_below(place: &Path, mountinfo: &str) -> Vec<PathBuf> {
-    let points = mountinfo.lines().filter_map(|line| line.split_whitespace().nth(4)).map(|point| PathBuf::from(point.replace("\\040", " ")));
+    let points =
+        mountinfo.lines().filter_map(|line| line.split_whitespace().nth(4)).map(|point| PathBuf::from(point.replace("\\040", " ")));
     let mut below: Vec<PathBuf> = points.filter(|point| point.starts_with(place)).collect();
     below.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
     below
@@ -95,7 +96,8 @@ mod tests {
 
     #[test]
     fn mounts_are_found_deepest_first() {
-        let mounts = "1 0 8:1 / /a rw - x y rw\n2 1 8:2 / /a/b\\040c rw - x y rw\n3 1 8:2 / /a/b\\040c/d rw - x y rw\n4 1 8:2 / /ab rw - x y rw\n";
+        let mounts =
+            "1 0 8:1 / /a rw - x y rw\n2 1 8:2 / /a/b\\040c rw - x y rw\n3 1 8:2 / /a/b\\040c/d rw - x y rw\n4 1 8:2 / /ab rw - x y rw\n";
         assert_eq!(mounts_below(Path::new("/a"), mounts), ["/a/b c/d", "/a/b c", "/a"].map(PathBuf::from));
     }
 }

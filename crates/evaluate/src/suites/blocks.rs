@@ -293,9 +293,15 @@ pub fn in_process(
     let used_s = machine::cpu_s() - machine_s;
     let cache = served.figures().since(&before);
     drop(served);
-    leg.notes.push("load and cache are one process: CPU is that of the whole machine; the data of each read is copied into a buffer of the load's".into());
+    leg.notes.push(
+        "load and cache are one process: CPU is that of the whole machine; the data of each read is copied into a buffer of the load's"
+            .into(),
+    );
     leg.commands = context.stage.take_commands();
-    leg.commands.push(format!("hearth evaluate run {} (the load calls the cache in its own process)", case.id.split('.').next().unwrap_or_default()));
+    leg.commands.push(format!(
+        "hearth evaluate run {} (the load calls the cache in its own process)",
+        case.id.split('.').next().unwrap_or_default()
+    ));
     put(&mut leg, &warm_up, loaded, Cpu { wall_s: 0.0, hearth_s: used_s, machine_s: used_s }, Some(cache), warm_s);
     leg.cpu.wall_s = leg.series.last().map_or(0.0, |second| second.at_s) - leg.cut_s;
     leg.took_s = whole.elapsed().as_secs_f64();

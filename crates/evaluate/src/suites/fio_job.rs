@@ -130,11 +130,26 @@ pub fn run_file(stage: &Stage, path: &Path, device: &str, size_bytes: u64, secon
 /// A job file with another target, size and end: options of the same name give way, in whatever section they stand.
 fn on_device(text: &str, device: &str, size_bytes: u64, seconds: f64) -> String {
     const OURS: [&str; 14] = [
-        "filename", "directory", "filename_format", "nrfiles", "size", "filesize", "io_size", "runtime", "timeout", "time_based", "direct", "allow_file_create",
-        "write_hist_log", "log_hist_msec",
+        "filename",
+        "directory",
+        "filename_format",
+        "nrfiles",
+        "size",
+        "filesize",
+        "io_size",
+        "runtime",
+        "timeout",
+        "time_based",
+        "direct",
+        "allow_file_create",
+        "write_hist_log",
+        "log_hist_msec",
     ];
     let ours = |line: &str| OURS.contains(&line.split('=').next().unwrap_or_default().trim());
-    let mut own = format!("filename={device}\nsize={size_bytes}\nruntime={}ms\ntime_based=1\ndirect=1\nallow_file_create=0\n", (seconds * 1000.0) as u64);
+    let mut own = format!(
+        "filename={device}\nsize={size_bytes}\nruntime={}ms\ntime_based=1\ndirect=1\nallow_file_create=0\n",
+        (seconds * 1000.0) as u64
+    );
     own += &format!("write_hist_log={NAME}\nlog_hist_msec=1000\n");
     let mut lines: Vec<String> = Vec::new();
     let mut has_global = false;

@@ -92,13 +92,21 @@ impl Suite for HotSpot {
         let hot = case.data_bytes / 10;
         let leg = |arm: &Arm| {
             let mode = if arm.id == "wt" { "write-through" } else { "write-back" };
-            blocks::run(context, case, arm, round, &BlockRun {
-                setup: arm.cached.then(|| context.setup(case, mode, if arm.id == "wb-deep" { &["--write-cache-depth", "300s"] } else { &[] })),
-                warm: if arm.cached { vec![hot..case.cache_bytes * 8 / 10, 0..hot] } else { Vec::new() },
-                warm_s: context.scale.pick(15.0, 6.0, 1.0),
-                run_s: context.scale.pick(30.0, 10.0, 1.0),
-                load: &play,
-            })
+            blocks::run(
+                context,
+                case,
+                arm,
+                round,
+                &BlockRun {
+                    setup: arm
+                        .cached
+                        .then(|| context.setup(case, mode, if arm.id == "wb-deep" { &["--write-cache-depth", "300s"] } else { &[] })),
+                    warm: if arm.cached { vec![hot..case.cache_bytes * 8 / 10, 0..hot] } else { Vec::new() },
+                    warm_s: context.scale.pick(15.0, 6.0, 1.0),
+                    run_s: context.scale.pick(30.0, 10.0, 1.0),
+                    load: &play,
+                },
+            )
         };
         arms.iter().map(|arm| leg(arm)).collect()
     }

@@ -1,12 +1,16 @@
 //! The suites: what each plans, prepares and runs. The published figures are in the [`catalogue`](crate::catalogue).
 
 mod blocks;
+mod database_skew;
+mod databases;
 mod depth;
 mod fio_job;
 mod hotspot;
 mod many_readers;
+mod oltp_live;
 mod own;
 mod readhit;
+mod tpcc;
 
 use crate::result::{Arm, Case, Leg, Settings};
 use crate::stage::{Backing, Setup, Stage};
@@ -152,6 +156,9 @@ pub fn suite(name: &str) -> Option<&'static dyn Suite> {
         "hotspot" => &hotspot::HotSpot,
         "depth" => &depth::Depth,
         "many-readers" => &many_readers::ManyReaders,
+        "database-skew" => &database_skew::DatabaseSkew,
+        "oltp-live" => &oltp_live::OltpLive,
+        "tpcc" => &tpcc::TpccSuite,
         "own" => &own::Own,
         _ => return None,
     })

@@ -44,7 +44,10 @@ impl Suite for Own {
             (planning.data_bytes(2 * GIB, 512 * MIB, 64 * MIB), about)
         } else {
             let trace = Trace::read(path)?;
-            let about = format!("The {} requests of {name} in their order, {DEPTH} under way, until all are done or the time is over.", trace.requests.len());
+            let about = format!(
+                "The {} requests of {name} in their order, {DEPTH} under way, until all are done or the time is over.",
+                trace.requests.len()
+            );
             (trace.space_bytes, about)
         };
         let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
@@ -96,13 +99,19 @@ impl Suite for Own {
         };
         let leg = |arm: &Arm| {
             let mode = if arm.id == "wt" { "write-through" } else { "write-back" };
-            blocks::run(context, case, arm, round, &BlockRun {
-                setup: arm.cached.then(|| context.setup(case, mode, &[])),
-                warm: Vec::new(),
-                warm_s: context.scale.pick(25.0, 8.0, 1.0),
-                run_s: context.scale.pick(30.0, 8.0, 1.0),
-                load: &play,
-            })
+            blocks::run(
+                context,
+                case,
+                arm,
+                round,
+                &BlockRun {
+                    setup: arm.cached.then(|| context.setup(case, mode, &[])),
+                    warm: Vec::new(),
+                    warm_s: context.scale.pick(25.0, 8.0, 1.0),
+                    run_s: context.scale.pick(30.0, 8.0, 1.0),
+                    load: &play,
+                },
+            )
         };
         arms.iter().map(|arm| leg(arm)).collect()
     }
@@ -116,8 +125,9 @@ struct Trace {
 
 impl Trace {
     fn read(path: &Path) -> Result<Trace, Trouble> {
-        let requests = traces::read::read_file(path)
-            .map_err(|error| Trouble::Usage(format!("{error}; give a fio job file (.fio), or a .vscsi, .lis, .trace or .csv file, plain or .zst")))?;
+        let requests = traces::read::read_file(path).map_err(|error| {
+            Trouble::Usage(format!("{error}; give a fio job file (.fio), or a .vscsi, .lis, .trace or .csv file, plain or .zst"))
+        })?;
         Ok(Trace::of(requests))
     }
 
@@ -155,9 +165,16 @@ mod tests {
 
     #[test]
     fn a_trace_is_put_together_without_its_holes() {
-        let request = |disk: u16, offset_bytes: u64, length_bytes: u64, write: bool| TraceRequest { time_ns: 0, disk, offset_bytes, length_bytes, write };
+        let request = |disk: u16, offset_bytes: u64, length_bytes: u64, write: bool| TraceRequest {
+            time_ns: 0,
+            disk,
+            offset_bytes,
+            length_bytes,
+            write,
+        };
         let far = 5 << 40;
-        let trace = Trace::of(vec![request(0, far + 512, 512, false), request(1, far, 8192, true), request(0, far + MIB - 4096, 8192, false)]);
+        let trace =
+            Trace::of(vec![request(0, far + 512, 512, false), request(1, far, 8192, true), request(0, far + MIB - 4096, 8192, false)]);
         assert_eq!(trace.space_bytes, 16 * MIB);
         let log = trace.log();
         let lines: Vec<&str> = log.lines().skip(3).collect();

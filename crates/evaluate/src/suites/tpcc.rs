@@ -1,0 +1,81 @@
+//! VeloBit's TPC-C on MySQL, write-back: 4,200 warehouses and a cache of a quarter of the data there, fewer and the same share here.
+
+use super::databases::{self, DatabaseRun};
+use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use crate::catalogue;
+use crate::database::legs::{Server, Times, Tpcc, tpcc_leg};
+use crate::database::tpcc_native::Scale;
+use crate::pairs::Better;
+use crate::result::{Arm, Case, Leg, Measured};
+use crate::trouble::Trouble;
+use std::path::PathBuf;
+
+const MIB: u64 = 1 << 20;
+/// The report's pool was a tenth of its data.
+const POOL_SHARE: u64 = 10;
+
+/// See the module.
+pub struct TpccSuite;
+
+fn tpcc(scale: super::Scale, go_tpc: Option<PathBuf>) -> Tpcc {
+    let warehouses = scale.pick(6, 2, 1);
+    let tables = scale.pick(Scale::STANDARD, Scale::STANDARD, Scale::TOY);
+    let mut tpcc = Tpcc { server: Server::MariaDb { pool_bytes: 0 }, warehouses, scale: tables, threads: scale.pick(32, 16, 4), go_tpc };
+    tpcc.server = Server::MariaDb { pool_bytes: (tpcc.contents().data_bytes() / POOL_SHARE).max(24 * MIB) };
+    tpcc
+}
+
+impl Suite for TpccSuite {
+    fn cases(&self, planning: &Planning) -> Result<Vec<Case>, Trouble> {
+        let set = catalogue::suite("tpcc").expect("the catalogue has it").model_set;
+        let tpcc = tpcc(planning.scale, None);
+        let contents = tpcc.contents();
+        let cache_bytes = (contents.data_bytes() / 4 >> 20 << 20).max(CACHE_BYTES_MIN);
+        let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
+        Ok(vec![Case {
+            id: "tpcc.mariadb".into(),
+            title: "TPC-C on MariaDB".into(),
+            about: format!(
+                "{} warehouses, {} connections that do not think, a buffer pool of a tenth of the data, doublewrite and flush at commit on; a cache of a \
+                 quarter of the data, read into it before. Counted are new orders.",
+                tpcc.warehouses, tpcc.threads
+            ),
+            model_set: planning.model_set(set),
+            data_bytes: contents.image_bytes(),
+            cache_bytes,
+            ram_bytes: (cache_bytes / 8).max(16 * MIB),
+            rounds: planning.settings.pairs,
+            arms: vec![arm("bare", "no cache", false), arm("wb", "write-back", true)],
+            headlines: vec![Measured {
+                headline: "tpcc.pcie".into(),
+                arm: "wb".into(),
+                against: Some("bare".into()),
+                figure: "rate".into(),
+                better: Better::Higher,
+            }],
+            counted: "new orders".into(),
+            leg_s: planning.scale.pick(140.0, 60.0, 20.0),
+            along: None,
+        }])
+    }
+
+    fn prepare(&self, context: &Context, case: &Case) -> Result<(), Trouble> {
+        let go_tpc = databases::go_tpc(context)?;
+        databases::prepare(context, case, &tpcc(context.scale, None).contents(), go_tpc.as_deref())
+    }
+
+    fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
+        let tpcc = tpcc(context.scale, databases::go_tpc(context)?);
+        let times = Times { warm_seconds: context.scale.pick(60, 20, 2), seconds: context.scale.pick(60, 20, 4) };
+        let leg = |arm: &Arm| {
+            let run = DatabaseRun {
+                setup: arm.cached.then(|| context.setup(case, "write-back", &[])),
+                warm: arm.cached,
+                attach: None,
+                drive: &|device, beside| tpcc_leg(context.stage, device, &tpcc, times, beside),
+            };
+            databases::run(context, case, arm, round, &tpcc.contents(), &run)
+        };
+        arms.iter().map(|arm| leg(arm)).collect()
+    }
+}
