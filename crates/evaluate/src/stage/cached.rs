@@ -120,6 +120,11 @@ impl Cached {
             variable("HEARTH_SOCKET", socket.display().to_string()),
             variable("HEARTH_CONFIG", String::new()),
         ];
+        // A file is made anew, in the size of this case; only we give it that name.
+        let ssd = std::path::Path::new(&setup.ssd);
+        if !ssd.starts_with("/dev") && ssd.exists() {
+            std::fs::remove_file(ssd).map_err(|error| Trouble::io("remove", ssd, &error))?;
+        }
         let mut daemon = stage.begin("serve", &[stage.hearth(), "serve".into()], &env)?;
         daemon.wait_for("ready", SHORT)?;
         let mut cached = Cached { stage: stage.clone(), daemon, env, path: String::new(), client: Client::new(&socket), _short: short };
@@ -166,7 +171,9 @@ impl Cached {
     /// # Errors
     /// As of [`Stage::run`].
     pub fn warm(&self, range_bytes: std::ops::Range<u64>) -> Result<(), Trouble> {
-        let range = format!("{}B-{}B", range_bytes.start, range_bytes.end);
+        // "0B" is no size, "0" is.
+        let start = if range_bytes.start == 0 { "0".into() } else { format!("{}B", range_bytes.start) };
+        let range = format!("{start}-{}B", range_bytes.end);
         self.hearth(&["volume", "warm", VOLUME, "--range", &range]).map(drop)
     }
 

@@ -117,6 +117,9 @@ pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, contents: &Con
 /// `rate` and `mean_us`; of a cache that came while the load ran, or began cold, how long it took.
 fn figures(leg: &mut Leg, driven: &Driven, attached_s: Option<f64>, warming_s: f64) {
     leg.figures.insert("rate".into(), driven.rate);
+    if driven.counted == "new orders" {
+        leg.figures.insert("tpmc".into(), driven.rate * 60.0);
+    }
     leg.figures.extend(driven.mean_us.map(|mean| ("mean_us".into(), mean)));
     let share = driven.reads.as_ref().and_then(|reads| driven::share_up_to(reads, 1000.0));
     leg.figures.extend(share.map(|share| ("under_1ms".into(), share)));
