@@ -12,6 +12,7 @@ use evaluate::tools;
 use evaluate::trouble::Trouble;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const MIB: u64 = 1 << 20;
 const TIMES: Times = Times { warm_seconds: 1, seconds: 2 };
@@ -46,12 +47,18 @@ fn on_a_copy(contents: &Contents) -> (LoopDevice, Stage, tempfile::TempDir) {
 type Leg<'a> = dyn FnMut(&mut dyn FnMut(Moment) -> Result<(), Trouble>) -> Result<Driven, Trouble> + 'a;
 
 /// A run is measured, with all of its moments; one that is broken off leaves neither server nor mount behind, and the data can be used again.
-fn measured_and_broken_off(device: &LoopDevice, stage: &Stage, broken_off: &mut Leg<'_>, leg: &mut Leg<'_>) -> Driven {
+fn measured_and_broken_off(
+    device: &LoopDevice,
+    stage: &Stage,
+    (halt, trouble): (&dyn Fn() -> Result<(), Trouble>, Trouble),
+    broken_off: &mut Leg<'_>,
+    leg: &mut Leg<'_>,
+) -> Driven {
     let broken = broken_off(&mut |moment| match moment {
-        Moment::At(at_s) if at_s > 1.5 => Err(Trouble::Failed("broken off".into())),
+        Moment::At(at_s) if at_s > 1.5 => halt(),
         _ => Ok(()),
     });
-    assert_eq!(broken, Err(Trouble::Failed("broken off".into())));
+    assert_eq!(broken, Err(trouble));
     assert!(!is_mounted(device.path()));
     stage.take_commands();
     let mut marks = Vec::new();
@@ -93,11 +100,19 @@ fn mariadb_is_driven_on_a_device() {
     let load = Sysbench { script: Script::ReadWrite, databases: 2, rows: 2000, threads: 2, hot: Hot::AS_PUBLISHED };
     let (device, stage, place) = on_a_copy(&Contents::Sysbench { databases: load.databases, rows: load.rows });
     let points = Sysbench { script: Script::PointReads, ..load };
+    // Ctrl-C: from there on no command of the stage runs to its end.
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Stage::new(place.path(), Path::new("/bin/true"), Arc::clone(&stop));
+    let halt = || {
+        stop.store(true, Ordering::Relaxed);
+        Ok(())
+    };
     let driven = measured_and_broken_off(
         &device,
         &stage,
+        (&halt, Trouble::Stopped),
         &mut |beside| {
-            let broken = sysbench_leg(&stage, device.path(), &points, 16 * MIB, BROKEN_OFF, beside);
+            let broken = sysbench_leg(&stopped, device.path(), &points, 16 * MIB, BROKEN_OFF, beside);
             let said = stage_said(&stage, "sysbench-sb2.log");
             assert!(said.contains("[ 1s ]") && !said.contains("FATAL"), "{said}");
             broken
@@ -124,6 +139,7 @@ fn postgresql_is_driven_on_a_device() {
     let driven = measured_and_broken_off(
         &device,
         &stage,
+        (&|| Err(Trouble::Failed("broken off".into())), Trouble::Failed("broken off".into())),
         &mut |beside| {
             let broken = pgbench_leg(&stage, device.path(), &points, memory, BROKEN_OFF, beside);
             let said = stage_said(&stage, "pgbench.log");

@@ -16,7 +16,6 @@ const TRIES: u32 = 60;
 pub struct FileSystem {
     stage: Stage,
     at: PathBuf,
-    mounted: bool,
     // Where the stage's own directory cannot be reached by other users; goes last.
     _elsewhere: Option<tempfile::TempDir>,
 }
@@ -37,14 +36,13 @@ impl FileSystem {
     /// As of [`Stage::run`].
     pub fn mount(stage: &Stage, name: &str, device: &str) -> Result<FileSystem, Trouble> {
         let (at, elsewhere) = place(stage, name)?;
-        let mut mounted = FileSystem { stage: stage.clone(), at, mounted: false, _elsewhere: elsewhere };
+        let mounted = FileSystem { stage: stage.clone(), at, _elsewhere: elsewhere };
         std::fs::create_dir_all(&mounted.at).map_err(|error| Trouble::io("make", &mounted.at, &error))?;
         let at = mounted.at.display().to_string();
         if is_mount(&mounted.at) {
             stage.run(&["umount", &at], LONG)?;
         }
         stage.run(&["mount", "-o", "noatime", device, &at], SHORT)?;
-        mounted.mounted = true;
         Ok(mounted)
     }
 
@@ -57,17 +55,16 @@ impl FileSystem {
     ///
     /// # Errors
     /// As of [`Stage::run`].
-    pub fn unmount(mut self) -> Result<(), Trouble> {
-        self.stage.run(&["umount", &self.at.display().to_string()], LONG)?;
-        self.mounted = false;
-        Ok(())
+    pub fn unmount(self) -> Result<(), Trouble> {
+        self.stage.run(&["umount", &self.at.display().to_string()], LONG).map(drop)
     }
 }
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
         let at = self.at.display().to_string();
-        if self.mounted {
+        // Looked at, not remembered: a command that was ended may have done its work.
+        if is_mount(&self.at) {
             let left = (0..TRIES).any(|_| {
                 unhurried(&["umount", &at]) || {
                     std::thread::sleep(Duration::from_millis(500));

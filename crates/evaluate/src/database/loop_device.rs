@@ -17,8 +17,17 @@ impl LoopDevice {
     /// # Errors
     /// If there is none, the file cannot be opened, or this is not root.
     pub fn attach(stage: &Stage, file: &Path) -> Result<LoopDevice, Trouble> {
-        let told = stage.run(&["losetup", "-f", "--show", "--direct-io=on", &file.display().to_string()], SHORT)?;
-        Ok(LoopDevice { stage: stage.clone(), path: told.trim().into() })
+        let file = file.display().to_string();
+        match stage.run(&["losetup", "-f", "--show", "--direct-io=on", &file], SHORT) {
+            Ok(told) => Ok(LoopDevice { stage: stage.clone(), path: told.trim().into() }),
+            Err(trouble) => {
+                // Ended before it spoke, it may have attached one.
+                for device in attached(&file) {
+                    unhurried(&["losetup", "-d", &device]);
+                }
+                Err(trouble)
+            }
+        }
     }
 
     /// The block device.
@@ -27,9 +36,47 @@ impl LoopDevice {
     }
 }
 
+/// The loop devices of a file.
+fn attached(file: &str) -> Vec<String> {
+    let asked = std::process::Command::new("losetup").args(["-n", "-O", "NAME", "-j", file]).output();
+    let told = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    told.split_whitespace().map(str::to_owned).collect()
+}
+
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         self.stage.say(format!("losetup -d {}", self.path));
         unhurried(&["losetup", "-d", &self.path]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    /// A stop that came between attaching and being told of it once left the device behind: the command is killed at any point of its life here.
+    #[test]
+    fn none_stays_where_attaching_is_stopped() {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("none_stays_where_attaching_is_stopped: SKIPPED, it needs root's rights and loop devices");
+            return;
+        }
+        let place = tempfile::tempdir().expect("a directory");
+        let file = place.path().join("file");
+        std::fs::File::create(&file).and_then(|file| file.set_len(1 << 20)).expect("there is room");
+        for micros in [0, 500, 1000, 2000, 3000, 5000, 8000, 13_000] {
+            let stop = Arc::new(AtomicBool::new(false));
+            let stage = Stage::new(place.path(), Path::new("/bin/true"), Arc::clone(&stop));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_micros(micros));
+                    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                });
+                drop(LoopDevice::attach(&stage, &file));
+            });
+            assert_eq!(attached(&file.display().to_string()), Vec::<String>::new(), "stopped after {micros} us");
+        }
     }
 }

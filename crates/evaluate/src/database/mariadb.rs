@@ -46,16 +46,17 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// Makes the system's tables in a directory that is not there yet.
+    /// Makes the system's tables in a directory that is not there yet, with a redo log of so many bytes.
     ///
     /// # Errors
     /// As of [`Stage::run`].
-    pub fn install(stage: &Stage, data: &Path) -> Result<(), Trouble> {
+    pub fn install(stage: &Stage, data: &Path, log_bytes: u64) -> Result<(), Trouble> {
         let program = tools::program_of(&["mariadb-install-db", "mysql_install_db"]);
-        let data = format!("--datadir={}", data.display());
-        let words = [&program, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data];
+        // Without, it makes one of its usual size, and where that does not fit it waits for ever that somebody makes room.
+        let (data, log) = (format!("--datadir={}", data.display()), format!("--innodb-log-file-size={log_bytes}"));
+        let words = [&program, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data, &log];
         let owner = rustix::process::geteuid().is_root().then_some("--user=root");
-        stage.run(&words.into_iter().chain(owner).collect::<Vec<_>>(), LONG).map(drop)
+        stage.run(&words.into_iter().chain(owner).collect::<Vec<_>>(), START).map(drop)
     }
 
     /// Starts a server and waits until it answers.

@@ -34,8 +34,9 @@ impl MemoryLimit {
             return Ok(None);
         };
         let line = format!("mkdir -p {0} && echo {limit_bytes} > {0}/{file}", group.display());
+        let limit = MemoryLimit { group };
         stage.run(&["sh", "-c", &line], SHORT)?;
-        Ok(Some(MemoryLimit { group }))
+        Ok(Some(limit))
     }
 
     /// The words of a command as it is started inside of the group.

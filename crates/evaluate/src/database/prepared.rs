@@ -15,8 +15,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
-/// Room for the file system's own tables and journal, and for those of the server.
-const OVERHEAD_BYTES: u64 = 220 * MIB;
+/// Room for the file system's own tables and journal, and for those of the server: MariaDB's grow by 64 MiB at once, and without room it waits for ever.
+const OVERHEAD_BYTES: u64 = 180 * MIB;
 /// The most that a server caches while it is loaded.
 const LOADING_POOL_BYTES_MAX: u64 = 1024 * MIB;
 /// What it caches at least.
@@ -84,10 +84,15 @@ impl Contents {
         (self.data_bytes() / 4).clamp(least, most) / MIB * MIB
     }
 
-    /// The device: data, a quarter more of it to grow, the log. Not more: a model spreads the whole device over its platters.
+    /// The device: data, room to grow, the log. Not more: a model spreads the whole device over its platters.
     pub fn image_bytes(&self) -> u64 {
-        let log = if self.is_postgres() { 2 * self.log_bytes() } else { self.log_bytes() };
-        (self.data_bytes() * 5 / 4 + log + OVERHEAD_BYTES).next_multiple_of(MIB)
+        // MariaDB's rows are changed in place, new orders take little. PostgreSQL writes each changed row anew, and nobody cleans up in a run.
+        let (data, log) = if self.is_postgres() {
+            (self.data_bytes() * 7 / 4, 2 * self.log_bytes())
+        } else {
+            (self.data_bytes() * 5 / 4, self.log_bytes())
+        };
+        (data + log + OVERHEAD_BYTES).next_multiple_of(MIB)
     }
 
     fn is_postgres(&self) -> bool {
@@ -160,7 +165,7 @@ fn fill(stage: &Stage, data: &Path, contents: &Contents, go_tpc: Option<&Path>) 
         }
         return server.stop(Stop::Clean);
     }
-    MariaDb::install(stage, data)?;
+    MariaDb::install(stage, data, contents.log_bytes())?;
     let settings = mariadb::Settings { careless: true, ..contents.mariadb(pool_bytes, 10, true) };
     let server = MariaDb::start(stage, data, &settings)?;
     if let Contents::Sysbench { databases, rows } = *contents {
