@@ -163,7 +163,10 @@ fn the_text_for_a_terminal_fits_it() {
     let text = report::text(&summarize(&evaluation, &legs, None));
     let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100).collect();
     assert!(long.is_empty(), "{long:?}");
-    assert!(text.contains("hotspot:") && text.contains("write-back: rate") && text.contains("7k2-raid5x3-short") && text.contains("IOPS"), "{text}");
+    assert!(
+        text.contains("hotspot:") && text.contains("write-back: rate") && text.contains("7k2-raid5x3-short") && text.contains("IOPS"),
+        "{text}"
+    );
 }
 
 #[test]
