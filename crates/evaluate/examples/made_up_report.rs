@@ -1,5 +1,5 @@
 //! Writes an evaluation of all suites with made-up figures and its report into a directory that is not there yet, to see what reports look like:
-//! `cargo run -p evaluate --example made_up_report -- DIRECTORY`.
+//! `cargo run -p evaluate --example made_up_report -- DIRECTORY [SEED]`.
 
 use evaluate::report::{self, FORMATS, Prices, prices, synthetic};
 use evaluate::store::Store;
@@ -8,7 +8,8 @@ use std::path::Path;
 
 fn main() -> Result<(), Trouble> {
     let place = std::env::args().nth(1).ok_or_else(|| Trouble::Usage("name a directory".into()))?;
-    let (evaluation, legs) = synthetic::whole(1);
+    let seed = std::env::args().nth(2).and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let (evaluation, legs) = synthetic::whole(seed);
     let store = Store::create(Path::new(&place), &evaluation)?;
     for leg in &legs {
         store.put(leg)?;

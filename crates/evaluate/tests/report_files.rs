@@ -141,7 +141,7 @@ fn readers_of_pdf_read_it() {
         "7k2-raid5x3-short",
         "Not measured",
         "How it was calculated",
-        "$ per tpmC",
+        "Prices of a transaction a minute",
         "<b>A & \"B\"</b> ?",
     ] {
         assert!(text.contains(words), "{words} is not in the PDF");

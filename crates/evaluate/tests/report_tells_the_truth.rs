@@ -164,7 +164,7 @@ fn the_text_for_a_terminal_fits_it() {
     let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100).collect();
     assert!(long.is_empty(), "{long:?}");
     assert!(
-        text.contains("hotspot:") && text.contains("write-back: rate") && text.contains("7k2-raid5x3-short") && text.contains("IOPS"),
+        text.contains("hotspot:") && text.contains("write-back:") && text.contains("7k2-raid5x3-short") && text.contains("IOPS"),
         "{text}"
     );
 }

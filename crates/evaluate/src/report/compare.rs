@@ -98,11 +98,11 @@ impl Ratio {
         Some(Ratio { mean: mean.exp(), interval, verdict })
     }
 
-    /// In words: `better: 1.31 × (95 % interval 1.22–1.41)`.
+    /// In words, with the 95 % interval in brackets: `better: 1.31 × (1.22–1.41)`.
     pub fn told(&self) -> String {
         let mean = words::times(self.mean);
         match self.interval {
-            Some(bounds) => format!("{}: {mean} (95 % interval {})", words::verdict(self.verdict), words::interval(bounds)),
+            Some(bounds) => format!("{}: {mean} ({})", words::verdict(self.verdict), words::interval(bounds)),
             None => format!("{mean}; one round only on one side: how much runs differ by themselves is not known"),
         }
     }
@@ -305,8 +305,6 @@ impl Comparison {
             Column::numbers("Rate A", 1.2),
             Column::numbers("Rate B", 1.2),
             Column::words("Rate, B by A", 2.4),
-            Column::numbers("Gain A", 0.8),
-            Column::numbers("Gain B", 0.8),
             Column::words("Gain, B by A", 2.4),
         ];
         let toned = |ratio: &Ratio| {
@@ -319,24 +317,24 @@ impl Comparison {
         };
         let rows = self.arms.iter().map(|arm| {
             let rate = |value: f64| Cell::of(words::rate(value, &arm.counted));
-            let gain = |value: Option<f64>| Cell::of(value.map_or(String::new(), words::times));
             let (a, b) = &arm.model_sets;
             let from = if a == b {
                 words::backing(a.as_deref())
             } else {
-                format!("{} / {}", words::backing(a.as_deref()), words::backing(b.as_deref()))
+                format!("{} and {}", words::backing(a.as_deref()), words::backing(b.as_deref()))
             };
             vec![
-                Cell::of(format!("{} ({from})", arm.case)),
+                Cell::of(format!("{}, {from}", arm.case)),
                 Cell::of(arm.arm.clone()).strong(),
                 rate(arm.rates.0),
                 rate(arm.rates.1),
                 toned(&arm.rate),
-                gain(arm.gains.as_ref().map(|gains| gains.0)),
-                gain(arm.gains.as_ref().map(|gains| gains.1)),
-                arm.gains.as_ref().map_or_else(Cell::default, |gains| toned(&gains.2)),
+                arm.gains.as_ref().map_or_else(Cell::default, |(a, b, ratio)| {
+                    let cell = toned(ratio);
+                    Cell { text: format!("{}; from {} to {}", cell.text, words::times(*a), words::times(*b)), ..cell }
+                }),
             ]
         });
-        Table { caption: "Rates and gains in both".into(), rows: rows.collect(), columns }
+        Table { caption: "Rates and gains in both, B by A with 95 % intervals".into(), rows: rows.collect(), columns }
     }
 }

@@ -127,7 +127,7 @@ pub fn published_words(published: Published) -> String {
         Published::BelowMicroseconds(bound) => format!("below {}", words::microseconds(bound)),
         Published::Share(share) => words::percent(share),
         Published::Seconds(seconds) => words::seconds(seconds),
-        Published::NoNumber => "a chart without numbers".into(),
+        Published::NoNumber => "no number".into(),
     }
 }
 
@@ -201,9 +201,10 @@ fn measure(suite: &Suite, headline: &Headline, case: &CaseSummary, measured: &Me
         (Published::NoNumber, gain) => Ok(Stand {
             outcome: Outcome::NoNumber,
             of_published: None,
-            words: gain
-                .as_ref()
-                .map_or_else(|| "the report gives no number".into(), |gain| format!("the report gives no number; {}", gain.words)),
+            words: gain.as_ref().map_or_else(
+                || "the report shows a chart without numbers".into(),
+                |gain| format!("the report shows a chart without numbers; {}", gain.words),
+            ),
         }),
     };
     match stand {

@@ -134,7 +134,7 @@ impl Prices {
     pub fn parse(text: &str) -> Result<Prices, String> {
         let prices: Prices = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(String::new(), |span| format!("line {}: ", text[..span.start].matches('\n').count() + 1));
-            format!("{line}{}; `hearth evaluate report --prices-example` prints a file to begin with", error.message().replace('\n', " "))
+            format!("{line}{}; `hearth evaluate prices` prints a file to begin with", error.message().replace('\n', " "))
         })?;
         let added = |added: &Added| [added.ssd, added.ram, added.software, added.watts];
         let Baseline { host, disk, software, watts } = prices.baseline;
@@ -171,7 +171,7 @@ pub fn cost(cases: &[CaseSummary], legs: &[Leg], prices: Option<&Prices>) -> Cos
     let rows_of =
         |prices: &Prices| cases.iter().filter(|case| case.suite == "tpcc").flat_map(|case| rows(case, legs, prices)).collect::<Vec<_>>();
     match prices {
-        None => missing("no prices were given: `--prices FILE` takes them, `--prices-example` prints a file to begin with"),
+        None => missing("no prices were given: `--prices FILE` takes them, `hearth evaluate prices` prints a file to begin with"),
         Some(prices) => match rows_of(prices) {
             rows if rows.is_empty() => missing("the suite tpcc has no result here, and the table is about its transactions a minute"),
             rows => Cost::Table(CostTable { prices: prices.clone(), rows }),

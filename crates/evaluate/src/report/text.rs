@@ -84,8 +84,10 @@ fn told(cell: &Cell) -> String {
 /// As wide as each column would like to be, and if that is too much, what is left goes by weight to those that want more.
 fn widths(table: &Table) -> Vec<usize> {
     let count = |text: &str| text.chars().count();
+    let word = |text: &str| text.split_whitespace().map(count).max().unwrap_or(0);
+    // Heads may stand in several lines.
     let wanted: Vec<usize> = (0..table.columns.len())
-        .map(|nth| table.rows.iter().map(|row| count(&told(&row[nth]))).chain([count(&table.columns[nth].title)]).max().unwrap_or(0))
+        .map(|nth| table.rows.iter().map(|row| count(&told(&row[nth]))).chain([word(&table.columns[nth].title)]).max().unwrap_or(0))
         .collect();
     let room = WIDTH.saturating_sub(GAP * table.columns.len().saturating_sub(1));
     // Numbers are not torn from their units.
@@ -104,7 +106,7 @@ fn widths(table: &Table) -> Vec<usize> {
         content.iter().for_each(|nth| given[*nth] = Some(wanted[*nth]));
     }
     let mut widths: Vec<usize> = given.into_iter().map(|width| width.expect("all are given")).collect();
-    let longest: Vec<usize> = (0..widths.len()).map(|nth| longest_word(table, nth)).collect();
+    let longest: Vec<usize> = (0..widths.len()).map(|nth| number(nth).unwrap_or_else(|| longest_word(table, nth))).collect();
     // A column whose words would be cut takes letters from the one that has most to spare.
     while let Some(narrow) = (0..widths.len()).find(|nth| widths[*nth] < longest[*nth]) {
         let Some(wide) = (0..widths.len()).filter(|nth| widths[*nth] > longest[*nth]).max_by_key(|nth| widths[*nth] - longest[*nth]) else {

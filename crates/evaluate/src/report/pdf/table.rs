@@ -9,6 +9,8 @@ const LEADING: f32 = 9.0;
 /// Between columns, and above and below a row's lines.
 const GAP: f32 = 7.0;
 const PAD: f32 = 2.0;
+/// A number with its range is no wider; what is wider is a sentence.
+const NUMBER: f32 = 84.0;
 /// Room for a sign.
 const SIGN: f32 = 9.0;
 
@@ -101,8 +103,11 @@ fn widths(table: &Table) -> Vec<f32> {
     };
     let word = |text: &str, face| text.split(' ').map(|word| wide(word, face)).fold(0.0, f32::max).min(80.0);
     let count = table.columns.len();
-    let wanted: Vec<f32> = (0..count).map(|nth| of_cells(nth, &wide)).collect();
-    let least: Vec<f32> = (0..count).map(|nth| of_cells(nth, &word)).collect();
+    // Heads may stand in several lines, and numbers are not torn from their units.
+    let of_text = |text: &str, face: Face, nth: usize| if text == table.columns[nth].title { word(text, face) } else { wide(text, face) };
+    let wanted: Vec<f32> = (0..count).map(|nth| of_cells(nth, &|text, face| of_text(text, face, nth))).collect();
+    let number = |nth: usize| Some(wanted[nth]).filter(|wanted| table.columns[nth].right && *wanted <= NUMBER);
+    let least: Vec<f32> = (0..count).map(|nth| number(nth).unwrap_or_else(|| of_cells(nth, &word))).collect();
     let room = ROOM - GAP * count.saturating_sub(1) as f32;
     let mut given: Vec<Option<f32>> = vec![None; count];
     loop {
@@ -122,7 +127,15 @@ fn widths(table: &Table) -> Vec<f32> {
             }
         }
     }
-    given.into_iter().map(|width| width.unwrap_or(20.0).max(12.0)).collect()
+    let mut widths: Vec<f32> = given.into_iter().map(|width| width.unwrap_or(20.0).max(12.0)).collect();
+    // What nobody asked for goes to heads that stand in several lines.
+    let mut left = room - widths.iter().sum::<f32>();
+    for (width, column) in widths.iter_mut().zip(&table.columns) {
+        let more = (wide(&column.title, Face::Bold) / 2.0 + 8.0 - *width).clamp(0.0, left.max(0.0));
+        *width += more;
+        left -= more;
+    }
+    widths
 }
 
 /// Drawn, for the fonts have no such letters.
