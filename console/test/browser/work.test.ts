@@ -174,7 +174,8 @@ test("removal asks for the name and tells what happens", { skip }, async () => {
   await page.getByRole("article", { name: "Removal of scratch" }).getByText("done").waitFor({ timeout: 10_000 });
   await page.goto(`${here.base}#/`);
   await page.locator(".volumes").filter({ hasNotText: "scratch" }).waitFor();
-  await watched.done();
+  // On a slow machine a look at its counters may be under way when the volume goes.
+  await watched.done(/status of 404/);
 });
 
 test("a warm-up says what it reads, refuses a range that makes no sense, and is a job", { skip }, async () => {

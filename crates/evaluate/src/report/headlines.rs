@@ -26,6 +26,8 @@ pub struct HeadlineSummary {
     pub case: Option<String>,
     /// That case's title.
     pub case_title: Option<String>,
+    /// The title of its arm.
+    pub arm_title: Option<String>,
     /// Where the backing device comes from: `model set array`, `real device`.
     pub backing: Option<String>,
     /// Name of the figure.
@@ -140,6 +142,7 @@ fn empty(suite: &Suite, headline: &Headline) -> HeadlineSummary {
         published: published_words(headline.published),
         case: None,
         case_title: None,
+        arm_title: None,
         backing: None,
         figure: None,
         baseline: None,
@@ -176,6 +179,7 @@ fn measure(suite: &Suite, headline: &Headline, case: &CaseSummary, measured: &Me
     let mut summary = HeadlineSummary {
         case: Some(case.id.clone()),
         case_title: Some(case.title.clone()),
+        arm_title: case.arm(&measured.arm).map(|arm| arm.title.clone()),
         backing: Some(words::backing(case.model_set.as_deref())),
         figure: Some(measured.figure.clone()),
         baseline_words: told(&baseline),

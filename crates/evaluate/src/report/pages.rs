@@ -24,9 +24,27 @@ pub fn document(summary: &Summary, legs: &[Leg]) -> Document {
 pub fn short(summary: &Summary) -> Document {
     let mut page = first(summary);
     page.blocks.retain(|block| !matches!(block, Block::Pictures(_)));
+    for block in &mut page.blocks {
+        if let Block::Table(table) = block {
+            *table = narrow(headline_table(&summary.headlines, true));
+        }
+    }
     page.blocks.push(Block::Heading("Not measured".into()));
     page.blocks.push(missing(summary));
     Document { title: "hearth evaluated".into(), subtitle: subtitle(summary), pages: vec![page] }
+}
+
+/// The table of headlines for a terminal: the sign goes before the figure, model sets and verdicts are in the report.
+fn narrow(mut table: Table) -> Table {
+    const VERDICT: usize = 5;
+    for row in &mut table.rows {
+        row[0].sign = row[VERDICT].sign;
+        row.truncate(VERDICT);
+    }
+    table.columns.truncate(VERDICT);
+    table.columns[0].weight = 6.0;
+    table.caption = "What was published, and what was measured here (▲ beaten, △ ▽ not certain, ▼ not reached)".into();
+    table
 }
 
 fn subtitle(summary: &Summary) -> String {
@@ -128,10 +146,9 @@ fn headline_table(headlines: &[HeadlineSummary], is_first: bool) -> Table {
             let (tone, sign) = shown(headline.outcome);
             let missing = headline.outcome == Outcome::NotMeasured;
             let mut what = if is_first { format!("{}: {}", headline.suite, headline.what) } else { headline.what.clone() };
-            if let Some(case) =
-                headline.case_title.as_ref().filter(|_| headlines.iter().filter(|other| other.id == headline.id).count() > 1)
-            {
-                what = format!("{what} ({case})");
+            let which = apart(headline, headlines);
+            if !which.is_empty() {
+                what = format!("{what} ({which})");
             }
             let gain = headline.gain.as_ref().and_then(|gain| gain.found.as_ref()).map_or(String::new(), |found| match found.interval {
                 Some(bounds) => format!("{} ({})", words::times(found.mean), words::interval(bounds)),
@@ -156,6 +173,19 @@ fn headline_table(headlines: &[HeadlineSummary], is_first: bool) -> Table {
         .collect();
     let caption = if is_first { "What was published, and what was measured here" } else { "Then and now" };
     Table { caption: caption.into(), columns, rows }
+}
+
+/// What tells a headline from others of the same name: the case's own name, the arm, or both.
+fn apart(headline: &HeadlineSummary, headlines: &[HeadlineSummary]) -> String {
+    let same = || headlines.iter().filter(|other| other.id == headline.id);
+    let mut words = Vec::new();
+    if let Some(case) = headline.case.as_ref().filter(|case| same().any(|other| other.case.as_ref() != Some(case))) {
+        words.push(case.split_once('.').map_or(case.as_str(), |(_, own)| own));
+    }
+    if let Some(arm) = headline.arm_title.as_ref().filter(|arm| same().any(|other| other.arm_title.as_ref() != Some(arm))) {
+        words.push(arm);
+    }
+    words.join("; ")
 }
 
 /// The outcome, and that there is no difference from the baseline where that is so.

@@ -230,8 +230,9 @@ impl Terminal {
             let order = whole(open, 0)?;
             self.query(&format!("DELETE FROM new_order WHERE no_w_id = {w} AND no_d_id = {d} AND no_o_id = {order}"))?;
             let key = format!("o_w_id = {w} AND o_d_id = {d} AND o_id = {order}");
-            let customer = whole(&self.row(&format!("SELECT o_c_id FROM orders WHERE {key}"))?, 0)?;
+            // In this order: a snapshot of MariaDB's may be older than the order, and shows it once this transaction has changed it.
             self.query(&format!("UPDATE orders SET o_carrier_id = {carrier} WHERE {key}"))?;
+            let customer = whole(&self.row(&format!("SELECT o_c_id FROM orders WHERE {key}"))?, 0)?;
             let lines = format!("ol_w_id = {w} AND ol_d_id = {d} AND ol_o_id = {order}");
             self.query(&format!("UPDATE order_line SET ol_delivery_d = CURRENT_TIMESTAMP WHERE {lines}"))?;
             let sum = number(&self.row(&format!("SELECT SUM(ol_amount) FROM order_line WHERE {lines}"))?, 0)?;
