@@ -439,7 +439,9 @@ fn a_stop_in_order_tells_of_a_session_that_has_rotted_as_a_whole() {
                 checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
                 log.pool.begin_session(&mut log.disk, &[end], &[]).expect("begins");
             }
-            (0..groups).for_each(|nth| drop(log.group(vec![dirty(1, 10 + nth, Zero, 0)])));
+            for nth in 0..groups {
+                log.group(vec![dirty(1, 10 + nth, Zero, 0)]);
+            }
             (1..=groups).for_each(|back| log.rot(log.group - back, 0));
             let end = LogEnd { next_seq: log.seq + 1, next_group: log.group, tail_seq: 1 };
             checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");

@@ -32,13 +32,7 @@ pub struct Tool {
 
 /// All of them.
 pub const TOOLS: &[Tool] = &[
-    Tool {
-        name: "fio",
-        programs: &[&["fio"]],
-        packages: &["fio"],
-        suites: &["readhit", "hotspot", "depth", "many-readers", "own"],
-        optional: true,
-    },
+    Tool { name: "fio", programs: &[&["fio"]], packages: &["fio"], suites: &["hotspot", "depth", "many-readers", "own"], optional: false },
     Tool {
         name: "MariaDB",
         programs: &[&["mariadbd", "mysqld"], &["mariadb", "mysql"], &["mariadb-install-db", "mysql_install_db"]],
@@ -234,8 +228,9 @@ mod tests {
     #[test]
     fn suites_name_what_they_need() {
         let names = |suites: &[&str]| needed(suites).iter().map(|tool| tool.name).collect::<Vec<_>>();
+        assert_eq!(names(&["readhit"]), [""; 0]);
         assert_eq!(names(&["tpcc"]), ["MariaDB", "file systems", "Go"]);
-        assert_eq!(names(&["database-skew", "readhit"]), ["fio", "MariaDB", "PostgreSQL", "sysbench", "file systems"]);
+        assert_eq!(names(&["database-skew", "hotspot"]), ["fio", "MariaDB", "PostgreSQL", "sysbench", "file systems"]);
         for tool in TOOLS {
             assert!(tool.suites.iter().all(|name| crate::catalogue::suite(name).is_some()), "{}", tool.name);
         }

@@ -1,7 +1,7 @@
 //! PrimaryIO's skewed databases: sysbench on two of them at once, 30 % of the rows drawn 90 % of the time, and point reads with the same skew.
 
 use super::databases::{self, DatabaseRun};
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of};
 use crate::catalogue;
 use crate::database::legs::{Times, pgbench_leg, sysbench_leg};
 use crate::database::pgbench::{Mix, Pgbench};
@@ -49,7 +49,7 @@ impl Suite for DatabaseSkew {
             better,
         };
         let case = |id: &str, title: &str, about: String, contents: Contents, percent: u64, counted: &str, headlines: Vec<Measured>| {
-            let cache_bytes = (contents.data_bytes() * percent / 100 >> 20 << 20).max(CACHE_BYTES_MIN);
+            let cache_bytes = cache_of(contents.data_bytes() * percent / 100);
             Case {
                 id: format!("database-skew.{id}"),
                 title: title.into(),

@@ -1,7 +1,7 @@
 //! A leg of a database: a copy of the loaded image as the backing device, the server on the device under test, its load, and what was counted meanwhile.
 
-use super::Context;
 use super::blocks::{Device, Meter, Watch, begun};
+use super::{Context, Scale};
 use crate::database::prepared::{self, Contents};
 use crate::database::{Beside, Driven, Moment, driven};
 use crate::result::{Arm, Case, Leg};
@@ -33,8 +33,16 @@ pub struct DatabaseRun<'a> {
 /// # Errors
 /// [`Trouble::Stopped`].
 pub fn go_tpc(context: &Context) -> Result<Option<PathBuf>, Trouble> {
-    // Beside the results, so that it is built once for all evaluations that follow each other there.
-    match tools::go_tpc(context.stage, context.stage.place()) {
+    // Its tables are too large for a test of the tests.
+    if context.scale == Scale::Toy {
+        return Ok(None);
+    }
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    // Kept for the next evaluation: building it takes longer than a leg.
+    let cache = base.map_or_else(|| context.stage.place().to_path_buf(), |base| base.join("hearth"));
+    std::fs::create_dir_all(&cache).map_err(|error| Trouble::io("make", &cache, &error))?;
+    match tools::go_tpc(context.stage, &cache) {
         Ok(path) => Ok(Some(path)),
         Err(Trouble::Stopped) => Err(Trouble::Stopped),
         Err(why) => {

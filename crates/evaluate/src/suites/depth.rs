@@ -3,7 +3,7 @@
 
 use super::blocks::{self, BlockRun, Device};
 use super::fio_job::Job;
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of, whole_mib};
 use crate::catalogue;
 use crate::load::Content;
 use crate::pairs::Better;
@@ -42,7 +42,7 @@ impl Suite for Depth {
                 .into(),
             model_set: planning.model_set(set),
             data_bytes,
-            cache_bytes: (data_bytes * 60 / USABLE_PERCENT >> 20 << 20).max(CACHE_BYTES_MIN),
+            cache_bytes: cache_of(data_bytes * 60 / USABLE_PERCENT),
             ram_bytes: 16 * MIB,
             rounds: planning.settings.pairs,
             arms: CURVES.iter().flat_map(|curve| depths.iter().map(move |depth| arm(*curve, *depth))).collect(),
@@ -68,7 +68,7 @@ impl Suite for Depth {
         let Some(first) = arms.first() else { return Ok(Vec::new()) };
         let hits = of(first);
         let usable = case.cache_bytes * USABLE_PERCENT / 100;
-        let space = hits.map_or(case.data_bytes, |hits| (usable * 100 / hits).min(case.data_bytes)) >> 20 << 20;
+        let space = whole_mib(hits.map_or(case.data_bytes, |hits| (usable * 100 / hits).min(case.data_bytes)));
         let setup = hits.map(|_| context.setup(case, "write-through", &[]));
         let opened = Instant::now();
         let device = Device::open(context, case, setup.as_ref())?;

@@ -4,7 +4,7 @@
 
 use super::blocks::{self, BlockRun};
 use super::fio_job::Job;
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of};
 use crate::catalogue;
 use crate::load::Content;
 use crate::pairs::Better;
@@ -42,7 +42,7 @@ impl Suite for HotSpot {
                 ),
                 model_set: planning.model_set(set),
                 data_bytes,
-                cache_bytes: (data_bytes * 3 / 10 >> 20 << 20).max(CACHE_BYTES_MIN),
+                cache_bytes: cache_of(data_bytes * 3 / 10),
                 ram_bytes: (data_bytes / 16).max(16 * MIB),
                 rounds: planning.settings.pairs,
                 arms: vec![

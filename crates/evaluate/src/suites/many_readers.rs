@@ -3,7 +3,7 @@
 
 use super::blocks::{self, BlockRun, Device};
 use super::fio_job::Job;
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of, whole_mib};
 use crate::catalogue;
 use crate::load::Content;
 use crate::pairs::Better;
@@ -35,7 +35,7 @@ impl Suite for ManyReaders {
             model_set: planning.model_set(set),
             data_bytes,
             // All of it fits, as in the report.
-            cache_bytes: (data_bytes * 5 / 4 >> 20 << 20).max(CACHE_BYTES_MIN),
+            cache_bytes: cache_of(data_bytes * 5 / 4),
             ram_bytes: (data_bytes / 16).max(16 * MIB),
             rounds: planning.settings.pairs,
             arms,
@@ -104,7 +104,7 @@ impl Suite for ManyReaders {
         }
         let before = context.stage.take_commands();
         let mut opened_s = opened.elapsed().as_secs_f64();
-        let of_each = case.data_bytes / CLIENTS >> 20 << 20;
+        let of_each = whole_mib(case.data_bytes / CLIENTS);
         let mut legs = Vec::new();
         for arm in arms {
             let clients = arm.point.as_ref().map_or(CLIENTS as u32, |(_, clients)| *clients as u32);

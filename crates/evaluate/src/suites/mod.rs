@@ -20,6 +20,15 @@ use std::path::{Path, PathBuf};
 /// No pool is smaller.
 const CACHE_BYTES_MIN: u64 = 64 << 20;
 
+fn whole_mib(bytes: u64) -> u64 {
+    bytes & !((1 << 20) - 1)
+}
+
+/// A cache of about so many bytes: whole mebibytes, and as many as a pool must have.
+fn cache_of(bytes: u64) -> u64 {
+    whole_mib(bytes).max(CACHE_BYTES_MIN)
+}
+
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
@@ -68,7 +77,7 @@ impl Planning<'_> {
     /// The data of a case: as asked for, else as the suite has it; never more than the device holds. Whole mebibytes.
     pub fn data_bytes(&self, full: u64, quick: u64, toy: u64) -> u64 {
         let wanted = self.settings.size_bytes.unwrap_or_else(|| self.scale.pick(full, quick, toy));
-        wanted.min(self.backing_bytes.unwrap_or(u64::MAX)) >> 20 << 20
+        whole_mib(wanted.min(self.backing_bytes.unwrap_or(u64::MAX)))
     }
 
     /// The model set of a suite, or none where the device is real.

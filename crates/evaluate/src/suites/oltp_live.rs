@@ -2,7 +2,7 @@
 //! pass-through before, and stays so in the baseline.
 
 use super::databases::{self, DatabaseRun};
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of};
 use crate::catalogue;
 use crate::database::legs::{Server, Times, Tpcc, pgbench_leg, tpcc_leg};
 use crate::database::pgbench::{Mix, Pgbench};
@@ -54,7 +54,7 @@ impl Suite for OltpLive {
         let after = attach_s(planning.scale);
         let case = |id: &str, title: &str, what: &str, contents: &Contents, counted: &str, headlines: Vec<Measured>| {
             let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
-            let cache_bytes = (contents.data_bytes() / 2 >> 20 << 20).max(CACHE_BYTES_MIN);
+            let cache_bytes = cache_of(contents.data_bytes() / 2);
             Case {
                 id: format!("oltp-live.{id}"),
                 title: title.into(),

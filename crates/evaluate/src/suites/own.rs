@@ -2,7 +2,7 @@
 
 use super::blocks::{self, BlockRun};
 use super::fio_job::{self, Job};
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of};
 use crate::catalogue;
 use crate::load::Content;
 use crate::result::{Arm, Case, Leg};
@@ -57,7 +57,7 @@ impl Suite for Own {
             about,
             model_set: planning.model_set(set),
             data_bytes,
-            cache_bytes: (data_bytes / 4 >> 20 << 20).max(CACHE_BYTES_MIN),
+            cache_bytes: cache_of(data_bytes / 4),
             ram_bytes: (data_bytes / 32).max(16 * MIB),
             rounds: planning.settings.pairs,
             arms: vec![arm("bare", "no cache", false), arm("wt", "write-through", true), arm("wb", "write-back", true)],

@@ -2,7 +2,7 @@
 //! `whpct`, in its manual and its source). fio has no way to send reads and writes to different places by different odds.
 
 use super::blocks::{self, BlockRun};
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of};
 use crate::by_hand;
 use crate::catalogue;
 use crate::load::{Content, Length, Load, Pace, generator, unwatched};
@@ -53,7 +53,7 @@ impl Suite for ReadHit {
                 ),
                 model_set: planning.model_set(set),
                 data_bytes,
-                cache_bytes: (data_bytes / 4).max(CACHE_BYTES_MIN),
+                cache_bytes: cache_of(data_bytes / 4),
                 ram_bytes: (data_bytes / 32).max(16 * MIB),
                 rounds: planning.settings.pairs,
                 headlines: arms[1..].iter().map(headline).collect(),

@@ -1,7 +1,7 @@
 //! VeloBit's TPC-C on MySQL, write-back: 4,200 warehouses and a cache of a quarter of the data there, fewer and the same share here.
 
 use super::databases::{self, DatabaseRun};
-use super::{CACHE_BYTES_MIN, Context, Planning, Suite};
+use super::{Context, Planning, Suite, cache_of};
 use crate::catalogue;
 use crate::database::legs::{Server, Times, Tpcc, tpcc_leg};
 use crate::database::tpcc_native::Scale;
@@ -30,7 +30,7 @@ impl Suite for TpccSuite {
         let set = catalogue::suite("tpcc").expect("the catalogue has it").model_set;
         let tpcc = tpcc(planning.scale, None);
         let contents = tpcc.contents();
-        let cache_bytes = (contents.data_bytes() / 4 >> 20 << 20).max(CACHE_BYTES_MIN);
+        let cache_bytes = cache_of(contents.data_bytes() / 4);
         let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
         Ok(vec![Case {
             id: "tpcc.mariadb".into(),
