@@ -74,7 +74,7 @@ pub enum Command {
     Generate(Generate),
     /// Export a modelled slow disk over a file, without a cache, until Ctrl-C
     Model {
-        /// 7k2, 15k, 7k2-raid5x3-short, array or gbe-san
+        /// 7k2, 7k2-wce, 15k, 7k2-raid5x3-short, array, gbe-san or sata-ssd-2012
         set: String,
         /// The file that holds the bytes
         file: String,

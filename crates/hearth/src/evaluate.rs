@@ -89,6 +89,7 @@ fn published(published: &Published) -> String {
         Published::BelowMicroseconds(us) => format!("below {us} µs"),
         Published::Share(share) => format!("{:.0} %", share * 100.0),
         Published::Seconds(seconds) => human::seconds(*seconds as u64),
+        Published::NoLoss => "no loss".into(),
         Published::NoNumber => "a chart without numbers".into(),
     }
 }
@@ -153,7 +154,8 @@ fn wanted(options: &EvaluateRun) -> Result<Wanted, Failure> {
     if let Some(set) = &options.model
         && device::model::ModelSet::from_name(set).is_none()
     {
-        return Err(Failure::usage(format!("there is no model set \"{set}\""), "give 7k2, 15k, 7k2-raid5x3-short, array or gbe-san"));
+        let sets = device::model::ModelSet::ALL.map(device::model::ModelSet::name).join(", ");
+        return Err(Failure::usage(format!("there is no model set \"{set}\""), &format!("give one of {sets}")));
     }
     let backing_bytes = options.backing.as_deref().map(|path| looked_at("--backing", path, options.yes)).transpose()?;
     if let Some(ssd) = options.ssd.as_deref().filter(|path| !path.is_dir()) {

@@ -114,6 +114,7 @@ pub struct DiskModel {
     in_flight: usize,
     link_free_ns: u64,
     controller_free_ns: u64,
+    flash_free_ns: u64,
 }
 
 impl DiskModel {
@@ -153,6 +154,7 @@ impl DiskModel {
             in_flight: 0,
             link_free_ns: 0,
             controller_free_ns: 0,
+            flash_free_ns: 0,
         }
     }
 
@@ -266,6 +268,7 @@ impl DiskModel {
                 self.controller_free_ns = self.controller_free_ns.max(self.now_ns) + self.parameters.controller_ns;
                 self.schedule(self.controller_free_ns, Event::Begin(io));
             }
+            Event::Arrive(io) | Event::Begin(io) if self.parameters.flash.is_some() => self.flash_command(io),
             Event::Arrive(io) | Event::Begin(io) => match io.kind {
                 IoKind::Read => self.begin_read(io),
                 IoKind::Write => self.begin_write(io),
@@ -294,6 +297,19 @@ impl DiskModel {
             return self.link_free_ns;
         }
         at_ns
+    }
+
+    /// An SSD's turn, one command after the other. A flush or a discard waits for nothing but its response.
+    fn flash_command(&mut self, io: IoDescription) {
+        let flash = self.parameters.flash.expect("asked for an SSD alone");
+        let write = io.kind == IoKind::Write;
+        let latency_ns = if io.kind == IoKind::Read { flash.read_latency_ns } else { flash.write_latency_ns };
+        let mut at_ns = self.now_ns;
+        if write || io.kind == IoKind::Read {
+            self.flash_free_ns = self.flash_free_ns.max(at_ns) + flash.busy_ns(write, io.length_bytes);
+            at_ns = self.flash_free_ns;
+        }
+        self.schedule(at_ns + latency_ns, Event::Finish(io));
     }
 
     fn finish_after(&mut self, delay_ns: u64, io: IoDescription) {

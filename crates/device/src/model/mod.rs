@@ -10,7 +10,7 @@
 //! once; the model reads no clock and does no I/O. Formulas, sets and measured figures: docs/disk-model.md.
 //!
 //! Rooms, from the host inwards: [`disk`](DiskModel) (link, controller, jobs), `cache` (write-back and read cache), `layout`
-//! (stripes and parity), `spindle` (queue, head, read-ahead), `platter` (seek, rotation, rate), `set` (all numbers);
+//! (stripes and parity), `spindle` (queue, head, read-ahead), `platter` (seek, rotation, rate), `set` (all numbers; an SSD is no more than those);
 //! [`workload`] drives a model in virtual time.
 
 mod cache;
@@ -25,5 +25,6 @@ pub mod workload;
 
 pub use disk::{DiskModel, IoDescription, IoKind, ModelCounters};
 pub use set::{
-    Layout, LinkParameters, ModelParameters, ModelSet, ParityUpdate, ReadCacheParameters, SpindleParameters, WriteCacheParameters,
+    FlashParameters, Layout, LinkParameters, ModelParameters, ModelSet, ParityUpdate, ReadCacheParameters, SpindleParameters,
+    WriteCacheParameters,
 };

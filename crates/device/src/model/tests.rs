@@ -346,3 +346,19 @@ fn a_tiny_cache_takes_large_writes_past_itself() {
     }
     assert_eq!(seen, 20);
 }
+
+#[test]
+fn a_sata_ssd_of_2012() {
+    let ssd = ModelSet::SataSsd2012.parameters(SIZE);
+    check("reads at depth 32: 20,000", measure(&ssd, Workload::random_read(32)).iops, 19_500.0..=20_100.0);
+    check("reads at depth 1: 125 us", measure(&ssd, Workload::random_read(1)).iops, 7900.0..=8100.0);
+    check("writes at depth 32: 4,000", measure(&ssd, writes(Workload::random_read(32))).iops, 3900.0..=4050.0);
+    let mut model = DiskModel::with_parameters(ssd, SIZE);
+    model.submit(0, io(1, IoKind::Write, 0, 1 << 20));
+    model.submit(0, io(2, IoKind::Flush, 0, 0));
+    // 1 MiB at 205 MB/s is 5.1 ms; a flush does not wait for it: what is acknowledged is on flash.
+    assert_eq!(wait(&mut model, 0), (90_000, 2));
+    let (at_ns, token) = wait(&mut model, 90_000);
+    assert_eq!(token, 1);
+    check("1 MiB written, in us", at_ns as f64 / 1000.0, 5195.0..=5215.0);
+}

@@ -88,13 +88,14 @@ struct Range {
 /// `7k2-raid5x3-short` 93 to 115, 707 to 755, 125 to 183; `array` 67 to 75, 738 to 797, 297 to 454; `gbe-san` 64 to 71, 747 to 788, 82 to 91. Two of the
 /// twenty (52 and 93, reads one at a time that waited for a processor) lie outside, and with a load of 12 most do: such a baseline is to be refused, since a
 /// cache would look better than it is.
-const RANGES: [Range; 6] = [
+const RANGES: [Range; 7] = [
     Range { set: "7k2", qd1_iops: (55.0, 95.0), qd32_iops: (120.0, 220.0), sequential_bytes_s: (45e6, 160e6) },
     Range { set: "7k2-wce", qd1_iops: (55.0, 95.0), qd32_iops: (120.0, 220.0), sequential_bytes_s: (45e6, 160e6) },
     Range { set: "15k", qd1_iops: (110.0, 215.0), qd32_iops: (280.0, 510.0), sequential_bytes_s: (70e6, 210e6) },
     Range { set: "7k2-raid5x3-short", qd1_iops: (85.0, 160.0), qd32_iops: (480.0, 920.0), sequential_bytes_s: (80e6, 320e6) },
     Range { set: "array", qd1_iops: (50.0, 100.0), qd32_iops: (480.0, 1000.0), sequential_bytes_s: (100e6, 1000e6) },
     Range { set: "gbe-san", qd1_iops: (50.0, 100.0), qd32_iops: (480.0, 1000.0), sequential_bytes_s: (35e6, 112e6) },
+    Range { set: "sata-ssd-2012", qd1_iops: (1500.0, 8100.0), qd32_iops: (8000.0, 20_500.0), sequential_bytes_s: (100e6, 275e6) },
 ];
 
 /// Whether a device is what its model set says.
@@ -143,6 +144,7 @@ mod tests {
             ("7k2-raid5x3-short", probe(133.0, 777.0, 226.0)),
             ("array", probe(76.0, 824.0, 643.0)),
             ("gbe-san", probe(75.0, 821.0, 92.0)),
+            ("sata-ssd-2012", probe(8000.0, 20_000.0, 265.0)),
         ];
         for (set, figures) in &figures {
             assert!(ModelSet::from_name(set).is_some(), "{set} is a set");

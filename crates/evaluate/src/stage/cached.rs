@@ -52,14 +52,16 @@ impl Bare {
     pub fn open(stage: &Stage, backing: &Backing) -> Result<Bare, Trouble> {
         match backing {
             Backing::Device(path) => Ok(Bare { path: path.display().to_string(), model: None }),
-            Backing::Model { set, image } => {
-                let image = image.display().to_string();
-                let words = [stage.hearth(), "model".into(), set.clone(), image, "--export".into(), "loop".into()];
-                let mut model = stage.begin("model", &words, &[])?;
-                let path = device_in(&model.wait_for("/dev/loop", SHORT)?)?;
-                Ok(Bare { path, model: Some(model) })
-            }
+            Backing::Model { set, image } => Bare::model(stage, "model", set, &image.display().to_string()),
         }
+    }
+
+    /// A modelled device over a file; what it says goes to `LOG.log`.
+    fn model(stage: &Stage, log: &str, set: &str, file: &str) -> Result<Bare, Trouble> {
+        let words = [stage.hearth(), "model".into(), set.into(), file.into(), "--export".into(), "loop".into()];
+        let mut model = stage.begin(log, &words, &[])?;
+        let path = device_in(&model.wait_for("/dev/loop", SHORT)?)?;
+        Ok(Bare { path, model: Some(model) })
     }
 
     /// The block device.
@@ -80,6 +82,8 @@ pub struct Setup {
     pub backing: Backing,
     /// Where the pool is: a device, or a file that is made.
     pub ssd: String,
+    /// The SSD is to be as slow as one of this model set (docs/disk-model.md).
+    pub ssd_model: Option<String>,
     /// Of the pool, in bytes; 0 takes all of a device.
     pub cache_bytes: u64,
     /// RAM tier, in bytes.
@@ -97,6 +101,8 @@ pub struct Cached {
     env: Vec<(String, String)>,
     path: String,
     client: Client,
+    /// Goes after the daemon that is on it.
+    ssd: Option<Bare>,
     // Of the socket, whose path may have 107 bytes; goes last.
     _short: tempfile::TempDir,
 }
@@ -125,11 +131,14 @@ impl Cached {
         if !ssd.starts_with("/dev") && ssd.exists() {
             std::fs::remove_file(ssd).map_err(|error| Trouble::io("remove", ssd, &error))?;
         }
+        let slow_ssd = setup.ssd_model.as_deref().map(|set| slow_ssd(stage, set, setup)).transpose()?;
         let mut daemon = stage.begin("serve", &[stage.hearth(), "serve".into()], &env)?;
         daemon.wait_for("ready", SHORT)?;
-        let mut cached = Cached { stage: stage.clone(), daemon, env, path: String::new(), client: Client::new(&socket), _short: short };
+        let mut cached =
+            Cached { stage: stage.clone(), daemon, env, path: String::new(), client: Client::new(&socket), ssd: slow_ssd, _short: short };
         // The evaluation owns the SSD it was given, which was said before it began; what an earlier leg left there is not kept.
-        let mut pool = vec!["pool", "create", POOL, "--ssd", &setup.ssd, "--force"];
+        let device = cached.ssd.as_ref().map_or(setup.ssd.clone(), |ssd| ssd.path().into());
+        let mut pool = vec!["pool", "create", POOL, "--ssd", &device, "--force"];
         let (size, ram) = (format!("{}B", setup.cache_bytes), format!("{}B", setup.ram_bytes));
         if setup.cache_bytes > 0 {
             pool.extend(["--size", &size]);
@@ -182,9 +191,9 @@ impl Cached {
         Teller { client: self.client.clone() }
     }
 
-    /// CPU time of the daemon, in seconds.
+    /// CPU time of the daemon, and of a modelled SSD, in seconds.
     pub fn cpu_s(&self) -> f64 {
-        self.daemon.cpu_s().unwrap_or(0.0)
+        self.daemon.cpu_s().unwrap_or(0.0) + self.ssd.as_ref().map_or(0.0, Bare::cpu_s)
     }
 
     /// Brings all dirty data home, takes the volume and the pool apart and ends the daemon.
@@ -195,11 +204,22 @@ impl Cached {
         self.hearth(&["volume", "remove", VOLUME])?;
         self.hearth(&["pool", "destroy", POOL])?;
         if self.daemon.end() {
+            drop(self.ssd.take());
             Ok(())
         } else {
             Err(Trouble::failed("hearth did not end in order", "see serve.log in the output's work directory"))
         }
     }
+}
+
+/// The SSD of a setup behind a model of a slower one: a file is made for it, a device is taken as it is.
+fn slow_ssd(stage: &Stage, set: &str, setup: &Setup) -> Result<Bare, Trouble> {
+    let place = std::path::Path::new(&setup.ssd);
+    if !place.exists() {
+        let made = std::fs::File::create(place).and_then(|file| file.set_len(setup.cache_bytes));
+        made.map_err(|error| Trouble::io("make", place, &error))?;
+    }
+    Bare::model(stage, "ssd-model", set, &setup.ssd)
 }
 
 /// Tells the counters of a volume, by the daemon's API.

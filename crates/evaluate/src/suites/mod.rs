@@ -129,6 +129,7 @@ impl Context<'_> {
         Setup {
             backing: self.backing(case),
             ssd,
+            ssd_model: None,
             cache_bytes: case.cache_bytes,
             ram_bytes: case.ram_bytes,
             mode: mode.into(),
