@@ -2,6 +2,7 @@
 
 use super::arms::ArmSummary;
 use super::document::Named;
+use super::headlines::principal;
 use super::summary::{CaseSummary, Summary, legs_of};
 use super::words;
 use crate::plot::{Axis, Bar, Bars, Chart, Line, Scale};
@@ -53,10 +54,9 @@ pub fn of_case(case: &CaseSummary, legs: &[Leg]) -> Vec<Named> {
     found
 }
 
-/// Ours by the published figure, for all headlines that can be put so. `None` if there is none.
+/// Ours by the published figure, for each headline that can be put so, as the summary's table has it. `None` if there is none.
 pub fn of_headlines(summary: &Summary) -> Option<Named> {
-    let bars: Vec<Bar> = summary
-        .headlines
+    let bars: Vec<Bar> = principal(&summary.headlines)
         .iter()
         .filter(|headline| headline.gain.is_some())
         .filter_map(|headline| {
@@ -66,12 +66,7 @@ pub fn of_headlines(summary: &Summary) -> Option<Named> {
             let (low, high) = found.interval.unwrap_or((found.mean, found.mean));
             let range = (low * scale, high * scale);
             let stroke = usize::from(of_published < 1.0);
-            let name = headline.case.clone().filter(|case| *case != headline.id).map_or(headline.id.clone(), |case| {
-                // The arm's part of the headline, and the case: `hotspot.by-io wb`.
-                let part = headline.id.strip_prefix(headline.suite.as_str()).unwrap_or("").trim_start_matches('.');
-                if case.ends_with(part) { case } else { format!("{case} {part}") }
-            });
-            Some(Bar { name, value: of_published, range, text: words::times(of_published), stroke })
+            Some(Bar { name: headline.id.clone(), value: of_published, range, text: words::times(of_published), stroke })
         })
         .collect();
     let title = "Our gains by the published ones, with 95 % intervals (1 is as published)".into();

@@ -5,7 +5,7 @@ use super::arms::{self, GainSummary};
 use super::summary::{CaseSummary, Spread, figure_of, legs_of, suite_of};
 use super::words;
 use crate::catalogue::{Headline, Published, SUITES, Suite};
-use crate::pairs::{Beside, Better, Gain, Pair, t_quantile};
+use crate::pairs::{Beside, Better, Gain, Pair, Verdict, t_quantile};
 use crate::result::{Evaluation, Leg, Measured};
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +121,17 @@ pub fn all(evaluation: &Evaluation, cases: &[CaseSummary], legs: &[Leg]) -> Vec<
     found
 }
 
+/// Of each headline the first case and arm that measure it: the one that is most like the report's test. The others are its variants.
+pub fn principal(headlines: &[HeadlineSummary]) -> Vec<HeadlineSummary> {
+    let mut found: Vec<HeadlineSummary> = Vec::new();
+    for headline in headlines {
+        if found.iter().all(|other| other.id != headline.id) {
+            found.push(headline.clone());
+        }
+    }
+    found
+}
+
 /// What was published, in words.
 pub fn published_words(published: Published) -> String {
     match published {
@@ -129,6 +140,7 @@ pub fn published_words(published: Published) -> String {
         Published::BelowMicroseconds(bound) => format!("below {}", words::microseconds(bound)),
         Published::Share(share) => words::percent(share),
         Published::Seconds(seconds) => words::seconds(seconds),
+        Published::NoLoss => "no loss".into(),
         Published::NoNumber => "no number".into(),
     }
 }
@@ -198,7 +210,10 @@ fn measure(suite: &Suite, headline: &Headline, case: &CaseSummary, measured: &Me
     let stand = match (headline.published, &summary.gain) {
         (Published::Gain(published), Some(gain)) => gain_beside(gain, published, published),
         (Published::GainBetween(low, high), Some(gain)) => gain_beside(gain, low, high),
-        (Published::Gain(_) | Published::GainBetween(..), None) => Err("the plan does not say what the gain is against".into()),
+        (Published::NoLoss, Some(gain)) => no_loss(gain),
+        (Published::Gain(_) | Published::GainBetween(..) | Published::NoLoss, None) => {
+            Err("the plan does not say what the gain is against".into())
+        }
         (Published::BelowMicroseconds(bound), _) => time_beside(ours, bound, &words::microseconds),
         (Published::Seconds(bound), _) => time_beside(ours, bound, &words::seconds),
         (Published::Share(share), _) => Ok(share_beside(ours, share)),
@@ -247,6 +262,19 @@ fn gain_beside(summary: &GainSummary, low: f64, high: f64) -> Result<Stand, Stri
         format!("{} ({compared}); {}", standing(outcome), summary.words)
     };
     Ok(Stand { outcome, of_published: Some(found.mean / bound), words })
+}
+
+/// As the report has it where the pairs show no difference; a gain is more than that.
+fn no_loss(summary: &GainSummary) -> Result<Stand, String> {
+    let Some(found) = &summary.found else { return Err(summary.words.clone()) };
+    let (outcome, said) = match found.verdict {
+        Verdict::Better => (Outcome::Beaten, "beaten: no loss was published"),
+        Verdict::NoSignificantDifference => (Outcome::WithinPublished, "as published"),
+        Verdict::Worse => (Outcome::Missed, "not reached: no loss was published"),
+        Verdict::OnePairOnly if found.mean >= 1.0 => (Outcome::OnePairAbove, Outcome::OnePairAbove.name()),
+        Verdict::OnePairOnly => (Outcome::OnePairBelow, Outcome::OnePairBelow.name()),
+    };
+    Ok(Stand { outcome, of_published: Some(found.mean), words: format!("{said}; {}", summary.words) })
 }
 
 /// A time beside a published one, as a gain of which one is the published figure.

@@ -3,7 +3,7 @@
 use super::arms::{ArmSummary, GainSummary};
 use super::charts;
 use super::document::{Block, Cell, Column, Document, Page, Sign, Table, Tone};
-use super::headlines::{HeadlineSummary, Outcome};
+use super::headlines::{HeadlineSummary, Outcome, principal};
 use super::prices::{Cost, CostTable};
 use super::summary::{CaseSummary, Spread, Summary, legs_of, machine_line};
 use super::then::then;
@@ -26,7 +26,7 @@ pub fn short(summary: &Summary) -> Document {
     page.blocks.retain(|block| !matches!(block, Block::Pictures(_)));
     for block in &mut page.blocks {
         if let Block::Table(table) = block {
-            *table = narrow(headline_table(&summary.headlines, true));
+            *table = narrow(headline_table(&principal(&summary.headlines), true));
         }
     }
     page.blocks.push(Block::Heading("Not measured".into()));
@@ -53,8 +53,15 @@ fn subtitle(summary: &Summary) -> String {
 
 fn first(summary: &Summary) -> Page {
     let mut blocks: Vec<Block> = summary.warnings.iter().map(|warning| loud_or_not(warning)).collect();
-    blocks.push(Block::Words(in_a_sentence(&summary.headlines)));
-    blocks.push(Block::Table(headline_table(&summary.headlines, true)));
+    let headlines = principal(&summary.headlines);
+    let variants = summary.headlines.len() - headlines.len();
+    let more = match variants {
+        0 => String::new(),
+        1 => " One variant of them is on its suite's page.".into(),
+        _ => format!(" {variants} variants of them (other splits, other settings) are on their suites' pages."),
+    };
+    blocks.push(Block::Words(in_a_sentence(&headlines) + &more));
+    blocks.push(Block::Table(headline_table(&headlines, true)));
     blocks.extend(charts::of_headlines(summary).map(|named| Block::Pictures(vec![named])));
     blocks.push(Block::Heading("The machine".into()));
     blocks.push(Block::Facts(machine(summary)));

@@ -44,7 +44,7 @@ pub(crate) fn normal(random: &mut Random) -> f64 {
 pub fn one_case(truth: &Truth, seed: u64) -> (Evaluation, Vec<Leg>) {
     let headline =
         SUITES.iter().flat_map(|suite| suite.headlines).find(|headline| headline.id == truth.headline).expect("is in the catalogue");
-    let is_gain = matches!(headline.published, Published::Gain(_) | Published::GainBetween(..) | Published::NoNumber);
+    let is_gain = matches!(headline.published, Published::Gain(_) | Published::GainBetween(..) | Published::NoLoss | Published::NoNumber);
     let (figure, better) = match headline.published {
         Published::BelowMicroseconds(_) => ("mean_us", Better::Lower),
         Published::Share(_) => ("hit_ratio", Better::Higher),
