@@ -89,6 +89,7 @@ pub const SUITES: &[Suite] = &[
         headlines: &[
             headline("readhit.rd1", "RD1: reads only, 90 % of them in the hit area: rate", VeloBit, Gain(5.3)),
             headline("readhit.rd2", "RD2: reads only, all in the hit area: rate", VeloBit, Gain(61.1)),
+            headline("readhit.rd2-in-process", "RD2 in process, without a block device in between: rate", VeloBit, Gain(61.1)),
             headline("readhit.rd3", "RD3: 80 % reads, 90 % of them in the hit area: rate", VeloBit, Gain(13.1)),
             headline("readhit.rd4", "RD4: 80 % reads, all of them in the hit area: rate", VeloBit, Gain(9.0)),
             headline("readhit.rd6", "RD6: 50 % reads, all of them in the hit area: rate", VeloBit, NoNumber),

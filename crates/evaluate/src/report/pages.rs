@@ -14,7 +14,7 @@ use crate::result::Leg;
 
 /// The whole report.
 pub fn document(summary: &Summary, legs: &[Leg]) -> Document {
-    let mut pages = vec![first(summary)];
+    let mut pages = vec![first(summary), gains_and_machine(summary)];
     pages.extend(summary.suites().into_iter().map(|suite| suite_page(summary, suite, legs)));
     pages.extend([cost_page(summary), missing_page(summary), method_page()]);
     Document { title: "hearth evaluated".into(), subtitle: subtitle(summary), pages }
@@ -23,12 +23,13 @@ pub fn document(summary: &Summary, legs: &[Leg]) -> Document {
 /// The summary alone, for a terminal.
 pub fn short(summary: &Summary) -> Document {
     let mut page = first(summary);
-    page.blocks.retain(|block| !matches!(block, Block::Pictures(_)));
     for block in &mut page.blocks {
         if let Block::Table(table) = block {
             *table = narrow(headline_table(&principal(&summary.headlines), true));
         }
     }
+    page.blocks.push(Block::Heading("The machine".into()));
+    page.blocks.push(Block::Facts(machine(summary)));
     page.blocks.push(Block::Heading("Not measured".into()));
     page.blocks.push(missing(summary));
     Document { title: "hearth evaluated".into(), subtitle: subtitle(summary), pages: vec![page] }
@@ -62,10 +63,15 @@ fn first(summary: &Summary) -> Page {
     };
     blocks.push(Block::Words(in_a_sentence(&headlines) + &more));
     blocks.push(Block::Table(headline_table(&headlines, true)));
-    blocks.extend(charts::of_headlines(summary).map(|named| Block::Pictures(vec![named])));
+    Page { id: "summary".into(), title: "Summary".into(), blocks }
+}
+
+/// The same as a picture, and where it was measured.
+fn gains_and_machine(summary: &Summary) -> Page {
+    let mut blocks: Vec<Block> = charts::of_headlines(summary).map(|named| Block::Pictures(vec![named])).into_iter().collect();
     blocks.push(Block::Heading("The machine".into()));
     blocks.push(Block::Facts(machine(summary)));
-    Page { id: "summary".into(), title: "Summary".into(), blocks }
+    Page { id: "machine".into(), title: "Gains and machine".into(), blocks }
 }
 
 /// What is written in capitals at its begin is loud.

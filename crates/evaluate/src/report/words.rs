@@ -102,6 +102,7 @@ pub fn operation(counted: &str) -> (String, f64) {
 pub fn figure(name: &str, value: f64, counted: &str) -> String {
     match name {
         "rate" => rate(value, counted),
+        "tpmc" => format!("{} tpmC", number(value)),
         _ if name.ends_with("_us") => microseconds(value),
         _ if name.ends_with("_s") => seconds(value),
         _ if is_share(name) => percent(value),

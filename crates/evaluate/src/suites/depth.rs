@@ -15,6 +15,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Of the cache's size that blocks of clients may use: the rest is headers, footers and segments kept free.
 const USABLE_PERCENT: u64 = 92;
+/// The same where nothing may be missed although blocks are overwritten all the time, whose old versions take room until their segment comes round.
+const OVERWRITTEN_PERCENT: u64 = 50;
 
 /// Id, for people, hits of a hundred.
 const CURVES: [(&str, &str, Option<u64>); 4] =
@@ -68,7 +70,11 @@ impl Suite for Depth {
         let Some(first) = arms.first() else { return Ok(Vec::new()) };
         let hits = of(first);
         let usable = case.cache_bytes * USABLE_PERCENT / 100;
-        let space = whole_mib(hits.map_or(case.data_bytes, |hits| (usable * 100 / hits).min(case.data_bytes)));
+        let space = match hits {
+            None => case.data_bytes,
+            Some(100) => whole_mib(case.cache_bytes * OVERWRITTEN_PERCENT / 100),
+            Some(hits) => whole_mib(usable * 100 / hits).min(case.data_bytes),
+        };
         let setup = hits.map(|_| context.setup(case, "write-through", &[]));
         let opened = Instant::now();
         let device = Device::open(context, case, setup.as_ref())?;

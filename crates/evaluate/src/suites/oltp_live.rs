@@ -70,7 +70,7 @@ impl Suite for OltpLive {
                 arms: vec![arm("off", "pass-through", false), arm("live", "write-through, attached while it runs", true)],
                 headlines,
                 counted: counted.into(),
-                leg_s: planning.scale.pick(170.0, 70.0, 20.0),
+                leg_s: planning.scale.pick(170.0, 57.0, 20.0),
                 along: None,
             }
         };
@@ -88,7 +88,7 @@ impl Suite for OltpLive {
                 "TPC-C on PostgreSQL",
                 &tpcc(planning.scale, None).contents(),
                 "new orders",
-                vec![measured("tpcc", Some("off"), "rate", Better::Higher), measured("double", None, "double_s", Better::Lower)],
+                vec![measured("tpcc", Some("off"), "tpmc", Better::Higher), measured("double", None, "double_s", Better::Lower)],
             ),
             case(
                 "reads",
@@ -114,7 +114,7 @@ impl Suite for OltpLive {
         let tpcc = tpcc(context.scale, if is_tpcc { databases::go_tpc(context)? } else { None });
         let reads = reads(context.scale);
         let contents = if is_tpcc { tpcc.contents() } else { Contents::Pgbench { scale: reads.scale } };
-        let times = Times { warm_seconds: context.scale.pick(100, 35, 5), seconds: context.scale.pick(50, 20, 4) };
+        let times = Times { warm_seconds: context.scale.pick(100, 31, 5), seconds: context.scale.pick(50, 20, 4) };
         let leg = |arm: &Arm| {
             let run = DatabaseRun {
                 setup: Some(context.setup(case, "pass-through", &[])),

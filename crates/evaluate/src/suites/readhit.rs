@@ -18,6 +18,8 @@ const GIB: u64 = 1 << 30;
 const AREA_BYTES: u64 = MIB;
 const BLOCK_BYTES: u64 = 16 << 10;
 const DEPTH: u32 = 32;
+/// The arm whose load calls the cache.
+const IN_PROCESS: &str = "in-process";
 /// Of what the report's tool wrote.
 const COMPRESSIBLE_PERCENT: u32 = 75;
 
@@ -35,10 +37,13 @@ impl Suite for ReadHit {
             let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
             let mut arms = vec![arm("bare", "no cache", false), arm("wb", "write-back", true)];
             if name == "rd2" {
-                arms.push(arm("in-process", "in process, without a device in between", true));
+                arms.push(arm(IN_PROCESS, "in process, without a device in between", true));
             }
             let headline = |arm: &Arm| Measured {
-                headline: format!("readhit.{name}"),
+                headline: match arm.id.as_str() {
+                    IN_PROCESS => format!("readhit.{name}-{IN_PROCESS}"),
+                    _ => format!("readhit.{name}"),
+                },
                 arm: arm.id.clone(),
                 against: Some("bare".into()),
                 figure: "rate".into(),
@@ -89,7 +94,7 @@ impl Suite for ReadHit {
         };
         let (warm_s, run_s) = (context.scale.pick(10.0, 4.0, 0.5), context.scale.pick(20.0, 6.0, 1.0));
         let leg = |arm: &Arm| -> Result<Leg, Trouble> {
-            if arm.id == "in-process" {
+            if arm.id == IN_PROCESS {
                 return blocks::in_process(context, case, arm, round, warm_s, &|seconds, seed| load(seconds, seed));
             }
             let play = |device: &str, seconds: f64, seed: u64| {

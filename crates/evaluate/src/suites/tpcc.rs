@@ -58,12 +58,12 @@ impl Suite for TpccSuite {
                     headline: headline.into(),
                     arm: arm.into(),
                     against: Some("bare".into()),
-                    figure: "rate".into(),
+                    figure: "tpmc".into(),
                     better: Better::Higher,
                 })
                 .into(),
             counted: "new orders".into(),
-            leg_s: planning.scale.pick(140.0, 60.0, 20.0),
+            leg_s: planning.scale.pick(140.0, 46.0, 20.0),
             along: None,
         }])
     }
@@ -75,7 +75,7 @@ impl Suite for TpccSuite {
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
         let tpcc = tpcc(context.scale, databases::go_tpc(context)?);
-        let times = Times { warm_seconds: context.scale.pick(60, 20, 2), seconds: context.scale.pick(60, 20, 4) };
+        let times = Times { warm_seconds: context.scale.pick(60, 16, 2), seconds: context.scale.pick(60, 20, 4) };
         let leg = |arm: &Arm| {
             let run = DatabaseRun {
                 setup: arm
