@@ -102,6 +102,17 @@ fn published_gains_are_beaten_and_missed_only_where_they_are() {
 }
 
 #[test]
+fn no_loss_is_as_published_unless_there_is_one() {
+    let headline = "many-readers.writes";
+    let at = |gain: f64| Truth { headline, gain, noise: 0.05, rounds: 5, ..Truth::default() };
+    let is = |wanted: Outcome| move |summary: &Summary| outcome(summary, headline) == wanted;
+    assert!(share(&at(1.5), is(Outcome::Beaten)) > 0.99);
+    assert!(share(&at(0.6), is(Outcome::Missed)) > 0.99);
+    let as_published = share(&at(1.0), is(Outcome::WithinPublished));
+    assert!((0.93..=0.97).contains(&as_published), "{as_published}");
+}
+
+#[test]
 fn times_and_shares_are_judged_in_their_own_direction() {
     // Published: below 100 µs; within 25 minutes; 90 % of the reads.
     for (headline, better, worse) in [("depth.hit", 60.0, 180.0), ("oltp-live.double", 100.0, 4000.0), ("oltp-live.waits", 0.97, 0.7)] {

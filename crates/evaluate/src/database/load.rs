@@ -81,7 +81,7 @@ pub(super) fn watch(
             let _over = Over(&over);
             look_after(&mut running, until, began, beside)
         };
-        let lines = readers.into_iter().map(|reader| reader.join().unwrap_or_default());
+        let lines = readers.into_iter().map(|reader| reader.join().expect("a reader of a log does not panic"));
         let whole = looked?;
         Ok(lines.zip(whole).map(|(lines, whole)| Told { lines, whole }).collect())
     })

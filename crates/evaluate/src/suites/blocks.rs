@@ -139,7 +139,7 @@ impl Watch {
     /// Ends it, and puts what was seen into the series of the same time.
     pub fn end(self, series: &mut [Second]) {
         self.stop.store(true, Ordering::Relaxed);
-        let seen = self.thread.join().unwrap_or_default();
+        let seen = self.thread.join().expect("who looks does not panic");
         for second in series {
             let after = seen.iter().position(|(at_s, _)| *at_s >= second.at_s - 0.5);
             if let Some(nth) = after.filter(|nth| *nth > 0) {

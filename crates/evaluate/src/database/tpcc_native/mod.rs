@@ -110,7 +110,7 @@ impl Load {
             watched
         });
         let whole = watched?;
-        let done = done.into_inner().unwrap_or_default();
+        let done = done.into_inner().expect("nobody panics with it");
         match done.failure {
             Some(failure) => Err(Trouble::Failed(format!("TPC-C: {failure}"))),
             None => Ok(driven(done, seconds, began.elapsed().as_secs_f64(), whole)),
