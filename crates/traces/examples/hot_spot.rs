@@ -1,6 +1,8 @@
-//! The demo in virtual time: the hot-spot workload of the trade on the shipping engine over the modelled disk, so that a change of
-//! policy or pace is seen in seconds and without the machine's noise. The SSD takes 0.1 ms and 1 GB/s; CPU time is not counted.
-//! `cargo run --release -p traces --example hot_spot [-- NAME=VALUE …]`; names are those of [`Setup`].
+//! The demo in virtual time: the hot-spot workload of the trade, or a recorded trace as fast as it goes, on the shipping engine over the
+//! modelled disk, so that a change of policy or pace is seen in seconds and without the machine's noise. The SSD takes 0.1 ms and 1 GB/s;
+//! CPU time is not counted.
+//! `cargo run --release -p traces --example hot_spot [-- NAME=VALUE …]`; names are those of [`Setup`], `mode` (wb or wt), `set` (a model set)
+//! and `trace` (a file; its requests one after another, `depth` at a time, from the beginning again after the last).
 
 use device::model::workload::{Generator, Workload};
 use device::model::{DiskModel, IoDescription, IoKind as DiskKind, ModelSet};
@@ -13,13 +15,13 @@ use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{Page, PageMutVec, PagePool, PageVec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use types::{BLOCK_BYTES, BLOCK_SECTORS, Mode, ShardIndex, VolumeId, VolumeIndex};
+use traces::read::TraceRequest;
+use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason, EXTENT_BLOCKS, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(0);
 const VOLUME_ID: VolumeId = VolumeId(1);
 const SECOND_NS: u64 = 1_000_000_000;
 const SSD_NS: u64 = 100_000;
-const DEPTH: usize = 64;
 /// Requests of the warm-up read that much, so many at a time, as `hearth volume warm` does.
 const WARM_BLOCKS: u64 = 16;
 const WARM_DEPTH: usize = 4;
@@ -38,6 +40,47 @@ struct Setup {
     windows: u64,
     /// Write-cache depth in seconds.
     depth_s: u64,
+    /// Requests at a time.
+    depth: usize,
+    /// The backing device.
+    set: ModelSet,
+    /// What is sent to it instead of the hot-spot mix.
+    trace: Vec<TraceRequest>,
+}
+
+/// Where requests come from.
+enum Source<'a> {
+    HotSpot(Box<Generator>),
+    /// `rest`: the part of the last request that lies beyond its first extent.
+    Trace {
+        requests: &'a [TraceRequest],
+        next: usize,
+        rest: Option<(u64, u64, bool)>,
+    },
+}
+
+impl Source<'_> {
+    /// First block, blocks, and whether it is a write.
+    fn next(&mut self) -> (u64, u64, bool) {
+        match self {
+            Source::HotSpot(generator) => {
+                let io = generator.next(0);
+                (io.offset_bytes / BLOCK_BYTES, 1, io.kind == DiskKind::Write)
+            }
+            Source::Trace { requests, next, rest } => {
+                let (first, end, write) = rest.take().unwrap_or_else(|| {
+                    let request = requests[*next % requests.len()];
+                    *next += 1;
+                    let end_bytes = request.offset_bytes + request.length_bytes;
+                    (request.offset_bytes / BLOCK_BYTES, end_bytes.div_ceil(BLOCK_BYTES), request.write)
+                });
+                // A shard is asked for an extent at most.
+                let until = end.min((first / EXTENT_BLOCKS + 1) * EXTENT_BLOCKS);
+                *rest = (until < end).then_some((until, end, write));
+                (first, until - first, write)
+            }
+        }
+    }
 }
 
 /// One device under shards that act at the same time.
@@ -56,6 +99,8 @@ struct World {
     next_id: u64,
     started: BTreeMap<u64, (u64, bool)>,
     group_writes: u64,
+    /// Longer requests go around the cache, as the front would have it.
+    max_io_bytes: u64,
     /// Requests are part of the warm-up.
     warming: bool,
 }
@@ -77,7 +122,7 @@ impl World {
         });
         World {
             shards: shards.collect(),
-            disk: DiskModel::new(ModelSet::Raid5Short, setup.data << 20),
+            disk: DiskModel::new(setup.set, setup.data << 20),
             now_ns: 0,
             ssd_free_ns: 0,
             ssd: BTreeSet::new(),
@@ -89,6 +134,7 @@ impl World {
             next_id: 0,
             started: BTreeMap::new(),
             group_writes: 0,
+            max_io_bytes: u64::from(options.max_io_bytes),
             warming: false,
         }
     }
@@ -106,7 +152,7 @@ impl World {
             start_sector: block * BLOCK_SECTORS,
             sectors: (blocks * BLOCK_SECTORS) as u32,
             pages,
-            bypass: None,
+            bypass: (!self.warming && blocks * BLOCK_BYTES > self.max_io_bytes).then_some(BypassReason::Size),
             wanted: self.warming,
         };
         let shard = usize::from(shard_of(VOLUME_ID, request.start_sector, self.shards.len() as u16).0);
@@ -228,17 +274,23 @@ fn options(setup: &Setup, mode: Mode) -> VolumeOptions {
 fn run(setup: &Setup, mode: Mode) {
     let begun = std::time::Instant::now();
     let mut world = World::new(setup, mode);
+    println!("{mode:?}: {} shards", world.shards.len());
     let mib = (1 << 20) / BLOCK_BYTES;
-    let hot = setup.data / 10 * mib;
-    world.warm(hot..setup.cache * 8 / 10 * mib);
-    world.warm(0..hot);
+    if setup.trace.is_empty() {
+        let hot = setup.data / 10 * mib;
+        world.warm(hot..setup.cache * 8 / 10 * mib);
+        world.warm(0..hot);
+    }
     println!("{mode:?}: warmed in {:.1} s of virtual time", world.now_ns as f64 / SECOND_NS as f64);
-    let mut generator = Generator::new(Workload::hot_spot(), setup.data << 20, 1);
-    let mut issue = |world: &mut World| {
-        let io = generator.next(0);
-        world.submit(io.offset_bytes / BLOCK_BYTES, 1, io.kind == DiskKind::Write);
+    let mut source = match &setup.trace {
+        requests if requests.is_empty() => Source::HotSpot(Box::new(Generator::new(Workload::hot_spot(), setup.data << 20, 1))),
+        requests => Source::Trace { requests, next: 0, rest: None },
     };
-    (0..DEPTH).for_each(|_| issue(&mut world));
+    let mut issue = |world: &mut World| {
+        let (block, blocks, write) = source.next();
+        world.submit(block, blocks, write);
+    };
+    (0..setup.depth).for_each(|_| issue(&mut world));
     for window in 0..=setup.windows {
         let seconds = if window == 0 { setup.warm } else { setup.run };
         let end_ns = world.now_ns + seconds * SECOND_NS;
@@ -284,12 +336,34 @@ fn run(setup: &Setup, mode: Mode) {
 }
 
 fn main() {
-    let mut setup = Setup { data: 1024, cache: 307, ram: 64, shards: 4, warm: 15, run: 15, windows: 1, depth_s: 300 };
+    let mut setup = Setup {
+        data: 1024,
+        cache: 307,
+        ram: 64,
+        shards: 4,
+        warm: 15,
+        run: 15,
+        windows: 1,
+        depth_s: 300,
+        depth: 64,
+        set: ModelSet::Raid5Short,
+        trace: Vec::new(),
+    };
     let mut modes = vec![Mode::WriteThrough, Mode::WriteBack];
     for word in std::env::args().skip(1) {
         let (name, value) = word.split_once('=').expect("NAME=VALUE");
-        if name == "mode" {
-            modes = vec![if value == "wb" { Mode::WriteBack } else { Mode::WriteThrough }];
+        match name {
+            "mode" => modes = vec![if value == "wb" { Mode::WriteBack } else { Mode::WriteThrough }],
+            "set" => setup.set = ModelSet::from_name(value).expect("a model set"),
+            "depth" => setup.depth = value.parse().expect("a number"),
+            "trace" => {
+                setup.trace = traces::read::read_file(value.as_ref()).expect("a trace");
+                let end = setup.trace.iter().map(|request| request.offset_bytes + request.length_bytes).max().expect("requests");
+                setup.data = end.div_ceil(1 << 20);
+            }
+            _ => {}
+        }
+        if ["mode", "set", "depth", "trace"].contains(&name) {
             continue;
         }
         let value: u64 = value.parse().expect("a number");
@@ -305,7 +379,11 @@ fn main() {
             _ => panic!("there is no {name}"),
         } = value;
     }
-    let mut bare = device::model::DiskModel::new(ModelSet::Raid5Short, setup.data << 20);
+    if !setup.trace.is_empty() {
+        modes.into_iter().for_each(|mode| run(&setup, mode));
+        return;
+    }
+    let mut bare = DiskModel::new(setup.set, setup.data << 20);
     let seconds = SECOND_NS;
     let measured = device::model::workload::run(&mut bare, Workload::hot_spot(), 0, setup.warm * seconds, setup.run * seconds, 1);
     println!("bare: {:.0} IOPS", measured.iops);
