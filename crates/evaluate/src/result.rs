@@ -127,6 +127,18 @@ pub struct Case {
     /// The quantity that differs from arm to arm where arms are points of curves (queue depth).
     #[serde(default)]
     pub along: Option<String>,
+    /// The arm with neither disk nor cache, if there is one: what no cache can be faster than on this machine.
+    #[serde(default)]
+    pub ceiling: Option<Ceiling>,
+}
+
+/// See [`Case::ceiling`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// [`Arm::id`].
+    pub arm: String,
+    /// The data are in memory, not on the SSD.
+    pub in_memory: bool,
 }
 
 /// One way to run a case.

@@ -258,6 +258,7 @@ fn case_blocks(case: &CaseSummary, legs: &[Leg]) -> Vec<Block> {
         return blocks;
     }
     blocks.push(Block::Table(figures(case)));
+    blocks.extend(ceiling(case).map(Block::Words));
     blocks.extend(responses(case).map(Block::Table));
     blocks.extend(work(case).map(Block::Table));
     let pictures = charts::of_case(case, legs);
@@ -273,6 +274,19 @@ fn case_blocks(case: &CaseSummary, legs: &[Leg]) -> Vec<Block> {
     }
     blocks.extend(commands(case, legs));
     blocks
+}
+
+/// What the arm with neither disk nor cache says, once it has been run.
+fn ceiling(case: &CaseSummary) -> Option<String> {
+    let ceiling = case.ceiling.as_ref()?;
+    let arm = case.arm(&ceiling.arm)?;
+    let gain = arm.gains.get("rate")?.found.as_ref()?.median;
+    let what = if ceiling.in_memory { "data that lie in memory" } else { "data that lie on the SSD itself" };
+    Some(format!(
+        "The same load on {what}, behind a loop device of the kernel with neither disk nor cache in between, runs at {} times the rate without a cache: \
+         behind a block device, nothing on this machine can gain more.",
+        words::number(gain)
+    ))
 }
 
 /// Medians of all rounds with their range, and the gain.
@@ -533,5 +547,23 @@ fn method_page() -> Page {
         id: "method".into(),
         title: "How it was calculated".into(),
         blocks: said.iter().map(|words| Block::Words((*words).into())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::summary::summarize;
+    use crate::report::synthetic::{Truth, one_case};
+    use crate::result::Ceiling;
+
+    #[test]
+    fn what_no_cache_can_pass_is_told_once_it_has_been_run() {
+        let (mut evaluation, legs) = one_case(&Truth { headline: "tpcc.pcie", gain: 9.0, noise: 0.0, ..Truth::default() }, 1);
+        assert_eq!(ceiling(&summarize(&evaluation, &legs, None).cases[0]), None);
+        evaluation.cases[0].ceiling = Some(Ceiling { arm: "wb".into(), in_memory: false });
+        let told = ceiling(&summarize(&evaluation, &legs, None).cases[0]).expect("has been run");
+        assert!(told.contains("runs at 9.00 times the rate"), "{told}");
+        assert_eq!(ceiling(&summarize(&evaluation, &[], None).cases[0]), None);
     }
 }

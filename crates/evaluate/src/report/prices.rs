@@ -1,6 +1,6 @@
 //! What a transaction a minute costs, and what a gain costs: the cost table of VeloBit's report, with the prices of who asks.
 
-use super::arms;
+use super::arms::{self, ArmSummary};
 use super::summary::{CaseSummary, Spread, figure_of, legs_of};
 use crate::pairs::Better;
 use crate::result::Leg;
@@ -184,7 +184,9 @@ fn rows(case: &CaseSummary, legs: &[Leg], prices: &Prices) -> Vec<CostRow> {
     let Some(first) = case.arms.first() else { return Vec::new() };
     let baseline = tpmc(&first.id);
     let mut rows = Vec::new();
-    for arm in &case.arms {
+    // Without a disk there is nothing to be bought for the data.
+    let is_ceiling = |arm: &&ArmSummary| case.ceiling.as_ref().is_some_and(|ceiling| ceiling.arm == arm.id);
+    for arm in case.arms.iter().filter(|arm| !is_ceiling(arm)) {
         let Some(tpmc) = tpmc(&arm.id).filter(|tpmc| tpmc.median > 0.0) else { continue };
         let added = arm.cached.then(|| prices.added_cost(&case.id));
         let total = prices.baseline_cost() + added.unwrap_or(0.0);

@@ -5,7 +5,7 @@ use super::headlines::{self, HeadlineSummary};
 use super::prices::{self, Cost, Prices};
 use super::words;
 use crate::catalogue::SUITES;
-use crate::result::{Case, Evaluation, Leg, Machine, Measured, NotMeasured, Settings};
+use crate::result::{Case, Ceiling, Evaluation, Leg, Machine, Measured, NotMeasured, Settings};
 use crate::store::Kept;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,6 +63,9 @@ pub struct CaseSummary {
     pub counted: String,
     /// [`Case::along`].
     pub along: Option<String>,
+    /// [`Case::ceiling`].
+    #[serde(default)]
+    pub ceiling: Option<Ceiling>,
     /// [`Case::headlines`].
     pub headlines: Vec<Measured>,
     /// What came of each arm, in the plan's order.
@@ -171,6 +174,7 @@ fn case_summary(case: &Case, legs: &[Leg]) -> CaseSummary {
         rounds: case.rounds,
         counted: case.counted.clone(),
         along: case.along.clone(),
+        ceiling: case.ceiling.clone(),
         headlines: case.headlines.clone(),
         arms: case.arms.iter().map(|arm| arms::summary(case, arm, legs)).collect(),
     }

@@ -6,7 +6,7 @@ use crate::load::in_process::{Cache, InProcess};
 use crate::load::{Content, Load, Loaded, fill, unwatched};
 use crate::machine;
 use crate::result::{Arm, CacheFigures, Case, Cpu, Leg, Second};
-use crate::stage::{Backing, Bare, Cached, Setup, Teller};
+use crate::stage::{Backing, Bare, Cached, Plain, Setup, Teller};
 use crate::trouble::Trouble;
 use control::options::Options;
 use std::ops::Range;
@@ -25,14 +25,21 @@ pub enum Device {
     Bare(Bare),
     /// A volume of hearth.
     Cached(Box<Cached>),
+    /// Neither disk nor cache ([`Case::ceiling`]).
+    Plain(Plain),
 }
 
 impl Device {
-    /// The volume of this set-up, or the bare device.
+    /// The volume of this set-up, or the bare device; the model's file itself for the arm of [`Case::ceiling`].
     ///
     /// # Errors
     /// If it cannot be had.
-    pub fn open(context: &Context, case: &Case, setup: Option<&Setup>) -> Result<Device, Trouble> {
+    pub fn open(context: &Context, case: &Case, arm: &Arm, setup: Option<&Setup>) -> Result<Device, Trouble> {
+        if let (Some(ceiling), Backing::Model { image, .. }) =
+            (case.ceiling.as_ref().filter(|ceiling| ceiling.arm == arm.id), context.backing(case))
+        {
+            return Plain::open(context.stage, &image, ceiling.in_memory).map(Device::Plain);
+        }
         Ok(match setup {
             None => Device::Bare(Bare::open(context.stage, &context.backing(case))?),
             Some(setup) => Device::Cached(Box::new(Cached::open(context.stage, setup)?)),
@@ -44,13 +51,14 @@ impl Device {
         match self {
             Device::Bare(bare) => bare.path(),
             Device::Cached(cached) => cached.path(),
+            Device::Plain(plain) => plain.path(),
         }
     }
 
     /// The volume, if it is one.
     pub fn cached(&self) -> Option<&Cached> {
         match self {
-            Device::Bare(_) => None,
+            Device::Bare(_) | Device::Plain(_) => None,
             Device::Cached(cached) => Some(cached),
         }
     }
@@ -59,6 +67,7 @@ impl Device {
         match self {
             Device::Bare(bare) => bare.cpu_s(),
             Device::Cached(cached) => cached.cpu_s(),
+            Device::Plain(_) => 0.0,
         }
     }
 
@@ -68,7 +77,7 @@ impl Device {
     /// If that fails.
     pub fn close(self) -> Result<(), Trouble> {
         match self {
-            Device::Bare(_) => Ok(()),
+            Device::Bare(_) | Device::Plain(_) => Ok(()),
             Device::Cached(cached) => cached.close(),
         }
     }
@@ -206,7 +215,7 @@ pub fn seed(round: u32, measured: bool) -> u64 {
 pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, run: &BlockRun) -> Result<Leg, Trouble> {
     let mut leg = begun(case, arm, round);
     let whole = Instant::now();
-    let device = Device::open(context, case, run.setup.as_ref())?;
+    let device = Device::open(context, case, arm, run.setup.as_ref())?;
     if let Some(cached) = device.cached() {
         for part in &run.warm {
             cached.warm(part.clone())?;

@@ -64,6 +64,7 @@ impl Suite for DatabaseSkew {
                 counted: counted.into(),
                 leg_s: planning.scale.pick(120.0, 50.0, 20.0),
                 along: None,
+                ceiling: None,
             }
         };
         let load = sysbench(planning.scale);

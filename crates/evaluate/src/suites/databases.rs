@@ -78,7 +78,7 @@ pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, contents: &Con
     let mut leg = begun(case, arm, round);
     let whole = Instant::now();
     copy(context, case, &context.stage.path(&contents.name()))?;
-    let device = Device::open(context, case, run.setup.as_ref())?;
+    let device = Device::open(context, case, arm, run.setup.as_ref())?;
     let mut warming_s = 0.0;
     if let Some(cached) = device.cached().filter(|_| run.warm) {
         let begun = Instant::now();

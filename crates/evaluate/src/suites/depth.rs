@@ -58,6 +58,7 @@ impl Suite for Depth {
             counted: "I/Os".into(),
             leg_s: planning.scale.pick(10.0, 8.0, 3.0),
             along: Some("queue depth".into()),
+            ceiling: None,
         }])
     }
 
@@ -77,7 +78,7 @@ impl Suite for Depth {
         };
         let setup = hits.map(|_| context.setup(case, "write-through", &[]));
         let opened = Instant::now();
-        let device = Device::open(context, case, setup.as_ref())?;
+        let device = Device::open(context, case, first, setup.as_ref())?;
         if let Some(cached) = device.cached() {
             cached.warm(0..space)?;
         }

@@ -63,6 +63,7 @@ impl Suite for HotSpot {
                 counted: "I/Os".into(),
                 leg_s: planning.scale.pick(65.0, 20.0, 5.0),
                 along: None,
+                ceiling: None,
             }
         };
         Ok(SPLITS.map(case).into())

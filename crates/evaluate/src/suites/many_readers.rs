@@ -43,6 +43,7 @@ impl Suite for ManyReaders {
             counted: "bytes".into(),
             leg_s: planning.scale.pick(9.0, 7.0, 3.0),
             along: along.map(str::to_owned),
+            ceiling: None,
         };
         let measured = |id: &str, arm: &str, against: Option<&str>, figure: &str| Measured {
             headline: format!("many-readers.{id}"),
@@ -98,7 +99,7 @@ impl Suite for ManyReaders {
         let mode = if first.id == "wb" { "write-back" } else { "write-through" };
         let setup = first.cached.then(|| context.setup(case, mode, &STREAMS));
         let opened = Instant::now();
-        let device = Device::open(context, case, setup.as_ref())?;
+        let device = Device::open(context, case, first, setup.as_ref())?;
         if let Some(cached) = device.cached() {
             cached.warm(0..case.data_bytes)?;
         }

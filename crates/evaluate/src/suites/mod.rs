@@ -12,7 +12,7 @@ mod own;
 mod readhit;
 mod tpcc;
 
-use crate::result::{Arm, Case, Leg, Settings};
+use crate::result::{Arm, Case, Ceiling, Leg, Settings};
 use crate::stage::{Backing, Setup, Stage};
 use crate::trouble::Trouble;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,12 @@ pub struct Planning<'a> {
 }
 
 impl Planning<'_> {
+    /// An arm with neither disk nor cache: where a model keeps its data in a file beside the SSD's, that file itself is what nothing can be faster than.
+    pub fn ceiling(&self, arm: &str, in_memory: bool) -> Option<Ceiling> {
+        let beside = self.settings.backing.is_none() && self.settings.ssd.is_none();
+        beside.then(|| Ceiling { arm: arm.into(), in_memory })
+    }
+
     /// The data of a case: as asked for, else as the suite has it; never more than the device holds. Whole mebibytes.
     pub fn data_bytes(&self, full: u64, quick: u64, toy: u64) -> u64 {
         let wanted = self.settings.size_bytes.unwrap_or_else(|| self.scale.pick(full, quick, toy));

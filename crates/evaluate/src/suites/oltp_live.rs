@@ -72,6 +72,7 @@ impl Suite for OltpLive {
                 counted: counted.into(),
                 leg_s: planning.scale.pick(170.0, 57.0, 20.0),
                 along: None,
+                ceiling: None,
             }
         };
         let measured = |headline: &str, against: Option<&str>, figure: &str, better: Better| Measured {

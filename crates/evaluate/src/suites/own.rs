@@ -65,6 +65,7 @@ impl Suite for Own {
             counted: "I/Os".into(),
             leg_s: planning.scale.pick(65.0, 25.0, 5.0),
             along: None,
+            ceiling: None,
         }])
     }
 

@@ -20,6 +20,8 @@ const BLOCK_BYTES: u64 = 16 << 10;
 const DEPTH: u32 = 32;
 /// The arm whose load calls the cache.
 const IN_PROCESS: &str = "in-process";
+/// The arm with neither disk nor cache.
+const CEILING: &str = "memory";
 /// Of what the report's tool wrote.
 const COMPRESSIBLE_PERCENT: u32 = 75;
 
@@ -39,6 +41,11 @@ impl Suite for ReadHit {
             if name == "rd2" {
                 arms.push(arm(IN_PROCESS, "in process, without a device in between", true));
             }
+            let ceiling = if name == "rd2" { planning.ceiling(CEILING, true) } else { None };
+            let compared = arms.len();
+            arms.extend(
+                ceiling.as_ref().map(|ceiling| arm(&ceiling.arm, "a file in memory behind a loop device, no disk and no cache", false)),
+            );
             let headline = |arm: &Arm| Measured {
                 headline: match arm.id.as_str() {
                     IN_PROCESS => format!("readhit.{name}-{IN_PROCESS}"),
@@ -61,11 +68,12 @@ impl Suite for ReadHit {
                 cache_bytes: cache_of(data_bytes / 4),
                 ram_bytes: (data_bytes / 32).max(16 * MIB),
                 rounds: planning.settings.pairs,
-                headlines: arms[1..].iter().map(headline).collect(),
+                headlines: arms[1..compared].iter().map(headline).collect(),
                 arms,
                 counted: "I/Os".into(),
                 leg_s: planning.scale.pick(45.0, 18.0, 4.0),
                 along: None,
+                ceiling,
             }
         };
         Ok(RUNS.map(case).into())

@@ -16,6 +16,8 @@ const MIB: u64 = 1 << 20;
 const POOL_SHARE: u64 = 10;
 /// The model set of the report's second SSD.
 const SATA_SSD: &str = "sata-ssd-2012";
+/// The arm with neither disk nor cache.
+const CEILING: &str = "ssd";
 
 /// See the module.
 pub struct TpccSuite;
@@ -35,6 +37,13 @@ impl Suite for TpccSuite {
         let contents = tpcc.contents();
         let cache_bytes = cache_of(contents.data_bytes() / 4);
         let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
+        let ceiling = planning.ceiling(CEILING, false);
+        let mut arms = vec![
+            arm("bare", "no cache", false),
+            arm("wb", "write-back", true),
+            arm("wb-sata", "write-back, on a SATA SSD of 2012 (modelled)", true),
+        ];
+        arms.extend(ceiling.as_ref().map(|ceiling| arm(&ceiling.arm, "on the SSD itself, no disk and no cache", false)));
         Ok(vec![Case {
             id: "tpcc.mariadb".into(),
             title: "TPC-C on MariaDB".into(),
@@ -48,11 +57,7 @@ impl Suite for TpccSuite {
             cache_bytes,
             ram_bytes: (cache_bytes / 8).max(16 * MIB),
             rounds: planning.settings.pairs,
-            arms: vec![
-                arm("bare", "no cache", false),
-                arm("wb", "write-back", true),
-                arm("wb-sata", "write-back, on a SATA SSD of 2012 (modelled)", true),
-            ],
+            arms,
             headlines: [("tpcc.pcie", "wb"), ("tpcc.sata", "wb-sata")]
                 .map(|(headline, arm)| Measured {
                     headline: headline.into(),
@@ -65,6 +70,7 @@ impl Suite for TpccSuite {
             counted: "new orders".into(),
             leg_s: planning.scale.pick(140.0, 46.0, 20.0),
             along: None,
+            ceiling,
         }])
     }
 

@@ -72,6 +72,7 @@ pub fn one_case(truth: &Truth, seed: u64) -> (Evaluation, Vec<Leg>) {
         counted: "I/Os".into(),
         leg_s: 1.0,
         along: None,
+        ceiling: None,
     };
     let mut random = Random::new(seed);
     let mut legs = Vec::new();

@@ -224,6 +224,7 @@ fn plan(made: &Made, rounds: u32) -> Case {
         counted: made.counted.into(),
         leg_s: 120.0,
         along: None,
+        ceiling: None,
     }
 }
 
@@ -256,6 +257,7 @@ fn depth_case(rounds: u32) -> Case {
         counted: "I/Os".into(),
         leg_s: 20.0,
         along: Some("queue depth".into()),
+        ceiling: None,
     }
 }
 
