@@ -40,7 +40,7 @@ fn on_a_copy(contents: &Contents) -> (LoopDevice, Stage, tempfile::TempDir) {
     assert!(stage.take_commands().is_empty(), "an image that is there is not made again");
     let disk = stage.path("disk.img");
     copy(&stage, &image, &disk).expect("there is room");
-    let device = LoopDevice::attach(&stage, &disk).expect("there is a loop device");
+    let device = LoopDevice::attach(&stage, &disk, false).expect("there is a loop device");
     (device, stage, place)
 }
 

@@ -1,4 +1,4 @@
-//! A file as a block device, without the page cache in between.
+//! A file as a block device, with or without the page cache in between.
 
 use super::filesystem::unhurried;
 use crate::stage::{SHORT, Stage};
@@ -12,13 +12,14 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches a free loop device to a file.
+    /// Attaches a free loop device to a file; `in_memory` lets the page cache serve it, else every I/O goes to the device below.
     ///
     /// # Errors
     /// If there is none, the file cannot be opened, or this is not root.
-    pub fn attach(stage: &Stage, file: &Path) -> Result<LoopDevice, Trouble> {
+    pub fn attach(stage: &Stage, file: &Path, in_memory: bool) -> Result<LoopDevice, Trouble> {
         let file = file.display().to_string();
-        match stage.run(&["losetup", "-f", "--show", "--direct-io=on", &file], SHORT) {
+        let direct = if in_memory { "--direct-io=off" } else { "--direct-io=on" };
+        match stage.run(&["losetup", "-f", "--show", direct, &file], SHORT) {
             Ok(told) => Ok(LoopDevice { stage: stage.clone(), path: told.trim().into() }),
             Err(trouble) => {
                 // Ended before it spoke, it may have attached one.
@@ -56,6 +57,30 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
+    #[test]
+    fn the_file_is_behind_the_device_until_the_guard_goes() {
+        use std::os::unix::fs::FileExt;
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("the_file_is_behind_the_device_until_the_guard_goes: SKIPPED, it needs root's rights and loop devices");
+            return;
+        }
+        let place = tempfile::tempdir().expect("a directory");
+        let (file, stage) = (place.path().join("file"), Stage::here(Path::new("/bin/true")));
+        std::fs::write(&file, vec![7; 1 << 20]).expect("writes");
+        for in_memory in [false, true] {
+            let device = LoopDevice::attach(&stage, &file, in_memory).expect("attaches");
+            let name = device.path().trim_start_matches("/dev/");
+            let direct = std::fs::read_to_string(format!("/sys/block/{name}/loop/dio")).expect("the driver tells");
+            assert_eq!(direct.trim() == "1", !in_memory);
+            let mut bytes = [0; 4096];
+            std::fs::File::open(device.path()).and_then(|device| device.read_exact_at(&mut bytes, 8192)).expect("reads");
+            assert_eq!(bytes, [7; 4096]);
+            assert_eq!(attached(&file.display().to_string()), [device.path()]);
+            drop(device);
+            assert_eq!(attached(&file.display().to_string()), Vec::<String>::new());
+        }
+    }
+
     /// A stop that came between attaching and being told of it once left the device behind: the command is killed at any point of its life here.
     #[test]
     fn none_stays_where_attaching_is_stopped() {
@@ -74,7 +99,7 @@ mod tests {
                     std::thread::sleep(std::time::Duration::from_micros(micros));
                     stop.store(true, std::sync::atomic::Ordering::Relaxed);
                 });
-                drop(LoopDevice::attach(&stage, &file));
+                drop(LoopDevice::attach(&stage, &file, false));
             });
             assert_eq!(attached(&file.display().to_string()), Vec::<String>::new(), "stopped after {micros} us");
         }

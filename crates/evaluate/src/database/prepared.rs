@@ -126,7 +126,7 @@ pub fn prepared(stage: &Stage, directory: &Path, contents: &Contents, go_tpc: Op
     let file = std::fs::File::create(&part.0).map_err(|error| Trouble::io("make", &part.0, &error))?;
     file.set_len(size).map_err(|error| Trouble::io("make", &part.0, &error))?;
     stage.say(format!("truncate -s {size} {}", part.0.display()));
-    let device = LoopDevice::attach(stage, &part.0)?;
+    let device = LoopDevice::attach(stage, &part.0, false)?;
     FileSystem::make(stage, device.path())?;
     let mounted = FileSystem::mount(stage, "loading", device.path())?;
     fill(stage, &mounted.path().join(DATA), contents, go_tpc)?;

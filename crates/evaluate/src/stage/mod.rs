@@ -5,11 +5,9 @@
 
 mod cached;
 pub mod leftovers;
-mod plain;
 mod process;
 
 pub use cached::{Backing, Bare, Cached, Setup, Teller};
-pub use plain::Plain;
 pub use process::Running;
 
 use crate::trouble::Trouble;

@@ -2,11 +2,12 @@
 
 use super::Context;
 use crate::by_hand;
+use crate::database::loop_device::LoopDevice;
 use crate::load::in_process::{Cache, InProcess};
 use crate::load::{Content, Load, Loaded, fill, unwatched};
 use crate::machine;
 use crate::result::{Arm, CacheFigures, Case, Cpu, Leg, Second};
-use crate::stage::{Backing, Bare, Cached, Plain, Setup, Teller};
+use crate::stage::{Backing, Bare, Cached, Setup, Teller};
 use crate::trouble::Trouble;
 use control::options::Options;
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub enum Device {
     /// A volume of hearth.
     Cached(Box<Cached>),
     /// Neither disk nor cache ([`Case::ceiling`]).
-    Plain(Plain),
+    Plain(LoopDevice),
 }
 
 impl Device {
@@ -38,7 +39,7 @@ impl Device {
         if let (Some(ceiling), Backing::Model { image, .. }) =
             (case.ceiling.as_ref().filter(|ceiling| ceiling.arm == arm.id), context.backing(case))
         {
-            return Plain::open(context.stage, &image, ceiling.in_memory).map(Device::Plain);
+            return LoopDevice::attach(context.stage, &image, ceiling.in_memory).map(Device::Plain);
         }
         Ok(match setup {
             None => Device::Bare(Bare::open(context.stage, &context.backing(case))?),
