@@ -16,7 +16,7 @@
 //! 1. [`Policy::on_access`] with where the block is now. It updates order and heat, and answers with an [`Advice`]:
 //!    * place `Ram(slot)`: nothing further to do (reads and overwrites alike).
 //!    * place `Ssd`: store `advice.heat` in the index. A read is served from the SSD; if `advice.enter` is set, the block's
-//!      page may afterwards be kept in RAM as a copy by [`Policy::ram_insert`]. A write that makes the record on the SSD
+//!      page is afterwards kept in RAM as a copy by [`Policy::ram_insert`] ([`Arrival::as_copy`]). A write that makes the record on the SSD
 //!      stale (write-through): `advice.enter` is always set; insert the new data by `ram_insert` and drop the record.
 //!    * place `Absent`: if `advice.enter` is set, insert the block by `ram_insert` once its data is there (for a read
 //!      that may be much later; the [`Arrival`] is a plain value). If it is `None`, do not cache the block at all.
@@ -46,6 +46,8 @@
 //! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten at the tail lately were on average: it must be
 //!   worth more than what it pushes out. As long as the log has room nothing is forgotten and everything enters; where
 //!   nothing on the SSD is ever used again, one fetch is never enough. A block the ghost still remembers is admitted too.
+//! * A block read from the SSD is copied into RAM while there is room, later one time in a few: so RAM fills with what is read most, also after
+//!   a restart that found everything on the SSD. Copies leave RAM before blocks that RAM alone holds, unless they are used far more.
 //! * A tail block used since it was last judged is appended again. Of the unused ones some are kept while most of what the tail
 //!   gives back is stale records, which cost nothing to let go.
 //!
@@ -59,6 +61,7 @@ pub mod ghost;
 mod heat;
 mod pace;
 mod ram;
+mod sampler;
 
 pub use heat::{HEAT_BITS, HEAT_MAX, Heat};
 
@@ -66,6 +69,7 @@ use ghost::Ghost;
 use heat::{Chance, FREQUENCY_MAX};
 use pace::Pace;
 use ram::RamQueue;
+use sampler::Sampler;
 use types::Admission;
 
 /// Most bytes the policy spends per block that RAM can hold.
@@ -182,6 +186,7 @@ pub struct Policy {
     ghost: Ghost,
     pace: Pace,
     chance: Chance,
+    sampler: Sampler,
 }
 
 impl Policy {
@@ -192,6 +197,7 @@ impl Policy {
             ghost: Ghost::new(ssd_blocks, ram_blocks + ssd_blocks),
             pace: Pace::new(ram_blocks, ssd_blocks),
             chance: Chance::default(),
+            sampler: Sampler::default(),
         }
     }
 
@@ -215,13 +221,9 @@ impl Policy {
             }
             Place::Ssd { heat, .. } => {
                 let heat = heat.touched(&mut self.chance);
-                let enter = access.write.then_some(Arrival {
-                    frequency: heat.frequency(),
-                    proven: true,
-                    returned: false,
-                    copy: false,
-                    restored: false,
-                });
+                let enters = access.write || self.ram.has_room() || self.sampler.takes(key);
+                let enter =
+                    enters.then_some(Arrival { frequency: heat.frequency(), proven: true, returned: false, copy: false, restored: false });
                 Advice { heat, enter, ghost_hit: false }
             }
             Place::Absent => self.on_absent(key, always),

@@ -71,6 +71,8 @@ pub(crate) struct RamQueue {
     left: u64,
     /// By the low bits of their key.
     removed: Vec<Option<RamEntry>>,
+    /// Blocks that RAM may hold.
+    capacity: u64,
 }
 
 impl RamQueue {
@@ -83,6 +85,7 @@ impl RamQueue {
             copies: Queue::new(),
             left: 0,
             removed: alloc::vec![None; REMOVED],
+            capacity: 0,
         };
         queue.set_capacity(ram_blocks);
         queue
@@ -90,6 +93,7 @@ impl RamQueue {
 
     /// Makes room for `ram_blocks` in one piece, so that inserting does not allocate.
     pub(crate) fn set_capacity(&mut self, ram_blocks: u64) {
+        self.capacity = ram_blocks;
         let more = (ram_blocks as usize).saturating_sub(self.slots.len());
         self.slots.reserve_exact(more);
     }
@@ -189,6 +193,12 @@ impl RamQueue {
     /// What a block was when it was taken out to be overwritten, if it is remembered.
     pub(crate) fn take_removed(&mut self, key: u64) -> Option<RamEntry> {
         self.removed[key as usize % REMOVED].take_if(|entry| entry.key == key)
+    }
+
+    /// Whether a block can enter without another leaving.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.len() < self.capacity
     }
 
     /// Blocks linked.

@@ -112,6 +112,18 @@ fn an_overwrite_of_a_block_on_the_ssd_always_enters_ram() {
 }
 
 #[test]
+fn what_is_read_from_the_ssd_is_copied_while_ram_has_room_and_later_one_time_in_a_few() {
+    let on_ssd = Place::Ssd { heat: Heat::default(), age_segments: 3 };
+    let mut policy = Policy::new(8, 1024);
+    for key in 0..8 {
+        let arrival = policy.on_access(key, on_ssd, READ).enter.expect("RAM has room");
+        policy.ram_insert(key, arrival.as_copy());
+    }
+    let entered = (8..8008).filter(|key| policy.on_access(*key, on_ssd, READ).enter.is_some()).count();
+    assert!((700..1300).contains(&entered), "{entered} of 8000");
+}
+
+#[test]
 fn an_unused_block_is_forgotten_at_the_tail_and_a_used_one_is_not_kept_for_ever() {
     let mut policy = Policy::new(8, 1024);
     assert_eq!(policy.on_tail_block(1, Heat::default()), TailVerdict::Forget);

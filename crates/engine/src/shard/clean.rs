@@ -15,7 +15,6 @@ use crate::outbox::Span;
 use crate::policy::{Heat, TailVerdict};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use format::packed::PLACE_UNIT_BYTES;
 use format::{PayloadOwner, object_checksum, open_packed};
 use page::{Page, PageMutVec};
 use types::BLOCK_BYTES;
@@ -487,8 +486,13 @@ fn sound_bytes(stored: &Stored, owner: PayloadOwner, checksum: u32, pages: &[Pag
         payload.page = Some(page.clone());
         return (object_checksum(object, page) == checksum).then_some(payload);
     }
-    let skip = (u64::from(stored.place) * u64::from(PLACE_UNIT_BYTES) % BLOCK_BYTES) as usize;
-    let bytes = pages.iter().flat_map(|page| page.iter().copied());
-    payload.bytes.extend(bytes.skip(skip).take(usize::from(stored.bytes)));
-    (payload.bytes.len() == usize::from(stored.bytes) && open_packed(owner, checksum, &payload.bytes).is_some()).then_some(payload)
+    let mut skip = super::fetch::skip_of(stored);
+    let length = usize::from(stored.bytes);
+    payload.bytes.reserve_exact(length);
+    for page in pages {
+        let end = page.len().min(skip + length - payload.bytes.len());
+        payload.bytes.extend_from_slice(&page[skip..end]);
+        skip = 0;
+    }
+    (payload.bytes.len() == length && open_packed(owner, checksum, &payload.bytes).is_some()).then_some(payload)
 }

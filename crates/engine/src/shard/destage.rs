@@ -292,7 +292,8 @@ impl Shard {
         let (latency_ns, goal_ns, rate) = (backing.read_latency_ns, options.latency_goal_ns, options.destage_rate_bytes);
         let aged_before_ns = now_ns.saturating_sub(options.write_cache_depth_ns);
         let blocked = backing.failed || volume.held;
-        let throttled = !self.throttled.is_empty();
+        // Who waits for room in the log waits for the cleaner, which gains some from every segment as long as dirty data keeps its limits.
+        let throttled = self.throttled.front().is_some_and(|id| self.waits_for_destage(*id));
         let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         sweep.nothing_until_ns = 0;

@@ -104,7 +104,7 @@ pub(super) fn pages_of(stored: &Stored) -> (u32, u32) {
 }
 
 /// Bytes of the first page before the stored ones.
-fn skip_of(stored: &Stored) -> usize {
+pub(super) fn skip_of(stored: &Stored) -> usize {
     (stored.place * PLACE_UNIT_BYTES % BLOCK_BYTES as u32) as usize
 }
 

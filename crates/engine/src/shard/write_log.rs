@@ -71,6 +71,11 @@ impl Shard {
         self.hindrance(id).is_none()
     }
 
+    /// Whether this write waits for dirty blocks to go home.
+    pub(super) fn waits_for_destage(&self, id: OpId) -> bool {
+        self.hindrance(id) == Some(BypassReason::DirtyLimit)
+    }
+
     /// Why this write has to wait, if it has to.
     fn hindrance(&self, id: OpId) -> Option<BypassReason> {
         let op = self.ops.get(id);
