@@ -153,11 +153,13 @@ impl Shard {
         if stored.encoding.rests_on_base() { self.index.object(self.base_of(stored)) } else { None }
     }
 
-    /// The content of the block's base, if it is to be taken from memory: as any that is there, or as one that is nowhere else, since its place in
-    /// the log is not known yet.
+    /// The content of the block's base, if it is to be taken from memory: as any that is there, or as one that the SSD does not have yet.
     fn base_in_memory(&self, stored: &Stored, memory: bool) -> Option<Page> {
-        let is_placed = |base| self.index.stored(base).place != PLACE_UNKNOWN;
-        if !memory && self.base_slot(stored).is_some_and(is_placed) { None } else { self.object_in_memory(self.base_of(stored)) }
+        let is_on_ssd = |base| {
+            let written = self.log.page_in_flight(base).is_none() || mutants::active(69);
+            self.index.stored(base).place != PLACE_UNKNOWN && written
+        };
+        if !memory && self.base_slot(stored).is_some_and(is_on_ssd) { None } else { self.object_in_memory(self.base_of(stored)) }
     }
 
     /// The object that a block rests on.

@@ -1,5 +1,8 @@
 //! Promises that can be looked at from outside at any moment.
 
+use engine::api::{Io, IoKind};
+use page::Page;
+
 use super::{Step, World, failed};
 
 impl World<'_> {
@@ -24,4 +27,31 @@ impl World<'_> {
         }
         Ok(())
     }
+
+    /// No part of the SSD is read while it is being written: such a read gets old, new or torn data, and then a sound SSD is taken for a damaged one. What
+    /// is carried on as lost is written as zeroes, and reading it gives nothing at any time.
+    pub fn check_no_race_on_ssd(&self, io: &Io) -> Step {
+        let races = |other: &Io| match (&io.kind, &other.kind) {
+            (IoKind::Read(_), IoKind::Write { pages, .. }) => meets_data(io, other, pages),
+            (IoKind::Write { pages, .. }, IoKind::Read(_)) => meets_data(other, io, pages),
+            _ => false,
+        };
+        match self.devices[0].flights().find(|flight| races(&flight.io)) {
+            None => Ok(()),
+            Some(other) => {
+                let what = if matches!(io.kind, IoKind::Read(_)) { "read" } else { "write" };
+                let places = [io, &other.io].map(|io| format!("{}..{}", io.offset_bytes, io.offset_bytes + io.length_bytes));
+                Err(failed(format!("a {what} of the SSD at {} begins during one of {}", places[0], places[1])))
+            }
+        }
+    }
+}
+
+/// Whether a read meets a page of the write that is not all zeroes.
+fn meets_data(read: &Io, write: &Io, pages: &[Page]) -> bool {
+    let page_bytes = types::BLOCK_BYTES;
+    pages.iter().zip(0..).any(|(page, nth)| {
+        let from = write.offset_bytes + nth * page_bytes;
+        from < read.offset_bytes + read.length_bytes && read.offset_bytes < from + page_bytes && page.iter().any(|byte| *byte != 0)
+    })
 }

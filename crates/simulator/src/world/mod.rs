@@ -425,7 +425,7 @@ impl<'a> World<'a> {
     pub fn drain(&mut self) -> Step {
         while let Some(output) = self.system_mut().poll() {
             match output {
-                Output::Io(lane, io) => self.io_begin(lane, io),
+                Output::Io(lane, io) => self.io_begin(lane, io)?,
                 Output::Reply(reply) => self.reply(reply)?,
                 Output::Parcel(parcel) => {
                     self.channels.entry(parcel.channel).or_default().push_back(parcel.cargo);
@@ -452,7 +452,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn io_begin(&mut self, lane: u16, io: engine::api::Io) {
+    fn io_begin(&mut self, lane: u16, io: engine::api::Io) -> Step {
         let device = match io.target {
             Target::Ssd => 0,
             Target::Backing(volume) => 1 + usize::from(volume.0),
@@ -461,11 +461,13 @@ impl<'a> World<'a> {
         self.note(2 + device as u64, io.offset_bytes ^ io.length_bytes << 40 ^ u64::from(lane) << 60);
         self.watch_io(device, &io, "begins", None);
         if device == 0 {
+            self.check_no_race_on_ssd(&io)?;
             self.see_log_write(lane, &io);
         }
         if !matches!(io.kind, IoKind::Flush) || self.flush_begins(device, lane, io.id) {
             self.device_begin(device, lane, io);
         }
+        Ok(())
     }
 
     /// Hands an I/O to its device.
