@@ -29,10 +29,16 @@ struct Volume {
     streams: Streams,
 }
 
+/// Blocks of reads in several parts that one front lets into the shards at the same time; a longer one goes in alone. What a shard has read for one
+/// part is held until the last part has come, so without a bound such reads could hold all pages there are, each waiting for more.
+pub const JOINED_BLOCKS_MAX: u64 = 1024;
+
 /// A request some of whose parts are in the shards.
 struct Joining {
     client_id: u64,
     is_read: bool,
+    /// Blocks of a read in several parts, otherwise none.
+    joined_blocks: u64,
     waiting: u32,
     result: Result<(), RequestError>,
     outcome: Outcome,
@@ -45,6 +51,10 @@ pub struct Front {
     volumes: Map<u16, Volume>,
     joining: Vec<Option<Joining>>,
     free: Vec<u32>,
+    /// Blocks of reads in several parts that are in the shards.
+    joined_blocks: u64,
+    /// Such reads that wait for others, bypass decided, with the volume they are for.
+    queue: VecDeque<(VolumeId, Request)>,
     actions: VecDeque<FrontAction>,
 }
 
@@ -58,7 +68,15 @@ pub fn shard_of(volume: VolumeId, start_sector: u64, shards: u16) -> ShardIndex 
 impl Front {
     /// A front for a pool with that many shards.
     pub fn new(shards: u16) -> Front {
-        Front { shards, volumes: Map::default(), joining: Vec::new(), free: Vec::new(), actions: VecDeque::new() }
+        Front {
+            shards,
+            volumes: Map::default(),
+            joining: Vec::new(),
+            free: Vec::new(),
+            joined_blocks: 0,
+            queue: VecDeque::new(),
+            actions: VecDeque::new(),
+        }
     }
 
     /// A volume appears, or its options change.
@@ -74,26 +92,36 @@ impl Front {
         self.volumes.remove(&index.0);
     }
 
-    /// Requests some of whose parts are in the shards.
+    /// Requests that are not answered yet.
     pub fn in_flight(&self) -> usize {
-        self.joining.len() - self.free.len()
+        self.joining.len() - self.free.len() + self.queue.len()
     }
 
     /// Takes in a client's request of any length.
     pub fn submit(&mut self, request: Request) {
-        let Some(volume) = self.volumes.get_mut(&request.volume.0) else {
-            let reply = Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other };
-            self.actions.push_back(FrontAction::Reply(reply));
-            return;
-        };
+        let Some(volume) = self.volumes.get_mut(&request.volume.0) else { return self.refuse(&request) };
         let id = volume.id;
         let bypass = request.bypass.or_else(|| volume.bypass(&request));
         let ends_late = request.start_sector.checked_add(u64::from(request.sectors)).is_none();
         if ends_late || request.op != Op::Flush && request.sectors == 0 {
-            let reply = Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other };
-            self.actions.push_back(FrontAction::Reply(reply));
-            return;
+            return self.refuse(&request);
         }
+        let request = Request { bypass, ..request };
+        let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
+        if waits { self.queue.push_back((id, request)) } else { self.deal(id, request) }
+    }
+
+    fn refuse(&mut self, request: &Request) {
+        let reply = Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other };
+        self.actions.push_back(FrontAction::Reply(reply));
+    }
+
+    fn has_room_for(&self, request: &Request) -> bool {
+        self.joined_blocks == 0 || self.joined_blocks + joined_blocks(request) <= JOINED_BLOCKS_MAX
+    }
+
+    /// Hands the parts of a request to their shards.
+    fn deal(&mut self, id: VolumeId, request: Request) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.joining.push(None);
             (self.joining.len() - 1) as u32
@@ -109,15 +137,28 @@ impl Front {
         } else {
             for part in split(&request) {
                 let shard = shard_of(id, part.start_sector, self.shards);
-                let part = Request { id: part_id(slot, waiting), bypass, ..part };
+                let part = Request { id: part_id(slot, waiting), ..part };
                 self.actions.push_back(FrontAction::ToShard(shard, part));
                 waiting += 1;
             }
         }
         let is_read = request.op == Op::Read;
-        let parts = if waiting > 1 && is_read { (0..waiting).map(|_| PageVec::new()).collect() } else { Vec::new() };
-        let joining = Joining { client_id: request.id, is_read, waiting, result: Ok(()), outcome: Outcome::RamHit, parts };
+        let joined_blocks = joined_blocks(&request);
+        self.joined_blocks += joined_blocks;
+        let parts = if joined_blocks > 0 { (0..waiting).map(|_| PageVec::new()).collect() } else { Vec::new() };
+        let joining = Joining { client_id: request.id, is_read, joined_blocks, waiting, result: Ok(()), outcome: Outcome::RamHit, parts };
         self.joining[slot as usize] = Some(joining);
+    }
+
+    /// Reads of several parts have been answered: those that waited for them go in, in order.
+    fn deal_queued(&mut self) {
+        while self.queue.front().is_some_and(|(_, request)| self.has_room_for(request)) {
+            let (id, request) = self.queue.pop_front().expect("looked above");
+            match self.volumes.get(&request.volume.0) {
+                Some(volume) if volume.id == id => self.deal(id, request),
+                _ => self.refuse(&request),
+            }
+        }
     }
 
     /// A shard has answered a part.
@@ -147,6 +188,10 @@ impl Front {
         }
         let reply = Reply { id: joining.client_id, result: joining.result, pages, outcome: joining.outcome };
         self.actions.push_back(FrontAction::Reply(reply));
+        if joining.joined_blocks > 0 {
+            self.joined_blocks -= joining.joined_blocks;
+            self.deal_queued();
+        }
     }
 
     /// The next thing to do, or `None` when drained.
@@ -181,6 +226,13 @@ impl Volume {
 
 fn part_id(slot: u32, part: u32) -> u64 {
     (u64::from(slot) << 32) | u64::from(part)
+}
+
+/// Blocks of a read in several parts; of every other request none.
+fn joined_blocks(request: &Request) -> u64 {
+    let end = request.start_sector + u64::from(request.sectors);
+    let is_joined = request.op == Op::Read && (end - 1) / EXTENT_SECTORS > request.start_sector / EXTENT_SECTORS;
+    if is_joined { end.div_ceil(BLOCK_SECTORS) - request.start_sector / BLOCK_SECTORS } else { 0 }
 }
 
 /// The parts of a request, one for each extent, in address order. Pages go with their blocks.
@@ -261,6 +313,74 @@ mod tests {
         let Some(FrontAction::Reply(reply)) = front.poll() else { panic!("no reply") };
         assert_eq!((reply.id, reply.result, reply.pages.len()), (7, Ok(()), 512));
         assert!(reply.pages.iter().enumerate().all(|(at, page)| page[0] == (at as u8).wrapping_add(1)));
+        assert_eq!(front.in_flight(), 0);
+    }
+
+    #[test]
+    fn reads_of_several_parts_wait_for_each_other_and_hold_up_nothing_else() {
+        let mut front = front(2);
+        let read = |front: &mut Front, id, blocks: u64| {
+            front.submit(Request { id, ..request(Op::Read, BLOCK_SECTORS, (blocks * BLOCK_SECTORS) as u32) });
+        };
+        let parts = |front: &mut Front| -> Vec<Request> {
+            let part = |action| match action {
+                FrontAction::ToShard(_, part) => part,
+                FrontAction::Reply(reply) => panic!("answered: {reply:?}"),
+            };
+            core::iter::from_fn(|| front.poll()).map(part).collect()
+        };
+        // Longer than may be: alone. Then two that go together, and one more.
+        read(&mut front, 1, 3 * JOINED_BLOCKS_MAX);
+        let long = parts(&mut front);
+        assert_eq!(long.len(), 13);
+        for (id, blocks) in [(2, JOINED_BLOCKS_MAX / 2), (3, JOINED_BLOCKS_MAX / 2), (4, 256)] {
+            read(&mut front, id, blocks);
+        }
+        assert!(parts(&mut front).is_empty(), "they wait");
+        read(&mut front, 5, 8);
+        front.submit(request(Op::Write, 0, 4 * EXTENT_SECTORS as u32));
+        assert_eq!(parts(&mut front).len(), 5, "a read in one part and a write do not");
+        assert_eq!(front.in_flight(), 6);
+        let answer = |front: &mut Front, parts: Vec<Request>| {
+            for part in parts {
+                front.shard_reply(ShardIndex(0), Reply { id: part.id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::SsdHit });
+            }
+            let Some(FrontAction::Reply(reply)) = front.poll() else { panic!("no reply") };
+            reply.id
+        };
+        assert_eq!(answer(&mut front, long), 1);
+        let mut both = parts(&mut front);
+        assert_eq!(both.len(), 6);
+        assert_eq!(answer(&mut front, both.drain(..3).collect()), 2);
+        assert_eq!(parts(&mut front).len(), 2, "the room of the first is that of the last");
+        front.remove_volume(VolumeIndex(0));
+        read(&mut front, 6, 8);
+        assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { id: 6, result: Err(RequestError::Invalid), .. }))));
+    }
+
+    #[test]
+    fn a_read_that_waited_is_refused_if_its_volume_has_gone() {
+        let mut front = front(2);
+        let long = |id| Request { id, ..request(Op::Read, 0, (JOINED_BLOCKS_MAX * BLOCK_SECTORS) as u32) };
+        front.submit(long(1));
+        front.submit(long(2));
+        front.remove_volume(VolumeIndex(0));
+        let ids: Vec<u64> = core::iter::from_fn(|| front.poll())
+            .map(|action| match action {
+                FrontAction::ToShard(_, part) => part.id,
+                FrontAction::Reply(_) => panic!("too early"),
+            })
+            .collect();
+        for id in ids {
+            front.shard_reply(ShardIndex(0), Reply { id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::SsdHit });
+        }
+        let replies: Vec<(u64, bool)> = core::iter::from_fn(|| front.poll())
+            .map(|action| match action {
+                FrontAction::Reply(reply) => (reply.id, reply.result.is_ok()),
+                FrontAction::ToShard(..) => panic!("the volume has gone"),
+            })
+            .collect();
+        assert_eq!(replies, [(1, true), (2, false)]);
         assert_eq!(front.in_flight(), 0);
     }
 

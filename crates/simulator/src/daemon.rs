@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use engine::api::{Action, Command, Completion, Event, Request};
 use engine::checkpoint;
-use engine::front::{Front, FrontAction};
+use engine::front::{Front, FrontAction, JOINED_BLOCKS_MAX};
 use engine::index::{Slot, Stored};
 use engine::log::LogPlace;
 use engine::packer::ContentOptions;
@@ -542,5 +542,6 @@ impl System for Daemon {
 /// Pages the engine needs for this plan, clients' own not counted.
 pub fn pages_needed(plan: &Plan) -> usize {
     let base_pages = plan.content.as_ref().map_or(0, |content| content.setting.base_pages);
-    usize::from(plan.shards) * (PAGES_MIN + base_pages) + (plan.ram_bytes / 4096) as usize
+    let joined_pages = usize::from(plan.fronts) * JOINED_BLOCKS_MAX as usize;
+    usize::from(plan.shards) * (PAGES_MIN + base_pages) + joined_pages + (plan.ram_bytes / 4096) as usize
 }

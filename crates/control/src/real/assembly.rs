@@ -228,11 +228,13 @@ fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTree
 fn pages_for(ram_bytes: u64, content: Content, state: &PoolState) -> (PagePool, u64) {
     let shards = u64::from(state.superblock.layout.shards);
     let ram_blocks = ram_blocks_for(ram_bytes / BLOCK_BYTES / shards, content);
-    // The RAM tier and the bases beside it, what the shards need to work, and as much again for requests of clients in flight. Room for bases is
-    // there with content off too, since that may change while the pool runs: pages that nobody asks for take no memory.
+    // The RAM tier and the bases beside it, what the shards need to work, as much again for requests of clients in flight, and for each reactor (no more
+    // than processors) the longest read whose parts are being joined. Room for bases is there with content off too, since that may change while the pool
+    // runs: pages that nobody asks for take no memory.
     let kept_pages = shards as usize * (ram_blocks as usize + base_pages_for(ram_blocks));
     let working_pages = shards as usize * PAGES_MIN;
-    (PagePool::new(kept_pages + working_pages + working_pages.max(CLIENT_PAGES_MIN)), ram_blocks)
+    let joined_pages = std::thread::available_parallelism().map_or(1, usize::from) * REQUEST_PAGES_MAX;
+    (PagePool::new(kept_pages + working_pages + joined_pages + working_pages.max(2 * REQUEST_PAGES_MAX)), ram_blocks)
 }
 
 /// What a shard's RAM tier may hold of the blocks of RAM that it was given: bases take an eighth as much beside it. (Their least, 64 pages, count
@@ -241,8 +243,8 @@ fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
     if content == Content::Off { given_blocks } else { given_blocks - given_blocks.div_ceil(9) }
 }
 
-/// Pages kept for clients' writes: two of the largest requests (32 MiB each), so that one can always be under way.
-const CLIENT_PAGES_MIN: usize = 2 * (32 << 20) / BLOCK_BYTES as usize;
+/// Pages of the longest request that clients may send, 32 MiB. Of writes there is room for two, so that one can always be under way.
+const REQUEST_PAGES_MAX: usize = runtime::volume::REQUEST_BYTES_MAX as usize / BLOCK_BYTES as usize;
 
 fn write_checkpoint(
     state: &mut PoolState,

@@ -94,8 +94,9 @@ pub struct ShardConfig {
     pub dirty_max_permille: u32,
 }
 
-/// Pages a shard needs beside its RAM tier to make progress: an extent being read, a run being destaged, a batch being cleaned, headers.
-pub const PAGES_MIN: usize = 4 * 256 + 64;
+/// Pages a shard needs beside its RAM tier to make progress: an extent being read, a run being destaged, a batch being cleaned, headers. Each packed block
+/// being read takes up to six: its stored bytes lie in one or two pages, those of its base too, and both are decoded into one.
+pub const PAGES_MIN: usize = 6 * 256 + 64;
 
 /// Dirty blocks may fill this much of the log, in thousandths, unless configured otherwise. More would leave the cleaner too little
 /// to forget: at 600 it appends at most about six tenths of what it takes back.

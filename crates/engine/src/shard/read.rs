@@ -408,6 +408,10 @@ impl Shard {
         if !again.is_empty() {
             self.read_missing(id, &again);
             if self.ops.get(id).pending == 0 {
+                // No pages. It does not keep those it has until there are some, or such reads together might hold all: it begins anew.
+                let op = self.ops.get_mut(id);
+                op.read.clear();
+                op.phase = super::Phase::Start;
                 self.starved.push_back(id);
             }
             return;

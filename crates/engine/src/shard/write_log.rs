@@ -286,11 +286,7 @@ impl Shard {
             return;
         }
         if self.ops.get(id).starved {
-            let op = self.ops.get_mut(id);
-            op.starved = false;
-            op.phase = Phase::Start;
-            self.starved.push_back(id);
-            return;
+            return self.begin_anew(id);
         }
         // Others may have taken the room, or what the dirty limits allow, while the edges were read.
         if !self.may_log(id) {
@@ -298,11 +294,17 @@ impl Shard {
             self.throttled.push_back(id);
             return;
         }
-        let Some(merged) = self.merge_edges(id) else {
-            self.starved.push_back(id);
-            return;
-        };
+        let Some(merged) = self.merge_edges(id) else { return self.begin_anew(id) };
         self.append_all(id, merged);
+    }
+
+    /// There were no pages: the write does not keep those it has until there are some, or such writes together might hold all.
+    fn begin_anew(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id);
+        op.starved = false;
+        op.edges.clear();
+        op.phase = Phase::Start;
+        self.starved.push_back(id);
     }
 
     /// The edge blocks' new content and valid sectors; `None` if there are no pages.
