@@ -71,7 +71,7 @@ impl Suite for ReadHit {
                 headlines: arms[1..compared].iter().map(headline).collect(),
                 arms,
                 counted: "I/Os".into(),
-                leg_s: planning.scale.pick(45.0, 18.0, 4.0),
+                leg_s: planning.scale.pick(30.0, 18.0, 4.0),
                 along: None,
                 ceiling,
             }
@@ -100,7 +100,7 @@ impl Suite for ReadHit {
             seed,
             verify: false,
         };
-        let (warm_s, run_s) = (context.scale.pick(10.0, 4.0, 0.5), context.scale.pick(20.0, 6.0, 1.0));
+        let (warm_s, run_s) = (context.scale.pick(6.0, 4.0, 0.5), context.scale.pick(15.0, 6.0, 1.0));
         let leg = |arm: &Arm| -> Result<Leg, Trouble> {
             if arm.id == IN_PROCESS {
                 return blocks::in_process(context, case, arm, round, warm_s, &|seconds, seed| load(seconds, seed));
