@@ -62,7 +62,7 @@ impl Suite for DatabaseSkew {
                 arms: vec![arm("bare", "no cache", false), arm("wb", "write-back", true)],
                 headlines,
                 counted: counted.into(),
-                leg_s: planning.scale.pick(105.0, 50.0, 20.0),
+                leg_s: planning.scale.pick(85.0, 50.0, 20.0),
                 along: None,
                 ceiling: None,
             }
@@ -104,7 +104,7 @@ impl Suite for DatabaseSkew {
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
         let contents = contents(context, case);
-        let times = Times { warm_seconds: context.scale.pick(35, 15, 2), seconds: context.scale.pick(40, 20, 4) };
+        let times = Times { warm_seconds: context.scale.pick(30, 15, 2), seconds: context.scale.pick(30, 20, 4) };
         let leg = |arm: &Arm| {
             let run = DatabaseRun {
                 setup: arm.cached.then(|| context.setup(case, "write-back", &[])),

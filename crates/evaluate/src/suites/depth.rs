@@ -56,7 +56,7 @@ impl Suite for Depth {
                 better: Better::Lower,
             }],
             counted: "I/Os".into(),
-            leg_s: planning.scale.pick(8.0, 8.0, 3.0),
+            leg_s: planning.scale.pick(6.5, 8.0, 3.0),
             along: Some("queue depth".into()),
             ceiling: None,
         }])
@@ -106,8 +106,8 @@ impl Suite for Depth {
             let run = BlockRun {
                 setup: None,
                 warm: Vec::new(),
-                warm_s: context.scale.pick(1.5, 1.0, 0.0),
-                run_s: context.scale.pick(5.0, 4.0, 1.0),
+                warm_s: context.scale.pick(1.0, 1.0, 0.0),
+                run_s: context.scale.pick(4.0, 4.0, 1.0),
                 load: &play,
             };
             let begun = Instant::now();

@@ -61,7 +61,7 @@ impl Suite for HotSpot {
                 arms,
                 headlines,
                 counted: "I/Os".into(),
-                leg_s: planning.scale.pick(50.0, 20.0, 5.0),
+                leg_s: planning.scale.pick(45.0, 20.0, 5.0),
                 along: None,
                 ceiling: None,
             }
@@ -105,8 +105,8 @@ impl Suite for HotSpot {
                         .cached
                         .then(|| context.setup(case, mode, if arm.id == "wb-deep" { &["--write-cache-depth", "300s"] } else { &[] })),
                     warm: if arm.cached { vec![hot..case.cache_bytes * 8 / 10, 0..hot] } else { Vec::new() },
-                    warm_s: context.scale.pick(12.0, 5.0, 1.0),
-                    run_s: context.scale.pick(25.0, 8.0, 1.0),
+                    warm_s: context.scale.pick(10.0, 5.0, 1.0),
+                    run_s: context.scale.pick(20.0, 8.0, 1.0),
                     load: &play,
                 },
             )

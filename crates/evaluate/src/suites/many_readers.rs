@@ -41,7 +41,7 @@ impl Suite for ManyReaders {
             arms,
             headlines,
             counted: "bytes".into(),
-            leg_s: planning.scale.pick(7.5, 7.0, 3.0),
+            leg_s: planning.scale.pick(7.0, 7.0, 3.0),
             along: along.map(str::to_owned),
             ceiling: None,
         };
@@ -130,7 +130,7 @@ impl Suite for ManyReaders {
                 setup: None,
                 warm: Vec::new(),
                 warm_s: context.scale.pick(1.0, 1.0, 0.0),
-                run_s: context.scale.pick(5.0, 4.0, 1.0),
+                run_s: context.scale.pick(4.0, 4.0, 1.0),
                 load: &play,
             };
             let begun = Instant::now();

@@ -45,7 +45,7 @@ fn reads(scale: super::Scale) -> Pgbench {
 
 /// Seconds after which the cache comes.
 fn attach_s(scale: super::Scale) -> f64 {
-    scale.pick(30.0, 15.0, 2.0)
+    scale.pick(20.0, 15.0, 2.0)
 }
 
 impl Suite for OltpLive {
@@ -70,7 +70,7 @@ impl Suite for OltpLive {
                 arms: vec![arm("off", "pass-through", false), arm("live", "write-through, attached while it runs", true)],
                 headlines,
                 counted: counted.into(),
-                leg_s: planning.scale.pick(135.0, 57.0, 20.0),
+                leg_s: planning.scale.pick(105.0, 57.0, 20.0),
                 along: None,
                 ceiling: None,
             }
@@ -115,7 +115,7 @@ impl Suite for OltpLive {
         let tpcc = tpcc(context.scale, if is_tpcc { databases::go_tpc(context)? } else { None });
         let reads = reads(context.scale);
         let contents = if is_tpcc { tpcc.contents() } else { Contents::Pgbench { scale: reads.scale } };
-        let times = Times { warm_seconds: context.scale.pick(80, 31, 5), seconds: context.scale.pick(40, 20, 4) };
+        let times = Times { warm_seconds: context.scale.pick(60, 31, 5), seconds: context.scale.pick(30, 20, 4) };
         let leg = |arm: &Arm| {
             let run = DatabaseRun {
                 setup: Some(context.setup(case, "pass-through", &[])),

@@ -71,7 +71,7 @@ impl Suite for ReadHit {
                 headlines: arms[1..compared].iter().map(headline).collect(),
                 arms,
                 counted: "I/Os".into(),
-                leg_s: planning.scale.pick(30.0, 18.0, 4.0),
+                leg_s: planning.scale.pick(39.0, 18.0, 4.0),
                 along: None,
                 ceiling,
             }

@@ -68,7 +68,7 @@ impl Suite for TpccSuite {
                 })
                 .into(),
             counted: "new orders".into(),
-            leg_s: planning.scale.pick(115.0, 46.0, 20.0),
+            leg_s: planning.scale.pick(95.0, 46.0, 20.0),
             along: None,
             ceiling,
         }])
@@ -81,7 +81,7 @@ impl Suite for TpccSuite {
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
         let tpcc = tpcc(context.scale, databases::go_tpc(context)?);
-        let times = Times { warm_seconds: context.scale.pick(45, 16, 2), seconds: context.scale.pick(50, 20, 4) };
+        let times = Times { warm_seconds: context.scale.pick(35, 16, 2), seconds: context.scale.pick(40, 20, 4) };
         let leg = |arm: &Arm| {
             let run = DatabaseRun {
                 setup: arm
