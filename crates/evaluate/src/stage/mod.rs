@@ -204,6 +204,9 @@ mod tests {
         let (_place, stage) = stage();
         let failed = stage.run(&["sh", "-c", "echo one; echo two >&2; exit 3"], SHORT).expect_err("fails");
         assert_eq!(failed.to_string(), "sh ended with status 3: two");
+        let many = "echo begins; echo FATAL: the server is gone >&2; for n in 1 2 3 4 5; do echo client $n >&2; done; exit 1";
+        let failed = stage.run(&["sh", "-c", many], SHORT).expect_err("fails").to_string();
+        assert_eq!(failed, "sh ended with status 1: FATAL: the server is gone / … / client 2 / client 3 / client 4 / client 5");
         let missing = stage.run(&["no-such-program"], SHORT).expect_err("fails").to_string();
         assert!(missing.starts_with("no-such-program is not installed; "), "{missing}");
         let begun = Instant::now();

@@ -202,6 +202,9 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<V
     })
 }
 
+/// Lines of its last words that are told of a program that failed.
+const LAST_LINES: usize = 4;
+
 fn ended(program: &str, status: ExitStatus, said: &str) -> Trouble {
     use std::os::unix::process::ExitStatusExt;
     let how = match (status.code(), status.signal()) {
@@ -210,7 +213,11 @@ fn ended(program: &str, status: ExitStatus, said: &str) -> Trouble {
         (None, None) => "no status".into(),
     };
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(4)..].join(" / ");
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    // What many clients say at the end hides what one of them said first.
+    let complains = |line: &&&str| ["error", "fatal"].iter().any(|word| line.to_ascii_lowercase().contains(word));
+    let first = lines[..lines.len() - last.len()].iter().find(complains).map(|line| [*line, "…"]);
+    let last = first.into_iter().flatten().chain(last.iter().copied()).collect::<Vec<_>>().join(" / ");
     let name = Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy());
     Trouble::Failed(if last.is_empty() { format!("{name} ended with {how}") } else { format!("{name} ended with {how}: {last}") })
 }
