@@ -155,10 +155,7 @@ impl Shard {
 
     /// The content of the block's base, if it is to be taken from memory: as any that is there, or as one that the SSD does not have yet.
     fn base_in_memory(&self, stored: &Stored, memory: bool) -> Option<Page> {
-        let is_on_ssd = |base| {
-            let written = self.log.page_in_flight(base).is_none() || mutants::active(69);
-            self.index.stored(base).place != PLACE_UNKNOWN && written
-        };
+        let is_on_ssd = |base| self.index.stored(base).place != PLACE_UNKNOWN && self.log.page_in_flight(base).is_none();
         if !memory && self.base_slot(stored).is_some_and(is_on_ssd) { None } else { self.object_in_memory(self.base_of(stored)) }
     }
 
