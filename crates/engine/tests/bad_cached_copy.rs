@@ -8,7 +8,7 @@ use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Scrubbed, Shard, ShardConfig};
 use format::Layout;
 use format::checkpoint::LogEnd;
-use page::{PageMutVec, PagePool, PageVec};
+use page::{Page, PageMutVec, PagePool, PageVec};
 use types::{BypassReason, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(0);
@@ -19,6 +19,8 @@ const VOLUME_BYTES: usize = 1 << 20;
 enum Ssd {
     Sound,
     FailsReads,
+    /// That touch this page.
+    FailsReadsOf(u64),
     FlipsBits,
     /// Of pages that begin with this byte only.
     FlipsBitsOf(u8),
@@ -80,6 +82,20 @@ impl Rig {
         PageVec::from_buf([page.freeze()])
     }
 
+    /// A page that begins with so many bytes of noise; the rest is zero.
+    fn noise(&self, seed: u64, bytes: usize) -> Page {
+        let mut page = self.pool.allocate().expect("a page");
+        page.fill(0);
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for byte in &mut page[..bytes] {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = state as u8;
+        }
+        page.freeze()
+    }
+
     fn set_mode(&mut self, mode: Mode) {
         let options = VolumeOptions { mode, ..VolumeOptions::default() };
         self.shard.command(self.now_ns, Command::SetOptions { token: 2, volume: VOLUME, options });
@@ -134,7 +150,12 @@ impl Rig {
                         page.iter_mut().for_each(|byte| *byte ^= 1);
                     }
                 }
-                if of_ssd && self.ssd_is == Ssd::FailsReads {
+                let fails = match self.ssd_is {
+                    Ssd::FailsReads => true,
+                    Ssd::FailsReadsOf(page) => (at..at + pages.len() * 4096).contains(&(page as usize * 4096)),
+                    _ => false,
+                };
+                if of_ssd && fails {
                     result = Err(IoError::Failed);
                 }
                 filled = pages;
@@ -148,6 +169,10 @@ impl Rig {
         }
         self.shard.complete(self.now_ns, Completion { id: io.id, result, pages: filled });
     }
+}
+
+fn contents(pages: &PageVec) -> Vec<&[u8]> {
+    pages.iter().map(|page| &page[..]).collect()
 }
 
 fn clean_and_dirty(bad: Ssd) {
@@ -315,6 +340,75 @@ fn a_check_looks_at_packed_blocks_and_their_bases() {
     assert_eq!(found.blocks, 30);
     assert_eq!(found.dirty_bad, 30 - census.zero, "all but what needs no bytes: {found:?}");
     rig.ssd_is = Ssd::Sound;
+}
+
+/// Blocks that were written together lie together, and are read together; when such a read fails, each is judged by its own pages.
+#[test]
+fn packed_neighbours_are_read_at_once_and_fail_each_for_itself() {
+    const BLOCKS: usize = 16;
+    let mut rig = Rig::new();
+    let slots = u64::from(rig.shard.config().place.layout.slots_per_shard());
+    rig.shard.set_content(ContentOptions { base_pages: 0, ..ContentOptions::suited(Content::Fast, 5, slots, 0) });
+    let pages: PageVec = (0..BLOCKS).map(|block| rig.noise(block as u64, 2048)).collect();
+    assert_eq!(rig.request(Op::Write, 0, BLOCKS as u32 * 8, pages.clone()).result, Ok(()));
+    rig.destage();
+    assert_eq!(rig.shard.content_stats().census.lz4, BLOCKS as u64);
+    let pages_out = rig.pool.pages_out();
+
+    rig.holds = Some(|io| io.target == Target::Ssd && matches!(io.kind, IoKind::Read(_)));
+    rig.submit(Op::Read, 0, BLOCKS as u32 * 8, PageVec::new(), None);
+    assert!(rig.drain().is_none());
+    let [io] = &rig.held[..] else { panic!("{} reads", rig.held.len()) };
+    let first_page = io.offset_bytes / 4096;
+    assert!((8..=10).contains(&(io.length_bytes / 4096)), "half a page each: {io:?}");
+    rig.holds = None;
+    rig.perform_held();
+    let reply = rig.drain().expect("read");
+    assert_eq!((contents(&reply.pages), reply.outcome), (contents(&pages), Outcome::SsdHit));
+
+    rig.ssd_is = Ssd::FailsReadsOf(first_page + 4);
+    let reply = rig.request(Op::Read, 0, BLOCKS as u32 * 8, PageVec::new());
+    assert_eq!((reply.result, contents(&reply.pages), reply.outcome), (Ok(()), contents(&pages), Outcome::Miss));
+    let errors = rig.shard.volume_stats(VOLUME).expect("attached").ssd_read_errors;
+    assert!((1..=3).contains(&errors), "{errors} blocks lie in that page");
+    assert_eq!(rig.pool.pages_out(), pages_out + 2 * BLOCKS, "beside the two replies");
+}
+
+/// A check takes nothing from memory but what the SSD does not have yet: such as the base of a block that is being moved to the head of the log.
+#[test]
+fn a_check_meets_a_base_that_is_being_moved() {
+    let mut rig = Rig::new();
+    let slots = u64::from(rig.shard.config().place.layout.slots_per_shard());
+    rig.shard.set_content(ContentOptions::suited(Content::Fast, 5, slots, 64));
+    let base = rig.noise(0, 4096);
+    assert_eq!(rig.request(Op::Write, 0, 8, PageVec::from_buf([base.clone()])).result, Ok(()));
+    let carries_base = |io: &Io| matches!(&io.kind, IoKind::Write { pages, .. } if pages.iter().any(|page| page[..] == base[..]));
+    let mut met = 0;
+    for round in 0..4000 {
+        let (block, page) = match round % 100 {
+            // Dirty, and a segment or two after its base, which is kept for it.
+            50 => (200, base.clone()),
+            other => (1 + other, rig.noise(round + 1, 4096)),
+        };
+        rig.holds = Some(|io| io.target == Target::Ssd && matches!(io.kind, IoKind::Write { .. }));
+        rig.submit(Op::Write, block * 8, 8, PageVec::from_buf([page]), None);
+        rig.drain();
+        if rig.held.iter().any(carries_base) {
+            met += 1;
+            // Another write ends meanwhile; with it all places are known.
+            rig.holds = None;
+            let pages = PageVec::from_buf([rig.noise(round + 10_000, 4096)]);
+            rig.submit(Op::Write, 201 * 8, 8, pages, None);
+            rig.drain();
+            let (found, _) = rig.check();
+            assert_eq!((found.clean_bad, found.dirty_bad), (0, 0), "round {round}: {found:?}");
+        }
+        rig.holds = None;
+        rig.perform_held();
+        rig.drain();
+        assert_eq!(rig.shard.stats().requests, 0);
+    }
+    assert!(met > 3, "the base moved {met} times");
 }
 
 /// Reads are short, one at a time, and the shard rests three times as long as each took.

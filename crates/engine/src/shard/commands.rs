@@ -209,7 +209,8 @@ impl Shard {
                 self.log.want_durable(last);
                 self.abandon_waiting_runs();
                 let durable = self.log.is_failed() || self.log.durable() == last;
-                let still = self.out.in_flight() == 0 && self.requests() == 0 && self.log.is_idle() && self.cleaner.is_idle();
+                let io_is_over = self.out.in_flight() == 0 && self.awaited.is_empty() && self.log.is_idle();
+                let still = io_is_over && self.requests() == 0 && self.cleaner.is_idle();
                 if still && durable { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }
             }
         }

@@ -1,19 +1,18 @@
-//! Packed blocks from the SSD: the stored bytes and those of the base are asked for at once; then they are decoded, and the result checked.
+//! Packed blocks from the SSD: the stored bytes and those of the base are asked for at once ([`super::parts`]); then they are decoded, and the result checked.
 //!
 //! Nothing is believed: stored bytes stand under a checksum of their own, a base under that of its object, and what comes out under the block's.
 
-use super::{Context, Shard};
-use crate::api::{IoError, IoKind, Target};
+use super::Shard;
+use super::parts::Part;
 use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
-use crate::outbox::Span;
 use crate::packer::AtHand;
 use alloc::vec::Vec;
 use format::packed::PLACE_UNIT_BYTES;
 use format::{PayloadOwner, object_checksum, open_packed, payload_checksum};
-use page::{Page, PageMut, PageMutVec};
+use page::{Page, PageMut};
 use types::BLOCK_BYTES;
 
 /// Who wants the block.
@@ -49,19 +48,11 @@ pub enum FetchPart {
     Base,
 }
 
-/// Stored bytes on their way: where in the first of the pages they begin, and how many they are.
+/// Stored bytes on their way: where in the first of the pages they begin, how many they are, and what they are as soon as they are here.
 struct Bytes {
     skip: usize,
     count: usize,
-    source: BytesSource,
-}
-
-enum BytesSource {
-    /// Being read.
-    Awaited,
-    Pages(PageMutVec),
-    /// Of a group in flight.
-    InFlight(Vec<u8>),
+    here: Option<Vec<u8>>,
 }
 
 struct Base {
@@ -91,9 +82,6 @@ pub struct Fetch {
     pending: u32,
     unreadable: bool,
 }
-
-/// I/Os to be started: for which part, of which slot, from which page of its segment, into which pages.
-type Ios = Vec<(FetchPart, Slot, u32, PageMutVec)>;
 
 /// First page in its segment and count of pages that stored bytes touch.
 pub(super) fn pages_of(stored: &Stored) -> (u32, u32) {
@@ -169,10 +157,12 @@ impl Shard {
     /// [`Shard::fetched`], and never at once.
     pub(super) fn fetch(&mut self, wanted: Wanted, key: Key, slot: Slot, background: bool, buffers: &mut Vec<PageMut>) {
         let stored = self.index.stored(slot);
-        let mut take = |count: usize| -> PageMutVec { buffers.drain(buffers.len() - count..).collect() };
-        let into = take(1).pop().expect("one was taken");
-        let mut ios = Ios::new();
-        let own = (stored.bytes > 0).then(|| self.bytes_or_io(FetchPart::Own, slot, &stored, &mut take, &mut ios));
+        let into = buffers.pop().expect("a page to decode into");
+        let (object, checksum) = (stored.object, self.index.meta(slot).checksum);
+        let fetch =
+            Fetch { wanted, key, encoding: stored.encoding, object, checksum, own: None, base: None, into, pending: 0, unreadable: false };
+        let id = self.fetches.add(fetch);
+        let own = (stored.bytes > 0).then(|| self.bytes(id, FetchPart::Own, slot, &stored, background, buffers));
         let base = stored.encoding.rests_on_base().then(|| {
             let object = self.base_of(&stored);
             let in_memory = self.base_in_memory(&stored, !matches!(wanted, Wanted::Scrub(_)));
@@ -181,78 +171,52 @@ impl Shard {
                 (None, None) => (Encoding::Raw, 0, BaseSource::Gone),
                 (None, Some(slot)) => {
                     let base = self.index.stored(slot);
-                    let bytes = self.bytes_or_io(FetchPart::Base, slot, &base, &mut take, &mut ios);
-                    let into = take(1).pop().expect("one was taken");
+                    let bytes = self.bytes(id, FetchPart::Base, slot, &base, background, buffers);
+                    let into = buffers.pop().expect("a page to decode the base into");
                     (base.encoding, self.index.meta(slot).checksum, BaseSource::OnSsd(bytes, into))
                 }
             };
             Base { object, encoding: source.0, checksum: source.1, source: source.2 }
         });
-        let checksum = self.index.meta(slot).checksum;
-        let fetch = Fetch {
-            wanted,
-            key,
-            encoding: stored.encoding,
-            object: stored.object,
-            checksum,
-            own,
-            base,
-            into,
-            pending: ios.len() as u32,
-            unreadable: false,
-        };
-        let id = self.fetches.add(fetch);
-        if ios.is_empty() {
+        let fetch = self.fetches.get_mut(id);
+        (fetch.own, fetch.base) = (own, base);
+        if fetch.pending == 0 {
             // Nothing to read: the base is in memory (or gone). The answer waits for the end of the turn all the same.
             self.fetched_without_io.push_back(id);
         }
-        for (part, slot, first_page, pages) in ios {
+    }
+
+    /// The bytes stored in a slot, if they are in memory; else they are asked for.
+    fn bytes(&mut self, id: u32, part: FetchPart, slot: Slot, stored: &Stored, background: bool, buffers: &mut Vec<PageMut>) -> Bytes {
+        let here = self.log.bytes_in_flight(slot).map(<[u8]>::to_vec);
+        if here.is_none() {
+            debug_assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
+            let (first_page, pages) = pages_of(stored);
             let seq = self.seq_of(slot);
             self.log.space_mut().pin(seq);
-            let offset_bytes = self.log.page_offset_bytes(seq, first_page);
-            let span = Span { target: Target::Ssd, offset_bytes, length_bytes: pages.len() as u64 * BLOCK_BYTES, background };
-            self.out.io(span, IoKind::Read(pages), Context::Fetch { id, part, seq });
+            self.fetches.get_mut(id).pending += 1;
+            let into = buffers.drain(buffers.len() - pages as usize..);
+            self.awaited.ask(Part { fetch: id, part, background, seq, first_page, pages }, into);
         }
+        Bytes { skip: skip_of(stored), count: usize::from(stored.bytes), here }
     }
 
-    fn bytes_or_io(
-        &self,
-        part: FetchPart,
-        slot: Slot,
-        stored: &Stored,
-        take: &mut impl FnMut(usize) -> PageMutVec,
-        ios: &mut Ios,
-    ) -> Bytes {
-        let in_flight = self.log.bytes_in_flight(slot);
-        let source = match in_flight {
-            Some(bytes) => BytesSource::InFlight(bytes.to_vec()),
-            None => {
-                debug_assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
-                let (first, count) = pages_of(stored);
-                ios.push((part, slot, first, take(count as usize)));
-                BytesSource::Awaited
-            }
-        };
-        Bytes { skip: skip_of(stored), count: usize::from(stored.bytes), source }
-    }
-
-    /// A part has been read.
-    pub(super) fn fetch_read(&mut self, id: u32, part: FetchPart, seq: u64, result: Result<(), IoError>, pages: PageMutVec) {
-        self.log.space_mut().unpin(seq);
+    /// A part has been read, into these pages, or could not be.
+    pub(super) fn fetch_read(&mut self, id: u32, part: FetchPart, pages: Option<&[PageMut]>) {
         let fetch = self.fetches.get_mut(id);
         fetch.pending -= 1;
-        fetch.unreadable |= result.is_err();
-        let base = fetch.base.as_ref().map(|base| base.object);
-        if result.is_err() && matches!(part, FetchPart::Base) {
-            base.into_iter().for_each(|object| self.packer.condemn(object));
-        }
-        let fetch = self.fetches.get_mut(id);
+        fetch.unreadable |= pages.is_none();
         let bytes = match (part, &mut fetch.own, &mut fetch.base) {
             (FetchPart::Own, Some(own), _) => own,
-            (FetchPart::Base, _, Some(Base { source: BaseSource::OnSsd(bytes, _), .. })) => bytes,
+            (FetchPart::Base, _, Some(Base { object, source: BaseSource::OnSsd(bytes, _), .. })) => {
+                if pages.is_none() {
+                    self.packer.condemn(*object);
+                }
+                bytes
+            }
             _ => unreachable!("only what is awaited was read"),
         };
-        bytes.source = BytesSource::Pages(pages);
+        bytes.here = pages.map(|pages| bytes.gather(pages));
         if fetch.pending == 0 {
             self.fetch_done(id);
         }
@@ -320,7 +284,7 @@ impl Shard {
                 Some(page)
             }
         };
-        let stored = own.map(Bytes::gather);
+        let stored = own.map(Bytes::here);
         let bytes = match &stored {
             None => &[][..],
             Some(stored) => encoded_in(encoding, owner, checksum, stored)?,
@@ -339,7 +303,7 @@ impl Shard {
             BaseSource::Gone => return None,
             BaseSource::OnSsd(bytes, into) => (bytes, into),
         };
-        let stored = bytes.gather();
+        let stored = bytes.here();
         let bytes = encoded_in(base.encoding, PayloadOwner::Object(base.object), base.checksum, &stored)?;
         self.packer.decode(base.encoding, bytes, None, &mut into).ok()?;
         if object_checksum(base.object, &into) != base.checksum && !mutants::active(52) {
@@ -362,13 +326,8 @@ fn encoded_in(encoding: Encoding, owner: PayloadOwner, checksum: u32, stored: &[
 }
 
 impl Bytes {
-    /// The bytes in one piece.
-    fn gather(self) -> Vec<u8> {
-        let pages = match self.source {
-            BytesSource::InFlight(bytes) => return bytes,
-            BytesSource::Pages(pages) => pages,
-            BytesSource::Awaited => unreachable!("all parts were read"),
-        };
+    /// The bytes in one piece, out of the pages that hold them.
+    fn gather(&self, pages: &[PageMut]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.count);
         for (nth, page) in pages.iter().enumerate() {
             let from = if nth == 0 { self.skip } else { 0 };
@@ -376,5 +335,9 @@ impl Bytes {
             bytes.extend_from_slice(&page[from..to]);
         }
         bytes
+    }
+
+    fn here(self) -> Vec<u8> {
+        self.here.expect("all parts were read")
     }
 }

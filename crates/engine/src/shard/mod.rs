@@ -34,6 +34,7 @@ mod flush;
 mod notes;
 mod op;
 mod packing;
+mod parts;
 mod proof;
 mod quick;
 mod quiet;
@@ -56,11 +57,11 @@ use crate::log::{Log, LogIo, LogPlace, Urgency};
 use crate::mutants;
 use crate::numbered::Numbered;
 use crate::outbox::Outbox;
-use crate::packer::{ContentOptions, Packer, Step, StepState};
+use crate::packer::Packer;
 use crate::policy::Policy;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
-use crate::stats::{ContentStats, ShardStats, VolumeStats};
+use crate::stats::{ShardStats, VolumeStats};
 use crate::trail::{Happened, Trail};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -90,7 +91,7 @@ pub struct ShardConfig {
     /// Where pages for reads, headers, destage and cleaning come from. Client writes bring their own pages. When it is empty,
     /// work waits; it must hold at least the RAM tier plus [`PAGES_MIN`].
     pub pool: PagePool,
-    /// Most dirty blocks of all volumes, in thousandths of the log's slots.
+    /// Most that the dirty blocks of all volumes, and what they rest on, may take of the log's slots, in thousandths.
     pub dirty_max_permille: u32,
 }
 
@@ -137,7 +138,7 @@ enum Context {
     ClientWrite(OpId),
     BackingFlush(VolumeIndex),
     CleanRead(clean::Batch),
-    Fetch { id: u32, part: fetch::FetchPart, seq: u64 },
+    Fetch(parts::PartsRead),
     Scrub(scrub::ScrubRead),
     DestageRead { run: u32, seq: u64, first: usize },
     DestageWrite(u32),
@@ -177,6 +178,8 @@ pub struct Shard {
     fetches: Numbered<fetch::Fetch>,
     /// Of them, those that need nothing from it.
     fetched_without_io: VecDeque<u32>,
+    /// What others need, and is not being read yet.
+    awaited: parts::Awaited,
     bases: bases::BaseReads,
     /// Reads of often read blocks for which a base was read too.
     read_with_base: u32,
@@ -251,6 +254,7 @@ impl Shard {
             packer: Packer::new(if mutants::active(58) { 1 } else { found.next_object }),
             fetches: Numbered::default(),
             fetched_without_io: VecDeque::new(),
+            awaited: parts::Awaited::default(),
             bases: bases::BaseReads::default(),
             read_with_base: 0,
             quick_reads: 0,
@@ -368,7 +372,7 @@ impl Shard {
             Context::ClientWrite(op) => self.client_write_done(op, result),
             Context::BackingFlush(volume) => self.backing_flushed(volume, result.is_ok()),
             Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
-            Context::Fetch { id, part, seq } => self.fetch_read(id, part, seq, result, pages),
+            Context::Fetch(read) => self.parts_read(read, result, pages),
             Context::Scrub(read) => self.scrub_read(read, result, pages),
             Context::DestageRead { run, seq, first } => self.destage_read(run, seq, first, result, pages),
             Context::DestageWrite(run) => self.destage_written(run, result),
@@ -407,6 +411,9 @@ impl Shard {
     /// The next thing to do outside, or `None` when drained.
     pub fn poll_action(&mut self) -> Option<Action> {
         if self.out.is_drained() {
+            if !self.awaited.is_empty() {
+                self.read_awaited();
+            }
             self.log.pump(self.now_ns, &self.config.pool, &mut self.out, Context::Log);
         }
         self.out.poll()
@@ -616,7 +623,7 @@ impl Shard {
 
     /// Whether `Quiesce` is complete: nothing in flight, nothing to come.
     pub fn is_quiesced(&self) -> bool {
-        self.quiescing && self.out.in_flight() == 0 && self.requests() == 0 && self.log.is_idle()
+        self.quiescing && self.out.in_flight() == 0 && self.awaited.is_empty() && self.requests() == 0 && self.log.is_idle()
     }
 
     /// Whether the SSD failed under this shard. Then its index names blocks that never reached the log: no checkpoint may be made of it.
@@ -645,46 +652,6 @@ impl Shard {
     pub fn log_end(&self) -> LogEnd {
         let space = self.log.space();
         LogEnd { next_seq: space.head_seq() + 1, next_group: self.log.last_group() + 1, tail_seq: space.tail_durable() }
-    }
-
-    /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
-    pub fn set_content(&mut self, options: ContentOptions) {
-        self.packer.set(options);
-        self.recompression.may_begin(self.now_ns);
-    }
-
-    /// What is made of what blocks contain.
-    pub fn content_stats(&self) -> ContentStats {
-        let (census, packer) = (self.index.census(), self.packer.stats());
-        let (idle_segments, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
-        let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta;
-        ContentStats {
-            plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
-            census,
-            hint_bytes: self.packer.memory_bytes(),
-            bases_in_memory: self.packer.contents().pages() as u64,
-            encoded_blocks: packer.blocks,
-            encoding_cpu_ns: packer.cpu_ns,
-            saved_bytes: packer.saved_bytes,
-            idle_segments,
-            recompressed_blocks,
-            recompressed_saved_bytes,
-        }
-    }
-
-    /// How the steps of encoding stand on a volume; `None` if the pool's level decides alone, or nothing of it was stored yet.
-    pub fn content_steps(&self, volume: VolumeIndex) -> Option<[StepState; Step::ALL.len()]> {
-        self.packer.steps(volume)
-    }
-
-    /// How content is treated.
-    pub fn content_options(&self) -> &ContentOptions {
-        self.packer.options()
-    }
-
-    /// Loses all hints and copies by which blocks meet: harmless at any moment. For tests and the simulator.
-    pub fn forget_hints(&mut self) {
-        self.packer.forget_hints();
     }
 
     /// The configuration it was made with.

@@ -9,18 +9,59 @@ use crate::index::{Encoding, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
 use crate::key::Key;
 use crate::log::{PackedPayload, Urgency};
 use crate::mutants;
-use crate::packer::{AtHand, Chosen, Kind};
+use crate::packer::{AtHand, Chosen, ContentOptions, Kind, Step, StepState};
 use crate::policy::Heat;
+use crate::stats::ContentStats;
 use alloc::vec::Vec;
 use format::{Packed, PayloadOwner, Record, RecordKind, object_checksum, open_packed, payload_checksum, seal_packed};
 use page::Page;
-use types::VolumeId;
+use types::{VolumeId, VolumeIndex};
 
 /// Of the reads that had to read a base as well, of blocks that are read often, one in so many makes its block whole: what it writes is then worth
 /// about as many reads.
 const WHOLE_ONE_IN: u32 = 16;
 
 impl Shard {
+    /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
+    pub fn set_content(&mut self, options: ContentOptions) {
+        self.packer.set(options);
+        self.recompression.may_begin(self.now_ns);
+    }
+
+    /// What is made of what blocks contain.
+    pub fn content_stats(&self) -> ContentStats {
+        let (census, packer) = (self.index.census(), self.packer.stats());
+        let (idle_segments, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
+        let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta;
+        ContentStats {
+            plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
+            census,
+            hint_bytes: self.packer.memory_bytes(),
+            bases_in_memory: self.packer.contents().pages() as u64,
+            encoded_blocks: packer.blocks,
+            encoding_cpu_ns: packer.cpu_ns,
+            saved_bytes: packer.saved_bytes,
+            idle_segments,
+            recompressed_blocks,
+            recompressed_saved_bytes,
+        }
+    }
+
+    /// How the steps of encoding stand on a volume; `None` if the pool's level decides alone, or nothing of it was stored yet.
+    pub fn content_steps(&self, volume: VolumeIndex) -> Option<[StepState; Step::ALL.len()]> {
+        self.packer.steps(volume)
+    }
+
+    /// How content is treated.
+    pub fn content_options(&self) -> &ContentOptions {
+        self.packer.options()
+    }
+
+    /// Loses all hints and copies by which blocks meet: harmless at any moment. For tests and the simulator.
+    pub fn forget_hints(&mut self) {
+        self.packer.forget_hints();
+    }
+
     /// Stores a whole block in the form that suits its content; `None` if that is as it is. Gives the group.
     pub(super) fn log_packed(&mut self, block: &NewBlock, urgency: Urgency) -> Option<u64> {
         if block.mask != u8::MAX || block.lost || block.checksum.is_some() {

@@ -1,0 +1,142 @@
+//! Stored bytes of packed blocks, from the SSD: what is asked for between two drainings and lies side by side is one read.
+//!
+//! What was written together is packed together and mostly read together: the blocks of a database's page lie in one to three pages, and so do
+//! their bases. A read that fails is repeated part by part, so that each block is judged by its own pages alone.
+
+use super::fetch::FetchPart;
+use super::{Context, Shard};
+use crate::api::{IoError, IoKind, Target};
+use crate::mutants;
+use crate::outbox::Span;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use page::{PageMut, PageMutVec};
+use smallvec::SmallVec;
+use types::BLOCK_BYTES;
+
+/// Most pages of one read: as many as a destage run or a request of 256 KiB has blocks.
+const READ_PAGES_MAX: u32 = 64;
+
+/// One part of a fetch: the pages of a segment that hold it. The segment is pinned for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Number of the fetch.
+    pub fetch: u32,
+    /// Which part of it.
+    pub part: FetchPart,
+    /// Nobody waits for it.
+    pub background: bool,
+    /// The segment.
+    pub seq: u64,
+    /// Within the segment.
+    pub first_page: u32,
+    /// How many, at least one.
+    pub pages: u32,
+}
+
+impl Part {
+    fn end(&self) -> u32 {
+        self.first_page + self.pages
+    }
+}
+
+/// Parts whose reads have not begun, and pages for them: as many as all have together, so always enough.
+#[derive(Default)]
+pub struct Awaited {
+    parts: Vec<Part>,
+    buffers: Vec<PageMut>,
+}
+
+impl Awaited {
+    /// Asks for a part, with pages for it.
+    pub fn ask(&mut self, part: Part, pages: impl Iterator<Item = PageMut>) {
+        self.parts.push(part);
+        self.buffers.extend(pages);
+    }
+
+    /// Whether all reads have begun.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
+
+/// A read of parts that lie side by side, in order of their first pages.
+pub struct PartsRead {
+    parts: SmallVec<[Part; 1]>,
+    /// After a failure of several: the parts to be read after this one, and pages that are not needed for it.
+    singly: Option<Box<Singly>>,
+}
+
+/// Parts of a read that failed, still to be read one after the other.
+struct Singly {
+    parts: Vec<Part>,
+    spare: Vec<PageMut>,
+}
+
+impl Shard {
+    /// Begins the reads of all parts that were asked for.
+    #[inline(never)]
+    pub(super) fn read_awaited(&mut self) {
+        let mut awaited = core::mem::take(&mut self.awaited);
+        awaited.parts.sort_by_key(|part| (part.background, part.seq, part.first_page));
+        let mut rest = awaited.parts.as_slice();
+        while let Some(first) = rest.first() {
+            let mut end = first.end();
+            let joins = |part: &&Part, end: u32| {
+                let same = (part.background, part.seq) == (first.background, first.seq);
+                same && part.first_page <= end && part.end() - first.first_page <= READ_PAGES_MAX
+            };
+            let mut count = 1;
+            while let Some(part) = rest.get(count).filter(|part| joins(part, end)) {
+                end = end.max(part.end());
+                count += 1;
+            }
+            let (parts, others) = rest.split_at(count);
+            rest = others;
+            let pages = awaited.buffers.drain(awaited.buffers.len() - (end - first.first_page) as usize..).collect();
+            self.read_parts(PartsRead { parts: parts.into(), singly: None }, pages);
+        }
+        // The lists are used again; pages that overlapping parts have in common go back.
+        awaited.parts.clear();
+        awaited.buffers.clear();
+        self.awaited = awaited;
+    }
+
+    fn read_parts(&mut self, read: PartsRead, pages: PageMutVec) {
+        let Part { background, seq, first_page, .. } = read.parts[0];
+        let offset_bytes = self.log.page_offset_bytes(seq, first_page);
+        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: pages.len() as u64 * BLOCK_BYTES, background };
+        self.out.io(span, IoKind::Read(pages), Context::Fetch(read));
+    }
+
+    /// Parts have been read, or not.
+    pub(super) fn parts_read(&mut self, read: PartsRead, result: Result<(), IoError>, pages: PageMutVec) {
+        let PartsRead { parts, singly } = read;
+        if result.is_err() && parts.len() > 1 && !mutants::active(69) {
+            let singly = Singly { parts: parts.into_vec(), spare: pages.into_iter().collect() };
+            return self.read_next_singly(Box::new(singly));
+        }
+        let from_page = parts[0].first_page;
+        for part in &parts {
+            let pages = &pages[(part.first_page - from_page) as usize..][..part.pages as usize];
+            self.part_read(part, result.is_ok().then_some(pages));
+        }
+        if let Some(mut singly) = singly {
+            singly.spare.extend(pages);
+            self.read_next_singly(singly);
+        }
+    }
+
+    /// One after the other, since their pages overlap: there may be too few for all at once.
+    fn read_next_singly(&mut self, mut singly: Box<Singly>) {
+        let Some(part) = singly.parts.pop() else { return };
+        let pages = singly.spare.drain(singly.spare.len() - part.pages as usize..).collect();
+        self.read_parts(PartsRead { parts: SmallVec::from_buf([part]), singly: Some(singly) }, pages);
+    }
+
+    /// A part has been read, into these pages, or not.
+    fn part_read(&mut self, part: &Part, pages: Option<&[PageMut]>) {
+        self.log.space_mut().unpin(part.seq);
+        self.fetch_read(part.fetch, part.part, pages);
+    }
+}
