@@ -23,7 +23,7 @@ mod model_test;
 mod tests;
 
 pub use format::Encoding;
-pub use objects::Census;
+pub use objects::{Census, DirtyLoad};
 pub use packed::{PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
 
 use crate::key::Key;
@@ -490,6 +490,11 @@ impl Index {
     /// What the packed slots hold, in numbers that are kept up to date.
     pub fn census(&self) -> Census {
         self.mixed.as_ref().map_or_else(Census::default, |mixed| mixed.packed.census)
+    }
+
+    /// What of the packed slots may not be forgotten before dirty blocks have come home, kept up to date.
+    pub fn dirty_load(&self) -> DirtyLoad {
+        self.mixed.as_ref().map_or_else(DirtyLoad::default, |mixed| mixed.packed.dirty_load)
     }
 
     /// Puts a recovered packed record, of a block or an orphan (`key` is `None`), at a slot that holds nothing; gives back the block's old

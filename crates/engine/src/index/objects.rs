@@ -46,6 +46,32 @@ fn stored_bytes(entry: &PackedEntry) -> u64 {
     payload + 2 * format::record::RECORD_BYTES as u64
 }
 
+/// What may not be forgotten before dirty blocks have come home: of packed slots.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DirtyLoad {
+    /// Dirty blocks.
+    pub blocks: u64,
+    /// Bytes in the log of these and of the objects that dirty blocks rest on, or that the log still says they do; as in [`Census::stored_bytes`].
+    pub bytes: u64,
+}
+
+impl DirtyLoad {
+    fn of(entry: &PackedEntry) -> DirtyLoad {
+        let is_vital = entry.is_dirty() || entry.references.dirty > 0;
+        DirtyLoad { blocks: u64::from(entry.is_dirty()), bytes: if is_vital { stored_bytes(entry) } else { 0 } }
+    }
+
+    fn add(&mut self, other: DirtyLoad) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+    }
+
+    fn take(&mut self, other: DirtyLoad) {
+        self.blocks -= other.blocks;
+        self.bytes -= other.bytes;
+    }
+}
+
 impl Census {
     /// Blocks stored in full, with an address or without.
     pub fn objects(&self) -> u64 {
@@ -79,6 +105,7 @@ pub(super) struct Packed {
     /// Objects by id.
     objects: Wide,
     pub(super) census: Census,
+    pub(super) dirty_load: DirtyLoad,
     /// Whether references are counted; not while a recovery puts entries.
     counted: bool,
 }
@@ -86,7 +113,7 @@ pub(super) struct Packed {
 impl Packed {
     pub(super) fn new(plain_slots: u32, segments: u32, ordinal_bits: u32) -> Packed {
         let (entries, objects) = (PackedEntries::new(segments, ordinal_bits), Wide::new(plain_slots, 0));
-        Packed { entries, objects, census: Census::default(), counted: true }
+        Packed { entries, objects, census: Census::default(), dirty_load: DirtyLoad::default(), counted: true }
     }
 
     pub(super) fn object(&self, id: u64) -> Option<Slot> {
@@ -108,12 +135,22 @@ impl Packed {
     }
 
     fn count_entry(&mut self, entry: &PackedEntry) {
+        self.dirty_load.add(DirtyLoad::of(entry));
         self.census.stored_bytes += if entry.state() == State::Dead { 0 } else { stored_bytes(entry) };
         match entry.state() {
             State::Dead => {}
             State::Orphan => self.census.orphans += 1,
             State::Block | State::Dropped => *self.census.blocks_of(entry) += 1,
         }
+    }
+
+    /// Changes the entry of a slot that holds something; what of it is dirty is counted again.
+    fn change<T>(&mut self, slot: Slot, change: impl FnOnce(&mut PackedEntry) -> T) -> T {
+        let entry = self.entries.at_mut(slot);
+        self.dirty_load.take(DirtyLoad::of(entry));
+        let result = change(entry);
+        self.dirty_load.add(DirtyLoad::of(entry));
+        result
     }
 
     /// Connects a new entry with the objects: a full one becomes the place of its object, another counts where it rests.
@@ -125,7 +162,7 @@ impl Packed {
             let dropped = old.is_some_and(|old| old.state() == State::Dropped && old.object() == entry.object());
             if dropped && self.counted {
                 // Those who rested on it dangle and are not counted: it must not be found again.
-                self.entries.at_mut(slot).drop_object();
+                self.change(slot, PackedEntry::drop_object);
             } else {
                 self.list(slot);
             }
@@ -142,39 +179,44 @@ impl Packed {
         let moved = objects.put(mix(id), slot, |at| entries.at(at).object() == id, |at| mix(entries.at(at).object()));
         let Some(from) = moved else { return };
         let old = *entries.at(from);
-        entries.at_mut(slot).references = old.references;
+        self.change(slot, |entry| entry.references = old.references);
         if old.state() == State::Orphan {
             self.die(from);
         } else {
             // Whether the block goes too is not decided here; in either case it is no object any more.
-            assert!(!self.counted || old.key() == entries.at(slot).key(), "object {id} moves away from under its block");
-            entries.at_mut(from).drop_object();
+            assert!(!self.counted || old.key() == self.entries.at(slot).key(), "object {id} moves away from under its block");
+            self.change(from, PackedEntry::drop_object);
         }
     }
 
     fn count_reference(&mut self, base: u64, dirty: bool, replaces: bool) {
         let slot = self.object(base).unwrap_or_else(|| panic!("object {base} is not there to rest on"));
-        let references = &mut self.entries.at_mut(slot).references;
+        let references = self.entries.at(slot).references;
         // One too many, for a moment, if the record takes the place of another that rests here too.
         assert!(references.all < REFERENCES_MAX || replaces, "{} rest on object {base} already", references.all);
         if mutants::active(57) && references.all == 1 {
             return;
         }
         self.census.references += u64::from(references.all == 0);
-        references.all = references.all.saturating_add(1);
-        references.dirty = references.dirty.saturating_add(u16::from(dirty));
+        self.change(slot, |entry| {
+            entry.references.all = references.all.saturating_add(1);
+            entry.references.dirty = references.dirty.saturating_add(u16::from(dirty));
+        });
     }
 
     fn give_back_reference(&mut self, base: u64, dirty: bool) {
         let Some(slot) = self.object(base) else { return };
-        let entry = self.entries.at_mut(slot);
-        less_one(&mut entry.references.all);
-        if dirty {
-            less_one(&mut entry.references.dirty);
-        }
+        self.change(slot, |entry| {
+            less_one(&mut entry.references.all);
+            if dirty {
+                less_one(&mut entry.references.dirty);
+            }
+        });
+        let entry = self.entries.at(slot);
         if entry.references.all == 0 {
+            let is_orphan = entry.state() == State::Orphan;
             self.census.references -= 1;
-            if entry.state() == State::Orphan {
+            if is_orphan {
                 self.unlist(slot);
                 self.die(slot);
             }
@@ -190,6 +232,7 @@ impl Packed {
     /// Ends an entry that is in no table.
     fn die(&mut self, slot: Slot) {
         let entry = *self.entries.at(slot);
+        self.dirty_load.take(DirtyLoad::of(&entry));
         self.census.orphans -= u64::from(entry.state() == State::Orphan);
         self.census.stored_bytes -= if entry.state() == State::Dead { 0 } else { stored_bytes(&entry) };
         self.entries.end(slot);
@@ -201,7 +244,7 @@ impl Packed {
         *self.census.blocks_of(&entry) -= 1;
         if entry.is_object() {
             if entry.references.all > 0 || !self.counted {
-                self.entries.at_mut(slot).lose_block();
+                self.change(slot, PackedEntry::lose_block);
                 self.census.orphans += 1;
                 return;
             }
@@ -214,7 +257,7 @@ impl Packed {
     }
 
     pub(super) fn set_clean(&mut self, slot: Slot) {
-        self.entries.at_mut(slot).set_clean();
+        self.change(slot, PackedEntry::set_clean);
     }
 
     /// The log says that the block in the slot came home: its base is needed no more than that of any clean block.
@@ -225,11 +268,13 @@ impl Packed {
         }
         self.entries.at_mut(slot).let_go();
         if let Some(base) = entry.base().filter(|_| self.counted).and_then(|base| self.object(base)) {
-            let dirty = &mut self.entries.at_mut(base).references.dirty;
-            less_one(dirty);
-            if mutants::active(64) && *dirty > 0 {
+            self.change(base, |entry| {
+                let dirty = &mut entry.references.dirty;
                 less_one(dirty);
-            }
+                if mutants::active(64) && *dirty > 0 {
+                    less_one(dirty);
+                }
+            });
         }
     }
 
@@ -241,7 +286,7 @@ impl Packed {
         if entry.state() == State::Orphan {
             self.die(slot);
         } else {
-            self.entries.at_mut(slot).drop_object();
+            self.change(slot, PackedEntry::drop_object);
         }
     }
 
@@ -249,17 +294,19 @@ impl Packed {
     pub(super) fn recount(&mut self) {
         let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| entry.is_object()).map(|(slot, _)| slot).collect();
         for slot in &slots {
-            self.entries.at_mut(*slot).references = References::default();
+            self.change(*slot, |entry| entry.references = References::default());
         }
         self.census.references = 0;
         for physical in 0..self.entries.segments() {
             for ordinal in 0..self.entries.len(physical) {
                 let entry = *self.entries.at(self.entries.slot(physical, ordinal));
                 if let Some(base) = entry.base().and_then(|base| self.object(base)) {
-                    let references = &mut self.entries.at_mut(base).references;
-                    self.census.references += u64::from(references.all == 0);
-                    references.all = references.all.saturating_add(1);
-                    references.dirty = references.dirty.saturating_add(u16::from(entry.needs_base()));
+                    self.census.references += u64::from(self.entries.at(base).references.all == 0);
+                    self.change(base, |object| {
+                        let references = &mut object.references;
+                        references.all = references.all.saturating_add(1);
+                        references.dirty = references.dirty.saturating_add(u16::from(entry.needs_base()));
+                    });
                 }
             }
         }
@@ -287,9 +334,10 @@ impl Packed {
                 (*all, *dirty) = (*all + 1, *dirty + u64::from(entry.needs_base()));
             }
         }
-        let (mut census, mut objects) = (Census::default(), 0);
+        let (mut census, mut dirty_load, mut objects) = (Census::default(), DirtyLoad::default(), 0);
         for (slot, entry) in self.entries.iter() {
             census.stored_bytes += if entry.state() == State::Dead { 0 } else { stored_bytes(entry) };
+            dirty_load.add(DirtyLoad::of(entry));
             match entry.state() {
                 State::Dead => assert_eq!(*entry, PackedEntry::DEAD, "slot {} holds nothing", slot.0),
                 State::Block | State::Dropped => *census.blocks_of(entry) += 1,
@@ -313,6 +361,6 @@ impl Packed {
             }
         }
         assert_eq!(self.objects.check(), objects, "objects in the table");
-        assert_eq!(self.census, census);
+        assert_eq!((self.census, self.dirty_load), (census, dirty_load));
     }
 }

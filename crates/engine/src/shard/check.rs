@@ -73,9 +73,10 @@ impl Shard {
         let cleaner = if self.cleaner.is_idle() { "idle" } else { "at work" };
         let _ = writeln!(
             text,
-            "blocks: {} cached, {} dirty of at most {}, {} in RAM; cleaner {cleaner}; {} I/Os in flight, {} throttled, {} starved, {} quick reads",
+            "blocks: {} cached, {} dirty in {} pages of at most {}, {} in RAM; cleaner {cleaner}; {} I/Os in flight, {} throttled, {} starved, {} quick reads",
             self.index.live_blocks(),
             self.dirty.blocks(),
+            self.dirty_pages(),
             self.dirty_max_blocks(),
             self.ram.len(),
             self.out.in_flight(),

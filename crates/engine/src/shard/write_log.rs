@@ -89,14 +89,21 @@ impl Shard {
         // What cannot be read never goes home: did it count, it could hold up the volume for ever.
         let of_volume = self.dirty.blocks_of(op.request.volume).saturating_sub(self.unreadable_blocks(op.request.volume));
         let within = |have: u64, max: u64| new == 0 || have == 0 || have + new <= max;
-        let limits = within(of_volume, volume_max) && within(self.dirty.blocks(), self.dirty_max_blocks());
+        let limits = within(of_volume, volume_max) && within(self.dirty_pages(), self.dirty_max_blocks());
         match limits || mutants::active(40) {
             false => Some(BypassReason::DirtyLimit),
             true => (!self.log_has_room_for(op.blocks)).then_some(BypassReason::NoSpace),
         }
     }
 
-    /// Dirty blocks there may be in this shard.
+    /// Pages of the log that dirty blocks take, and what they rest on. What is packed takes as much as is stored of it: the limit is there so that the
+    /// cleaner gains room, and it forgets all the rest.
+    pub(super) fn dirty_pages(&self) -> u64 {
+        let packed = self.index.dirty_load();
+        self.dirty.blocks() - packed.blocks + packed.bytes.div_ceil(BLOCK_BYTES)
+    }
+
+    /// Dirty blocks there may be in this shard, as pages of the log.
     pub(super) fn dirty_max_blocks(&self) -> u64 {
         let space = self.log.space();
         let usable = space.segments().saturating_sub(RESERVE_SEGMENTS + 1) * u64::from(space.data_pages());
