@@ -8,7 +8,7 @@
 const MEAN_BLOCKS: f32 = 4096.0;
 /// Part of the bytes that must be saved for a closed gate to open, unless said otherwise.
 const OPEN_FROM: f32 = 0.05;
-/// An open gate closes below this part of what opens it.
+/// An open gate closes below this part of what opens it, unless said otherwise.
 const CLOSE_BELOW: f32 = 0.4;
 /// A closed gate tries this many blocks ...
 const BURST_BLOCKS: u32 = 2048;
@@ -19,6 +19,7 @@ const BURST_EVERY: u32 = 32_768;
 #[derive(Clone, Debug)]
 pub struct Gate {
     open_from: f32,
+    close_below: f32,
     open: bool,
     saved_part: f32,
     /// Blocks averaged since the gate moved; the mean is of as many at first.
@@ -29,14 +30,19 @@ pub struct Gate {
 
 impl Default for Gate {
     fn default() -> Gate {
-        Gate { open_from: OPEN_FROM, open: false, saved_part: 0.0, seen: 0.0, since_burst: 0 }
+        Gate { open_from: OPEN_FROM, close_below: OPEN_FROM * CLOSE_BELOW, open: false, saved_part: 0.0, seen: 0.0, since_burst: 0 }
     }
 }
 
 impl Gate {
     /// A gate that opens where at least that part of the bytes is saved; open or closed to begin with.
     pub fn new(open_from: f32, open: bool) -> Gate {
-        Gate { open_from, open, ..Gate::default() }
+        Gate { open_from, close_below: open_from * CLOSE_BELOW, open, ..Gate::default() }
+    }
+
+    /// The same that closes where less than that part of the bytes is saved.
+    pub fn closing_below(self, close_below: f32) -> Gate {
+        Gate { close_below, ..self }
     }
 
     /// Whether the next block is to be tried. Asked once for each block.
@@ -56,7 +62,7 @@ impl Gate {
         if self.seen < BURST_BLOCKS as f32 / 4.0 {
             return;
         }
-        let enough = if self.open { self.open_from * CLOSE_BELOW } else { self.open_from };
+        let enough = if self.open { self.close_below } else { self.open_from };
         let open = self.saved_part >= enough;
         if open != self.open {
             (self.open, self.seen) = (open, 0.0);

@@ -388,11 +388,11 @@ impl Packer {
         at_hand: &AtHand<'_>,
     ) -> Option<u64> {
         let encoder = self.encoder.as_ref().filter(|_| self.options.base_pages > 0)?;
-        let looking = match self.options.level {
-            Content::Auto => self.volumes.entry(volume.0).or_default().looking(),
+        let reading = match self.options.level {
+            Content::Auto => self.volumes.entry(volume.0).or_default().reading(),
             level => steps_of(level),
         };
-        let steps = self.budget.steps(now_ns, looking);
+        let steps = self.budget.steps(now_ns, reading);
         let known = Known { at_hand, contents: &self.contents, condemned: &self.condemned, next_object: self.next_object };
         let version = rests_on.filter(|object| steps.versions && known.usable(*object as u32) == Some(*object));
         let is_here = |object: u64| at_hand.content(&self.contents, object).is_some();
