@@ -30,7 +30,8 @@ struct Volume {
 }
 
 /// Blocks of reads in several parts that one front lets into the shards at the same time; a longer one goes in alone. What a shard has read for one
-/// part is held until the last part has come, so without a bound such reads could hold all pages there are, each waiting for more.
+/// part is held until the last part has come, so without a bound such reads could hold all pages there are, each waiting for more. Who has more pages to
+/// spare for them says so ([`Front::joining`]).
 pub const JOINED_BLOCKS_MAX: u64 = 1024;
 
 /// A request some of whose parts are in the shards.
@@ -53,6 +54,7 @@ pub struct Front {
     free: Vec<u32>,
     /// Blocks of reads in several parts that are in the shards.
     joined_blocks: u64,
+    joined_blocks_max: u64,
     /// Such reads that wait for others, bypass decided, with the volume they are for.
     queue: VecDeque<(VolumeId, Request)>,
     actions: VecDeque<FrontAction>,
@@ -74,9 +76,16 @@ impl Front {
             joining: Vec::new(),
             free: Vec::new(),
             joined_blocks: 0,
+            joined_blocks_max: JOINED_BLOCKS_MAX,
             queue: VecDeque::new(),
             actions: VecDeque::new(),
         }
+    }
+
+    /// The same that lets reads in several parts in up to so many blocks at the same time, in place of [`JOINED_BLOCKS_MAX`]. The page pool must
+    /// have as many pages beside what shards need.
+    pub fn joining(self, joined_blocks_max: u64) -> Front {
+        Front { joined_blocks_max, ..self }
     }
 
     /// A volume appears, or its options change.
@@ -117,7 +126,7 @@ impl Front {
     }
 
     fn has_room_for(&self, request: &Request) -> bool {
-        self.joined_blocks == 0 || self.joined_blocks + joined_blocks(request) <= JOINED_BLOCKS_MAX
+        self.joined_blocks == 0 || self.joined_blocks + joined_blocks(request) <= self.joined_blocks_max
     }
 
     /// Hands the parts of a request to their shards.

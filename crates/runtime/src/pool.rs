@@ -6,12 +6,12 @@ use crate::devices::DeviceRef;
 use crate::error::RuntimeError;
 use crate::message::Message;
 use crate::runtime::{ANSWER_PATIENCE, Runtime};
-use crate::volume::{Route, VolumeRef, VolumeShared};
+use crate::volume::{REQUEST_BYTES_MAX, Route, VolumeRef, VolumeShared};
 use engine::api::{Command, VolumeOptions};
-use engine::front::Front;
+use engine::front::{Front, JOINED_BLOCKS_MAX};
 use engine::shard::{PAGES_MIN, Shard};
 use engine::stats::{ShardStats, VolumeStats};
-use page::PagePool;
+use page::{PAGE_BYTES, PagePool};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,7 +29,8 @@ pub struct PoolOptions {
     /// All shards, in order of their index, ready to serve (new or recovered).
     pub shards: Vec<Shard>,
     /// The page pool that the shards were made with. Clients' writes to volumes of this pool draw on it too, since their pages
-    /// may end in the RAM tier; they leave [`PAGES_MIN`] pages for each shard.
+    /// may end in the RAM tier; they leave [`PAGES_MIN`] pages for each shard, and for each reactor the longest read
+    /// whose parts are being joined, as long as that is no more than half of all.
     pub pages: PagePool,
     /// Receives what shards report. Called on reactor threads; must not block.
     pub events: EventSink,
@@ -68,6 +69,20 @@ impl PoolRef {
     }
 }
 
+/// Pages that reads in several parts may hold on one reactor while they wait for more: one of the longest, or many shorter ones. In a small pool,
+/// what is left of half of it.
+fn joined_pages(shards: usize, reactors: u16, pages_max: usize) -> usize {
+    let left = (pages_max / 2).saturating_sub(PAGES_MIN * shards) / usize::from(reactors);
+    (REQUEST_BYTES_MAX as usize / PAGE_BYTES).min(left).max(JOINED_BLOCKS_MAX as usize)
+}
+
+/// Pages that the data of clients' writes leave to others: to the shards, and to reads that hold what they have until the rest has come. Did writes
+/// take these, all could wait for each other. A pool too small for this leaves writes half of it.
+fn reserved_pages(shards: usize, reactors: u16, pages_max: usize) -> usize {
+    let joined = usize::from(reactors) * joined_pages(shards, reactors, pages_max);
+    (PAGES_MIN * shards + joined).min(pages_max / 2)
+}
+
 impl Runtime {
     /// Starts a pool: its shards are dealt over the reactors and begin their background work.
     ///
@@ -79,6 +94,7 @@ impl Runtime {
         let pool = PoolShared { number: self.numbers.pool.fetch_add(1, Ordering::Relaxed), shards: count, pages, commands: Arc::default() };
         let mut shards: Vec<Option<Shard>> = shards.into_iter().map(Some).collect();
         let reactors = self.reactors();
+        let joined_pages = joined_pages(count, reactors, pool.pages.pages_max());
         self.ask_all("add pool", ANSWER_PATIENCE, |reactor, done| {
             let place = |(index, shard): (usize, &mut Option<Shard>)| {
                 let home = (index % usize::from(reactors)) as u16;
@@ -92,7 +108,7 @@ impl Runtime {
             let part = Box::new(PoolPart {
                 number: pool.number,
                 reactor,
-                front: Front::new(count as u16),
+                front: Front::new(count as u16).joining(joined_pages as u64),
                 shards: shards.iter_mut().enumerate().map(place).collect(),
                 ssd: ssd.0.number,
                 backing: Vec::new(),
@@ -125,8 +141,7 @@ impl Runtime {
             pages: pool.0.pages.clone(),
             // Number 0 is the runtime's own pool.
             pool_number: pool.0.number + 1,
-            // A pool too small for this leaves clients half of it.
-            reserved_pages: (PAGES_MIN * pool.0.shards).min(pool.0.pages.pages_max() / 2),
+            reserved_pages: reserved_pages(pool.0.shards, self.reactors(), pool.0.pages.pages_max()),
             route: Route::Cached { pool: pool.0.number, index },
         };
         self.add_volume(shared)
@@ -280,5 +295,20 @@ impl Runtime {
         let mut shards: Vec<(ShardIndex, Shard)> = parts.into_iter().flatten().collect();
         shards.sort_unstable_by_key(|(index, _)| *index);
         Ok(shards.into_iter().map(|(_, shard)| shard).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_leave_pages_to_shards_and_to_reads_that_are_being_joined() {
+        let working = PAGES_MIN * 4;
+        assert_eq!(joined_pages(4, 2, 100_000), 8192, "one read of 32 MiB");
+        assert_eq!(reserved_pages(4, 2, 100_000), working + 2 * 8192);
+        assert_eq!(joined_pages(4, 2, 2 * working + 8192), 2048, "half of what is left of half");
+        assert_eq!(reserved_pages(4, 2, 2 * working + 8192), working + 4096);
+        assert_eq!((joined_pages(4, 2, 4000), reserved_pages(4, 2, 4000)), (1024, 2000), "too small for all");
     }
 }

@@ -234,7 +234,7 @@ fn pages_for(ram_bytes: u64, content: Content, state: &PoolState) -> (PagePool, 
     let kept_pages = shards as usize * (ram_blocks as usize + base_pages_for(ram_blocks));
     let working_pages = shards as usize * PAGES_MIN;
     let joined_pages = std::thread::available_parallelism().map_or(1, usize::from) * REQUEST_PAGES_MAX;
-    (PagePool::new(kept_pages + working_pages + joined_pages + working_pages.max(2 * REQUEST_PAGES_MAX)), ram_blocks)
+    (PagePool::new(kept_pages + working_pages + joined_pages + working_pages.max(3 * REQUEST_PAGES_MAX)), ram_blocks)
 }
 
 /// What a shard's RAM tier may hold of the blocks of RAM that it was given: bases take an eighth as much beside it. (Their least, 64 pages, count
@@ -243,7 +243,7 @@ fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
     if content == Content::Off { given_blocks } else { given_blocks - given_blocks.div_ceil(9) }
 }
 
-/// Pages of the longest request that clients may send, 32 MiB. Of writes there is room for two, so that one can always be under way.
+/// Pages of the longest request that clients may send, 32 MiB. Of writes there is room for three, so that one can always be under way.
 const REQUEST_PAGES_MAX: usize = runtime::volume::REQUEST_BYTES_MAX as usize / BLOCK_BYTES as usize;
 
 fn write_checkpoint(
