@@ -6,7 +6,6 @@
 use super::fetch::FetchPart;
 use super::{Context, Shard};
 use crate::api::{IoError, IoKind, Target};
-use crate::mutants;
 use crate::outbox::Span;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -112,7 +111,7 @@ impl Shard {
     /// Parts have been read, or not.
     pub(super) fn parts_read(&mut self, read: PartsRead, result: Result<(), IoError>, pages: PageMutVec) {
         let PartsRead { parts, singly } = read;
-        if result.is_err() && parts.len() > 1 && !mutants::active(69) {
+        if result.is_err() && parts.len() > 1 {
             let singly = Singly { parts: parts.into_vec(), spare: pages.into_iter().collect() };
             return self.read_next_singly(Box::new(singly));
         }
