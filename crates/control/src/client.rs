@@ -99,6 +99,15 @@ impl Client {
         self.call("DELETE", path, &[])
     }
 
+    /// All metrics, as the text that a scrape gives (docs/metrics.md).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn metrics(&self) -> Result<String, ClientError> {
+        let body = self.exchange("GET", "/metrics", &[])?;
+        String::from_utf8(body).map_err(|e| self.strange(e))
+    }
+
     fn strange(&self, problem: impl std::fmt::Display) -> ClientError {
         ClientError::NotHearth { socket: self.socket.clone(), problem: problem.to_string() }
     }
@@ -151,10 +160,16 @@ impl Client {
     }
 
     fn call<T: DeserializeOwned>(&self, verb: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        let body = self.exchange(verb, &format!("{PREFIX}{path}"), body)?;
+        serde_json::from_slice(&body).map_err(|e| self.strange(e))
+    }
+
+    /// The body of a good answer.
+    fn exchange(&self, verb: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, ClientError> {
         use std::io::ErrorKind;
         let mut stream = self.connect()?;
         let head = format!(
-            "{verb} {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            "{verb} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
         let gone = |e: std::io::Error| ClientError::Gone(e.to_string());
@@ -167,7 +182,7 @@ impl Client {
             (Err(e), Ok(())) if e.kind() == ErrorKind::InvalidData => return Err(self.strange(e)),
             (Err(e), Ok(())) => return Err(gone(e)),
         };
-        if status == 200 { serde_json::from_slice(&body).map_err(|e| self.strange(e)) } else { Err(self.refused(&body)) }
+        if status == 200 { Ok(body) } else { Err(self.refused(&body)) }
     }
 }
 

@@ -116,6 +116,7 @@ fn is_share(name: &str) -> bool {
         || name.ends_with("_share")
         || name.starts_with("share_")
         || name.starts_with("under_")
+        || name.ends_with("_under_1ms")
         || name.ends_with("kept_off")
 }
 
@@ -128,6 +129,7 @@ pub fn figure_name(name: &str) -> String {
         "double_s" => "time until the rate has doubled".into(),
         "settled_s" => "time until 90 % of the final rate".into(),
         "under_1ms" => "reads under 1 ms".into(),
+        "transactions_under_1ms" => "reading transactions under 1 ms".into(),
         "tpmc" => "transactions a minute".into(),
         other => other.trim_end_matches("_us").trim_end_matches("_s").replace('_', " "),
     }

@@ -1,5 +1,6 @@
 //! The two kinds of device that arms run on: the bare backing device, and a volume of hearth over the same.
 
+use super::read_waits::ReadWaits;
 use super::{Running, SHORT, Stage};
 use crate::result::CacheFigures;
 use crate::trouble::Trouble;
@@ -237,7 +238,16 @@ impl Teller {
         self.client.get(&format!("/stats/{VOLUME}")).map_err(|error| Trouble::Failed(error.to_string()))
     }
 
-    /// The same, as the results have it.
+    /// How long its reads took, since it was made.
+    ///
+    /// # Errors
+    /// As of [`Teller::stats`].
+    pub fn read_waits(&self) -> Result<ReadWaits, Trouble> {
+        let scrape = self.client.metrics().map_err(|error| Trouble::Failed(error.to_string()))?;
+        Ok(ReadWaits::of(VOLUME, &scrape))
+    }
+
+    /// What [`Teller::stats`] tells, as the results have it.
     ///
     /// # Errors
     /// As of [`Teller::stats`].

@@ -6,9 +6,11 @@
 mod cached;
 pub mod leftovers;
 mod process;
+mod read_waits;
 
 pub use cached::{Backing, Bare, Cached, Setup, Teller};
 pub use process::Running;
+pub use read_waits::ReadWaits;
 
 use crate::trouble::Trouble;
 use std::path::{Path, PathBuf};

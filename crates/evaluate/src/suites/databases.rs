@@ -6,7 +6,7 @@ use crate::database::prepared::{self, Contents};
 use crate::database::{Beside, Driven, Moment, driven};
 use crate::result::{Arm, Case, Leg};
 use crate::settled;
-use crate::stage::{Backing, Cached, Setup};
+use crate::stage::{Backing, Cached, ReadWaits, Setup};
 use crate::tools;
 use crate::trouble::Trouble;
 use std::path::PathBuf;
@@ -86,11 +86,16 @@ pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, contents: &Con
         warming_s = begun.elapsed().as_secs_f64();
     }
     let (mut meter, mut measured, mut attached_s) = (None, None, None);
+    let (mut waits, mut under_1ms) = (ReadWaits::default(), None);
+    let read_waits = || device.cached().map(|cached| cached.teller().read_waits()).transpose().map(Option::unwrap_or_default);
     let watch = Watch::start(device.cached().map(Cached::teller));
     let mut driven = (run.drive)(device.path(), &mut |moment| {
         match moment {
-            Moment::Measured => meter = Some(Meter::start(&device)?),
-            Moment::Ended => measured = meter.take().map(|meter: Meter| meter.stop(&device)).transpose()?,
+            Moment::Measured => (meter, waits) = (Some(Meter::start(&device)?), read_waits()?),
+            Moment::Ended => {
+                measured = meter.take().map(|meter: Meter| meter.stop(&device)).transpose()?;
+                under_1ms = read_waits()?.share_since(&waits);
+            }
             Moment::At(now_s) => {
                 if let (Some((at_s, mode)), None, Some(cached)) = (run.attach, attached_s, device.cached())
                     && now_s >= at_s
@@ -111,6 +116,7 @@ pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, contents: &Con
     }
     let (cpu, cache) = measured.unwrap_or_default();
     figures(&mut leg, &driven, attached_s, warming_s);
+    leg.figures.extend(under_1ms.map(|share| ("under_1ms".into(), share)));
     if let Some(ratio) = cache.and_then(|cache| cache.hit_ratio()) {
         leg.figures.insert("hit_ratio".into(), ratio);
     }
@@ -130,7 +136,7 @@ fn figures(leg: &mut Leg, driven: &Driven, attached_s: Option<f64>, warming_s: f
     }
     leg.figures.extend(driven.mean_us.map(|mean| ("mean_us".into(), mean)));
     let share = driven.reads.as_ref().and_then(|reads| driven::share_up_to(reads, 1000.0));
-    leg.figures.extend(share.map(|share| ("under_1ms".into(), share)));
+    leg.figures.extend(share.map(|share| ("transactions_under_1ms".into(), share)));
     let from_s = attached_s.unwrap_or(0.0);
     let behind: Vec<f64> = driven.series.iter().filter(|second| second.at_s > from_s).map(|second| second.rate).collect();
     if let Some(reached) = settled::reached(&behind, driven.rate * 0.9, MEAN_OVER) {
