@@ -344,7 +344,7 @@ fn partly_noise(seed: u64, bytes: usize) -> [u8; 4096] {
 #[test]
 fn the_write_cache_takes_as_much_as_can_be_stored() {
     let mut rig = Rig::new(Content::Fast);
-    let slots = u64::from(rig.shard.stats().slots);
+    let slots = rig.shard.stats().slots;
     let dirty_blocks = |rig: &Rig| rig.shard.stats().dirty_blocks;
     for first in (0..slots).step_by(AT_ONCE as usize) {
         let blocks: Vec<_> = (first..first + AT_ONCE).map(|block| partly_noise(block, 900)).collect();
