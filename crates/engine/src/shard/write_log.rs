@@ -81,15 +81,17 @@ impl Shard {
         let op = self.ops.get(id);
         // An unreadable block does not count (below) until it is written anew.
         let adds = |key: Key| !self.dirty.contains(key) || self.is_unreadable(key);
-        let new = (0..op.blocks as usize).filter(|index| adds(op.key(*index))).count() as u64;
+        // One that is packed now may take a whole page when it is written anew.
+        let grows = |key: Key| adds(key) || self.index.get(key).is_some_and(|slot| slot.is_packed());
+        let count = |of: &dyn Fn(Key) -> bool| (0..op.blocks as usize).filter(|index| of(op.key(*index))).count() as u64;
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
         let shards = u64::from(self.config.place.layout.shards);
         let volume_max = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         // A limit smaller than one request still lets one through at a time.
         // What cannot be read never goes home: did it count, it could hold up the volume for ever.
         let of_volume = self.dirty.blocks_of(op.request.volume).saturating_sub(self.unreadable_blocks(op.request.volume));
-        let within = |have: u64, max: u64| new == 0 || have == 0 || have + new <= max;
-        let limits = within(of_volume, volume_max) && within(self.dirty_pages(), self.dirty_max_blocks());
+        let within = |have: u64, new: u64, max: u64| new == 0 || have == 0 || have + new <= max;
+        let limits = within(of_volume, count(&adds), volume_max) && within(self.dirty_pages(), count(&grows), self.dirty_max_blocks());
         match limits || mutants::active(40) {
             false => Some(BypassReason::DirtyLimit),
             true => (!self.log_has_room_for(op.blocks)).then_some(BypassReason::NoSpace),
