@@ -1,13 +1,12 @@
 //! Each database once at toy size: loaded into an image, driven from a copy on a loop device, and stopped in the middle. Nothing of it stays.
 
 use evaluate::database::legs::{Server, Times, Tpcc, pgbench_leg, sysbench_leg, tpcc_leg};
-use evaluate::database::loop_device::LoopDevice;
 use evaluate::database::pgbench::{Mix, Pgbench};
 use evaluate::database::prepared::{Contents, copy, prepared};
 use evaluate::database::sysbench::{Hot, Script, Sysbench};
 use evaluate::database::tpcc_native::Scale;
 use evaluate::database::{Driven, Moment};
-use evaluate::stage::Stage;
+use evaluate::stage::{LoopDevice, Stage};
 use evaluate::tools;
 use evaluate::trouble::Trouble;
 use std::path::Path;

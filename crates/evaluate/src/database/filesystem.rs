@@ -1,12 +1,10 @@
 //! An ext4 file system on the device that is tried.
 
 use super::LONG;
-use crate::stage::{SHORT, Stage};
+use crate::stage::{SHORT, Stage, unhurried};
 use crate::trouble::Trouble;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How often unmounting is tried while processes that were killed still let go of their files.
@@ -98,11 +96,4 @@ fn place(stage: &Stage, name: &str) -> Result<(PathBuf, Option<tempfile::TempDir
 fn is_mount(at: &Path) -> bool {
     let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
     at.parent().is_some_and(|above| device(above) != device(at))
-}
-
-/// Runs a command of a guard: silently, to its end, whether or not the user wants one. Gives whether it succeeded.
-pub(super) fn unhurried(words: &[&str]) -> bool {
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    command.status().is_ok_and(|status| status.success())
 }

@@ -1,6 +1,6 @@
 //! Databases under load: a file system on the device that is tried, a private server on it, a load generator that drives it, and what that told.
 //!
-//! From the device up: [`loop_device`], [`filesystem`], [`memory`] (what keeps the page cache out of the way), [`mariadb`] and [`postgres`], then the
+//! From the device up: [`filesystem`], [`memory`] (what keeps the page cache out of the way), [`mariadb`] and [`postgres`], then the
 //! loads [`go_tpc`], [`sysbench`] and [`pgbench`], run by [`load`] and told as [`Driven`]. [`prepared`] makes loaded databases
 //! once, as images that legs start from; [`legs`] are whole runs on a device. All of it ends with guards, in reverse order, also after Ctrl-C.
 
@@ -9,7 +9,6 @@ pub mod filesystem;
 pub mod go_tpc;
 pub mod legs;
 pub mod load;
-pub mod loop_device;
 pub mod mariadb;
 pub mod memory;
 pub mod pgbench;

@@ -3,13 +3,12 @@
 use super::LONG;
 use super::filesystem::FileSystem;
 use super::go_tpc::{GoTpc, Target};
-use super::loop_device::LoopDevice;
 use super::mariadb::{self, MariaDb, Stop};
 use super::pgbench::{Mix, Pgbench};
 use super::postgres::{self, Postgres};
 use super::sysbench::{Hot, Script, Sysbench};
 use super::tpcc_native::{self, Scale};
-use crate::stage::{SHORT, Stage};
+use crate::stage::{LoopDevice, SHORT, Stage};
 use crate::trouble::Trouble;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -237,6 +236,15 @@ mod tests {
             assert!(contents.image_bytes() > contents.data_bytes() * 5 / 4 + contents.log_bytes(), "{contents:?}");
             assert_eq!(contents.image_bytes() % MIB, 0);
         }
+    }
+
+    #[test]
+    fn connections_bring_their_own_memory() {
+        let contents = Contents::Pgbench { scale: 10 };
+        let limit = |threads| contents.postgres(16 * MIB, Some(128 * MIB), threads, false).memory_bytes.expect("a limit");
+        assert_eq!(limit(64) - limit(4), 60 * CONNECTION_BYTES);
+        assert!(limit(64) - 64 * (MIB + MIB / 4) >= 128 * MIB, "what the data was given is left beside 64 processes of 1.25 MiB");
+        assert_eq!(contents.postgres(16 * MIB, None, 64, false).memory_bytes, None);
     }
 
     #[test]

@@ -5,10 +5,12 @@
 
 mod cached;
 pub mod leftovers;
+mod loop_device;
 mod process;
 mod read_waits;
 
 pub use cached::{Backing, Bare, Cached, Setup, Teller};
+pub use loop_device::LoopDevice;
 pub use process::Running;
 pub use read_waits::ReadWaits;
 
@@ -161,6 +163,14 @@ impl Stage {
         self.note(child.id());
         Ok(Running::new(child, words[0].as_ref(), log, Arc::clone(&self.stop)))
     }
+}
+
+/// Runs a command of a guard: silently, to its end, whether or not the user wants one. Gives whether it succeeded.
+pub(crate) fn unhurried(words: &[&str]) -> bool {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn cannot_start(program: &str, error: &std::io::Error) -> Trouble {

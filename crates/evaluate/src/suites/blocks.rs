@@ -2,12 +2,11 @@
 
 use super::Context;
 use crate::by_hand;
-use crate::database::loop_device::LoopDevice;
 use crate::load::in_process::{Cache, InProcess};
 use crate::load::{Content, Load, Loaded, fill, unwatched};
 use crate::machine;
 use crate::result::{Arm, CacheFigures, Case, Cpu, Leg, Second};
-use crate::stage::{Backing, Bare, Cached, Setup, Teller};
+use crate::stage::{Backing, Bare, Cached, LoopDevice, Setup, Teller};
 use crate::trouble::Trouble;
 use control::options::Options;
 use std::ops::Range;

@@ -1,7 +1,6 @@
 //! A file as a block device, with or without the page cache in between.
 
-use super::filesystem::unhurried;
-use crate::stage::{SHORT, Stage};
+use super::{SHORT, Stage, unhurried};
 use crate::trouble::Trouble;
 use std::path::Path;
 
