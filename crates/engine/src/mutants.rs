@@ -83,4 +83,5 @@ pub const ALL: &[(u32, &str)] = &[
     (66, "a base is let go before the log says that its dirty block came home"),
     (67, "a write leaves no trace if another request comes to its extent"),
     (68, "counting in pieces leaves out the entry behind each piece"),
+    (69, "a packed dirty block that is written over counts for nothing"),
 ];

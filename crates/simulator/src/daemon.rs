@@ -436,6 +436,10 @@ impl System for Daemon {
         self.shards.iter().map(of_shard).collect()
     }
 
+    fn dirty_pages(&self) -> Vec<(u64, u64)> {
+        self.shards.iter().map(|shard| (shard.dirty_pages(), shard.dirty_pages_max())).collect()
+    }
+
     fn dirty_list(&self, volume: u16) -> Vec<u64> {
         let wanted = |block: &RecoveredBlock| block.dirty && block.volume.0 == volume;
         self.shards.iter().flat_map(Shard::cached_blocks).filter(wanted).map(|block| block.block).collect()

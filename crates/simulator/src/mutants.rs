@@ -50,9 +50,15 @@ pub const NOT_APPLICABLE: [(u32, &str); 3] = [
 /// base that goes while the log has no note yet, or a wrong one, that what rests on it came home, and then the power.
 pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
 
+/// One that only runs can meet in which dirty blocks outgrow the log: one in thirty does it by itself, here all ([`Plan::always_swell`]).
+pub const SWELLING: u32 = 69;
+
 fn adjust(number: u32, plan: &mut Plan) {
     if RESTING.contains(&number) {
         plan.always_share();
+    }
+    if number == SWELLING {
+        plan.always_swell();
     }
 }
 

@@ -346,12 +346,37 @@ impl Plan {
         }
     }
 
-    /// Makes it a run like those, whatever the seed says: for what needs many of them to be seen.
+    /// Dirty blocks that take little are written over with what takes whole pages, while nearly nothing goes home.
+    fn swell(&mut self, prng: &mut Prng) {
+        let Some(content) = &mut self.content else { return };
+        content.swell(prng);
+        (self.segment_bytes, self.rests) = (64 << 10, 0);
+        self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + prng.pick(&[16, 24]) * self.segment_bytes;
+        self.shards = 1;
+        (self.mix.ops, self.mix.sizes, self.mix.fua_percent) = ([5, 80, 0, 0, 1], [1, 0, 20, 20, 60, 0], 0);
+        (self.mix.hot_blocks, self.mix.hot_percent) = (512, prng.pick(&[50, 90]));
+        (self.requests, self.depth, self.think_ns, self.crashes) = (600, 16, 1_000, prng.pick(&[0, 1]));
+        for volume in &mut self.volumes {
+            let options = &mut volume.options;
+            (options.mode, options.admission, options.write_cache_depth_ns) = (Mode::WriteBack, Admission::Always, 30_000_000_000);
+            (options.dirty_limit_bytes, options.max_io_bytes, options.sequential_cutoff_bytes) = (u64::MAX, 64 << 10, None);
+            volume.pace.io_ns = prng.pick(&[4_000_000, 100_000_000]);
+        }
+    }
+
+    /// Makes it a run like those of [`Plan::share`], whatever the seed says: for what needs many of them to be seen.
     pub fn always_share(&mut self) {
         let prng = &mut Prng::new(self.seed).fork(12);
         self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
         self.rests = 0;
         self.share(prng);
+    }
+
+    /// Makes it a run like those of [`Plan::swell`], whatever the seed says.
+    pub fn always_swell(&mut self) {
+        let prng = &mut Prng::new(self.seed).fork(14);
+        self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
+        self.swell(prng);
     }
 
     fn is_harmless(&self) -> bool {
@@ -465,6 +490,10 @@ impl Plan {
             _ => {}
         }
         plan.rest(&mut Prng::new(seed).fork(13));
+        let own = &mut Prng::new(seed).fork(14);
+        if own.percent(6) {
+            plan.swell(own);
+        }
         plan
     }
 

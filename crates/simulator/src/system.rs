@@ -69,6 +69,10 @@ pub trait System {
     fn check_looking(&self, _now_ns: u64, _volume: u16, _first_block: u64, _blocks: u64, _steps: u32) {}
     /// Dirty blocks of a volume, of each shard.
     fn dirty_blocks(&self, volume: u16) -> Vec<u64>;
+    /// Pages of the log that dirty blocks take, and how many they may take, of each shard; nothing if there is no such limit.
+    fn dirty_pages(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
     /// Its dirty blocks.
     fn dirty_list(&self, volume: u16) -> Vec<u64>;
     /// Numbers.

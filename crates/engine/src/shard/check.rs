@@ -77,7 +77,7 @@ impl Shard {
             self.index.live_blocks(),
             self.dirty.blocks(),
             self.dirty_pages(),
-            self.dirty_max_blocks(),
+            self.dirty_pages_max(),
             self.ram.len(),
             self.out.in_flight(),
             self.throttled.len(),

@@ -255,7 +255,7 @@ impl Shard {
         if self.quiescing {
             return;
         }
-        let high = self.dirty_pages() * 10 > self.dirty_max_blocks() * 8;
+        let high = self.dirty_pages() * 10 > self.dirty_pages_max() * 8;
         for at in 0..self.attached.len() {
             let index = self.attached[at];
             if self.dirty.blocks_of(index) > 0 {

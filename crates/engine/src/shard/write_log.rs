@@ -82,7 +82,7 @@ impl Shard {
         // An unreadable block does not count (below) until it is written anew.
         let adds = |key: Key| !self.dirty.contains(key) || self.is_unreadable(key);
         // One that is packed now may take a whole page when it is written anew.
-        let grows = |key: Key| adds(key) || self.index.get(key).is_some_and(|slot| slot.is_packed());
+        let grows = |key: Key| adds(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()));
         let count = |of: &dyn Fn(Key) -> bool| (0..op.blocks as usize).filter(|index| of(op.key(*index))).count() as u64;
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
         let shards = u64::from(self.config.place.layout.shards);
@@ -91,7 +91,7 @@ impl Shard {
         // What cannot be read never goes home: did it count, it could hold up the volume for ever.
         let of_volume = self.dirty.blocks_of(op.request.volume).saturating_sub(self.unreadable_blocks(op.request.volume));
         let within = |have: u64, new: u64, max: u64| new == 0 || have == 0 || have + new <= max;
-        let limits = within(of_volume, count(&adds), volume_max) && within(self.dirty_pages(), count(&grows), self.dirty_max_blocks());
+        let limits = within(of_volume, count(&adds), volume_max) && within(self.dirty_pages(), count(&grows), self.dirty_pages_max());
         match limits || mutants::active(40) {
             false => Some(BypassReason::DirtyLimit),
             true => (!self.log_has_room_for(op.blocks)).then_some(BypassReason::NoSpace),
@@ -100,13 +100,14 @@ impl Shard {
 
     /// Pages of the log that dirty blocks take, and what they rest on. What is packed takes as much as is stored of it: the limit is there so that the
     /// cleaner gains room, and it forgets all the rest.
-    pub(super) fn dirty_pages(&self) -> u64 {
+    pub fn dirty_pages(&self) -> u64 {
         let packed = self.index.dirty_load();
         self.dirty.blocks() - packed.blocks + packed.bytes.div_ceil(BLOCK_BYTES)
     }
 
-    /// Dirty blocks there may be in this shard, as pages of the log.
-    pub(super) fn dirty_max_blocks(&self) -> u64 {
+    /// How many such pages there may be before writes wait. A write that begins below it ends above it at most by its own blocks, each with what it rests
+    /// on; a recovery may find more.
+    pub fn dirty_pages_max(&self) -> u64 {
         let space = self.log.space();
         let usable = space.segments().saturating_sub(RESERVE_SEGMENTS + 1) * u64::from(space.data_pages());
         usable * u64::from(self.config.dirty_max_permille) / 1000
@@ -127,8 +128,7 @@ impl Shard {
     pub(super) fn fits_log(&self, blocks: u32) -> bool {
         let space = self.log.space();
         let segments = u64::from(blocks * 2).div_ceil(u64::from(space.data_pages()));
-        segments <= (space.segments().saturating_sub(RESERVE_SEGMENTS + 1) / 4).max(1)
-            && u64::from(blocks) <= self.dirty_max_blocks().max(1)
+        segments <= (space.segments().saturating_sub(RESERVE_SEGMENTS + 1) / 4).max(1) && u64::from(blocks) <= self.dirty_pages_max().max(1)
     }
 
     /// Finds out which blocks need completing, and starts reading what they held.

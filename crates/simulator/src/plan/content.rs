@@ -111,6 +111,13 @@ impl ContentPlan {
         self.textures = prng.pick(&[[1, 8, 2, 1, 1], [2, 4, 2, 4, 2], [0, 6, 6, 1, 1]]);
     }
 
+    /// Nearly all of it is stored as a few bytes, until the level changes to one that stores whole pages.
+    pub fn swell(&mut self, prng: &mut Prng) {
+        (self.setting.level, self.setting.cpu_ns_per_second) = (Level::Fast, None);
+        (self.textures, self.steady_percent) = (prng.pick(&[[0, 8, 2, 1, 2], [1, 8, 1, 0, 0]]), 0);
+        (self.forget_hints_ns, self.change_level_ns) = (0, prng.pick(&[300_000, 1_000_000, 3_000_000]));
+    }
+
     fn draw(&self, prng: &mut Prng) -> Texture {
         match prng.weighted(&self.textures) {
             0 => Texture::Unique,

@@ -129,6 +129,7 @@ impl World<'_> {
             (volume.paused, volume.in_flight, volume.settles_with) = (false, 0, None);
             volume.dirty_blocks = Vec::new();
         }
+        self.dirty_pages = Vec::new();
         self.queue.retain(|happening| {
             matches!(
                 happening,

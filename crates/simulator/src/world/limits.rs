@@ -28,6 +28,27 @@ impl World<'_> {
         Ok(())
     }
 
+    /// The log gets no fuller of dirty data than it may, or the cleaner would gain nothing. A write that begins below the limit may end above it by its own
+    /// blocks and as many that they rest on, and is at most a quarter of the log; what a recovery found above the limit only goes home.
+    pub fn check_dirty_pages(&mut self) -> Step {
+        let longest = self.volumes.iter().map(|volume| volume.longest_blocks).max().unwrap_or(0);
+        let now = self.system_mut().dirty_pages();
+        let before = std::mem::replace(&mut self.dirty_pages, now.clone());
+        let grown = |shard: &usize| {
+            let ((pages, most), (had, _)) = (now[*shard], before[*shard]);
+            pages > most + (2 * longest).min(most / 2) && pages > had
+        };
+        match (0..before.len().min(now.len())).find(grown) {
+            None => Ok(()),
+            Some(shard) => {
+                let (pages, most) = now[shard];
+                Err(failed(format!(
+                    "dirty blocks take {pages} pages of the log of shard {shard} and become more, the limit there is {most}"
+                )))
+            }
+        }
+    }
+
     /// No part of the SSD is read while it is being written: such a read gets old, new or torn data, and then a sound SSD is taken for a damaged one. What
     /// is carried on as lost is written as zeroes, and reading it gives nothing at any time.
     pub fn check_no_race_on_ssd(&self, io: &Io) -> Step {

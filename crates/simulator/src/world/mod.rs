@@ -163,6 +163,8 @@ pub(crate) struct World<'a> {
     pub client_idle: Vec<bool>,
     pub pending: BTreeMap<u64, Pending>,
     pub volumes: Vec<VolumeState>,
+    /// Of the log, of each shard, when last looked.
+    pub dirty_pages: Vec<(u64, u64)>,
     pub host: HostRecord,
     pub operator: Operator,
     pub channels: BTreeMap<u32, VecDeque<Cargo>>,
@@ -282,6 +284,7 @@ impl<'a> World<'a> {
             client_idle: vec![false; usize::from(plan.connections)],
             pending: BTreeMap::new(),
             volumes,
+            dirty_pages: Vec::new(),
             host: HostRecord { degraded: false, pool_uuid, session: 0, retired: 0 },
             operator: Operator::default(),
             channels: BTreeMap::new(),
@@ -439,6 +442,7 @@ impl<'a> World<'a> {
         if self.steps.is_multiple_of(64) || self.plan.requests <= 8 {
             self.system_mut().check_invariants();
             self.check_dirty_limits()?;
+            self.check_dirty_pages()?;
         }
         self.look();
         if let Some(at) = self.system_mut().next_deadline() {
