@@ -2,6 +2,7 @@
 //! wrote, and a small generator of random numbers.
 #![allow(dead_code)] // Each test file uses a part.
 
+pub mod alone;
 pub mod disk;
 pub mod given;
 pub mod lives;

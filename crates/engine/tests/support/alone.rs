@@ -1,0 +1,242 @@
+//! One shard alone on devices in memory, which answer at once unless they are told to hold what they got.
+
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Reply, Request, Target, VolumeOptions};
+use engine::key::mix;
+use engine::log::LogPlace;
+use engine::packer::ContentOptions;
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use format::Layout;
+use format::checkpoint::LogEnd;
+use page::{PagePool, PageVec};
+use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
+
+const SSD_BYTES: u64 = 6 << 20;
+pub const BLOCKS: u64 = 8192;
+/// Blocks in one write.
+pub const AT_ONCE: u64 = 32;
+const VOLUME: VolumeIndex = VolumeIndex(0);
+pub const SECOND_NS: u64 = 1_000_000_000;
+
+pub struct Rig {
+    pub shard: Shard,
+    pub ssd: Vec<u8>,
+    pub backing: Vec<u8>,
+    pub now_ns: u64,
+    pub replies: Vec<Reply>,
+    pub next_id: u64,
+    pub pool: PagePool,
+    /// How often time was what woke the shard.
+    pub ticks: u64,
+    pub ssd_pages_read: u64,
+    /// I/Os of the backing device are not performed but kept.
+    pub holds_home: bool,
+    /// So are reads of the SSD below this offset, in bytes.
+    pub holds_ssd_below: u64,
+    pub held: Vec<Io>,
+}
+
+impl Rig {
+    pub fn new(content: Content) -> Rig {
+        Rig::with_log_at(content, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
+    }
+
+    pub fn with_log_at(content: Content, start: LogEnd) -> Rig {
+        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
+        let pool = PagePool::new(2 * PAGES_MIN + 8192);
+        let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
+        let config = ShardConfig { place, ram_blocks: 8, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
+        let mut shard = Shard::new(config, start);
+        let options = VolumeOptions { mode: Mode::WriteBack, admission: Admission::Always, ..VolumeOptions::default() };
+        shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: BLOCKS * 4096, options });
+        let backing = vec![0; BLOCKS as usize * 4096];
+        let ssd = vec![0; SSD_BYTES as usize];
+        let mut rig = Rig {
+            shard,
+            ssd,
+            backing,
+            now_ns: 0,
+            replies: Vec::new(),
+            next_id: 1,
+            pool,
+            ticks: 0,
+            ssd_pages_read: 0,
+            holds_home: false,
+            holds_ssd_below: 0,
+            held: Vec::new(),
+        };
+        rig.set(content);
+        rig
+    }
+
+    pub fn set(&mut self, content: Content) {
+        let slots = self.shard.stats().slots;
+        self.shard.set_content(ContentOptions::suited(content, 5, slots, 8));
+    }
+
+    pub fn drain(&mut self) {
+        while let Some(action) = self.shard.poll_action() {
+            match action {
+                Action::Reply(reply) => self.replies.push(reply),
+                Action::Event(Event::CommandDone(_, result)) => assert_eq!(result, Ok(())),
+                Action::Event(event) => panic!("{event:?}"),
+                Action::Io(io) if self.holds(&io) => self.held.push(io),
+                Action::Io(io) => self.perform(io),
+            }
+        }
+    }
+
+    fn holds(&self, io: &Io) -> bool {
+        if io.target == Target::Ssd {
+            io.offset_bytes < self.holds_ssd_below && matches!(io.kind, IoKind::Read(_))
+        } else {
+            self.holds_home
+        }
+    }
+
+    fn perform(&mut self, io: Io) {
+        let image = if io.target == Target::Ssd { &mut self.ssd } else { &mut self.backing };
+        let start = io.offset_bytes as usize;
+        let mut pages = page::PageMutVec::new();
+        match io.kind {
+            IoKind::Read(mut into) => {
+                if io.target == Target::Ssd {
+                    self.ssd_pages_read += into.len() as u64;
+                }
+                into.iter_mut().enumerate().for_each(|(at, page)| page.copy_from_slice(&image[start + at * 4096..][..4096]));
+                pages = into;
+            }
+            IoKind::Write { pages, .. } => {
+                pages.iter().enumerate().for_each(|(at, page)| image[start + at * 4096..][..4096].copy_from_slice(&page[..]));
+            }
+            IoKind::WriteZeroes { .. } | IoKind::Discard => image[start..start + io.length_bytes as usize].fill(0),
+            IoKind::Flush => {}
+        }
+        self.now_ns += 20_000;
+        self.shard.complete(self.now_ns, Completion { id: io.id, result: Ok(()), pages });
+    }
+
+    /// Performs what was held, and holds nothing more.
+    pub fn release(&mut self) {
+        (self.holds_home, self.holds_ssd_below) = (false, 0);
+        for io in std::mem::take(&mut self.held) {
+            self.perform(io);
+        }
+        self.drain();
+        while self.shard.stats().requests > 0 {
+            self.tick();
+        }
+    }
+
+    /// Begins a write and does not wait for it.
+    pub fn begin_write(&mut self, block: u64, contents: &[[u8; 4096]]) {
+        let pages = self.pages_of(contents);
+        self.begin(Op::Write, block, pages);
+    }
+
+    fn begin(&mut self, op: Op, block: u64, pages: PageVec) {
+        let (id, start_sector) = (self.next_id, block * 8);
+        self.next_id += 1;
+        let sectors = 8 * pages.len().max(1) as u32;
+        let request = Request { id, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false };
+        self.shard.submit(self.now_ns, request);
+        self.drain();
+    }
+
+    pub fn request(&mut self, op: Op, block: u64, pages: PageVec) -> Option<Reply> {
+        self.begin(op, block, pages);
+        while self.shard.stats().requests > 0 {
+            self.tick();
+        }
+        let reply = self.replies.pop();
+        assert!(reply.as_ref().is_none_or(|reply| reply.result == Ok(())));
+        reply
+    }
+
+    pub fn write(&mut self, block: u64, contents: &[[u8; 4096]]) {
+        let pages = self.pages_of(contents);
+        self.request(Op::Write, block, pages);
+    }
+
+    fn pages_of(&self, contents: &[[u8; 4096]]) -> PageVec {
+        let page = |content: &[u8; 4096]| {
+            let mut page = self.pool.allocate().expect("a client page");
+            page.copy_from_slice(content);
+            page.freeze()
+        };
+        contents.iter().map(page).collect()
+    }
+
+    pub fn tick(&mut self) {
+        let deadline = self.shard.next_deadline().unwrap_or(self.now_ns + SECOND_NS);
+        self.now_ns = deadline.max(self.now_ns + 1);
+        self.ticks += 1;
+        self.shard.tick(self.now_ns);
+        self.drain();
+    }
+
+    /// Lets the time pass; the shard is woken when it wants to be.
+    pub fn pass(&mut self, ns: u64) {
+        let until_ns = self.now_ns + ns;
+        while self.shard.next_deadline().is_some_and(|deadline_ns| deadline_ns < until_ns) {
+            self.tick();
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+    }
+
+    pub fn cached(&self) -> Vec<u64> {
+        let mut blocks: Vec<u64> = self.shard.cached_blocks().map(|block| block.block).collect();
+        blocks.sort_unstable();
+        blocks
+    }
+
+    /// Writes blocks with such contents until the log has gone round one and a half times.
+    pub fn fill(&mut self, content: fn(u64) -> [u8; 4096]) {
+        let segments = self.shard.config().place.layout.segments_per_shard;
+        for first in (0..).map(|request| request * AT_ONCE % BLOCKS) {
+            if self.shard.stats().head_seq > u64::from(segments) * 3 / 2 {
+                break;
+            }
+            let contents: Vec<[u8; 4096]> = (first..first + AT_ONCE).map(content).collect();
+            self.write(first, &contents);
+        }
+    }
+
+    pub fn check(&mut self, content: fn(u64) -> [u8; 4096]) {
+        self.shard.check_invariants();
+        for block in self.cached() {
+            let reply = self.request(Op::Read, block, PageVec::new()).expect("an answer");
+            assert!(reply.pages[0][..] == content(block), "block {block}");
+        }
+    }
+}
+
+/// Words of a small vocabulary, in an order of their own in each block: zstd makes a good deal less of them than LZ4.
+pub fn text(block: u64) -> [u8; 4096] {
+    let mut page = [0; 4096];
+    let mut word = mix(block + 1);
+    for bytes in page.chunks_exact_mut(8) {
+        word = mix(word);
+        let known = mix(word % 200);
+        bytes.copy_from_slice(&(known & 0x0f0f_0f0f_0f0f_0f0f | 0x6060_6060_6060_6060).to_le_bytes());
+    }
+    page
+}
+
+pub fn noise(block: u64) -> [u8; 4096] {
+    let mut page = [0; 4096];
+    let mut word = mix(block + 1);
+    for bytes in page.chunks_exact_mut(8) {
+        word = mix(word);
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    page
+}
+
+/// A block of so many bytes of noise; the rest is zero.
+pub fn partly_noise(seed: u64, bytes: usize) -> [u8; 4096] {
+    let mut block = [0; 4096];
+    for (at, word) in block[..bytes].chunks_mut(8).enumerate() {
+        word.copy_from_slice(&mix(seed << 16 | at as u64).to_le_bytes()[..word.len()]);
+    }
+    block
+}

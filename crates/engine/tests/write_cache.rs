@@ -1,0 +1,86 @@
+//! What the write cache holds, what makes writers wait, and what goes home then.
+
+mod support;
+
+use engine::api::{Op, Target};
+use page::PageVec;
+use support::alone::{AT_ONCE, Rig, noise, partly_noise};
+use types::{Content, ShardIndex};
+
+/// The log's limit of dirty data is there for the cleaner, so it counts what is stored: four blocks of a quarter page each are one page.
+#[test]
+fn the_write_cache_takes_as_much_as_can_be_stored() {
+    let mut rig = Rig::new(Content::Fast);
+    let slots = rig.shard.stats().slots;
+    let dirty_blocks = |rig: &Rig| rig.shard.stats().dirty_blocks;
+    for first in (0..slots).step_by(AT_ONCE as usize) {
+        let blocks: Vec<_> = (first..first + AT_ONCE).map(|block| partly_noise(block, 900)).collect();
+        rig.write(first, &blocks);
+    }
+    let written = slots.next_multiple_of(AT_ONCE);
+    assert_eq!(dirty_blocks(&rig), written, "of {slots} pages none had to go home");
+    assert!(rig.backing.iter().all(|byte| *byte == 0));
+    // Written over with what cannot be packed, the same blocks would not fit any more: writes wait until others are home.
+    rig.holds_home = true;
+    for first in (0..written).step_by(AT_ONCE as usize) {
+        let blocks: Vec<_> = (first..first + AT_ONCE).map(|block| partly_noise(block + 1, 4096)).collect();
+        rig.begin_write(first, &blocks);
+    }
+    assert!(rig.shard.dirty_pages() <= rig.shard.dirty_pages_max(), "{}", rig.shard.describe());
+    assert!(rig.shard.stats().requests > 0, "some wait");
+    rig.release();
+    rig.replies.clear();
+    // So does what is new, and all of it gets through.
+    let mut most = 0;
+    for first in (written..written + 2 * slots).step_by(AT_ONCE as usize) {
+        let blocks: Vec<_> = (first..first + AT_ONCE).map(|block| partly_noise(block, 4096)).collect();
+        rig.write(first, &blocks);
+        most = most.max(dirty_blocks(&rig));
+    }
+    assert!(dirty_blocks(&rig) * 10 <= slots * 7, "{} of {slots}, at most {most}", dirty_blocks(&rig));
+    for block in (0..written + 2 * slots).step_by(97) {
+        let content = if block < written { partly_noise(block + 1, 4096) } else { partly_noise(block, 4096) };
+        let reply = rig.request(Op::Read, block, PageVec::new()).expect("an answer");
+        assert!(reply.pages[0][..] == content[..], "block {block}");
+    }
+}
+
+/// The cleaner gains room from every segment as long as dirty data keeps its limits: who waits for it waits for it alone, and what is young and
+/// written over again and again stays.
+#[test]
+fn who_waits_for_the_cleaner_sends_nothing_home() {
+    const COLD: u64 = 64;
+    const HOT: u64 = 1024;
+    // Several requests in turn: those that a waiting one is about to write over stay where they are anyway.
+    const TURNS: u64 = 4;
+    let mut rig = Rig::new(Content::Off);
+    for first in (0..COLD).step_by(AT_ONCE as usize) {
+        rig.write(first, &(first..first + AT_ONCE).map(noise).collect::<Vec<_>>());
+    }
+    // The cleaner has to read these when the log has come round, and that part of the SSD does not answer.
+    let layout = rig.shard.config().place.layout;
+    (rig.holds_ssd_below, rig.holds_home) = (layout.page_offset(ShardIndex(0), 8, 0), true);
+    let mut version = 0;
+    while rig.shard.stats().requests == 0 {
+        version += 1;
+        assert!(version < 1_000, "nobody ever waits");
+        rig.begin_write(HOT + version % TURNS * AT_ONCE, &(0..AT_ONCE).map(|block| noise(version * AT_ONCE + block)).collect::<Vec<_>>());
+    }
+    assert!(rig.shard.dirty_pages() * 2 < rig.shard.dirty_pages_max(), "not for the dirty limit");
+    for _ in 0..100 {
+        rig.now_ns += 1_000;
+        rig.shard.tick(rig.now_ns);
+        rig.drain();
+    }
+    assert!(rig.held.iter().any(|io| io.target == Target::Ssd), "the cleaner reads");
+    let home: Vec<u64> = rig.held.iter().filter(|io| io.target != Target::Ssd).map(|io| io.offset_bytes / 4096).collect();
+    assert!(home.iter().all(|block| *block < COLD), "went home: {home:?}");
+    rig.release();
+    rig.replies.clear();
+    for version in version - TURNS + 1..=version {
+        for block in 0..AT_ONCE {
+            let reply = rig.request(Op::Read, HOT + version % TURNS * AT_ONCE + block, PageVec::new()).expect("an answer");
+            assert!(reply.pages[0][..] == noise(version * AT_ONCE + block)[..], "block {block} of version {version}");
+        }
+    }
+}
