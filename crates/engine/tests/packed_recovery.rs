@@ -265,8 +265,8 @@ fn the_inspector_tells_which_packed_payload_is_rotten() {
     log.rot(group, 1);
     let inspection = inspect(&mut log.disk.clone(), &mut |_, _| {});
     let texts = [
-        "shard 0, segment 1, page 1 from byte 0, 3904 bytes: clean block 1 of volume 1 (Lz4, object 5) does not match its checksum",
-        "shard 0, segment 1, page 1 from byte 3904, 3904 bytes: dirty block 2 of volume 1 (Diff on object 5) does not match its checksum",
+        "shard 0, segment 1, page 0 from byte 320, 3904 bytes: clean block 1 of volume 1 (Lz4, object 5) does not match its checksum",
+        "shard 0, segment 1, page 1 from byte 128, 3904 bytes: dirty block 2 of volume 1 (Diff on object 5) does not match its checksum",
     ];
     assert_eq!(inspection.problems, texts);
 }

@@ -20,7 +20,7 @@
 use crate::bytes::{get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::layout::SHARDS_MAX;
-use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, PAGE_BYTES, is_read};
 use alloc::vec;
 use alloc::vec::Vec;
 use types::{ShardIndex, VOLUME_BLOCKS_MAX, VOLUMES_MAX, VolumeId};
@@ -264,7 +264,7 @@ fn check_start(bytes: &[u8], bytes_min: usize, magic: &[u8; 8]) -> Result<(), De
         return Err(DecodeError::Checksum);
     }
     match get_u32(bytes, 12) {
-        FORMAT_VERSION => Ok(()),
+        version if is_read(version) => Ok(()),
         found => Err(DecodeError::Version { found }),
     }
 }

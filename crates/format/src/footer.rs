@@ -17,7 +17,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{crc32c, header_matches, seal_header};
 use crate::record::{RECORD_BYTES, Record, decode_table};
-use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES, is_read};
 use alloc::vec;
 use alloc::vec::Vec;
 use types::ShardIndex;
@@ -139,7 +139,7 @@ impl FooterHead {
             return Err(DecodeError::Checksum);
         }
         let version = get_u32(page, 12);
-        if version != FORMAT_VERSION {
+        if !is_read(version) {
             return Err(DecodeError::Version { found: version });
         }
         let head = FooterHead {

@@ -5,10 +5,12 @@
 //!   16 pool uuid            32 session u64                  40 segment seq u64
 //!   48 group u64            56 tail seq u64                 64 durable group u64
 //!   72 shard u16            74 record count u16             76 page u32       80 zero
-//!  256 records, 32 bytes each, at most 120; behind them the packed payloads, if there is room for all; zero behind these
+//!  256 records, 32 bytes each, at most 120; behind them the packed payloads, or zero
 //! ```
 //!
-//! Payloads that are pages follow, then packed ones that have no room in the header page, from a page boundary on.
+//! Where a group has no payloads that are pages, the packed ones begin behind the table and go on in the pages that follow, and so they do where the header
+//! page holds them all. Else pages come first, then packed payloads from a page boundary on. (A writer of version 1 began them behind the table only
+//! where the header page held them all.) Places stand in the records: a reader sees by the first which it is.
 //!
 //! All identity is in the header: pool, shard, session, segment, position and number. A header that was left behind by an
 //! earlier lap of the ring, by a tail that recovery discarded, or by another pool differs in at least one of them.
@@ -17,7 +19,7 @@ use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, 
 use crate::checksum::{header_matches, seal_header};
 use crate::packed::{PAGE_UNITS, PLACE_UNIT_BYTES};
 use crate::record::{RECORD_BYTES, Record, decode_table};
-use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, GROUP_RECORDS_MAX, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, GROUP_RECORDS_MAX, PAGE_BYTES, is_read};
 use alloc::vec::Vec;
 use types::ShardIndex;
 
@@ -50,7 +52,7 @@ pub struct GroupHead {
 }
 
 impl GroupHead {
-    /// Writes the header page; `packed` is the packed payloads, each filled up to a whole unit, if the page holds them ([`GroupHead::holds_packed`]).
+    /// Writes the header page; `packed` is what of the packed payloads, each filled up to a whole unit, stands in it ([`GroupHead::packed_in_header`]).
     ///
     /// # Panics
     /// If there are more than [`GROUP_RECORDS_MAX`] records, none at all, or the payloads do not stand where [`GroupHead::lay_out`] puts them.
@@ -94,7 +96,7 @@ impl GroupHead {
             return Err(DecodeError::Checksum);
         }
         let version = get_u32(page, 12);
-        if version != FORMAT_VERSION {
+        if !is_read(version) {
             return Err(DecodeError::Version { found: version });
         }
         let head = GroupHead {
@@ -133,41 +135,46 @@ impl GroupHead {
         Ok((head, records))
     }
 
-    /// Pages the group takes with these records, header included.
+    /// Pages that a group takes with these records, which have their places, header included.
     pub fn pages(records: &[Record]) -> u32 {
-        let packed_pages = if GroupHead::holds_packed(records) { 0 } else { packed_bytes(records).div_ceil(PAGE_BYTES) as u32 };
-        1 + page_payloads(records) + packed_pages
+        let (pages, packed_bytes) = (page_payloads(records), packed_bytes(records));
+        pages_of(GroupHead::packed_begin_in_header(records), records.len(), pages, packed_bytes)
     }
 
-    /// Whether the header page itself holds the packed payloads of these records.
-    pub fn holds_packed(records: &[Record]) -> bool {
-        packed_bytes(records) <= GroupHead::room_beside(records.len())
+    /// Pages that a writer's group takes with so many records, so many of them with a page, and so many bytes of packed payloads, header included.
+    pub const fn pages_for(records: usize, page_payloads: u32, packed_bytes: usize) -> u32 {
+        pages_of(packs_into_header(records, page_payloads, packed_bytes), records, page_payloads, packed_bytes)
     }
 
-    /// Where in the header page the packed payloads of these records are; empty if they are not there.
+    /// Where in the header page packed payloads of these records are, which have their places; empty if they are not there.
     pub fn packed_in_header(records: &[Record]) -> core::ops::Range<usize> {
-        let begin = TABLE_AT + records.len() * RECORD_BYTES;
-        begin..begin + if GroupHead::holds_packed(records) { packed_bytes(records) } else { 0 }
+        let begin = table_end(records.len());
+        let bytes = if GroupHead::packed_begin_in_header(records) { packed_bytes(records) } else { 0 };
+        begin..(begin + bytes).min(PAGE_BYTES)
     }
 
-    /// Bytes of the header page behind a table of so many records.
-    pub const fn room_beside(records: usize) -> usize {
-        (PAGE_BYTES - TABLE_AT).saturating_sub(records * RECORD_BYTES)
+    /// Whether the packed payloads begin in the header page, by the place of the first. Elsewhere they begin with a page; behind a full table that is the same.
+    fn packed_begin_in_header(records: &[Record]) -> bool {
+        let mut places =
+            records.iter().filter(|record| record.packed_units() > 0).filter_map(|record| record.packed.map(|packed| packed.place));
+        places.next().is_none_or(|place| !place.is_multiple_of(PAGE_UNITS))
     }
 
     /// Where packed payloads begin, in units from the start of the segment.
-    fn first_unit(page: u64, records: &[Record]) -> u64 {
-        if GroupHead::holds_packed(records) {
-            let table_end = TABLE_AT + records.len() * RECORD_BYTES;
-            return page * u64::from(PAGE_UNITS) + (table_end / PLACE_UNIT_BYTES as usize) as u64;
-        }
-        (page + 1 + u64::from(page_payloads(records))) * u64::from(PAGE_UNITS)
+    fn first_unit(page: u64, in_header: bool, records: &[Record]) -> u64 {
+        let (page, units) = if in_header {
+            (page, table_end(records.len()) as u64 / u64::from(PLACE_UNIT_BYTES))
+        } else {
+            (page + 1 + u64::from(page_payloads(records)), 0)
+        };
+        page * u64::from(PAGE_UNITS) + units
     }
 
     /// Gives all payloads of a group, whose header stands at `page` of its segment, their places: `slot_page` and, of packed records, `place`.
     pub fn lay_out(page: u32, records: &mut [Record]) {
+        let in_header = packs_into_header(records.len(), page_payloads(records), packed_bytes(records));
         let mut slot_page = page + 1;
-        let mut unit = GroupHead::first_unit(u64::from(page), records) as u32;
+        let mut unit = GroupHead::first_unit(u64::from(page), in_header, records) as u32;
         for record in records {
             let is_page = record.has_page_payload();
             record.slot_page = if is_page { slot_page } else { 0 };
@@ -181,20 +188,38 @@ impl GroupHead {
         }
     }
 
-    /// Whether the payloads stand as [`GroupHead::lay_out`] says. The page may be any number.
+    /// Whether the payloads stand one behind the other from where they may begin. The page may be any number.
     fn payloads_follow(&self, records: &[Record]) -> bool {
+        let in_header = GroupHead::packed_begin_in_header(records);
+        let overlap = in_header && !packs_into_header(records.len(), page_payloads(records), packed_bytes(records));
         let mut slot_page = u64::from(self.page) + 1;
-        let mut unit = GroupHead::first_unit(u64::from(self.page), records);
-        records.iter().all(|record| {
-            if record.has_page_payload() {
-                slot_page += 1;
-                return u64::from(record.slot_page) == slot_page - 1;
-            }
-            let place = unit;
-            unit += u64::from(record.packed_units());
-            place == unit || record.packed.is_some_and(|packed| u64::from(packed.place) == place)
-        })
+        let mut unit = GroupHead::first_unit(u64::from(self.page), in_header, records);
+        !overlap
+            && records.iter().all(|record| {
+                if record.has_page_payload() {
+                    slot_page += 1;
+                    return u64::from(record.slot_page) == slot_page - 1;
+                }
+                let place = unit;
+                unit += u64::from(record.packed_units());
+                place == unit || record.packed.is_some_and(|packed| u64::from(packed.place) == place)
+            })
     }
+}
+
+/// Where the table of so many records ends in the header page.
+const fn table_end(records: usize) -> usize {
+    TABLE_AT + records * RECORD_BYTES
+}
+
+/// Whether a writer puts packed payloads behind the table: they must not run into pages that follow it.
+const fn packs_into_header(records: usize, page_payloads: u32, packed_bytes: usize) -> bool {
+    page_payloads == 0 || table_end(records) + packed_bytes <= PAGE_BYTES
+}
+
+const fn pages_of(in_header: bool, records: usize, page_payloads: u32, packed_bytes: usize) -> u32 {
+    let behind = if in_header { (table_end(records) + packed_bytes).saturating_sub(PAGE_BYTES) } else { packed_bytes };
+    1 + page_payloads + behind.div_ceil(PAGE_BYTES) as u32
 }
 
 /// Bytes of all packed payloads, each filled up to a whole unit.

@@ -33,8 +33,9 @@ pub use packed::{Encoding, Packed};
 pub use record::{Record, RecordKind};
 pub use superblock::{LogStart, Superblock, VolumeRecord};
 
-/// Version of everything stored. A reader refuses higher ones.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of everything that is written. A reader refuses higher ones and knows all before. 2: packed payloads begin in the header page of their group where
+/// no pages follow it.
+pub const FORMAT_VERSION: u32 = 2;
 /// The unit of every stored structure and of I/O to the SSD, in bytes.
 pub const PAGE_BYTES: usize = types::BLOCK_BYTES as usize;
 /// Records that fit a group's header page.
@@ -43,6 +44,11 @@ pub const GROUP_RECORDS_MAX: usize = 120;
 /// Sequence numbers, group numbers and sessions in the log stay below this, and in what sums it up (superblock, checkpoint) below its
 /// double: no writer counts so far, and a reader can add to them without care.
 pub const COUNT_MAX: u64 = 1 << 62;
+
+/// Whether what bears that version can be read.
+pub(crate) const fn is_read(version: u32) -> bool {
+    version >= 1 && version <= FORMAT_VERSION
+}
 
 /// Why stored bytes were not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

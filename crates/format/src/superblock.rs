@@ -20,7 +20,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::layout::{SHARDS_MAX, SUPERBLOCK_SLOT_BYTES};
-use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES};
+use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES, is_read};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -185,7 +185,7 @@ impl Superblock {
             return Err(DecodeError::Checksum);
         }
         let version = get_u32(bytes, 12);
-        if version != FORMAT_VERSION {
+        if !is_read(version) {
             return Err(DecodeError::Version { found: version });
         }
         let layout = Layout {

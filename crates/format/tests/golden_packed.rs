@@ -1,5 +1,6 @@
-//! Promise: packed records of format version 1 stay what they are. `golden/v1-packed.pages` is a shard's log of two segments with all
-//! encodings and with a footer that overflows; every release writes the same bytes for the same content, and reads it to the same content.
+//! Promise: packed records of a format version stay what they are. `golden/vN-packed.pages` is a shard's log of version N, of two segments with all
+//! encodings and with a footer that overflows, from version 2 on with a group whose payloads go on behind its header page; every release writes the
+//! same bytes as that of its version for the same content, and reads all of them to the same content.
 
 mod image;
 
@@ -10,7 +11,8 @@ use format::{
 use image::{Image, pages};
 use types::{ShardIndex, VolumeId};
 
-const GOLDEN: &[u8] = include_bytes!("golden/v1-packed.pages");
+const GOLDEN: &[u8] = include_bytes!("golden/v2-packed.pages");
+const FIRST: &[u8] = include_bytes!("golden/v1-packed.pages");
 const UUID: [u8; 16] = *b"golden pool v1 \x02";
 const SHARD: ShardIndex = ShardIndex(0);
 const LAST_OBJECT: u64 = (1 << 40) - 1;
@@ -53,7 +55,7 @@ fn vital(record: Record) -> Record {
 /// Segment, number, page of the header, records.
 type Group = (u64, u64, u32, Vec<Record>);
 
-fn groups() -> Vec<Group> {
+fn groups(version: u32) -> Vec<Group> {
     use Encoding::{Diff, Duplicate, Lz4, LzDelta, Raw, Zero, Zstd, ZstdDelta};
     use RecordKind::{Base, CleanNote, DataClean, DataDirty, DataLost, Invalidate};
     let first = vec![
@@ -81,6 +83,16 @@ fn groups() -> Vec<Group> {
     let more = (0..120).map(|block| packed(DataDirty, (2, 100 + block), Lz4, 4 + block, 6 + block as u16));
     let more: Vec<Record> = more.collect();
     let mut groups = vec![(1, 1, 0, first), (1, 2, 6, second), (2, 3, 0, many.collect()), (2, 4, 1, more.clone()), (2, 5, 5, more)];
+    if version > 1 {
+        let across = vec![
+            packed(DataDirty, (1, 300), Lz4, 200, 3000),
+            plain(Invalidate, 2, 9),
+            packed(DataClean, (1, 301), Zstd, 201, 4000),
+            packed(DataDirty, (1, 302), Duplicate, 200, 0),
+            packed(DataClean, (1, 303), Diff, 201, 17),
+        ];
+        groups.push((2, 6, 9, across));
+    }
     groups.iter_mut().for_each(|(_, _, page, records)| GroupHead::lay_out(*page, records));
     groups
 }
@@ -89,8 +101,12 @@ fn group_head(seq: u64, group: u64, page: u32) -> GroupHead {
     GroupHead { uuid: UUID, session: 1, shard: SHARD, segment_seq: seq, group, tail_seq: 1, durable_group: group - 1, page }
 }
 
-fn footer_head(seq: u64) -> FooterHead {
-    let (first_group, last_group, used_pages) = if seq == 1 { (1, 2, 8) } else { (3, 5, 9) };
+fn footer_head(version: u32, seq: u64) -> FooterHead {
+    let (first_group, last_group, used_pages) = match (version, seq) {
+        (_, 1) => (1, 2, 8),
+        (1, _) => (3, 5, 9),
+        _ => (3, 6, 11),
+    };
     FooterHead {
         uuid: UUID,
         session: 1,
@@ -106,13 +122,14 @@ fn footer_head(seq: u64) -> FooterHead {
     }
 }
 
-fn records_of(seq: u64) -> Vec<Record> {
-    groups().into_iter().filter(|group| group.0 == seq).flat_map(|group| group.3).collect()
+fn records_of(version: u32, seq: u64) -> Vec<Record> {
+    groups(version).into_iter().filter(|group| group.0 == seq).flat_map(|group| group.3).collect()
 }
 
 fn written() -> Image {
+    let version = format::FORMAT_VERSION;
     let (mut image, layout) = (Image::new(), layout());
-    for (seq, group, page, records) in groups() {
+    for (seq, group, page, records) in groups(version) {
         let mut bytes = vec![0; GroupHead::pages(&records) as usize * 4096];
         let mut in_header = vec![0; 4096];
         for record in &records {
@@ -133,23 +150,28 @@ fn written() -> Image {
         image::put(&mut image, layout.page_offset(SHARD, layout.physical(seq), page), &bytes);
     }
     for seq in [1, 2] {
-        let records = records_of(seq);
+        let records = records_of(version, seq);
         let offset_bytes = layout.footer_write_offset(SHARD, layout.physical(seq), records.len() as u32);
-        image::put(&mut image, offset_bytes, &footer_head(seq).encode(&layout, &records));
+        image::put(&mut image, offset_bytes, &footer_head(version, seq).encode(&layout, &records));
     }
     image
 }
 
 #[test]
 fn the_same_content_is_written_as_the_same_bytes() {
-    image::compare(written(), GOLDEN, "v1-packed");
+    image::compare(written(), GOLDEN, "v2-packed");
 }
 
 #[test]
-fn the_golden_image_is_read() {
-    let (image, layout) = (image::read(GOLDEN), layout());
+fn golden_images_are_read() {
+    read(2, GOLDEN);
+    read(1, FIRST);
+}
+
+fn read(version: u32, golden: &[u8]) {
+    let (image, layout) = (image::read(golden), layout());
     let mut payloads = 0;
-    for (seq, group, page, records) in groups() {
+    for (seq, group, page, records) in groups(version) {
         let segment = pages(&image, layout.segment_offset(SHARD, layout.physical(seq)), 64 << 10);
         let header = segment[page as usize * 4096..].first_chunk().expect("a page");
         assert_eq!(GroupHead::decode(header), Ok((group_head(seq, group, page), records.clone())));
@@ -164,16 +186,54 @@ fn the_golden_image_is_read() {
             payloads += 1;
         }
     }
-    assert_eq!(payloads, 6 + 240);
+    assert_eq!(payloads, 6 + 240 + if version == 1 { 0 } else { 3 });
     for (seq, overflow_pages) in [(1, 0), (2, 2)] {
         let physical = layout.physical(seq);
-        let records = records_of(seq);
+        let records = records_of(version, seq);
         assert_eq!(layout.footer_overflow_pages(records.len() as u32), overflow_pages);
         let reserved = pages(&image, layout.footer_offset(SHARD, physical), 4096);
         let offset_bytes = layout.footer_write_offset(SHARD, physical, records.len() as u32);
         let overflow = pages(&image, offset_bytes, overflow_pages as usize * 4096);
-        assert_eq!(FooterHead::decode(&reserved), Ok((footer_head(seq), records.len() as u32)));
+        assert_eq!(FooterHead::decode(&reserved), Ok((footer_head(version, seq), records.len() as u32)));
         let footer = Footer::decode(&reserved, &overflow).expect("a footer");
-        assert_eq!((footer.head, footer.records), (footer_head(seq), records));
+        assert_eq!((footer.head, footer.records), (footer_head(version, seq), records));
     }
+}
+
+/// Where a group had no page but more packed payloads than its header page held, version 1 began them with the next page.
+#[test]
+fn payloads_may_begin_behind_the_header_page_as_version_1_had_it() {
+    use RecordKind::DataDirty;
+    let mut records = vec![packed(DataDirty, (1, 300), Encoding::Lz4, 200, 3000), packed(DataDirty, (1, 301), Encoding::Zstd, 201, 4000)];
+    GroupHead::lay_out(5, &mut records);
+    let place = |record: &Record| record.packed.expect("packed").place;
+    assert_eq!((place(&records[0]), GroupHead::pages(&records)), (5 * 256 + 16 + 2 * 2, 2), "they begin behind the table");
+    for (record, place) in records.iter_mut().zip([6 * 256, 6 * 256 + 188]) {
+        record.packed = record.packed.map(|packed| Packed { place, ..packed });
+    }
+    assert_eq!(GroupHead::pages(&records), 3);
+    assert!(GroupHead::packed_in_header(&records).is_empty());
+    let (head, mut page) = (group_head(1, 1, 5), [0; 4096]);
+    head.encode(&records, &[], &mut page);
+    page[12] = 1;
+    let crc = format::checksum::crc32c(&page[12..]);
+    page[8..12].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(GroupHead::decode(&page), Ok((head, records.clone())));
+    // In the header page, but in front of a page payload that they would run into: nobody writes that.
+    let mut overlapping = vec![packed(DataDirty, (1, 302), Encoding::Raw, 202, 4096)];
+    overlapping.extend(records);
+    GroupHead::lay_out(5, &mut overlapping);
+    for (record, place) in overlapping[1..].iter_mut().zip([5 * 256 + 16 + 2 * 3, 5 * 256 + 16 + 2 * 3 + 188]) {
+        record.packed = record.packed.map(|packed| Packed { place, ..packed });
+    }
+    let mut page = [0; 4096];
+    let mut table = [0; 3 * 32];
+    overlapping.iter().zip(table.chunks_exact_mut(32)).for_each(|(record, bytes)| record.encode(bytes));
+    let fine = &mut overlapping.clone();
+    GroupHead::lay_out(5, fine);
+    head.encode(fine, &[], &mut page);
+    page[256..256 + 96].copy_from_slice(&table);
+    let crc = format::checksum::crc32c(&page[12..]);
+    page[8..12].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(GroupHead::decode(&page), Err(format::DecodeError::Field { field: "record place" }));
 }

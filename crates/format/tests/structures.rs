@@ -424,11 +424,11 @@ fn checkpoints() {
 fn newer_versions_are_told_from_damage() {
     let mut random = Random(1);
     let (_, mut bytes) = encoded_group(&mut random);
-    bytes[12] = 2;
+    bytes[12] = 3;
     assert_eq!(decoded_group(&bytes), Err(DecodeError::Checksum));
     let crc = format::checksum::crc32c(&bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(decoded_group(&bytes), Err(DecodeError::Version { found: 2 }));
+    assert_eq!(decoded_group(&bytes), Err(DecodeError::Version { found: 3 }));
     bytes[0] = b'X';
     assert_eq!(decoded_group(&bytes), Err(DecodeError::Magic));
 }

@@ -99,7 +99,7 @@ impl Building {
 
     /// Whether one more record of any kind fits.
     pub fn fits_any(&self, space: &Space) -> bool {
-        // A packed payload may push others out of the header page.
+        // A page pushes packed payloads out of the header page.
         self.fits(Need::PAGE, space) && (self.packed.is_empty() || self.fits(Need::packed(0, types::BLOCK_BYTES as u32), space))
     }
 
@@ -150,14 +150,14 @@ impl Building {
         self.packed_records > 0 && self.pages_used() == 1
     }
 
-    /// Packed payloads that the header page holds.
+    /// What of the packed payloads stands in the header page. They have their places.
     pub fn packed_in_header(&self) -> &[u8] {
-        if GroupHead::holds_packed(&self.records) { &self.packed } else { &[] }
+        &self.packed[..GroupHead::packed_in_header(&self.records).len()]
     }
 
-    /// Packed payloads that follow the pages.
+    /// The rest of them, in pages of their own behind all others.
     pub fn packed_behind_pages(&self) -> &[u8] {
-        if GroupHead::holds_packed(&self.records) { &[] } else { &self.packed }
+        &self.packed[GroupHead::packed_in_header(&self.records).len()..]
     }
 
     /// Pages it takes in the segment, header included.
@@ -167,8 +167,6 @@ impl Building {
 
     fn pages_used_with(&self, need: Need) -> u32 {
         let packed_bytes = self.packed.len() + need.packed_bytes as usize;
-        let in_header = packed_bytes <= GroupHead::room_beside(self.records.len() + need.records as usize);
-        let packed_pages = if in_header { 0 } else { packed_bytes.div_ceil(types::BLOCK_BYTES as usize) as u32 };
-        1 + self.pages.len() as u32 + need.pages + packed_pages
+        GroupHead::pages_for(self.records.len() + need.records as usize, self.pages.len() as u32 + need.pages, packed_bytes)
     }
 }
