@@ -7,6 +7,7 @@
 use super::Slot;
 use alloc::vec;
 use alloc::vec::Vec;
+use smallvec::SmallVec;
 
 /// Most a table is filled, in percent. An unsuccessful probe then looks at 22 neighbouring buckets.
 const LOAD_MAX_PERCENT: usize = 85;
@@ -83,11 +84,16 @@ pub(super) trait Buckets {
 
     /// Buckets behind a freed one move up if their home lies at or before it.
     fn close_gap(&mut self, mut gap: usize, hash_of: impl Fn(Slot) -> u64) {
-        let mut at = gap;
-        loop {
+        // All homes before any is compared: what says a hash is far away in memory, and so the waits for them overlap.
+        let mut homes: SmallVec<[usize; 32]> = SmallVec::new();
+        let mut at = self.next(gap);
+        while let Some(slot) = self.slot(at) {
+            homes.push(self.home(hash_of(slot)));
             at = self.next(at);
-            let Some(slot) = self.slot(at) else { break };
-            let home = self.home(hash_of(slot));
+        }
+        at = gap;
+        for home in homes {
+            at = self.next(at);
             let distance_from_home = (at + self.buckets() - home) % self.buckets();
             let distance_from_gap = (at + self.buckets() - gap) % self.buckets();
             if distance_from_home >= distance_from_gap {

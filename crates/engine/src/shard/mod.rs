@@ -563,12 +563,15 @@ impl Shard {
     /// How soon a dirty write must go: at once, or soon where clients wait for the backing device anyway, and not for this write.
     fn commit_urgency(&self, first: Key) -> Urgency {
         let may_wait = |volume: &&Volume| volume.backing.client_in_flight >= CLIENTS_QUEUE && !volume.awaited.expects(first.block());
+        // Packed blocks are small, and with others about, more come soon.
+        let small = self.packer.is_on() && self.requests() >= SMALL_HOLD_REQUESTS && !self.is_awaited(first);
+        let small_ns = if small { SMALL_HOLD_NS } else { 0 };
         match self.volume(first.volume()).filter(may_wait).map(|volume| &volume.backing) {
-            Some(backing) => Urgency::By(self.now_ns + (backing.read_latency_ns / GROUP_HOLD_ONE_IN).min(GROUP_HOLD_MAX_NS)),
-            // Packed blocks are small, and with others about, more come soon.
-            None if self.packer.is_on() && self.requests() >= SMALL_HOLD_REQUESTS && !self.is_awaited(first) => {
-                Urgency::By(self.now_ns + SMALL_HOLD_NS)
+            Some(backing) => {
+                let hold_ns = (backing.read_latency_ns / GROUP_HOLD_ONE_IN).min(GROUP_HOLD_MAX_NS);
+                Urgency::By(self.now_ns + hold_ns.max(small_ns))
             }
+            None if small => Urgency::By(self.now_ns + small_ns),
             None => Urgency::Commit,
         }
     }
