@@ -368,7 +368,8 @@ impl<'a> World<'a> {
     pub fn step(&mut self) -> Step {
         self.steps += 1;
         if self.steps > STEPS_MAX {
-            return Err(failed(format!("no end after {STEPS_MAX} steps; pending: {}", self.pending_text())));
+            let inside = self.system_mut().describe();
+            return Err(failed(format!("no end after {STEPS_MAX} steps; pending: {}; {inside}", self.pending_text())));
         }
         let Some(happening) = self.queue.pop() else {
             return Err(failed(format!("nothing more will happen; pending: {}", self.pending_text())));
