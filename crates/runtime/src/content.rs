@@ -11,9 +11,9 @@ use types::Content;
 
 /// The options that suit a shard of that configuration.
 pub fn options_for(level: Content, config: &ShardConfig) -> ContentOptions {
-    // Pools are made with two shards for each reactor or, if they are small, with a single one, which has the reactor for itself: while a volume was read into
-    // the cache at 155 MiB a second, three tenths of a processor were enough for LZ4 and not for zstd, and
-    // what was stored took a third more room.
+    // Pools are made with two shards for each reactor or, if they are small, with a single one, which has the reactor for itself: while a volume
+    // was read into the cache at 155 MiB a second, three tenths of a processor were enough for LZ4 and not for zstd, and what was stored took a
+    // third more room.
     let alone = if config.place.layout.shards == 1 { 2 } else { 1 };
     let slots = u64::from(config.place.layout.slots_per_shard());
     let options = ContentOptions::suited(level, seed_of(&config.place.uuid), slots, config.ram_blocks);

@@ -32,7 +32,7 @@ const SHARDS_PER_CORE: u16 = 1;
 const SHARDS_MAX: u16 = 32;
 /// Fewer shards rather than less of the SSD for each. Writes share groups only within a shard, and each shard keeps some segments free: on the
 /// modelled hot-spot workload 307 MiB in one shard write 1.3 bytes to the SSD for each that enters, in four 1.7. Packed blocks share pages as well: with
-/// 6,700 writes of 16 KiB a second into 1 GiB, two came to a group in four shards, twelve in one, and a third more blocks were live.
+/// 6,700 writes of 16 KiB a second into 1 GiB, two came to a group in four shards, twelve in one, and a fifth more was cached.
 const SHARD_BYTES_GOOD: u64 = 1 << 30;
 
 /// How long shards may take to come to rest.

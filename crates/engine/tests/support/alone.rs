@@ -11,7 +11,7 @@ use page::{PagePool, PageVec};
 use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const SSD_BYTES: u64 = 6 << 20;
-pub const BLOCKS: u64 = 8192;
+const BLOCKS: u64 = 8192;
 /// Blocks in one write.
 pub const AT_ONCE: u64 = 32;
 const VOLUME: VolumeIndex = VolumeIndex(0);
