@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 use format::layout::SuperblockSlot;
 use format::packed::PLACE_UNIT_BYTES;
-use format::{DecodeError, Footer, FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, Superblock};
+use format::{DecodeError, Encoding, Footer, FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, Superblock};
 use types::{ShardIndex, VolumeId};
 
 /// Problems told in words; further ones are only counted.
@@ -237,6 +237,15 @@ impl Inspection {
         for item in live {
             shard.payloads += 1;
             let record = item.record();
+            if item.stored().is_some_and(|stored| stored.encoding == Encoding::Lost) {
+                *if matches!(item, RecoveredItem::Block(record) if record.dirty) {
+                    &mut shard.dirty_mismatches
+                } else {
+                    &mut shard.clean_mismatches
+                } += 1;
+                self.problem(|| format!("shard {nth_shard}, segment {seq}: {} could not be read when it was moved", what(item)));
+                continue;
+            }
             if payload_matches(&record, pages) {
                 continue;
             }

@@ -84,4 +84,7 @@ pub const ALL: &[(u32, &str)] = &[
     (67, "a write leaves no trace if another request comes to its extent"),
     (68, "counting in pieces leaves out the entry behind each piece"),
     (69, "a packed dirty block that is written over counts for nothing"),
+    (70, "a packed block that is carried on as lost takes a page"),
+    (71, "a failed read of several blocks is believed of each of them"),
+    (72, "a packed block that is lost is zeroes"),
 ];

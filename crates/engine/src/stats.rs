@@ -139,8 +139,8 @@ pub struct ContentStats {
 impl ContentStats {
     /// Blocks on the SSD stored otherwise than in the log's plain form.
     pub fn packed_blocks(&self) -> u64 {
-        let Census { raw, lz4, zstd, zero, duplicate, delta, .. } = self.census;
-        raw + lz4 + zstd + zero + duplicate + delta
+        let Census { raw, lz4, zstd, zero, duplicate, delta, lost, .. } = self.census;
+        raw + lz4 + zstd + zero + duplicate + delta + lost
     }
 
     /// Adds another shard's counters and gauges.
@@ -157,7 +157,7 @@ impl ContentStats {
             recompressed_blocks,
             recompressed_saved_bytes,
         } = other;
-        let Census { raw, lz4, zstd, zero, duplicate, delta, orphans, references, stored_bytes } = census;
+        let Census { raw, lz4, zstd, zero, duplicate, delta, lost, orphans, references, stored_bytes } = census;
         self.plain_blocks += plain_blocks;
         self.census.raw += raw;
         self.census.lz4 += lz4;
@@ -165,6 +165,7 @@ impl ContentStats {
         self.census.zero += zero;
         self.census.duplicate += duplicate;
         self.census.delta += delta;
+        self.census.lost += lost;
         self.census.orphans += orphans;
         self.census.references += references;
         self.census.stored_bytes += stored_bytes;

@@ -42,11 +42,13 @@ pub enum Encoding {
     Lz4 = 7,
     /// Compressed by itself, for size.
     Zstd = 8,
+    /// Content that could not be read when the record was appended again ([`RecordKind::DataLost`]): no payload, and no content. From format version 2 on.
+    Lost = 9,
 }
 
 impl Encoding {
     /// All of them, by their numbers.
-    pub const ALL: [Encoding; 8] = [
+    pub const ALL: [Encoding; 9] = [
         Encoding::Raw,
         Encoding::Zero,
         Encoding::Duplicate,
@@ -55,6 +57,7 @@ impl Encoding {
         Encoding::ZstdDelta,
         Encoding::Lz4,
         Encoding::Zstd,
+        Encoding::Lost,
     ];
 
     /// The encoding of that number, if there is one.
@@ -74,7 +77,7 @@ impl Encoding {
 
     /// Whether there is a payload that shares its pages with others: all but raw pages and what has no payload.
     pub const fn has_packed_payload(self) -> bool {
-        !matches!(self, Encoding::Raw | Encoding::Zero | Encoding::Duplicate)
+        !matches!(self, Encoding::Raw | Encoding::Zero | Encoding::Duplicate | Encoding::Lost)
     }
 }
 
@@ -88,7 +91,7 @@ pub struct Packed {
     /// Bytes of the payload: 4096 of a raw page, else from [`PACKED_BYTES_MIN`] to [`PACKED_BYTES_MAX`], checksum included; 0 without
     /// payload.
     pub bytes: u16,
-    /// Full encodings: the number of this object. Those that rest on a base: the number of the base. Zeroes: 0. Below [`OBJECTS_MAX`].
+    /// Full encodings: the number of this object. Those that rest on a base: the number of the base. Zeroes and what is lost: 0. Below [`OBJECTS_MAX`].
     pub object: u64,
     /// Of a full encoding: dirty blocks rest on it, so it must be there although it is itself clean or has no address. Recovery accepts no
     /// group whose vital payload is damaged.
@@ -105,7 +108,8 @@ impl Packed {
     pub(crate) fn check(&self, record: &Record) -> Result<(), &'static str> {
         let full = self.encoding.is_full();
         match record.kind {
-            RecordKind::DataClean | RecordKind::DataDirty => {}
+            RecordKind::DataClean | RecordKind::DataDirty if self.encoding != Encoding::Lost => {}
+            RecordKind::DataLost if self.encoding == Encoding::Lost => {}
             RecordKind::Base if full && record.volume.0 == 0 && record.block == 0 => {}
             _ => return Err("record kind"),
         }
@@ -125,7 +129,7 @@ impl Packed {
                 self.bytes as usize == PAGE_BYTES,
                 self.place >= PAGE_UNITS && self.place.is_multiple_of(PAGE_UNITS) && record.slot_page == self.place / PAGE_UNITS,
             ),
-            Encoding::Zero | Encoding::Duplicate => (self.bytes == 0, self.place == 0 && record.slot_page == 0),
+            Encoding::Zero | Encoding::Duplicate | Encoding::Lost => (self.bytes == 0, self.place == 0 && record.slot_page == 0),
             _ => ((PACKED_BYTES_MIN..=PACKED_BYTES_MAX).contains(&self.bytes), self.place >= FIRST_PLACE && record.slot_page == 0),
         };
         if !length_fits {

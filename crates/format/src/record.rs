@@ -31,7 +31,7 @@ pub enum RecordKind {
     /// The payload is newer than the backing device.
     DataDirty,
     /// As [`RecordKind::DataDirty`], but the payload could not be read when it was appended again, and is not what its checksum says. The record
-    /// stands for the loss: nobody is to take it for a torn write.
+    /// stands for the loss: nobody is to take it for a torn write. Of a whole block it has no payload ([`Encoding::Lost`]).
     DataLost,
     /// Whatever the log held of this block before is void, the whole block. No payload.
     Invalidate,
@@ -71,8 +71,7 @@ pub struct Record {
     pub checksum: u32,
     /// Of plain data and of encoding [`Encoding::Raw`]: the page of the payload, counted from the start of the segment. Else 0.
     pub slot_page: u32,
-    /// How the content is stored, if not plainly. Only with [`RecordKind::DataClean`], [`RecordKind::DataDirty`] and, always,
-    /// [`RecordKind::Base`].
+    /// How the content is stored, if not plainly. Only with data and, always, [`RecordKind::Base`].
     pub packed: Option<Packed>,
 }
 
@@ -235,6 +234,7 @@ impl Record {
         let kind = match from[0] {
             KIND_DATA_CLEAN => RecordKind::DataClean,
             KIND_DATA_DIRTY => RecordKind::DataDirty,
+            KIND_DATA_LOST => RecordKind::DataLost,
             KIND_BASE => RecordKind::Base,
             _ => return wrong("record kind"),
         };

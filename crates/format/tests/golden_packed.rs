@@ -56,7 +56,7 @@ fn vital(record: Record) -> Record {
 type Group = (u64, u64, u32, Vec<Record>);
 
 fn groups(version: u32) -> Vec<Group> {
-    use Encoding::{Diff, Duplicate, Lz4, LzDelta, Raw, Zero, Zstd, ZstdDelta};
+    use Encoding::{Diff, Duplicate, Lost, Lz4, LzDelta, Raw, Zero, Zstd, ZstdDelta};
     use RecordKind::{Base, CleanNote, DataClean, DataDirty, DataLost, Invalidate};
     let first = vec![
         packed(DataDirty, (1, 7), Raw, 1, 4096),
@@ -90,6 +90,7 @@ fn groups(version: u32) -> Vec<Group> {
             packed(DataClean, (1, 301), Zstd, 201, 4000),
             packed(DataDirty, (1, 302), Duplicate, 200, 0),
             packed(DataClean, (1, 303), Diff, 201, 17),
+            packed(DataLost, (1, 304), Lost, 0, 0),
         ];
         groups.push((2, 6, 9, across));
     }

@@ -49,8 +49,9 @@ impl Random {
     }
 
     fn packed_record(&mut self) -> Record {
-        let encoding = Encoding::ALL[self.below(8) as usize];
+        let encoding = Encoding::ALL[self.below(9) as usize];
         let kind = match self.below(3) {
+            _ if encoding == Encoding::Lost => RecordKind::DataLost,
             0 if encoding.is_full() => RecordKind::Base,
             0 | 1 => RecordKind::DataClean,
             _ => RecordKind::DataDirty,
@@ -61,10 +62,10 @@ impl Random {
             place: 0,
             bytes: match encoding {
                 Encoding::Raw => 4096,
-                Encoding::Zero | Encoding::Duplicate => 0,
+                Encoding::Zero | Encoding::Duplicate | Encoding::Lost => 0,
                 _ => PACKED_BYTES_MIN + self.below(u64::from(PACKED_BYTES_MAX - PACKED_BYTES_MIN) + 1) as u16,
             },
-            object: if encoding == Encoding::Zero { 0 } else { 1 + self.below(OBJECTS_MAX - 1) },
+            object: if matches!(encoding, Encoding::Zero | Encoding::Lost) { 0 } else { 1 + self.below(OBJECTS_MAX - 1) },
             vital: encoding.is_full() && self.below(2) == 0,
         };
         Record {
@@ -265,7 +266,8 @@ fn impossible_packed_records_are_refused() {
     check(object, 0, &[7], "record kind");
     check(object, 1, &[0x7f], "record mask");
     check(object, 2, &[0], "record encoding");
-    check(object, 2, &[9], "record encoding");
+    check(object, 2, &[10], "record encoding");
+    check(object, 2, &[Encoding::Lost as u8], "record kind");
     check(object, 2, &[0x80], "record encoding");
     check(object, 2, &[Encoding::Diff as u8], "record kind");
     check(object, 4, &[1], "record kind");
@@ -283,6 +285,16 @@ fn impossible_packed_records_are_refused() {
     check(zero, 2, &[Encoding::Duplicate as u8], "record object");
     check(zero, 3, &[1], "record object");
     check(zero, 20, &[0, 1, 0, 0], "record place");
+    // What is lost is nothing else, and nothing else is lost without content.
+    check(zero, 0, &[5], "record kind");
+    check(zero, 2, &[Encoding::Lost as u8], "record kind");
+    let lost = Packed { encoding: Encoding::Lost, place: 0, bytes: 0, object: 0, vital: false };
+    let lost = Record { kind: RecordKind::DataLost, packed: Some(lost), ..data };
+    check(lost, 0, &[1], "record kind");
+    check(lost, 0, &[2], "record kind");
+    check(lost, 2, &[Encoding::Zero as u8], "record kind");
+    check(lost, 3, &[1], "record object");
+    check(lost, 24, &[5, 0], "record length");
     let raw = Packed { encoding: Encoding::Raw, place: 512, bytes: 4096, ..base };
     let raw = Record { slot_page: 2, ..record(RecordKind::DataDirty, raw) };
     check(raw, 20, &[16], "record place");

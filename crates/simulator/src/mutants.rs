@@ -50,15 +50,19 @@ pub const NOT_APPLICABLE: [(u32, &str); 3] = [
 /// base that goes while the log has no note yet, or a wrong one, that what rests on it came home, and then the power.
 pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
 
-/// One that only runs can meet in which dirty blocks outgrow the log: one in thirty does it by itself, here all ([`Plan::always_swell`]).
-pub const SWELLING: u32 = 69;
+/// Those that only runs can meet in which dirty blocks outgrow the log: one in thirty does it by itself, here all ([`Plan::always_swell`]). 70, 72: many of them
+/// are damaged besides ([`Plan::damage_writes`]).
+pub const SWELLING: [u32; 3] = [69, 70, 72];
 
 fn adjust(number: u32, plan: &mut Plan) {
     if RESTING.contains(&number) {
         plan.always_share();
     }
-    if number == SWELLING {
+    if SWELLING.contains(&number) {
         plan.always_swell();
+    }
+    if number == 70 || number == 72 {
+        plan.damage_writes();
     }
 }
 

@@ -372,6 +372,12 @@ impl Plan {
         self.share(prng);
     }
 
+    /// The SSD damages one write in twenty, and nothing else disturbs.
+    pub fn damage_writes(&mut self) {
+        (self.ssd_faults.on, self.ssd_faults.budget, self.ssd_faults.corrupt_write_per_10k) = (true, 60, 500);
+        (self.crashes, self.operator_ns) = (0, 0);
+    }
+
     /// Makes it a run like those of [`Plan::swell`], whatever the seed says.
     pub fn always_swell(&mut self) {
         let prng = &mut Prng::new(self.seed).fork(14);

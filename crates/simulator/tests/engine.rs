@@ -2,6 +2,7 @@
 
 use simulator::daemon::Engine;
 use simulator::exhaustive::{Setting, story, try_all};
+use simulator::plan::Plan;
 use simulator::soak::Soak;
 use types::Mode;
 
@@ -22,6 +23,22 @@ fn random_runs_break_no_promise() {
     assert!(totals.found.is_empty());
     let missing = totals.coverage().missing();
     assert!(missing.is_empty() || count < 2_000, "faults that never met a phase: {missing:?}");
+}
+
+/// Much that is dirty and small, on an SSD that damages one write in twenty: what is lost must not take more of the log than it did, or the cleaner ends without
+/// room and writers wait for ever.
+#[test]
+fn what_is_lost_takes_no_more_room_than_it_did() {
+    let adjust = |plan: &mut Plan| {
+        plan.always_swell();
+        plan.damage_writes();
+    };
+    let soak = Soak { first: 170_000_000, count: 150, threads: threads(), failures_max: 3, twice_every: 0, adjust: &adjust };
+    let totals = soak.run(&Engine);
+    for found in &totals.found {
+        println!("seed {}: {}", found.seed, found.failure.what);
+    }
+    assert!(totals.found.is_empty());
 }
 
 #[test]

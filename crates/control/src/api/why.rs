@@ -23,7 +23,7 @@ pub struct WhyView {
     pub dirty_blocks: u64,
     /// For how many seconds the oldest of them has been dirty (known for 1 MiB extents); null if none is.
     pub dirty_since_s: Option<f64>,
-    /// Cached blocks by how they are stored: "plain", "raw", "lz4", "zstd", "zero", "duplicate", "delta".
+    /// Cached blocks by how they are stored: "plain", "raw", "lz4", "zstd", "zero", "duplicate", "delta", "lost".
     pub encodings: BTreeMap<String, u64>,
     /// Accesses to the range's megabytes lately (about ten minutes; older ones count less and less).
     pub heat: f64,

@@ -92,8 +92,18 @@ mod tests {
 
     #[test]
     fn blocks_are_counted_once_and_bytes_compared() {
-        let census =
-            Census { raw: 10, lz4: 20, zstd: 0, zero: 5, duplicate: 30, delta: 15, orphans: 2, references: 12, stored_bytes: 40_960 };
+        let census = Census {
+            raw: 10,
+            lz4: 20,
+            zstd: 0,
+            zero: 5,
+            duplicate: 30,
+            delta: 15,
+            lost: 0,
+            orphans: 2,
+            references: 12,
+            stored_bytes: 40_960,
+        };
         let shard = ShardContent { plain_blocks: 20, census, encoded_blocks: 50, encoding_cpu_ns: 250_000, ..ShardContent::default() };
         let mut gathered = Gathered { level: Content::Fast, index_bytes: 1500, ..Gathered::default() };
         gathered.shards.add(&shard);

@@ -172,7 +172,8 @@ impl World {
             }
             5 => {
                 let meta = self.meta(false);
-                self.write_packed(key, meta, Stored { encoding: Encoding::Zero, place: 0, bytes: 0, object: 0 });
+                let encoding = [Encoding::Zero, Encoding::Lost][self.random(2) as usize];
+                self.write_packed(key, meta, Stored { encoding, place: 0, bytes: 0, object: 0 });
             }
             _ => {
                 let Some((id, _)) = self.objects.range(base..).next() else { return };
@@ -302,6 +303,7 @@ impl World {
             lz4: of(&[Encoding::Lz4]),
             zstd: of(&[Encoding::Zstd]),
             zero: of(&[Encoding::Zero]),
+            lost: of(&[Encoding::Lost]),
             duplicate: of(&[Encoding::Duplicate]),
             delta: of(&[Encoding::Diff, Encoding::LzDelta, Encoding::ZstdDelta]),
             orphans: self.objects.values().filter(|object| object.orphan).count() as u64,

@@ -32,6 +32,8 @@ pub struct Census {
     pub duplicate: u64,
     /// Blocks stored as a difference to an object.
     pub delta: u64,
+    /// Dirty blocks whose content could not be read when they were appended again.
+    pub lost: u64,
     /// Objects without a block.
     pub orphans: u64,
     /// Objects that others rest on.
@@ -86,6 +88,7 @@ impl Census {
             Encoding::Zero => &mut self.zero,
             Encoding::Duplicate => &mut self.duplicate,
             Encoding::Diff | Encoding::LzDelta | Encoding::ZstdDelta => &mut self.delta,
+            Encoding::Lost => &mut self.lost,
         }
     }
 }

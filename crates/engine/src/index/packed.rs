@@ -93,7 +93,7 @@ impl PackedEntry {
         assert!(place <= PLACE_UNKNOWN, "place {place} is in no segment");
         assert!(bytes <= BYTES_MAX, "{bytes} bytes are more than a block");
         assert!(object < 1 << OBJECT_BITS, "object {object} has more than {OBJECT_BITS} bits");
-        assert_eq!(object == 0, encoding == Encoding::Zero, "{encoding:?} with object {object}");
+        assert_eq!(object == 0, matches!(encoding, Encoding::Zero | Encoding::Lost), "{encoding:?} with object {object}");
         PackedEntry {
             bits: bits | (state as u64) << STATE_SHIFT | (encoding as u64) << ENCODING_SHIFT | object >> 32 << OBJECT_SHIFT,
             object_low: object as u32,

@@ -441,6 +441,7 @@ impl Packer {
             Encoding::ZstdDelta => Form::ZstdDelta(0),
             Encoding::Lz4 => Form::Lz4,
             Encoding::Zstd => Form::Zstd,
+            Encoding::Lost => return Err(Malformed),
         };
         content::encode::decode(form, bytes, base, &mut self.codec, into)
     }

@@ -38,6 +38,8 @@ struct Kept {
     /// Pages of its segment that its stored bytes touch; none if it has none.
     first_page: u32,
     pages: u32,
+    /// It is read by itself: a read of several has failed, and each is judged by its own pages.
+    alone: bool,
 }
 
 /// A run of pages being read for appending again what is in them.
@@ -161,7 +163,7 @@ impl Shard {
         for slot in self.slots_of(seq) {
             if let Some(heat) = self.verdict(slot) {
                 let (first_page, pages) = self.pages_of(slot);
-                keep.push(Kept { slot, heat, first_page, pages });
+                keep.push(Kept { slot, heat, first_page, pages, alone: false });
             }
         }
         // In the order of their places, so that neighbours are read together. Plain blocks are already.
@@ -186,7 +188,7 @@ impl Shard {
         if meta.dirty || self.dirty_rest_on(slot) {
             return Some(heat);
         }
-        if self.volume_of(key).detaching || self.dangles(slot) {
+        if self.volume_of(key).detaching || self.dangles(slot) || self.is_lost(slot) {
             return None;
         }
         if self.cleaner.ahead {
@@ -215,6 +217,11 @@ impl Shard {
         }
         let stored = self.index.stored(slot);
         stored.encoding.rests_on_base() && self.index.object(stored.object).is_none()
+    }
+
+    /// Whether the block was carried on as lost, without content.
+    fn is_lost(&self, slot: Slot) -> bool {
+        slot.is_packed() && self.index.stored(slot).encoding == Encoding::Lost
     }
 
     /// Takes room for a clean block of the segment, if there is any left.
@@ -251,6 +258,7 @@ impl Shard {
             while let Some(next) = self.cleaner.to_read.front()
                 && (next.pages == 0 || next.first_page >= first_page && next.first_page + next.pages <= first_page + pages_max)
                 && (first.pages > 0 || next.pages == 0)
+                && (keep.is_empty() || !first.alone && !next.alone)
             {
                 end_page = end_page.max(next.first_page + next.pages);
                 keep.extend(self.cleaner.to_read.pop_front());
@@ -287,6 +295,11 @@ impl Shard {
         self.log.space_mut().unpin(batch.seq);
         self.cleaner.reading -= 1;
         if self.cleaner.stopped {
+            return;
+        }
+        if result.is_err() && batch.keep.len() > 1 && !mutants::active(71) {
+            let alone = batch.keep.into_iter().rev().map(|kept| Kept { alone: true, ..kept });
+            alone.for_each(|kept| self.cleaner.to_read.push_front(kept));
             return;
         }
         let pages: Vec<Page> = pages.into_iter().map(page::PageMut::freeze).collect();
@@ -375,6 +388,10 @@ impl Shard {
     fn keep_packed(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
         let Kept { slot, heat, .. } = kept;
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
+        if self.is_lost(slot) && !meta.dirty {
+            // Its content came home after all: what is gone with the segment is a miss.
+            return;
+        }
         let volume = self.volume_of(key).id;
         let owner = if stored.encoding.is_full() { PayloadOwner::Object(stored.object) } else { PayloadOwner::Block(volume, key.block()) };
         let bytes = read.and_then(|pages| sound_bytes(&stored, owner, meta.checksum, pages)).filter(|_| !self.dangles(slot));
@@ -397,11 +414,22 @@ impl Shard {
         if self.index.is_object(slot) {
             self.index.drop_object(slot);
         }
-        let lost = copy.is_none();
-        let checksum = lost.then_some(meta.checksum);
-        let page = copy.unwrap_or_else(|| self.zero_page.clone());
-        let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum, lost };
-        self.append_again(key, slot, block);
+        match copy {
+            Some(page) => {
+                let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum: None, lost: false };
+                self.append_again(key, slot, block);
+            }
+            None if mutants::active(70) => {
+                let (page, checksum) = (self.zero_page.clone(), Some(meta.checksum));
+                let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum, lost: true };
+                self.append_again(key, slot, block);
+            }
+            None => {
+                // Not as a page: where many were small, the log would grow by what is lost.
+                self.log_lost(key, slot, heat);
+                self.destage_moved(key, slot);
+            }
+        }
     }
 
     fn keep_base(&mut self, kept: Kept, read: Option<&[Page]>) {

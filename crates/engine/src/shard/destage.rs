@@ -13,6 +13,7 @@ mod reading;
 
 use super::fetch::Wanted;
 use super::proof::Proof;
+use super::singly::DestagePart;
 use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind};
 use crate::destage::dirty::DirtySet;
@@ -457,7 +458,8 @@ impl Shard {
                 length_bytes: length as u64 * BLOCK_BYTES,
                 background: true,
             };
-            self.out.io(span, IoKind::Read(into), Context::DestageRead { run: id, seq, first: at });
+            let part = DestagePart { run: id, seq, first: at, offset_bytes: span.offset_bytes };
+            self.out.io(span, IoKind::Read(into), Context::DestageRead(part));
             reading += 1;
             at += length;
         }

@@ -32,11 +32,13 @@ pub enum Form {
     Duplicate,
     /// The difference to another.
     Delta,
+    /// Newer than the backing device, and not to be read any more: nothing is stored.
+    Lost,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 7] = [Form::Plain, Form::Raw, Form::Lz4, Form::Zstd, Form::Zero, Form::Duplicate, Form::Delta];
+    pub const ALL: [Form; 8] = [Form::Plain, Form::Raw, Form::Lz4, Form::Zstd, Form::Zero, Form::Duplicate, Form::Delta, Form::Lost];
 
     /// The word in JSON and messages.
     pub const fn name(self) -> &'static str {
@@ -48,6 +50,7 @@ impl Form {
             Form::Zero => "zero",
             Form::Duplicate => "duplicate",
             Form::Delta => "delta",
+            Form::Lost => "lost",
         }
     }
 }
@@ -61,6 +64,7 @@ impl From<Encoding> for Form {
             Encoding::Zero => Form::Zero,
             Encoding::Duplicate => Form::Duplicate,
             Encoding::Diff | Encoding::LzDelta | Encoding::ZstdDelta => Form::Delta,
+            Encoding::Lost => Form::Lost,
         }
     }
 }

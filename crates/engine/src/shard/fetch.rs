@@ -108,6 +108,7 @@ impl Shard {
         let stored = self.index.stored(slot);
         match stored.encoding {
             Encoding::Zero => Some(self.zero_page.clone()),
+            Encoding::Lost if mutants::active(72) => Some(self.zero_page.clone()),
             Encoding::Duplicate => self.object_in_memory(stored.object),
             encoding if encoding.is_full() => self.packer.contents().get(stored.object).cloned(),
             _ => None,

@@ -43,6 +43,7 @@ mod recompress;
 mod restore;
 mod route;
 mod scrub;
+mod singly;
 mod tail_pressure;
 mod volume;
 mod write_backing;
@@ -140,7 +141,7 @@ enum Context {
     CleanRead(clean::Batch),
     Fetch(parts::PartsRead),
     Scrub(scrub::ScrubRead),
-    DestageRead { run: u32, seq: u64, first: usize },
+    DestageRead(singly::DestagePart),
     DestageWrite(u32),
 }
 
@@ -374,7 +375,7 @@ impl Shard {
             Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
             Context::Fetch(read) => self.parts_read(read, result, pages),
             Context::Scrub(read) => self.scrub_read(read, result, pages),
-            Context::DestageRead { run, seq, first } => self.destage_read(run, seq, first, result, pages),
+            Context::DestageRead(part) => self.destage_read(part, result, pages),
             Context::DestageWrite(run) => self.destage_written(run, result),
         }
         self.wake_starved();

@@ -32,7 +32,7 @@ impl Shard {
     pub fn content_stats(&self) -> ContentStats {
         let (census, packer) = (self.index.census(), self.packer.stats());
         let (idle_segments, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
-        let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta;
+        let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta + census.lost;
         ContentStats {
             plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
             census,
@@ -160,13 +160,27 @@ impl Shard {
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
         let (stored, payload) = self.denser(key, meta.checksum, stored, payload);
         let volume = self.volume_of(key).id;
-        let kind = if meta.dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
+        let kind = match (meta.dirty, stored.encoding) {
+            (true, Encoding::Lost) => RecordKind::DataLost,
+            (true, _) => RecordKind::DataDirty,
+            (false, _) => RecordKind::DataClean,
+        };
         // A clean block on which dirty ones rest must survive like them.
         let vital = !meta.dirty && self.dirty_rest_on(slot) && !mutants::active(60);
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital };
         let record = record(kind, volume, key.block(), meta.checksum, packed);
         let meta = SlotMeta { frequency: heat.bits(), ..meta };
         self.append_packed_block(key, meta, record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+    }
+
+    /// Appends, for a dirty packed block of the segment being taken back that cannot be read, a record that says so: it stays an error until it is written
+    /// anew, after a restart too. The checksum stays that of what is lost.
+    pub(super) fn log_lost(&mut self, key: Key, slot: Slot, heat: Heat) {
+        let meta = SlotMeta { frequency: heat.bits(), ..self.index.meta(slot) };
+        let volume = self.volume_of(key).id;
+        let packed = Packed { encoding: Encoding::Lost, place: 0, bytes: 0, object: 0, vital: false };
+        let record = record(RecordKind::DataLost, volume, key.block(), meta.checksum, packed);
+        self.append_packed_block(key, meta, record, PackedPayload::default(), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
     }
 
     /// Cold blocks are compressed as well as possible when they are moved: it costs nobody's time, and they are seldom read.

@@ -126,6 +126,8 @@ impl Shard {
         op.ssd_hit = true;
         op.read = smallvec![ReadBlock { copy, ..ReadBlock::default() }];
         let op = self.ops.add(op);
-        self.ssd_read(SsdPart { op, first: 0, overlay: false, seq, proofs: smallvec![proof] }, result, pages);
+        // Of one block: nothing is read again.
+        let part = SsdPart { op, first: 0, overlay: false, seq, offset_bytes: 0, proofs: smallvec![proof] };
+        self.ssd_read(part, result, pages);
     }
 }

@@ -32,6 +32,8 @@ pub struct SsdPart {
     pub(super) overlay: bool,
     /// The segment that is pinned meanwhile.
     pub(super) seq: u64,
+    /// Where on the SSD.
+    pub(super) offset_bytes: u64,
     pub(super) proofs: SmallVec<[Proof; 1]>,
 }
 
@@ -240,7 +242,8 @@ impl Shard {
             background: false,
         };
         self.ops.get_mut(id).pending += 1;
-        self.out.io(span, IoKind::Read(pages), Context::ReadSsd(SsdPart { op: id, first, overlay, seq, proofs }));
+        let part = SsdPart { op: id, first, overlay, seq, offset_bytes: span.offset_bytes, proofs };
+        self.out.io(span, IoKind::Read(pages), Context::ReadSsd(part));
     }
 
     fn read_backing_run(&mut self, id: OpId, first: usize, count: usize, buffers: &mut Vec<PageMut>) {
@@ -270,6 +273,11 @@ impl Shard {
 
     /// A run has been read from the SSD.
     pub(super) fn ssd_read(&mut self, part: SsdPart, result: Result<(), IoError>, pages: PageMutVec) {
+        if result.is_err() && pages.len() > 1 && !mutants::active(71) {
+            self.read_part_singly(&part, pages);
+            self.log.space_mut().unpin(part.seq);
+            return self.part_done(part.op);
+        }
         self.log.space_mut().unpin(part.seq);
         let mut missing: SmallVec<[usize; 1]> = SmallVec::new();
         for (ahead, (page, proof)) in pages.into_iter().zip(&part.proofs).enumerate() {

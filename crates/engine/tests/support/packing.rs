@@ -116,6 +116,7 @@ impl Packing {
                 self.next_object += 1;
                 packed(kind, address, encoding, self.next_object - 1, &encoded)
             }
+            (4, _) if random.chance(1, 3) => packed(RecordKind::DataLost, address, Encoding::Lost, 0, &[]),
             (4, _) => packed(kind, address, Encoding::Zero, 0, &[]),
             (5..=6, Some(base)) => packed(kind, address, Encoding::Duplicate, base, &[]),
             (7, Some(base)) => {

@@ -152,7 +152,10 @@ impl Faults {
         if prng.per_10k(rate) && self.spend(class) {
             if prng.percent(self.sticky_percent) {
                 let both = prng.percent(30);
-                self.bad.push((start, end, is_read || both, !is_read || both));
+                // A whole stretch, or a single page of it.
+                let page = start + prng.below((end - start).div_ceil(4096)) * 4096;
+                let (from, to) = if prng.percent(50) { (start, end) } else { (page, (page + 4096).min(end)) };
+                self.bad.push((from, to, is_read || both, !is_read || both));
             }
             return if !is_read && prng.percent(10) { Strike::NoSpace } else { Strike::Error { partial: prng.percent(70) } };
         }

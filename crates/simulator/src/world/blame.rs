@@ -120,6 +120,11 @@ impl Blame {
     pub fn ssd_answered(&mut self, answered: Answered, now_ns: u64) {
         let Answered { lane, token, next_token, offset_bytes: offset, length_bytes: length, is_read, strike, failed } = answered;
         if is_read {
+            // Who reads several blocks at once is to ask for each by itself then. (What is packed lies in two pages at most.)
+            if failed && pages_of(offset, length).count() > 2 {
+                self.strikes(0, now_ns);
+                return;
+            }
             let all_bad = failed || strike != Strike::None;
             let is_torn = |page: &u64| self.torn.contains_key(page);
             // Where damage was found, a start may have taken what is torn.

@@ -2,15 +2,24 @@
 
 use super::super::Shard;
 use super::super::fetch::Unfetched;
+use super::super::singly::DestagePart;
 use super::RETRY_AFTER_NS;
 use crate::api::IoError;
 use crate::key::Key;
+use crate::mutants;
 use page::{Page, PageMutVec};
 use smallvec::SmallVec;
 
 impl Shard {
     /// A part of a run has been read from the SSD.
-    pub(in super::super) fn destage_read(&mut self, run: u32, seq: u64, first: usize, result: Result<(), IoError>, pages: PageMutVec) {
+    pub(in super::super) fn destage_read(&mut self, part: DestagePart, result: Result<(), IoError>, pages: PageMutVec) {
+        let DestagePart { run, seq, first, .. } = part;
+        if result.is_err() && pages.len() > 1 && !mutants::active(71) {
+            let more = self.read_destage_singly(part, pages) - 1;
+            self.log.space_mut().unpin(seq);
+            self.destager.runs.get_mut(&run).expect("a run under way").reading += more;
+            return;
+        }
         self.log.space_mut().unpin(seq);
         let first_key = self.destager.runs[&run].first;
         let volume = self.volume_of(first_key).id;
