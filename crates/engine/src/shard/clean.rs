@@ -388,8 +388,8 @@ impl Shard {
     fn keep_packed(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
         let Kept { slot, heat, .. } = kept;
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
-        if self.is_lost(slot) && !meta.dirty {
-            // Its content came home after all: what is gone with the segment is a miss.
+        if !meta.dirty && (self.is_lost(slot) || self.dangles(slot)) {
+            // Its content came home after all; or its base, clean like it, was forgotten while this was read. What is gone with the segment is a miss.
             return;
         }
         let volume = self.volume_of(key).id;
