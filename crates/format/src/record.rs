@@ -31,7 +31,7 @@ pub enum RecordKind {
     /// The payload is newer than the backing device.
     DataDirty,
     /// As [`RecordKind::DataDirty`], but the payload could not be read when it was appended again, and is not what its checksum says. The record
-    /// stands for the loss: nobody is to take it for a torn write. Of a whole block it has no payload ([`Encoding::Lost`]).
+    /// stands for the loss: nobody is to take it for a torn write. Where the block was packed it has no payload ([`Encoding::Lost`]).
     DataLost,
     /// Whatever the log held of this block before is void, the whole block. No payload.
     Invalidate,
