@@ -38,7 +38,13 @@ pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> 
         Failure::failed(format!("{} cannot be made ({e})", directory.0.display()), "name a writable place with --socket PATH")
     })?;
     let (notices, _) = std::sync::mpsc::channel();
-    let machine = Machine::start(MachineOptions { reactors: None, export_directory: directory.0.clone(), stable_names: false, notices })?;
+    let machine = Machine::start(MachineOptions {
+        reactors: None,
+        real_time: true,
+        export_directory: directory.0.clone(),
+        stable_names: false,
+        notices,
+    })?;
     let facts = machine.examine_backing(&backing).map_err(|error| match error {
         control::error::ControlError::Unknown { .. } => {
             Failure::failed(format!("{file} does not exist"), &format!("make it with `truncate -s SIZE {file}`"))

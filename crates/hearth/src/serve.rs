@@ -58,6 +58,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let (notice_in, notices) = channel();
     let machine = Machine::start(MachineOptions {
         reactors: settings.reactors,
+        real_time: settings.real_time,
         export_directory: export_directory(&places.socket),
         stable_names: true,
         notices: notice_in,

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::error::RuntimeError;
 use crate::group::EndpointGroup;
 use crate::message::{Directory, Message};
-use crate::reactor::{Reactor, monotonic_ns};
+use crate::reactor::{Precedence, Reactor, monotonic_ns, wanted_precedence};
 use crate::stats::{DeviceStats, VolumeStats};
 use crate::volume::{Route, VolumeRef, VolumeShared};
 use page::PagePool;
@@ -30,6 +30,8 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(40);
 pub struct RuntimeOptions {
     /// Threads, each with its ring.
     pub reactors: u16,
+    /// Whether they run before ordinary threads when that helps, where they may.
+    pub real_time: bool,
     /// Pages for requests to bare volumes, and for whatever else has no page pool of its own.
     pub io_pages: usize,
     /// Entries each ring takes at once; a power of two. More wait in memory.
@@ -40,10 +42,10 @@ pub struct RuntimeOptions {
 
 impl Default for RuntimeOptions {
     fn default() -> RuntimeOptions {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         RuntimeOptions {
             // Half the cores: the other half is for those who use the volumes.
-            reactors: u16::try_from((cores / 2).max(1)).unwrap_or(u16::MAX),
+            reactors: u16::try_from((processors() / 2).max(1)).unwrap_or(u16::MAX),
+            real_time: false,
             // 64 MiB: two requests of the largest size with all they need, or 16,384 small ones.
             io_pages: 16 << 10,
             ring_entries: 512,
@@ -57,6 +59,7 @@ impl Default for RuntimeOptions {
 pub struct Runtime {
     pub(crate) directory: Arc<Directory>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    precedence: Precedence,
     pages: PagePool,
     pub(crate) options: RuntimeOptions,
     pub(crate) numbers: Numbers,
@@ -89,9 +92,11 @@ impl Runtime {
     /// [`RuntimeError::Start`] if the kernel refuses a ring or a thread; nothing is left running then.
     pub fn start(options: RuntimeOptions) -> Result<Runtime, RuntimeError> {
         let directory = Directory::new(options.reactors.max(1)).map_err(|source| RuntimeError::Start { reactor: 0, source })?;
-        let runtime = Runtime {
+        let wanted = wanted_precedence(options.real_time, options.reactors.max(1), processors());
+        let mut runtime = Runtime {
             directory: Arc::new(directory),
             threads: Mutex::default(),
+            precedence: Precedence::Ordinary,
             pages: PagePool::new(options.io_pages),
             options,
             numbers: Numbers::default(),
@@ -101,12 +106,13 @@ impl Runtime {
             let (started, answer) = mpsc::channel();
             let directory = runtime.directory.clone();
             let ring_entries = runtime.options.ring_entries;
-            let body = move || reactor_thread(index, directory, ring_entries, &started);
+            let wanted = wanted.clone();
+            let body = move || reactor_thread(index, directory, ring_entries, wanted, &started);
             let spawned = std::thread::Builder::new().name(format!("reactor-{index}")).spawn(body);
             let thread = spawned.map_err(|source| RuntimeError::Start { reactor: index, source })?;
             runtime.threads.lock().expect("no holder of this lock panics").push(thread);
             let ready = answer.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
-            ready.map_err(|source| RuntimeError::Start { reactor: index, source })?;
+            runtime.precedence = ready.map_err(|source| RuntimeError::Start { reactor: index, source })?;
         }
         Ok(runtime)
     }
@@ -114,6 +120,11 @@ impl Runtime {
     /// How many reactors there are.
     pub fn reactors(&self) -> u16 {
         self.directory.peers.len() as u16
+    }
+
+    /// How reactors are scheduled.
+    pub fn precedence(&self) -> &Precedence {
+        &self.precedence
     }
 
     /// How often the reactors have woken since they started, all together. Does not grow while nothing is to be done.
@@ -347,18 +358,29 @@ fn collect<T>(what: &'static str, patience: Duration, count: usize, answers: &Re
     Ok(collected)
 }
 
-fn reactor_thread(index: u16, directory: Arc<Directory>, ring_entries: u32, started: &Sender<io::Result<()>>) -> io::Result<()> {
+/// Processors that this process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn reactor_thread(
+    index: u16,
+    directory: Arc<Directory>,
+    ring_entries: u32,
+    wanted: Precedence,
+    started: &Sender<io::Result<Precedence>>,
+) -> io::Result<()> {
     block_signals();
     let _guard = AbortOnPanic;
-    let mut reactor = match Reactor::new(index, directory, ring_entries) {
-        Ok(reactor) => reactor,
+    let (mut reactor, precedence) = match Reactor::new(index, directory, ring_entries, wanted) {
+        Ok(made) => made,
         Err(error) => {
             // The starter waits for this; if it is gone there is nobody to tell.
             let _ = started.send(Err(error));
             return Ok(());
         }
     };
-    let _ = started.send(Ok(()));
+    let _ = started.send(Ok(precedence));
     let result = reactor.run();
     if !matches!(result, Ok(true)) {
         // The kernel may still write to memory that the reactor owns.

@@ -42,6 +42,8 @@ pub fn look_at(path: &str) -> Result<DeviceFacts, ControlError> {
 pub struct MachineOptions {
     /// Threads that do I/O; `None`: half of the cores.
     pub reactors: Option<usize>,
+    /// Whether they run before ordinary threads when that helps, where the kernel lets them.
+    pub real_time: bool,
     /// Where the sockets and mounts of exports lie.
     pub export_directory: PathBuf,
     /// Whether loop exports get a stable name (`/dev/hearth/NAME`).
@@ -74,11 +76,12 @@ impl Machine {
     /// # Errors
     /// If the kernel offers no io_uring.
     pub fn start(options: MachineOptions) -> Result<Machine, ControlError> {
-        let mut runtime = RuntimeOptions::default();
+        let mut runtime = RuntimeOptions { real_time: options.real_time, ..RuntimeOptions::default() };
         if let Some(reactors) = options.reactors {
             runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
         }
         let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
+        tracing::info!("{} reactors run {}", runtime.reactors(), runtime.precedence());
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,

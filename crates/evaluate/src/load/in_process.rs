@@ -64,7 +64,13 @@ impl InProcess {
     /// If the devices cannot be had.
     pub fn open(scratch: &Path, backing: &Backing, cache: Option<&Cache>) -> Result<InProcess, Trouble> {
         let (sender, notices) = channel();
-        let options = MachineOptions { reactors: None, export_directory: scratch.join("exports"), stable_names: false, notices: sender };
+        let options = MachineOptions {
+            reactors: None,
+            real_time: false,
+            export_directory: scratch.join("exports"),
+            stable_names: false,
+            notices: sender,
+        };
         let machine = Machine::start(options).map_err(told)?;
         let size_bytes = machine.examine_backing(&backing.word()).map_err(told)?.size_bytes;
         let uuid = || Uuid::random().map_err(|error| Trouble::Failed(format!("cannot read random numbers: {error}")));

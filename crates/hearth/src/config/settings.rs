@@ -32,6 +32,8 @@ pub struct ServeSettings {
     pub socket_group: Option<String>,
     /// Threads that do I/O; none: half of the processors.
     pub reactors: Option<usize>,
+    /// Whether they run before ordinary threads when that helps, where the kernel lets them.
+    pub real_time: bool,
     /// The TCP address of the API and the console; none: no TCP.
     pub listen: Option<SocketAddr>,
     /// Whether that may be an address that other machines can reach.
@@ -91,6 +93,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         places: places(flags.state.clone(), flags.socket.clone(), config, around),
         socket_group: text("socket_group"),
         reactors: flags.reactors.or(number("reactors").map(|n| n as usize)),
+        real_time: flag("real_time", true),
         listen: flags.listen.or(match config.get("api.listen") {
             Some(Value::Address(address)) => *address,
             _ => None,
@@ -214,6 +217,7 @@ mod tests {
             ("socket", "\"/x\""),
             ("socket_group", "\"x\""),
             ("reactors", "7"),
+            ("real_time", "false"),
             ("api.listen", "\"127.0.0.1:1\""),
             ("api.allow_remote", "true"),
             ("api.names", "[\"cache1.example.org\"]"),

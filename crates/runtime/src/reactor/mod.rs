@@ -1,7 +1,8 @@
 //! One thread with one ring: endpoints, devices and shards driven by what completes.
 //!
 //! A turn of the loop: take messages and completions, let timers fire, then work until nothing is left to do (I/Os that ended, fronts and
-//! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes (`spin.rs`: or look for it).
+//! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes (`spin.rs`: or look for it;
+//! `precedence.rs`: before ordinary threads, or as one).
 //! An idle reactor sleeps without a limit: it costs no CPU at all.
 //!
 //! Invariants: endpoints, shards and devices of a reactor are touched by its thread only; no callback runs inside another; an
@@ -11,6 +12,7 @@ mod bare;
 mod endpoints;
 mod host;
 mod messages;
+mod precedence;
 mod requests;
 mod rivals;
 mod spin;
@@ -27,6 +29,9 @@ use crate::user_data::{Kind, kind_and_number, user_data};
 use endpoints::EndpointSlot;
 use engine::api::Reply;
 use io_uring::{opcode, types::Fd};
+use precedence::Claim;
+pub use precedence::Precedence;
+pub(crate) use precedence::wanted as wanted_precedence;
 use requests::{ClientRequest, LocalVolume};
 use rivals::Rivals;
 use spin::{Spin, Wait};
@@ -83,19 +88,22 @@ pub(crate) struct Reactor {
     last_reaped: usize,
     spin: Spin,
     rivals: Rivals,
+    claim: Claim,
     /// Told to exit, at the latest at this time.
     exit_by_ns: Option<u64>,
 }
 
 impl Reactor {
-    /// Makes a reactor; on its own thread, to which its ring is bound.
-    pub(crate) fn new(index: u16, directory: Arc<Directory>, ring_entries: u32) -> io::Result<Reactor> {
-        Ok(Reactor {
+    /// Makes a reactor; on its own thread, to which its ring is bound. And how it is scheduled.
+    pub(crate) fn new(index: u16, directory: Arc<Directory>, ring_entries: u32, wanted: Precedence) -> io::Result<(Reactor, Precedence)> {
+        let now_ns = monotonic_ns();
+        let (claim, precedence) = Claim::new(wanted, now_ns);
+        let reactor = Reactor {
             index,
             ring: Ring::new(ring_entries)?,
             devices: DeviceIo::new(index, directory.clone()),
             directory,
-            now_ns: monotonic_ns(),
+            now_ns,
             completed: VecDeque::new(),
             messages: VecDeque::new(),
             bell_value: Box::new(0),
@@ -113,8 +121,10 @@ impl Reactor {
             last_reaped: 0,
             spin: Spin::default(),
             rivals: Rivals::new(),
+            claim,
             exit_by_ns: None,
-        })
+        };
+        Ok((reactor, precedence))
     }
 
     /// Runs until told to exit. An error is the ring's, and nothing can go on after it. `false`: something is still in flight, and the
@@ -135,6 +145,7 @@ impl Reactor {
             self.ring.reap(&mut self.completed);
             self.last_reaped = self.completed.len() - before;
             self.now_ns = monotonic_ns();
+            self.claim.tick(self.now_ns, !self.requests.is_empty());
             self.directory.peers[self.index as usize].turns.fetch_add(1, Ordering::Relaxed);
         }
         self.silence_bell()?;
