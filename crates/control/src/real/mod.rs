@@ -81,7 +81,7 @@ impl Machine {
             runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
         }
         let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
-        tracing::info!("{} reactors run {}", runtime.reactors(), runtime.precedence());
+        tracing::info!("reactors: {}, scheduled {}", runtime.reactors(), runtime.precedence());
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,
