@@ -190,7 +190,10 @@ impl Policy {
 
     fn judge(&mut self, now_ns: u64, now: Sample, serving: bool) {
         let lasted_ns = now_ns.saturating_sub(self.judged_at_ns).max(1);
-        let [run_ns, wait_ns, waits] = [now.run_ns - self.then.run_ns, now.wait_ns - self.then.wait_ns, now.waits - self.then.waits];
+        let then = self.then;
+        let run_ns = now.run_ns.saturating_sub(then.run_ns);
+        let wait_ns = now.wait_ns.saturating_sub(then.wait_ns);
+        let waits = now.waits.saturating_sub(then.waits);
         let percent = (run_ns + wait_ns) * 100 / lasted_ns;
         match self.state {
             State::Ordinary if serving && waits >= WAITS_MIN && wait_ns / waits >= LONG_WAIT_NS => {
