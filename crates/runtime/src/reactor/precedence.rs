@@ -5,7 +5,7 @@
 //! of 0.3 ms took 1.6 ms, and neither nice -10 nor a slice of 0.1 ms changed that. The lowest of the real-time priorities does: it goes before
 //! all ordinary threads, behind the kernel's own.
 //!
-//! It has a price. Who runs at once finds one request to do instead of ten, so that 32 requests in flight lost a fifth to a third of their rate.
+//! It has a price. Who runs at once finds few requests to do instead of many, so that 32 requests in flight lost a fifth to a third of their rate.
 //! So a reactor goes first while it has little to do, when that price is none, and while it waits long and clients wait for it; else it is an
 //! ordinary thread. Who goes first cannot see how long it would wait: it looks again from time to time, for as long as it takes to judge.
 //!
@@ -19,6 +19,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+/// Where the kernel tells a thread's own account.
+const ACCOUNT: &str = "/proc/thread-self/schedstat";
 /// The lowest of the real-time priorities: sched(7).
 const PRIORITY: libc::c_int = 1;
 /// How often to judge: some wake-ups lie in between.
@@ -45,7 +47,7 @@ pub enum Precedence {
     Ordinary,
     /// As one of them, since otherwise no processor would be left to ordinary threads.
     NoneLeft,
-    /// As one of them, since the kernel refuses anything else; its words.
+    /// As one of them, since the kernel refuses anything else, or tells no waits to judge by; its words.
     Refused(String),
 }
 
@@ -56,7 +58,7 @@ impl fmt::Display for Precedence {
             Precedence::Ordinary => write!(f, "as ordinary threads"),
             Precedence::NoneLeft => write!(f, "as ordinary threads: there are no more processors than reactors"),
             Precedence::Refused(why) => {
-                write!(f, "as ordinary threads: a real-time priority is refused ({why}); root and LimitRTPRIO=1 allow it")
+                write!(f, "as ordinary threads: {why}; to go first takes root or LimitRTPRIO=1, and a kernel with scheduler statistics")
             }
         }
     }
@@ -86,7 +88,7 @@ impl Claim {
             return (none, wanted);
         }
         let claim = || -> io::Result<Claim> {
-            let account = Account::open()?;
+            let account = Account::open(ACCOUNT)?;
             let policy = Policy::new(now_ns, account.read()?);
             go(true)?;
             go(false)?;
@@ -118,7 +120,7 @@ impl Claim {
     }
 }
 
-/// Puts the calling thread before ordinary ones, or among them. What the kernel starts for its ring inherits it.
+/// Puts the calling thread before ordinary ones, or among them. What the kernel starts for its ring inherits it, and keeps it.
 fn go(first: bool) -> io::Result<()> {
     let (policy, sched_priority) = if first { (libc::SCHED_RR, PRIORITY) } else { (libc::SCHED_OTHER, 0) };
     // SAFETY: a valid structure; 0 is the calling thread.
@@ -140,14 +142,19 @@ struct Sample {
 struct Account(File);
 
 impl Account {
-    fn open() -> io::Result<Account> {
-        File::open("/proc/thread-self/schedstat").map(Account)
+    fn open(path: &str) -> io::Result<Account> {
+        File::open(path).map(Account)
     }
 
     fn read(&self) -> io::Result<Sample> {
         let mut text = [0; 96];
         let bytes = self.0.read_at(&mut text, 0)?;
-        parse(&text[..bytes]).ok_or_else(|| io::Error::other("/proc/thread-self/schedstat is not understood"))
+        let sample = parse(&text[..bytes]).ok_or_else(|| io::Error::other(format!("{ACCOUNT} is not understood")))?;
+        // Who asks has got a processor at least once. A kernel that keeps no account says 0 0 0, which would look like idleness for ever.
+        if sample.waits == 0 {
+            return Err(io::Error::other(format!("the kernel keeps no account of waits for processors in {ACCOUNT}")));
+        }
+        Ok(sample)
     }
 }
 
@@ -300,7 +307,18 @@ mod tests {
         assert_eq!(parse(b"12 87821 1\n"), Some(Sample { run_ns: 12, wait_ns: 87_821, waits: 1 }));
         assert_eq!(parse(b"12 87821\n"), None);
         assert_eq!(parse(b""), None);
-        let account = Account::open().and_then(|account| account.read());
-        assert!(account.is_ok_and(|sample| sample.waits > 0));
+    }
+
+    #[test]
+    fn an_account_that_is_not_kept_is_none() {
+        let directory = tempfile::tempdir().expect("a place");
+        let path = directory.path().join("schedstat");
+        let told = |text: &str| {
+            std::fs::write(&path, text).expect("it is written");
+            Account::open(path.to_str().expect("a name"))?.read()
+        };
+        assert_eq!(told("12 87821 1\n").expect("an account").waits, 1);
+        assert!(told("0 0 0\n").expect_err("none is kept").to_string().contains("keeps no account"));
+        assert!(told("").is_err());
     }
 }
