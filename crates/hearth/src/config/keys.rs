@@ -125,7 +125,7 @@ pub const KEYS: &[Key] = &[
         form: Form::Flag,
         default: "true",
         example: "true",
-        about: "Whether the threads that do I/O may run before ordinary threads, as a driver in the kernel does, when they have little to do or wait long for a processor: so hits stay fast while all processors are busy. Only where there are fewer of them than processors, and the kernel allows it.",
+        about: "Whether the threads that do I/O may run before ordinary threads, as a driver in the kernel does, when they have little to do or wait long for a processor: so hits stay fast while all processors are busy. Their I/O goes before nobody's. Only where there are fewer of them than processors, and the kernel allows it.",
     },
     Key {
         name: "api.listen",

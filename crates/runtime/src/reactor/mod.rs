@@ -11,6 +11,7 @@
 mod bare;
 mod endpoints;
 mod host;
+mod io_class;
 mod messages;
 mod precedence;
 mod requests;

@@ -12,8 +12,9 @@
 //! Invariants: at least one processor is left to ordinary threads, so that they go on however busy the reactors are, among them who holds a lock
 //! that a reactor waits for; work that no client waits for does not go first for long.
 //!
-//! A policy, no promise: nothing but speed hangs on it.
+//! A policy, no promise: nothing but speed hangs on it. It is about processors alone: what a reactor sends to disks goes before nobody's (`io_class.rs`).
 
+use super::io_class;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -47,6 +48,8 @@ pub enum Precedence {
     Ordinary,
     /// As one of them, since otherwise no processor would be left to ordinary threads.
     NoneLeft,
+    /// As was set for the daemon from outside: that policy of sched(7).
+    Given(libc::c_int),
     /// As one of them, since the kernel refuses anything else, or tells no waits to judge by; its words.
     Refused(String),
 }
@@ -57,6 +60,7 @@ impl fmt::Display for Precedence {
             Precedence::RealTime => write!(f, "before ordinary threads when that helps (SCHED_RR, priority {PRIORITY})"),
             Precedence::Ordinary => write!(f, "as ordinary threads"),
             Precedence::NoneLeft => write!(f, "as ordinary threads: there are no more processors than reactors"),
+            Precedence::Given(policy) => write!(f, "as was set for the daemon (policy {policy} of sched(7))"),
             Precedence::Refused(why) => {
                 write!(f, "as ordinary threads: {why}; to go first takes root or LimitRTPRIO=1, and a kernel with scheduler statistics")
             }
@@ -87,9 +91,15 @@ impl Claim {
         if wanted != Precedence::RealTime {
             return (none, wanted);
         }
+        // SAFETY: no memory is involved; 0 is the calling thread.
+        let given = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+        if given != libc::SCHED_OTHER {
+            return (none, Precedence::Given(given));
+        }
         let claim = || -> io::Result<Claim> {
             let account = Account::open(ACCOUNT)?;
             let policy = Policy::new(now_ns, account.read()?);
+            io_class::keep()?;
             go(true)?;
             go(false)?;
             Ok(Claim { account: Some(account), policy })
@@ -300,6 +310,18 @@ mod tests {
             (other, _) => panic!("{other:?}"),
         }
         assert_eq!(scheduler(), libc::SCHED_OTHER, "other threads stay as they are");
+        let given = std::thread::spawn(|| {
+            // SAFETY: a valid structure; 0 is the calling thread.
+            assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) }, 0);
+            let (mut claim, precedence) = Claim::new(Precedence::RealTime, 0);
+            claim.tick(60_000 * MS, false);
+            (precedence, scheduler())
+        });
+        assert_eq!(
+            given.join().expect("it does not panic"),
+            (Precedence::Given(libc::SCHED_BATCH), libc::SCHED_BATCH),
+            "what was set stays"
+        );
     }
 
     #[test]
