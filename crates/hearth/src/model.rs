@@ -41,6 +41,8 @@ pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> 
     let machine = Machine::start(MachineOptions {
         reactors: None,
         real_time: true,
+        // A disk keeps nobody awake.
+        cpu_latency: false,
         export_directory: directory.0.clone(),
         stable_names: false,
         notices,

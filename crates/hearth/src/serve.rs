@@ -59,6 +59,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let machine = Machine::start(MachineOptions {
         reactors: settings.reactors,
         real_time: settings.real_time,
+        cpu_latency: settings.cpu_latency,
         export_directory: export_directory(&places.socket),
         stable_names: true,
         notices: notice_in,

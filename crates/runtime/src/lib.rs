@@ -46,7 +46,7 @@ pub use huge_pages::HugePages;
 pub use latency::{Histogram, LatencySummary};
 pub use medium::SsdMedium;
 pub use pool::{AttachOptions, PoolOptions, PoolRef};
-pub use reactor::{Precedence, monotonic_ns};
+pub use reactor::{CpuLatency, CpuLatencyWish, Precedence, Standing, monotonic_ns};
 pub use runtime::{BareVolumeOptions, Runtime, RuntimeOptions};
 pub use stats::{DeviceStats, RequestClass, VolumeStats};
 pub use volume::VolumeRef;

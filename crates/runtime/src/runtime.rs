@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::error::RuntimeError;
 use crate::group::EndpointGroup;
 use crate::message::{Directory, Message};
-use crate::reactor::{Precedence, Reactor, monotonic_ns, wanted_precedence};
+use crate::reactor::{Reactor, Standing, monotonic_ns, wanted_cpu_latency, wanted_precedence};
 use crate::stats::{DeviceStats, VolumeStats};
 use crate::volume::{Route, VolumeRef, VolumeShared};
 use page::PagePool;
@@ -32,6 +32,8 @@ pub struct RuntimeOptions {
     pub reactors: u16,
     /// Whether they run before ordinary threads when that helps, where they may.
     pub real_time: bool,
+    /// Whether they keep processors from deep sleep while clients do much I/O, where they may.
+    pub cpu_latency: bool,
     /// Pages for requests to bare volumes, and for whatever else has no page pool of its own.
     pub io_pages: usize,
     /// Entries each ring takes at once; a power of two. More wait in memory.
@@ -46,6 +48,7 @@ impl Default for RuntimeOptions {
             // Half the cores: the other half is for those who use the volumes.
             reactors: u16::try_from((processors() / 2).max(1)).unwrap_or(u16::MAX),
             real_time: false,
+            cpu_latency: false,
             // 64 MiB: two requests of the largest size with all they need, or 16,384 small ones.
             io_pages: 16 << 10,
             ring_entries: 512,
@@ -59,7 +62,7 @@ impl Default for RuntimeOptions {
 pub struct Runtime {
     pub(crate) directory: Arc<Directory>,
     threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
-    precedence: Precedence,
+    standing: Standing,
     pages: PagePool,
     pub(crate) options: RuntimeOptions,
     pub(crate) numbers: Numbers,
@@ -92,11 +95,14 @@ impl Runtime {
     /// [`RuntimeError::Start`] if the kernel refuses a ring or a thread; nothing is left running then.
     pub fn start(options: RuntimeOptions) -> Result<Runtime, RuntimeError> {
         let directory = Directory::new(options.reactors.max(1)).map_err(|source| RuntimeError::Start { reactor: 0, source })?;
-        let wanted = wanted_precedence(options.real_time, options.reactors.max(1), processors());
+        let wanted = Standing {
+            precedence: wanted_precedence(options.real_time, options.reactors.max(1), processors()),
+            cpu_latency: wanted_cpu_latency(options.cpu_latency),
+        };
         let mut runtime = Runtime {
             directory: Arc::new(directory),
             threads: Mutex::default(),
-            precedence: Precedence::Ordinary,
+            standing: wanted.clone(),
             pages: PagePool::new(options.io_pages),
             options,
             numbers: Numbers::default(),
@@ -112,7 +118,7 @@ impl Runtime {
             let thread = spawned.map_err(|source| RuntimeError::Start { reactor: index, source })?;
             runtime.threads.lock().expect("no holder of this lock panics").push(thread);
             let ready = answer.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
-            runtime.precedence = ready.map_err(|source| RuntimeError::Start { reactor: index, source })?;
+            runtime.standing = ready.map_err(|source| RuntimeError::Start { reactor: index, source })?;
         }
         Ok(runtime)
     }
@@ -122,9 +128,9 @@ impl Runtime {
         self.directory.peers.len() as u16
     }
 
-    /// How reactors are scheduled.
-    pub fn precedence(&self) -> &Precedence {
-        &self.precedence
+    /// What reactors have of the machine's processors.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// How often the reactors have woken since they started, all together. Does not grow while nothing is to be done.
@@ -367,12 +373,12 @@ fn reactor_thread(
     index: u16,
     directory: Arc<Directory>,
     ring_entries: u32,
-    wanted: Precedence,
-    started: &Sender<io::Result<Precedence>>,
+    wanted: Standing,
+    started: &Sender<io::Result<Standing>>,
 ) -> io::Result<()> {
     block_signals();
     let _guard = AbortOnPanic;
-    let (mut reactor, precedence) = match Reactor::new(index, directory, ring_entries, wanted) {
+    let (mut reactor, standing) = match Reactor::new(index, directory, ring_entries, wanted) {
         Ok(made) => made,
         Err(error) => {
             // The starter waits for this; if it is gone there is nobody to tell.
@@ -380,7 +386,7 @@ fn reactor_thread(
             return Ok(());
         }
     };
-    let _ = started.send(Ok(precedence));
+    let _ = started.send(Ok(standing));
     let result = reactor.run();
     if !matches!(result, Ok(true)) {
         // The kernel may still write to memory that the reactor owns.

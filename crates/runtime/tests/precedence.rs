@@ -48,8 +48,8 @@ fn a_reactor_goes_first_while_it_has_little_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let options = RuntimeOptions { reactors: 1, real_time: true, ..RuntimeOptions::default() };
     let runtime = Runtime::start(options.clone()).expect("the runtime starts");
-    if *runtime.precedence() != Precedence::RealTime {
-        eprintln!("skipped: reactors run here {}", runtime.precedence());
+    if runtime.standing().precedence != Precedence::RealTime {
+        eprintln!("skipped: reactors run here {}", runtime.standing().precedence);
         runtime.shutdown(PATIENCE).unwrap();
         return;
     }

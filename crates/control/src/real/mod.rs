@@ -44,6 +44,8 @@ pub struct MachineOptions {
     pub reactors: Option<usize>,
     /// Whether they run before ordinary threads when that helps, where the kernel lets them.
     pub real_time: bool,
+    /// Whether they keep processors from deep sleep while clients do much I/O, where the kernel lets them.
+    pub cpu_latency: bool,
     /// Where the sockets and mounts of exports lie.
     pub export_directory: PathBuf,
     /// Whether loop exports get a stable name (`/dev/hearth/NAME`).
@@ -76,12 +78,13 @@ impl Machine {
     /// # Errors
     /// If the kernel offers no io_uring.
     pub fn start(options: MachineOptions) -> Result<Machine, ControlError> {
-        let mut runtime = RuntimeOptions { real_time: options.real_time, ..RuntimeOptions::default() };
+        let mut runtime = RuntimeOptions { real_time: options.real_time, cpu_latency: options.cpu_latency, ..RuntimeOptions::default() };
         if let Some(reactors) = options.reactors {
             runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
         }
         let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
-        tracing::info!("reactors: {}, scheduled {}", runtime.reactors(), runtime.precedence());
+        let standing = runtime.standing();
+        tracing::info!("reactors: {}, scheduled {}; processors {}", runtime.reactors(), standing.precedence, standing.cpu_latency);
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,

@@ -67,6 +67,7 @@ impl InProcess {
         let options = MachineOptions {
             reactors: None,
             real_time: false,
+            cpu_latency: false,
             export_directory: scratch.join("exports"),
             stable_names: false,
             notices: sender,

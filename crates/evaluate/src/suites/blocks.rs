@@ -9,6 +9,7 @@ use crate::result::{Arm, CacheFigures, Case, Cpu, Leg, Second};
 use crate::stage::{Backing, Bare, Cached, LoopDevice, Setup, Teller};
 use crate::trouble::Trouble;
 use control::options::Options;
+use runtime::CpuLatencyWish;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ pub enum Device {
     Bare(Bare),
     /// A volume of hearth.
     Cached(Box<Cached>),
-    /// Neither disk nor cache ([`Case::ceiling`]).
-    Plain(LoopDevice),
+    /// Neither disk nor cache ([`Case::ceiling`]), and processors kept awake as the daemon keeps them.
+    Plain { device: LoopDevice, _awake: Option<CpuLatencyWish> },
 }
 
 impl Device {
@@ -38,7 +39,8 @@ impl Device {
         if let (Some(ceiling), Backing::Model { image, .. }) =
             (case.ceiling.as_ref().filter(|ceiling| ceiling.arm == arm.id), context.backing(case))
         {
-            return LoopDevice::attach(context.stage, &image, ceiling.in_memory).map(Device::Plain);
+            let device = LoopDevice::attach(context.stage, &image, ceiling.in_memory)?;
+            return Ok(Device::Plain { device, _awake: CpuLatencyWish::hold() });
         }
         Ok(match setup {
             None => Device::Bare(Bare::open(context.stage, &context.backing(case))?),
@@ -51,14 +53,14 @@ impl Device {
         match self {
             Device::Bare(bare) => bare.path(),
             Device::Cached(cached) => cached.path(),
-            Device::Plain(plain) => plain.path(),
+            Device::Plain { device, .. } => device.path(),
         }
     }
 
     /// The volume, if it is one.
     pub fn cached(&self) -> Option<&Cached> {
         match self {
-            Device::Bare(_) | Device::Plain(_) => None,
+            Device::Bare(_) | Device::Plain { .. } => None,
             Device::Cached(cached) => Some(cached),
         }
     }
@@ -67,7 +69,7 @@ impl Device {
         match self {
             Device::Bare(bare) => bare.cpu_s(),
             Device::Cached(cached) => cached.cpu_s(),
-            Device::Plain(_) => 0.0,
+            Device::Plain { .. } => 0.0,
         }
     }
 
@@ -77,7 +79,7 @@ impl Device {
     /// If that fails.
     pub fn close(self) -> Result<(), Trouble> {
         match self {
-            Device::Bare(_) | Device::Plain(_) => Ok(()),
+            Device::Bare(_) | Device::Plain { .. } => Ok(()),
             Device::Cached(cached) => cached.close(),
         }
     }

@@ -128,6 +128,13 @@ pub const KEYS: &[Key] = &[
         about: "Whether the threads that do I/O may run before ordinary threads, as a driver in the kernel does, when they have little to do or wait long for a processor: so hits stay fast while all processors are busy. Their I/O goes before nobody's. Only where there are fewer of them than processors, and the kernel allows it.",
     },
     Key {
+        name: "cpu_latency",
+        form: Form::Flag,
+        default: "true",
+        example: "true",
+        about: "Whether processors are kept from deep sleep while clients send a thousand requests a second and more: so a hit does not wait for one to wake up. Costs power; in virtual machines whose processors can only halt, up to 8 of them stay awake instead. Needs the right to write to /dev/cpu_dma_latency.",
+    },
+    Key {
         name: "api.listen",
         form: Form::Address,
         default: "off",

@@ -34,6 +34,8 @@ pub struct ServeSettings {
     pub reactors: Option<usize>,
     /// Whether they run before ordinary threads when that helps, where the kernel lets them.
     pub real_time: bool,
+    /// Whether they keep processors from deep sleep while clients do much I/O, where the kernel lets them.
+    pub cpu_latency: bool,
     /// The TCP address of the API and the console; none: no TCP.
     pub listen: Option<SocketAddr>,
     /// Whether that may be an address that other machines can reach.
@@ -94,6 +96,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         socket_group: text("socket_group"),
         reactors: flags.reactors.or(number("reactors").map(|n| n as usize)),
         real_time: flag("real_time", true),
+        cpu_latency: flag("cpu_latency", true),
         listen: flags.listen.or(match config.get("api.listen") {
             Some(Value::Address(address)) => *address,
             _ => None,
@@ -218,6 +221,7 @@ mod tests {
             ("socket_group", "\"x\""),
             ("reactors", "7"),
             ("real_time", "false"),
+            ("cpu_latency", "false"),
             ("api.listen", "\"127.0.0.1:1\""),
             ("api.allow_remote", "true"),
             ("api.names", "[\"cache1.example.org\"]"),

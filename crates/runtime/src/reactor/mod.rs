@@ -2,13 +2,14 @@
 //!
 //! A turn of the loop: take messages and completions, let timers fire, then work until nothing is left to do (I/Os that ended, fronts and
 //! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes (`spin.rs`: or look for it;
-//! `precedence.rs`: before ordinary threads, or as one).
+//! `precedence.rs`: before ordinary threads, or as one; `cpu_latency.rs`: how deep processors sleep meanwhile).
 //! An idle reactor sleeps without a limit: it costs no CPU at all.
 //!
 //! Invariants: endpoints, shards and devices of a reactor are touched by its thread only; no callback runs inside another; an
 //! endpoint is dropped only after the last entry it pushed has completed.
 
 mod bare;
+mod cpu_latency;
 mod endpoints;
 mod host;
 mod io_class;
@@ -27,6 +28,9 @@ use crate::message::{Directory, Message};
 use crate::ring::{Completed, Ring};
 use crate::slab::Slab;
 use crate::user_data::{Kind, kind_and_number, user_data};
+use cpu_latency::Wakefulness;
+pub(crate) use cpu_latency::wanted as wanted_cpu_latency;
+pub use cpu_latency::{CpuLatency, Wish as CpuLatencyWish};
 use endpoints::EndpointSlot;
 use engine::api::Reply;
 use io_uring::{opcode, types::Fd};
@@ -64,6 +68,15 @@ pub(crate) enum Callback {
     Stop(EndpointKey),
 }
 
+/// What a reactor has of the machine's processors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// How it is scheduled.
+    pub precedence: Precedence,
+    /// What processors may do while clients do much I/O.
+    pub cpu_latency: CpuLatency,
+}
+
 /// Everything one thread owns.
 pub(crate) struct Reactor {
     index: u16,
@@ -83,6 +96,8 @@ pub(crate) struct Reactor {
     devices: DeviceIo,
     volumes: Vec<Option<LocalVolume>>,
     requests: Slab<ClientRequest>,
+    /// Since the beginning.
+    requests_taken: u64,
     page_waiters: PageWaiters,
     pools: Vec<Option<PoolPart>>,
     pool_replies: Vec<Reply>,
@@ -90,15 +105,17 @@ pub(crate) struct Reactor {
     spin: Spin,
     rivals: Rivals,
     claim: Claim,
+    wakefulness: Wakefulness,
     /// Told to exit, at the latest at this time.
     exit_by_ns: Option<u64>,
 }
 
 impl Reactor {
-    /// Makes a reactor; on its own thread, to which its ring is bound. And how it is scheduled.
-    pub(crate) fn new(index: u16, directory: Arc<Directory>, ring_entries: u32, wanted: Precedence) -> io::Result<(Reactor, Precedence)> {
+    /// Makes a reactor; on its own thread, to which its ring is bound. And what the kernel grants of what is wanted.
+    pub(crate) fn new(index: u16, directory: Arc<Directory>, ring_entries: u32, wanted: Standing) -> io::Result<(Reactor, Standing)> {
         let now_ns = monotonic_ns();
-        let (claim, precedence) = Claim::new(wanted, now_ns);
+        let (claim, precedence) = Claim::new(wanted.precedence, now_ns);
+        let (wakefulness, cpu_latency) = Wakefulness::new(wanted.cpu_latency, now_ns);
         let reactor = Reactor {
             index,
             ring: Ring::new(ring_entries)?,
@@ -116,6 +133,7 @@ impl Reactor {
             callbacks: VecDeque::new(),
             volumes: Vec::new(),
             requests: Slab::new(),
+            requests_taken: 0,
             page_waiters: PageWaiters::default(),
             pools: Vec::new(),
             pool_replies: Vec::new(),
@@ -123,9 +141,10 @@ impl Reactor {
             spin: Spin::default(),
             rivals: Rivals::new(),
             claim,
+            wakefulness,
             exit_by_ns: None,
         };
-        Ok((reactor, precedence))
+        Ok((reactor, Standing { precedence, cpu_latency }))
     }
 
     /// Runs until told to exit. An error is the ring's, and nothing can go on after it. `false`: something is still in flight, and the
@@ -147,6 +166,7 @@ impl Reactor {
             self.last_reaped = self.completed.len() - before;
             self.now_ns = monotonic_ns();
             self.claim.tick(self.now_ns, !self.requests.is_empty());
+            self.wakefulness.tick(self.now_ns, self.requests_taken);
             self.directory.peers[self.index as usize].turns.fetch_add(1, Ordering::Relaxed);
         }
         self.silence_bell()?;
@@ -211,7 +231,8 @@ impl Reactor {
     fn next_deadline_ns(&self) -> Option<u64> {
         let pages_ns = (!self.page_waiters.is_empty()).then_some(self.now_ns + PAGE_POLL_NS);
         let pools_ns = self.pools.iter().flatten().filter_map(PoolPart::next_deadline_ns).min();
-        [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns, pages_ns, self.exit_by_ns].into_iter().flatten().min()
+        let own_ns = [pages_ns, self.wakefulness.next_deadline_ns(), self.exit_by_ns];
+        [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns].into_iter().chain(own_ns).flatten().min()
     }
 
     fn arm_bell(&mut self) {

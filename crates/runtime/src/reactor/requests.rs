@@ -146,6 +146,7 @@ impl Reactor {
             return Ok(());
         }
         local.in_flight += 1;
+        self.requests_taken += 1;
         let route = local.route;
         if request.op == Op::Flush {
             (request.start_sector, request.sectors) = (0, 0);
