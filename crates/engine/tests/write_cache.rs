@@ -4,7 +4,7 @@ mod support;
 
 use engine::api::{Op, Target};
 use page::PageVec;
-use support::alone::{AT_ONCE, Rig, noise, partly_noise};
+use support::alone::{AT_ONCE, Rig, SECOND_NS, noise, partly_noise};
 use types::{Content, ShardIndex};
 
 /// The log's limit of dirty data is there for the cleaner, so it counts what is stored: four blocks of a quarter page each are one page.
@@ -83,4 +83,33 @@ fn who_waits_for_the_cleaner_sends_nothing_home() {
             assert!(reply.pages[0][..] == noise(version * AT_ONCE + block)[..], "block {block} of version {version}");
         }
     }
+}
+
+/// An idle backing device is a reason to bring blocks home only while the host has time: clients would wait for that work. Age is one always.
+#[test]
+fn nothing_goes_home_for_idleness_alone_while_the_host_is_busy() {
+    let mut rig = Rig::new(Content::Off);
+    let write = |rig: &mut Rig| rig.write(0, &(0..AT_ONCE).map(noise).collect::<Vec<_>>());
+    let dirty_blocks = |rig: &Rig| rig.shard.stats().dirty_blocks;
+    write(&mut rig);
+    rig.pass(SECOND_NS);
+    assert_eq!(dirty_blocks(&rig), 0, "the host has time");
+
+    rig.shard.set_host_busy(true);
+    write(&mut rig);
+    rig.ticks = 0;
+    rig.pass(20 * SECOND_NS);
+    assert_eq!(dirty_blocks(&rig), AT_ONCE);
+    assert!(rig.ticks < 10, "it was woken {} times for nothing", rig.ticks);
+    rig.pass(20 * SECOND_NS);
+    assert_eq!(dirty_blocks(&rig), 0, "they are older than the write cache is deep");
+
+    write(&mut rig);
+    rig.pass(SECOND_NS);
+    assert_eq!(dirty_blocks(&rig), AT_ONCE);
+    rig.shard.set_host_busy(false);
+    rig.shard.tick(rig.now_ns);
+    rig.drain();
+    rig.pass(SECOND_NS);
+    assert_eq!(dirty_blocks(&rig), 0, "it has time again");
 }

@@ -152,6 +152,17 @@ impl PoolPart {
         }
     }
 
+    /// Whether this reactor has little time for what can wait.
+    pub(crate) fn set_host_busy(&mut self, now_ns: u64, is_busy: bool) {
+        for place in &mut self.shards {
+            if let ShardPlace::Here(local) = place {
+                local.touched = true;
+                local.machine.set_host_busy(is_busy);
+                local.machine.tick(now_ns);
+            }
+        }
+    }
+
     /// When the next shard wants its tick.
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
         let local = self.shards.iter().filter_map(|place| match place {

@@ -456,6 +456,12 @@ impl System for Daemon {
         }
     }
 
+    fn set_host_busy(&mut self, is_busy: bool) {
+        for shard in &mut self.shards {
+            shard.set_host_busy(is_busy);
+        }
+    }
+
     fn forget_hints(&mut self) {
         for shard in &mut self.shards {
             shard.forget_hints();

@@ -114,6 +114,8 @@ pub struct Plan {
     pub exchange_percent: u32,
     /// Typical time between shortages of pages (F13); 0: none.
     pub shortage_ns: u64,
+    /// Typical time for which the host has much to do, and then has not; 0: it never has.
+    pub busy_ns: u64,
     /// What it has to do with what blocks contain; `None`: all data is unique, and the pool stores blocks as they are.
     pub content: Option<ContentPlan>,
     /// How often all clients rest for some seconds, so that the pool has time for what it does when idle.
@@ -252,6 +254,7 @@ impl Plan {
             disconnect_ns: 0,
             exchange_percent: 0,
             shortage_ns: 0,
+            busy_ns: 0,
             content: None,
             rests: 0,
         }
@@ -482,6 +485,7 @@ impl Plan {
             exchange_percent: prng.pick(&[0, 10]),
             // Drawn apart, so that older seeds are what they were.
             shortage_ns: Prng::new(seed).fork(8).pick(&[0, 0, 0, 200_000, 5_000_000]),
+            busy_ns: Prng::new(seed).fork(15).pick(&[0, 0, 300_000, 20_000_000, 1_000_000_000]),
             content: ContentPlan::of(seed, volume_count),
             rests: 0,
         };
@@ -508,7 +512,7 @@ impl Plan {
         let Some(content) = self.content.as_mut().filter(|_| self.meddles.is_none() && prng.percent(30)) else { return };
         self.rests = prng.pick(&[1, 2, 4]);
         // What happens again and again by itself would happen some thousand times in each.
-        for often_ns in [&mut content.forget_hints_ns, &mut content.change_level_ns, &mut self.shortage_ns] {
+        for often_ns in [&mut content.forget_hints_ns, &mut content.change_level_ns, &mut self.shortage_ns, &mut self.busy_ns] {
             *often_ns = if *often_ns > 0 { (*often_ns).max(100_000_000) } else { 0 };
         }
         if prng.percent(70) {

@@ -84,6 +84,8 @@ pub trait System {
     /// From now on blocks are stored so; what is stored stays as it is. Until this is called, blocks are stored as they are. Nothing need
     /// be done by a system that knows nothing of content.
     fn set_content(&mut self, _: &ContentSetting) {}
+    /// Whether the host has little time for what can wait.
+    fn set_host_busy(&mut self, _: bool) {}
     /// Loses everything by which blocks meet: harmless at any moment.
     fn forget_hints(&mut self) {}
     /// How many blocks are stored in which form, by shards.

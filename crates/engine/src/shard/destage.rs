@@ -1,7 +1,7 @@
 //! Destage: dirty blocks go home in address order, neighbours together, and become clean when the backing device has flushed.
 //!
 //! Extents are picked per volume: on demand (a request waits), because all are to go (destage command, mode switch), because they are
-//! old, because dirty data nears its limit, or because the backing device is idle. A sweep goes through the addresses and begins again at the
+//! old, because dirty data nears its limit, or because the backing device is idle and the host not busy. A sweep goes through the addresses and begins again at the
 //! start. Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
 //!
 //! A run is written when the records it carries are durable in the log, never before: the log must not fall behind the backing device.
@@ -231,13 +231,23 @@ impl Shard {
             let sweep = self.destager.sweeps.get(&index.0);
             let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
             let idle_since_ns = volume.backing.client_last_ns.max(oldest_ns);
-            let idle = if volume.backing.client_in_flight == 0 { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
+            let idle = if volume.backing.client_in_flight == 0 && !self.host_is_busy { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
             let wanted = aged.min(idle);
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
             (!volume.backing.failed && !volume.held).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
         };
         self.attached.iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
+    }
+
+    /// Tells the shard whether its host's processors have little time beside what clients ask for: then an idle backing device alone is no reason to bring
+    /// blocks home, since clients would wait for that work. Age, limits, and whoever waits are reasons all the same. A hint; to be followed by a tick.
+    pub fn set_host_busy(&mut self, is_busy: bool) {
+        self.host_is_busy = is_busy;
+        // What was found with the other answer says nothing.
+        for sweep in self.destager.sweeps.values_mut() {
+            sweep.nothing_until_ns = 0;
+        }
     }
 
     /// Picks and starts runs as far as pace and memory allow.
@@ -289,7 +299,7 @@ impl Shard {
         let limit = (options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         let dirty = self.dirty.blocks_of(index);
         let oldest_ns = self.dirty.oldest(index).map_or(now_ns, |(oldest_ns, _)| oldest_ns);
-        let idle = backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
+        let idle = !self.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
         let (latency_ns, goal_ns, rate) = (backing.read_latency_ns, options.latency_goal_ns, options.destage_rate_bytes);
         let aged_before_ns = now_ns.saturating_sub(options.write_cache_depth_ns);
         let blocked = backing.failed || volume.held;

@@ -210,6 +210,8 @@ pub struct Shard {
     /// Segments before this one [`Shard::age_before_tail`] has looked at.
     aged_seq: u64,
     destager: Destager,
+    /// The host has little time for what can wait.
+    host_is_busy: bool,
     cleaner: Cleaner,
     commands: Commands,
     zero_page: Page,
@@ -274,6 +276,7 @@ impl Shard {
             scrub: scrub::Scrub::default(),
             aged_seq: 0,
             destager,
+            host_is_busy: false,
             cleaner: Cleaner::new(start.next_seq),
             commands: Commands::default(),
             zero_page,

@@ -2,7 +2,8 @@
 //!
 //! A turn of the loop: take messages and completions, let timers fire, then work until nothing is left to do (I/Os that ended, fronts and
 //! shards, replies to endpoints), hand all new entries to the kernel at once, and sleep until something completes (`spin.rs`: or look for it;
-//! `precedence.rs`: before ordinary threads, or as one; `cpu_latency.rs`: how deep processors sleep meanwhile).
+//! `precedence.rs`: before ordinary threads, or as one; `cpu_latency.rs`: how deep processors sleep meanwhile; `load.rs`: whether it
+//! had time to spare).
 //! An idle reactor sleeps without a limit: it costs no CPU at all.
 //!
 //! Invariants: endpoints, shards and devices of a reactor are touched by its thread only; no callback runs inside another; an
@@ -13,6 +14,7 @@ mod cpu_latency;
 mod endpoints;
 mod host;
 mod io_class;
+mod load;
 mod messages;
 mod precedence;
 mod requests;
@@ -34,6 +36,7 @@ pub use cpu_latency::{CpuLatency, Wish as CpuLatencyWish};
 use endpoints::EndpointSlot;
 use engine::api::Reply;
 use io_uring::{opcode, types::Fd};
+use load::Load;
 use precedence::Claim;
 pub use precedence::Precedence;
 pub(crate) use precedence::wanted as wanted_precedence;
@@ -106,6 +109,7 @@ pub(crate) struct Reactor {
     rivals: Rivals,
     claim: Claim,
     wakefulness: Wakefulness,
+    load: Load,
     /// Told to exit, at the latest at this time.
     exit_by_ns: Option<u64>,
 }
@@ -142,6 +146,7 @@ impl Reactor {
             rivals: Rivals::new(),
             claim,
             wakefulness,
+            load: Load::new(now_ns),
             exit_by_ns: None,
         };
         Ok((reactor, Standing { precedence, cpu_latency }))
@@ -156,10 +161,11 @@ impl Reactor {
             self.fire_timers();
             let more = self.work();
             self.offer_pages();
+            let mut waits_since_ns = None;
             if more || !self.callbacks.is_empty() || self.may_exit() {
                 self.ring.submit()?;
             } else {
-                self.sleep()?;
+                waits_since_ns = Some(self.sleep()?);
             }
             let before = self.completed.len();
             self.ring.reap(&mut self.completed);
@@ -167,10 +173,21 @@ impl Reactor {
             self.now_ns = monotonic_ns();
             self.claim.tick(self.now_ns, !self.requests.is_empty());
             self.wakefulness.tick(self.now_ns, self.requests_taken);
+            self.judge_load(waits_since_ns);
             self.directory.peers[self.index as usize].turns.fetch_add(1, Ordering::Relaxed);
         }
         self.silence_bell()?;
         Ok(self.is_idle() && self.endpoints.is_empty())
+    }
+
+    /// `waits_since_ns`: nothing was to be done since then.
+    fn judge_load(&mut self, waits_since_ns: Option<u64>) {
+        self.load.waited(waits_since_ns.map_or(0, |since_ns| self.now_ns.saturating_sub(since_ns)));
+        if let Some(is_busy) = self.load.tick(self.now_ns) {
+            for pool in self.pools.iter_mut().flatten() {
+                pool.set_host_busy(self.now_ns, is_busy);
+            }
+        }
     }
 
     fn may_exit(&self) -> bool {
@@ -182,7 +199,8 @@ impl Reactor {
         self.devices.in_flight() == 0 && self.requests.is_empty() && self.callbacks.is_empty()
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
+    /// Waits until there is something to do; gives since when.
+    fn sleep(&mut self) -> io::Result<u64> {
         if !self.bell_armed {
             self.arm_bell();
         }
@@ -192,17 +210,17 @@ impl Reactor {
         let window_ns = self.spin.window_ns(begun_ns, wait, || self.rivals.want_more());
         if window_ns > 0 && self.look(begun_ns, window_ns, batch)? {
             self.spin.found(wait);
-            return Ok(());
+            return Ok(begun_ns);
         }
         let inbox = &self.directory.peers[self.index as usize].inbox;
         if !inbox.may_sleep() {
-            return self.ring.submit();
+            return self.ring.submit().map(|()| begun_ns);
         }
         let sleep_ns = self.next_deadline_ns().map(|deadline_ns| deadline_ns.saturating_sub(self.now_ns));
         let slept = self.ring.submit_and_sleep(sleep_ns, batch, BATCH_WAIT_US);
         self.directory.peers[self.index as usize].inbox.awake();
         self.spin.slept(wait, window_ns, monotonic_ns() - begun_ns);
-        slept
+        slept.map(|()| begun_ns)
     }
 
     /// Looks for something to do for a while; whether there is.
@@ -231,7 +249,7 @@ impl Reactor {
     fn next_deadline_ns(&self) -> Option<u64> {
         let pages_ns = (!self.page_waiters.is_empty()).then_some(self.now_ns + PAGE_POLL_NS);
         let pools_ns = self.pools.iter().flatten().filter_map(PoolPart::next_deadline_ns).min();
-        let own_ns = [pages_ns, self.wakefulness.next_deadline_ns(), self.exit_by_ns];
+        let own_ns = [pages_ns, self.wakefulness.next_deadline_ns(), self.load.next_deadline_ns(), self.exit_by_ns];
         [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns].into_iter().chain(own_ns).flatten().min()
     }
 

@@ -139,6 +139,7 @@ impl World<'_> {
                     | Happening::Operator
                     | Happening::Disconnect
                     | Happening::Shortage(true)
+                    | Happening::Busy(_)
                     | Happening::Content(_)
             )
         });

@@ -138,6 +138,8 @@ pub(crate) enum Happening {
     Disconnect,
     /// Pages run short, or are given back.
     Shortage(bool),
+    /// The host has much to do from now on, or has not.
+    Busy(bool),
     /// Hints are lost, or a level changes.
     Content(content::Turn),
 }
@@ -361,7 +363,20 @@ impl<'a> World<'a> {
         if self.plan.shortage_ns > 0 {
             self.queue.after(self.plan.shortage_ns, Happening::Shortage(true));
         }
+        if self.plan.busy_ns > 0 {
+            self.queue.after(self.plan.busy_ns, Happening::Busy(true));
+        }
         self.plan_content();
+    }
+
+    /// What can wait may wait, or need not any more. When faults stop it stays as it is: whatever the host says, all must get home.
+    fn host_busy(&mut self, is_busy: bool) {
+        if !self.safety {
+            return;
+        }
+        let lasts_ns = self.prng.spread(self.plan.busy_ns);
+        self.queue.after(lasts_ns, Happening::Busy(!is_busy));
+        self.system_mut().set_host_busy(is_busy);
     }
 
     /// Lets the next thing happen.
@@ -414,6 +429,7 @@ impl<'a> World<'a> {
             Happening::Restart => self.restart_wanted = true,
             Happening::Disconnect => self.disconnect(),
             Happening::Shortage(begins) => self.shortage(begins),
+            Happening::Busy(is_busy) => self.host_busy(is_busy),
             Happening::Content(turn) => self.content_turn(turn),
         }
         let drained = self.drain();
