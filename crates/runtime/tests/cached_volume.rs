@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const SHARDS: u16 = 4;
@@ -351,4 +351,55 @@ fn racing_clients_see_whole_blocks_that_never_go_back() {
         machine.runtime.remove_pool(&machine.pool, PATIENCE).unwrap();
         machine.runtime.shutdown(PATIENCE).unwrap();
     }
+}
+
+/// Bringing dirty blocks home because their disk is idle is work for the threads that serve clients: it waits while they have no time.
+#[test]
+fn reactors_without_time_leave_dirty_blocks_where_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let machine = machine(directory.path());
+    let volume = machine.attach(Mode::WriteBack);
+    let dirty_bytes = || machine.runtime.engine_stats(&machine.pool, INDEX).unwrap().dirty_bytes;
+    let write = |piece: u64| {
+        let target = volume.clone();
+        let make = move |cx: &mut Context<'_>| {
+            let pages = cx.allocate_pages(&target, 1).expect("a page");
+            Request { pages: fill(pages, piece * 8, &[7; 4096]), ..request(1, Op::Write, piece * 8, 8) }
+        };
+        assert_eq!(one_request(&machine.runtime, &volume, make).result, Ok(()));
+    };
+    // The extents of the volume are dealt to all shards, and these to all reactors.
+    let write_everywhere = || (0..SIZE_SECTORS / 2048).for_each(|extent| write(extent * 256));
+    write_everywhere();
+    let until_clean = || {
+        let end = Instant::now() + PATIENCE;
+        while dirty_bytes() > 0 {
+            assert!(Instant::now() < end, "an idle disk is destaged to");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until_clean();
+
+    // On each reactor somebody who takes a millisecond of its time, again and again.
+    let enough = Arc::new(AtomicBool::new(false));
+    for _ in 0..2 {
+        let asked = enough.clone();
+        machine.runtime.add_endpoint(Box::new(Scripted(move |cx: &mut Context<'_>, wake| match wake {
+            Wake::Timer(_) if asked.load(Ordering::Relaxed) => cx.close(),
+            Wake::Start | Wake::Timer(_) => {
+                let end = Instant::now() + Duration::from_millis(1);
+                while Instant::now() < end {}
+                cx.set_timer(cx.now_ns() + 1, 0);
+            }
+            _ => {}
+        })));
+    }
+    std::thread::sleep(Duration::from_millis(400));
+    write_everywhere();
+    let written = dirty_bytes();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!((written, dirty_bytes()), (SIZE_SECTORS / 2048 * 4096, SIZE_SECTORS / 2048 * 4096));
+    enough.store(true, Ordering::Relaxed);
+    until_clean();
+    machine.runtime.shutdown(PATIENCE).unwrap();
 }
