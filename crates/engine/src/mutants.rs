@@ -87,4 +87,5 @@ pub const ALL: &[(u32, &str)] = &[
     (70, "a packed block that is carried on as lost takes a page"),
     (71, "a failed read of several blocks is believed of each of them"),
     (72, "a packed block that is lost is zeroes"),
+    (73, "on a busy host nothing goes home, whatever asks for it"),
 ];

@@ -263,7 +263,7 @@ impl Shard {
         if !self.destager.demanded.is_empty() {
             self.serve_demands();
         }
-        if self.quiescing {
+        if self.quiescing || mutants::active(73) && self.host_is_busy {
             return;
         }
         let high = self.dirty_pages() * 10 > self.dirty_pages_max() * 8;
