@@ -4,6 +4,7 @@
 //! and starts; [`replace`] exchanges the SSD; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
+mod busy;
 mod clients;
 mod content;
 mod decay;
@@ -367,16 +368,6 @@ impl<'a> World<'a> {
             self.queue.after(self.plan.busy_ns, Happening::Busy(true));
         }
         self.plan_content();
-    }
-
-    /// What can wait may wait, or need not any more. When faults stop it stays as it is: whatever the host says, all must get home.
-    fn host_busy(&mut self, is_busy: bool) {
-        if !self.safety {
-            return;
-        }
-        let lasts_ns = self.prng.spread(self.plan.busy_ns);
-        self.queue.after(lasts_ns, Happening::Busy(!is_busy));
-        self.system_mut().set_host_busy(is_busy);
     }
 
     /// Lets the next thing happen.
