@@ -25,6 +25,11 @@ impl Load {
         Load { judged_at_ns: now_ns, waited_ns: 0, is_busy: false }
     }
 
+    /// What [`Load::tick`] said last.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
     /// Nothing was to be done for so long: the thread slept, or looked for something to do.
     pub(crate) fn waited(&mut self, ns: u64) {
         self.waited_ns += ns;

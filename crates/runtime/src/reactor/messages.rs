@@ -51,10 +51,13 @@ impl Reactor {
             }
             Message::RemoteIoDone { tag, result, pages } => self.devices.forwarded_done(tag, result, pages),
             Message::FlushEnded { slot, believed } => self.devices.flush_ended(&mut self.ring, self.now_ns, slot, believed),
-            Message::AddPool { part, done } => {
+            Message::AddPool { mut part, done } => {
                 let number = part.number as usize;
                 if self.pools.len() <= number {
                     self.pools.resize_with(number + 1, || None);
+                }
+                if self.load.is_busy() {
+                    part.set_host_busy(self.now_ns, true);
                 }
                 self.pools[number] = Some(*part);
                 let _ = done.send(());
