@@ -79,12 +79,12 @@ impl Outcome {
     pub const fn name(self) -> &'static str {
         match self {
             Outcome::Beaten => "beaten",
-            Outcome::BeatenWithinNoise => "above, within noise",
+            Outcome::BeatenWithinNoise => "better, within noise",
             Outcome::WithinPublished => "in the published range",
-            Outcome::MissedWithinNoise => "below, within noise",
+            Outcome::MissedWithinNoise => "worse, within noise",
             Outcome::Missed => "not reached",
-            Outcome::OnePairAbove => "above, one pair only",
-            Outcome::OnePairBelow => "below, one pair only",
+            Outcome::OnePairAbove => "better, one pair only",
+            Outcome::OnePairBelow => "worse, one pair only",
             Outcome::NoNumber => "no number published",
             Outcome::NotMeasured => "not measured",
         }
