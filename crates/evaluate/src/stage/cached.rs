@@ -115,6 +115,7 @@ impl Cached {
     /// If any of it fails.
     pub fn open(stage: &Stage, setup: &Setup) -> Result<Cached, Trouble> {
         let short = tempfile::tempdir().map_err(|error| Trouble::Failed(format!("cannot make a directory for the socket: {error}")))?;
+        stage.note_directory(short.path());
         let state = stage.path("state");
         // Of a run that was cut off.
         if state.exists() {

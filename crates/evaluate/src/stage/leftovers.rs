@@ -1,22 +1,35 @@
 //! What a run that was killed left behind: processes (noted in a file when they begin, with their start time, so that a number that was given out again
-//! is nobody else's), then mounts below its directory, then the directory.
+//! is nobody else's), mounts below its directory, loop devices over files in it, directories elsewhere (noted too), then the directory.
 
+use super::loop_device;
 use crate::trouble::Trouble;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const NOTES: &str = "processes";
+/// How long a process may take to end when it is asked to: one that offers a device takes the device along, if nobody uses it. Then it is killed.
+const ORDER: Duration = Duration::from_secs(30);
 /// How long a killed process may take to go.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Notes a process of ours, the first of its group.
 pub(super) fn note(place: &Path, pid: u32) {
-    let Some(started) = start_ticks(pid) else { return };
+    if let Some(started) = start_ticks(pid) {
+        note_line(place, &format!("{pid} {started}"));
+    }
+}
+
+/// Notes a directory of ours elsewhere.
+pub(super) fn note_directory(place: &Path, directory: &Path) {
+    note_line(place, &directory.display().to_string());
+}
+
+fn note_line(place: &Path, line: &str) {
     let file = std::fs::File::options().append(true).create(true).open(place.join(NOTES));
-    // Without the note a killed run leaves a process; that is no reason not to run.
-    let _ = file.and_then(|mut file| writeln!(file, "{pid} {started}"));
+    // Without the note a killed run leaves something; that is no reason not to run.
+    let _ = file.and_then(|mut file| writeln!(file, "{line}"));
 }
 
 /// Ends and removes all of it.
@@ -24,35 +37,58 @@ pub(super) fn note(place: &Path, pid: u32) {
 /// # Errors
 /// If something stays: with its name.
 pub fn clear(place: &Path) -> Result<(), Trouble> {
+    clear_within(place, ORDER)
+}
+
+fn clear_within(place: &Path, order: Duration) -> Result<(), Trouble> {
     let notes = std::fs::read_to_string(place.join(NOTES)).unwrap_or_default();
-    // The last one first: who uses a device goes before who offers it.
+    // The last one first: who uses a device goes before who offers it, and a file system on it in between.
     for line in notes.lines().rev() {
         let mut words = line.split(' ').map(str::parse::<u64>);
         let (Some(Ok(pid)), Some(Ok(started))) = (words.next(), words.next()) else { continue };
-        end(pid as u32, started);
+        if start_ticks(pid as u32) == Some(started) {
+            for point in mounted_below(place) {
+                // One that is in use is tried again when that has ended.
+                let _ = unmounts(&point, &[]);
+            }
+            end(pid as u32, started, order);
+        }
     }
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    for point in mounts_below(place, &mounts) {
+    for point in mounted_below(place) {
         // Lazily: what it was mounted from may be gone.
-        let status = std::process::Command::new("umount").arg("-l").arg(&point).status();
-        if !status.is_ok_and(|status| status.success()) {
+        if !unmounts(&point, &["-l"]) {
             return Err(Trouble::failed(format!("{} is still mounted", point.display()), "unmount it, then run the same command again"));
         }
     }
-    match std::fs::remove_dir_all(place) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Trouble::io("remove", place, &error)),
-        _ => Ok(()),
+    loop_device::detach_all_below(place);
+    for directory in notes.lines().map(Path::new).filter(|line| line.is_absolute()).chain([place]) {
+        match std::fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Trouble::io("remove", directory, &error)),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
-fn end(pid: u32, started: u64) {
+/// Asks a process to end, and after that time its whole group is killed.
+fn end(pid: u32, started: u64, order: Duration) {
     let Some(group) = Pid::from_raw(pid.cast_signed()) else { return };
+    // It may go at any time.
+    let _ = kill_process(group, Signal::TERM);
     let begun = Instant::now();
-    while start_ticks(pid) == Some(started) && begun.elapsed() < PATIENCE {
-        // It may go at any time.
+    while start_ticks(pid) == Some(started) && begun.elapsed() < order {
+        std::thread::sleep(super::LOOK);
+    }
+    while start_ticks(pid) == Some(started) && begun.elapsed() < order + PATIENCE {
         let _ = kill_process_group(group, Signal::KILL);
         std::thread::sleep(super::LOOK);
     }
+}
+
+fn unmounts(point: &Path, how: &[&str]) -> bool {
+    let mut command = std::process::Command::new("umount");
+    command.args(how).arg(point).stderr(std::process::Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// When a process started, in clock ticks since the machine did; `None` if there is none, or it is dead and not yet buried.
@@ -61,6 +97,10 @@ fn start_ticks(pid: u32) -> Option<u64> {
     // The name may contain anything, brackets too.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     if fields.first() == Some(&"Z") { None } else { fields.get(19)?.parse().ok() }
+}
+
+fn mounted_below(place: &Path) -> Vec<PathBuf> {
+    mounts_below(place, &std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
 /// Mount points below a place, the deepest first.
@@ -88,10 +128,34 @@ mod tests {
         std::fs::write(&notes, format!("{known}{} 1\nnonsense\n", others.id())).expect("writes");
         clear(place.path()).expect("clears");
         assert!(!place.path().exists());
-        assert!(ours.wait().expect("ended").code().is_none(), "it was killed");
+        assert!(ours.wait().expect("ended").code().is_none(), "it was ended");
         assert!(others.try_wait().expect("asked").is_none(), "it runs");
         others.kill().and_then(|()| others.wait()).expect("ends");
         clear(place.path()).expect("nothing is no trouble");
+    }
+
+    /// What offers a device takes it along when it is asked to end, and not when it is killed.
+    #[test]
+    fn a_noted_process_is_asked_first_and_killed_if_it_does_not_end() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (work, elsewhere) = (place.path().join("work"), place.path().join("elsewhere"));
+        [&work, &elsewhere].into_iter().for_each(|directory| std::fs::create_dir(directory).expect("makes"));
+        let spawn = |script: &str| {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", script]).current_dir(place.path()).process_group(0).spawn().expect("runs")
+        };
+        let mut polite = spawn("trap 'echo in order > ended; exit 7' TERM; echo > ready-1; while :; do sleep 0.02; done");
+        let mut deaf = spawn("trap '' TERM; echo > ready-2; while :; do sleep 0.02; done");
+        while ["ready-1", "ready-2"].iter().any(|name| !place.path().join(name).exists()) {
+            std::thread::sleep(crate::stage::LOOK);
+        }
+        [&polite, &deaf].into_iter().for_each(|child| note(&work, child.id()));
+        note_directory(&work, &elsewhere);
+        clear_within(&work, Duration::from_millis(500)).expect("clears");
+        assert_eq!(polite.wait().expect("ended").code(), Some(7), "it ended by itself");
+        assert!(place.path().join("ended").exists());
+        assert!(deaf.wait().expect("ended").code().is_none(), "it was killed");
+        assert!(!work.exists() && !elsewhere.exists());
     }
 
     #[test]

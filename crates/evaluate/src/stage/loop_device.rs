@@ -43,6 +43,17 @@ fn attached(file: &str) -> Vec<String> {
     told.split_whitespace().map(str::to_owned).collect()
 }
 
+/// Detaches the loop devices over files below a place: those of a run that was killed.
+pub(super) fn detach_all_below(place: &Path) {
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        // A file that is gone has " (deleted)" behind its name.
+        if Path::new(backing.trim_end()).starts_with(place) {
+            unhurried(&["losetup", "-d", &format!("/dev/{}", entry.file_name().display())]);
+        }
+    }
+}
+
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         self.stage.say(format!("losetup -d {}", self.path));
@@ -78,6 +89,34 @@ mod tests {
             drop(device);
             assert_eq!(attached(&file.display().to_string()), Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_detached_and_nobody_else_s() {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("what_a_killed_run_left_is_detached_and_nobody_else_s: SKIPPED, it needs root's rights and loop devices");
+            return;
+        }
+        let place = tempfile::tempdir().expect("a directory");
+        let devices = ["work", "other"].map(|name| {
+            let directory = std::fs::canonicalize(place.path()).expect("is there").join(name);
+            std::fs::create_dir(&directory).expect("makes");
+            let file = directory.join("file");
+            std::fs::File::create(&file).and_then(|file| file.set_len(1 << 20)).expect("there is room");
+            (
+                LoopDevice::attach(&Stage::here(Path::new("/bin/true")), &file, true).expect("attaches"),
+                file.display().to_string(),
+                directory,
+            )
+        });
+        crate::stage::leftovers::clear(&devices[0].2).expect("clears");
+        assert!(!devices[0].2.exists());
+        let told = std::fs::read_to_string(format!("/sys/block/{}/loop/backing_file", devices[0].0.path().trim_start_matches("/dev/")));
+        assert!(!told.is_ok_and(|told| told.starts_with(&devices[0].1)), "it is attached no more");
+        assert_eq!(attached(&devices[1].1), [devices[1].0.path()], "this one is");
+        let [(mine, ..), _] = devices;
+        // Its device is gone, and may be another's by now.
+        std::mem::forget(mine);
     }
 
     /// A stop that came between attaching and being told of it once left the device behind: the command is killed at any point of its life here.

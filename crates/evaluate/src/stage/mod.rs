@@ -102,6 +102,13 @@ impl Stage {
         std::mem::take(&mut *self.said.lock().expect("nobody panics with it"))
     }
 
+    /// A directory elsewhere that goes with a guard, or, if this process is killed, with the next run.
+    fn note_directory(&self, directory: &Path) {
+        if self.place != std::env::temp_dir() {
+            leftovers::note_directory(&self.place, directory);
+        }
+    }
+
     /// Looks in the temporary directory are nobody's leftovers.
     fn note(&self, pid: u32) {
         if self.place != std::env::temp_dir() {
