@@ -6,7 +6,7 @@ use crate::result::CacheFigures;
 use crate::trouble::Trouble;
 use control::client::Client;
 use control::stats::VolumeStats;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// For commands that move much data: warming, destage at removal.
@@ -14,6 +14,7 @@ const LONG: Duration = Duration::from_secs(900);
 /// Names of the pool and the volume that suites use.
 const POOL: &str = "evaluate";
 const VOLUME: &str = "volume";
+const SOCKET: &str = "socket";
 
 /// What lies below: a real device, or a modelled one over a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +43,8 @@ impl Backing {
 /// The backing device as a block device, without a cache.
 pub struct Bare {
     path: String,
-    model: Option<Running>,
+    /// With the directory of its mount, which goes after it.
+    model: Option<(Running, tempfile::TempDir)>,
 }
 
 impl Bare {
@@ -60,9 +62,10 @@ impl Bare {
     /// A modelled device over a file; what it says goes to `LOG.log`.
     fn model(stage: &Stage, log: &str, set: &str, file: &str) -> Result<Bare, Trouble> {
         let words = [stage.hearth(), "model".into(), set.into(), file.into(), "--export".into(), "loop".into()];
-        let mut model = stage.begin(log, &words, &[])?;
+        let short = short_directory(stage)?;
+        let mut model = stage.begin(log, &words, &[socket_variable(short.path())])?;
         let path = device_in(&model.wait_for("/dev/loop", SHORT)?)?;
-        Ok(Bare { path, model: Some(model) })
+        Ok(Bare { path, model: Some((model, short)) })
     }
 
     /// The block device.
@@ -72,7 +75,7 @@ impl Bare {
 
     /// CPU time of the model, in seconds.
     pub fn cpu_s(&self) -> f64 {
-        self.model.as_ref().and_then(Running::cpu_s).unwrap_or(0.0)
+        self.model.as_ref().and_then(|(model, _)| model.cpu_s()).unwrap_or(0.0)
     }
 }
 
@@ -114,30 +117,35 @@ impl Cached {
     /// # Errors
     /// If any of it fails.
     pub fn open(stage: &Stage, setup: &Setup) -> Result<Cached, Trouble> {
-        let short = tempfile::tempdir().map_err(|error| Trouble::Failed(format!("cannot make a directory for the socket: {error}")))?;
-        stage.note_directory(short.path());
+        let short = short_directory(stage)?;
         let state = stage.path("state");
         // Of a run that was cut off.
         if state.exists() {
             std::fs::remove_dir_all(&state).map_err(|error| Trouble::io("remove", &state, &error))?;
         }
         let variable = |name: &str, value: String| (name.to_owned(), value);
-        let socket = short.path().join("socket");
         let env = vec![
             variable("HEARTH_STATE", state.display().to_string()),
-            variable("HEARTH_SOCKET", socket.display().to_string()),
+            socket_variable(short.path()),
             variable("HEARTH_CONFIG", String::new()),
         ];
         // A file is made anew, in the size of this case; only we give it that name.
-        let ssd = std::path::Path::new(&setup.ssd);
+        let ssd = Path::new(&setup.ssd);
         if !ssd.starts_with("/dev") && ssd.exists() {
             std::fs::remove_file(ssd).map_err(|error| Trouble::io("remove", ssd, &error))?;
         }
         let slow_ssd = setup.ssd_model.as_deref().map(|set| slow_ssd(stage, set, setup)).transpose()?;
         let mut daemon = stage.begin("serve", &[stage.hearth(), "serve".into()], &env)?;
         daemon.wait_for("ready", SHORT)?;
-        let mut cached =
-            Cached { stage: stage.clone(), daemon, env, path: String::new(), client: Client::new(&socket), ssd: slow_ssd, _short: short };
+        let mut cached = Cached {
+            stage: stage.clone(),
+            daemon,
+            env,
+            path: String::new(),
+            client: Client::new(&short.path().join(SOCKET)),
+            ssd: slow_ssd,
+            _short: short,
+        };
         // The evaluation owns the SSD it was given, which was said before it began; what an earlier leg left there is not kept.
         let device = cached.ssd.as_ref().map_or(setup.ssd.clone(), |ssd| ssd.path().into());
         let mut pool = vec!["pool", "create", POOL, "--ssd", &device, "--force"];
@@ -214,9 +222,20 @@ impl Cached {
     }
 }
 
+/// A directory of a short path for a socket, and for mounts beside it; the next run removes it if this one is killed.
+fn short_directory(stage: &Stage) -> Result<tempfile::TempDir, Trouble> {
+    let short = tempfile::tempdir().map_err(|error| Trouble::Failed(format!("cannot make a directory for the socket: {error}")))?;
+    stage.note_directory(short.path());
+    Ok(short)
+}
+
+fn socket_variable(directory: &Path) -> (String, String) {
+    ("HEARTH_SOCKET".into(), directory.join(SOCKET).display().to_string())
+}
+
 /// The SSD of a setup behind a model of a slower one: a file is made for it, a device is taken as it is.
 fn slow_ssd(stage: &Stage, set: &str, setup: &Setup) -> Result<Bare, Trouble> {
-    let place = std::path::Path::new(&setup.ssd);
+    let place = Path::new(&setup.ssd);
     if !place.exists() {
         let made = std::fs::File::create(place).and_then(|file| file.set_len(setup.cache_bytes));
         made.map_err(|error| Trouble::io("make", place, &error))?;

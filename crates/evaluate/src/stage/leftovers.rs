@@ -54,16 +54,20 @@ fn clear_within(place: &Path, order: Duration) -> Result<(), Trouble> {
             end(pid as u32, started, order);
         }
     }
-    for point in mounted_below(place) {
-        // Lazily: what it was mounted from may be gone.
-        if !unmounts(&point, &["-l"]) {
-            return Err(Trouble::failed(format!("{} is still mounted", point.display()), "unmount it, then run the same command again"));
+    for place in notes.lines().map(Path::new).filter(|line| line.is_absolute()).chain([place]) {
+        // Before what it is over loses its name. One with a file system on it goes with that.
+        loop_device::detach_all_below(place);
+        for point in mounted_below(place) {
+            // Lazily: what it was mounted from may be gone.
+            if !unmounts(&point, &["-l"]) {
+                return Err(Trouble::failed(
+                    format!("{} is still mounted", point.display()),
+                    "unmount it, then run the same command again",
+                ));
+            }
         }
-    }
-    loop_device::detach_all_below(place);
-    for directory in notes.lines().map(Path::new).filter(|line| line.is_absolute()).chain([place]) {
-        match std::fs::remove_dir_all(directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Trouble::io("remove", directory, &error)),
+        match std::fs::remove_dir_all(place) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Trouble::io("remove", place, &error)),
             _ => {}
         }
     }
