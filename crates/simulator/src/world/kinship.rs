@@ -10,18 +10,30 @@ use types::{BLOCK_BYTES, VolumeId};
 
 /// A shard and the number of an object in it.
 type Object = (u16, u64);
+/// Place of a volume, and a block of it.
+type Block = (u16, u64);
 
 /// See the module.
 #[derive(Default)]
 pub struct Kinship {
-    /// Blocks that ever were that object, or rested on it: place of the volume, and block.
-    resting: BTreeMap<Object, BTreeSet<(u16, u64)>>,
+    /// Blocks that ever were that object, or rested on it.
+    resting: BTreeMap<Object, BTreeSet<Block>>,
     /// Objects by the pages of the SSD where their stored bytes were last written.
     stored_in: BTreeMap<u64, BTreeSet<Object>>,
-    /// Objects that the SSD ever failed to give as they were written.
-    harmed: BTreeSet<Object>,
-    /// Objects that were read where a crash may have torn them.
-    torn: BTreeSet<Object>,
+    /// Blocks by the pages of the SSD where packed bytes of their own were last written: a whole block, or a difference.
+    lies_in: BTreeMap<u64, BTreeSet<Block>>,
+    /// What the SSD ever failed to give as it was written.
+    harmed: Touched,
+    /// What was read where a crash may have torn it.
+    torn: Touched,
+}
+
+/// Objects, and blocks whose own bytes it were. One of these may have to wait for its base before it is told of, long after the bad answer: parts
+/// of a read that failed are read one after the other.
+#[derive(Default)]
+struct Touched {
+    objects: BTreeSet<Object>,
+    blocks: BTreeSet<Block>,
 }
 
 impl Kinship {
@@ -30,54 +42,72 @@ impl Kinship {
         let IoKind::Write { pages, .. } = &io.kind else { return };
         let first_page = io.offset_bytes / BLOCK_BYTES;
         let end_page = (io.offset_bytes + io.length_bytes).div_ceil(BLOCK_BYTES);
-        let over: Vec<u64> = self.stored_in.range(first_page..end_page).map(|(page, _)| *page).collect();
-        over.iter().for_each(|page| drop(self.stored_in.remove(page)));
+        for page in first_page..end_page {
+            self.stored_in.remove(&page);
+            self.lies_in.remove(&page);
+        }
         let Some(Ok(page)) = pages.first().map(|page| page[..].try_into()) else { return };
         let Ok((head, records)) = GroupHead::decode(page) else { return };
         let segment_page = first_page - u64::from(head.page);
         for record in &records {
-            if let Some(packed) = record.packed.filter(|packed| packed.object > 0) {
+            if let Some(packed) = record.packed {
                 self.see_record(lane, record, packed, segment_page, places.get(&record.volume).copied());
             }
         }
     }
 
     fn see_record(&mut self, lane: u16, record: &Record, packed: Packed, segment_page: u64, place: Option<u16>) {
-        let object = (lane, packed.object);
-        let resting = self.resting.entry(object).or_default();
-        resting.extend(place.map(|place| (place, record.block)));
-        if packed.encoding.is_full() {
-            let start_bytes = u64::from(packed.place) * u64::from(PLACE_UNIT_BYTES);
-            let end_bytes = start_bytes + u64::from(packed.bytes);
-            for page in start_bytes / BLOCK_BYTES..end_bytes.div_ceil(BLOCK_BYTES) {
-                self.stored_in.entry(segment_page + page).or_default().insert(object);
+        let block = place.map(|place| (place, record.block));
+        let start_bytes = u64::from(packed.place) * u64::from(PLACE_UNIT_BYTES);
+        let end_bytes = start_bytes + u64::from(packed.bytes);
+        let pages = (start_bytes / BLOCK_BYTES..end_bytes.div_ceil(BLOCK_BYTES)).map(|page| segment_page + page);
+        for page in pages.clone().filter(|_| packed.bytes > 0) {
+            self.lies_in.entry(page).or_default().extend(block);
+        }
+        if packed.object > 0 {
+            let object = (lane, packed.object);
+            self.resting.entry(object).or_default().extend(block);
+            for page in pages.filter(|_| packed.encoding.is_full()) {
+                self.stored_in.entry(page).or_default().insert(object);
             }
         }
     }
 
     /// The SSD did not give this page as it was written, or not at all.
     pub fn page_is_bad(&mut self, page: u64) {
-        self.harmed.extend(self.stored_in.get(&page).into_iter().flatten());
+        self.harmed.touch(self.stored_in.get(&page), self.lies_in.get(&page));
     }
 
     /// This page was read, and a crash may have torn it.
     pub fn page_is_torn(&mut self, page: u64) {
-        self.torn.extend(self.stored_in.get(&page).into_iter().flatten());
+        self.torn.touch(self.stored_in.get(&page), self.lies_in.get(&page));
     }
 
-    /// Whether the SSD harmed what this block rests on, or did.
+    /// Whether the SSD harmed this block or what it rests on, or did.
     pub fn explains(&self, volume: u16, block: u64) -> bool {
-        self.harmed.iter().any(|object| self.resting[object].contains(&(volume, block)))
+        self.harmed.explains(&self.resting, (volume, block))
     }
 
     /// The same, or a crash may have torn it.
     pub fn explains_clean(&self, volume: u16, block: u64) -> bool {
-        self.explains(volume, block) || self.torn.iter().any(|object| self.resting[object].contains(&(volume, block)))
+        self.explains(volume, block) || self.torn.explains(&self.resting, (volume, block))
     }
 
-    /// Whether it harmed what any block of the volume rests on, or did.
+    /// Whether it harmed any block of the volume or what one rests on, or did.
     pub fn explains_some(&self, volume: u16) -> bool {
-        let of_volume = |object| self.resting[object].range((volume, 0)..=(volume, u64::MAX)).next().is_some();
-        self.harmed.iter().any(of_volume)
+        let all = (volume, 0)..=(volume, u64::MAX);
+        let of_volume = |object| self.resting[object].range(all.clone()).next().is_some();
+        self.harmed.blocks.range(all.clone()).next().is_some() || self.harmed.objects.iter().any(of_volume)
+    }
+}
+
+impl Touched {
+    fn touch(&mut self, objects: Option<&BTreeSet<Object>>, blocks: Option<&BTreeSet<Block>>) {
+        self.objects.extend(objects.into_iter().flatten());
+        self.blocks.extend(blocks.into_iter().flatten());
+    }
+
+    fn explains(&self, resting: &BTreeMap<Object, BTreeSet<Block>>, block: Block) -> bool {
+        self.blocks.contains(&block) || self.objects.iter().any(|object| resting[object].contains(&block))
     }
 }
