@@ -1,7 +1,7 @@
 //! The two kinds of device that arms run on: the bare backing device, and a volume of hearth over the same.
 
 use super::read_waits::ReadWaits;
-use super::{Running, SHORT, Stage};
+use super::{Running, SHORT, Stage, leftovers};
 use crate::result::CacheFigures;
 use crate::trouble::Trouble;
 use control::client::Client;
@@ -224,7 +224,8 @@ impl Cached {
 
 /// A directory of a short path for a socket, and for mounts beside it; the next run removes it if this one is killed.
 fn short_directory(stage: &Stage) -> Result<tempfile::TempDir, Trouble> {
-    let short = tempfile::tempdir().map_err(|error| Trouble::Failed(format!("cannot make a directory for the socket: {error}")))?;
+    let made = tempfile::Builder::new().prefix(leftovers::ELSEWHERE).tempdir();
+    let short = made.map_err(|error| Trouble::Failed(format!("cannot make a directory for the socket: {error}")))?;
     stage.note_directory(short.path());
     Ok(short)
 }

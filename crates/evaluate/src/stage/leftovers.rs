@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const NOTES: &str = "processes";
+/// How names of directories elsewhere begin. No other is removed: on a full disk a note may be cut off, and `/tmp` is a beginning of one.
+pub(super) const ELSEWHERE: &str = "hearth-evaluate-";
 /// How long a process may take to end when it is asked to: one that offers a device takes the device along, if nobody uses it. Then it is killed.
 const ORDER: Duration = Duration::from_secs(30);
 /// How long a killed process may take to go.
@@ -54,7 +56,8 @@ fn clear_within(place: &Path, order: Duration) -> Result<(), Trouble> {
             end(pid as u32, started, order);
         }
     }
-    for place in notes.lines().map(Path::new).filter(|line| line.is_absolute()).chain([place]) {
+    let is_ours = |path: &&Path| path.is_absolute() && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(ELSEWHERE));
+    for place in notes.lines().map(Path::new).filter(is_ours).chain([place]) {
         // Before what it is over loses its name. One with a file system on it goes with that.
         loop_device::detach_all_below(place);
         for point in mounted_below(place) {
@@ -142,8 +145,9 @@ mod tests {
     #[test]
     fn a_noted_process_is_asked_first_and_killed_if_it_does_not_end() {
         let place = tempfile::tempdir().expect("a directory");
-        let (work, elsewhere) = (place.path().join("work"), place.path().join("elsewhere"));
-        [&work, &elsewhere].into_iter().for_each(|directory| std::fs::create_dir(directory).expect("makes"));
+        let (work, elsewhere) = (place.path().join("work"), place.path().join(format!("{ELSEWHERE}1")));
+        let others = place.path().join("others");
+        [&work, &elsewhere, &others].into_iter().for_each(|directory| std::fs::create_dir(directory).expect("makes"));
         let spawn = |script: &str| {
             let mut command = std::process::Command::new("sh");
             command.args(["-c", script]).current_dir(place.path()).process_group(0).spawn().expect("runs")
@@ -154,12 +158,12 @@ mod tests {
             std::thread::sleep(crate::stage::LOOK);
         }
         [&polite, &deaf].into_iter().for_each(|child| note(&work, child.id()));
-        note_directory(&work, &elsewhere);
+        [&elsewhere, &others].into_iter().for_each(|directory| note_directory(&work, directory));
         clear_within(&work, Duration::from_millis(500)).expect("clears");
         assert_eq!(polite.wait().expect("ended").code(), Some(7), "it ended by itself");
         assert!(place.path().join("ended").exists());
         assert!(deaf.wait().expect("ended").code().is_none(), "it was killed");
-        assert!(!work.exists() && !elsewhere.exists());
+        assert!(!work.exists() && !elsewhere.exists() && others.exists(), "what has no name of ours stays");
     }
 
     #[test]
