@@ -4,7 +4,7 @@
 //! * [`manager`]: carries them out. [`datapath`]: what it needs from below, as a trait. [`real`]: that trait over
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
-//! * [`options`], [`names`], [`words`]: what people write, checked. [`error`]: every sentence that can go wrong.
+//! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
 //!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod error;
 pub mod events;
 pub mod figures;
 pub mod human;
+pub mod int64;
 pub mod jobs;
 pub mod live;
 pub mod lock;

@@ -25,7 +25,7 @@ fn bound_integers(value: &mut Value) {
                 members.get(key).is_some_and(|v| v == word || v.as_array().is_some_and(|all| all.iter().any(|v| v == word)))
             };
             if is("type", "integer") && members.get("minimum") == Some(&Value::from(0)) && !members.contains_key("maximum") {
-                let largest = if is("format", "int32") { u64::from(u32::MAX) } else { u64::MAX };
+                let largest = if is("format", "int32") { u64::from(u32::MAX) } else { i64::MAX as u64 };
                 members.insert("maximum".into(), Value::from(largest));
             }
             members.values_mut().for_each(bound_integers);

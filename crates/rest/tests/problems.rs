@@ -4,6 +4,7 @@ mod support;
 
 use rest::ServerOptions;
 use rest::server::ServerLimits;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use support::{Running, limits, read_all, request};
@@ -85,6 +86,81 @@ fn what_is_asked_wrongly_is_told_and_changes_nothing() {
     }
     assert_eq!(server.ask("GET", "/api/v1/pools", "").body, before);
     assert_eq!(server.ask("GET", "/api/v1/tokens", "").body, "[]");
+}
+
+/// Where the description lets a request hold an int64: each as the names that lead to it from the body.
+fn int64_of_schema(description: &Value, schema: &Value, names: &[String], found: &mut Vec<Vec<String>>) {
+    if let Some(name) = schema["$ref"].as_str().and_then(|r| r.rsplit('/').next()) {
+        return int64_of_schema(description, &description["components"]["schemas"][name], names, found);
+    }
+    if schema["format"] == "int64" {
+        assert!(schema["maximum"].as_u64().is_some_and(|most| most <= i64::MAX as u64), "{names:?}: {schema}");
+        found.push(names.to_vec());
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        int64_of_schema(description, property, &[names, std::slice::from_ref(name)].concat(), found);
+    }
+    for choice in ["oneOf", "anyOf", "allOf"].iter().filter_map(|word| schema[word].as_array()).flatten() {
+        int64_of_schema(description, choice, names, found);
+    }
+}
+
+#[test]
+fn no_request_may_hold_a_number_beyond_an_int64() {
+    let server = Running::start();
+    let beyond = (i64::MAX as u64 + 1).to_string();
+    for (path, body) in [
+        ("/api/v1/pools", r#"{"name":"p","ssd":"/dev/ssd"}"#),
+        ("/api/v1/volumes", r#"{"name":"v","backing":"/dev/disk","pool":"p","options":{}}"#),
+    ] {
+        let made = server.ask("POST", path, body);
+        assert_eq!(made.status, 200, "{made:?}");
+    }
+    let before = ["pools", "volumes", "jobs"].map(|what| server.ask("GET", &format!("/api/v1/{what}"), "").body);
+    let description: Value = serde_json::from_str(&rest::openapi::document()).expect("JSON");
+    let mut tried = 0;
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let (method, named) = (method.to_uppercase(), path.replace("{name}", "v"));
+            let parameters: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
+            let queries: Vec<&str> = parameters.iter().filter(|p| p["in"] == "query").filter_map(|p| p["name"].as_str()).collect();
+            for parameter in parameters.iter().filter(|p| p["schema"]["format"] == "int64") {
+                let name = parameter["name"].as_str().expect("a name");
+                assert!(parameter["schema"]["maximum"].as_u64().is_some_and(|most| most <= i64::MAX as u64), "{path} {parameter}");
+                let answer = match parameter["in"].as_str().expect("a place") {
+                    "path" => server.ask(&method, &named.replace(&format!("{{{name}}}"), &beyond), ""),
+                    "query" => {
+                        // The others as they may be, so that this one alone is at fault.
+                        let value = |query: &str| match query {
+                            _ if query == name => beyond.clone(),
+                            "name" => "v".into(),
+                            "series" => "reads_s".into(),
+                            _ => "1".into(),
+                        };
+                        let all: Vec<String> = queries.iter().map(|query| format!("{query}={}", value(query))).collect();
+                        server.ask(&method, &format!("{named}?{}", all.join("&")), "")
+                    }
+                    "header" => server.raw(request(&method, &named, &[(name, &beyond)], "").as_bytes()),
+                    other => panic!("{path}: {other}"),
+                };
+                assert!([400, 404].contains(&answer.status), "{method} {path} {name}: {answer:?}");
+                tried += 1;
+            }
+            let content = &operation["requestBody"]["content"]["application/json"];
+            let mut found = Vec::new();
+            int64_of_schema(&description, &content["schema"], &[], &mut found);
+            for names in found {
+                let mut body = content["example"].clone();
+                let place = names.iter().fold(&mut body, |place, name| &mut place[name]);
+                *place = Value::from(i64::MAX as u64 + 1);
+                let answer = server.ask(&method, &named, &body.to_string());
+                assert_eq!(answer.status, 400, "{method} {path} {body}: {answer:?}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 25, "{tried} numbers only");
+    assert_eq!(["pools", "volumes", "jobs"].map(|what| server.ask("GET", &format!("/api/v1/{what}"), "").body), before);
 }
 
 #[test]

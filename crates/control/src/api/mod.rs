@@ -226,11 +226,11 @@ pub struct PoolCreate {
     #[schema(pattern = "^/[^\\x00]*$")]
     pub ssd: String,
     /// How much of it, in bytes; a file that is not there is made with this size.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
     #[schema(minimum = 1, maximum = 9223372036854775807i64)]
     pub size_bytes: Option<u64>,
     /// RAM tier in bytes.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
     pub ram_bytes: Option<u64>,
     /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto".
     #[serde(default)]
@@ -259,7 +259,7 @@ pub struct PoolReplace {
     #[schema(pattern = "^/[^\\x00]*$")]
     pub ssd: String,
     /// How much of it, in bytes; a file that is not there is made with this size.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
     #[schema(minimum = 1, maximum = 9223372036854775807i64)]
     pub size_bytes: Option<u64>,
     /// Overwrite what a known signature says is there.
@@ -310,10 +310,10 @@ pub struct VolumeSet {
 #[serde(deny_unknown_fields)]
 pub struct VolumeWarm {
     /// First byte.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::int64::number")]
     pub start_bytes: u64,
     /// End, exclusive; absent: the volume's end.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
     pub end_bytes: Option<u64>,
 }
 

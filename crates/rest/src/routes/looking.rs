@@ -102,24 +102,13 @@ struct ObjectName {
     name: String,
 }
 
-/// What the description calls an int64: a larger number is a mistake, and not one that means "never".
-fn signed<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let number = u64::deserialize(from)?;
-    if number > i64::MAX as u64 { Err(serde::de::Error::custom(format!("{number} is above {}", i64::MAX))) } else { Ok(number) }
-}
-
-fn signed_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    signed(from).map(Some)
-}
-
 /// From which event on.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct After {
     /// Only those with a larger number.
-    #[serde(default, deserialize_with = "signed_or_none")]
-    #[param(maximum = 9223372036854775807u64)]
+    #[serde(default, deserialize_with = "control::int64::or_none")]
     after: Option<u64>,
 }
 
@@ -129,7 +118,7 @@ pub struct After {
 #[allow(dead_code)] // For the description only.
 struct LastEvent {
     /// Number of the latest event that is known; counts more than `after`.
-    #[param(rename = "last-event-id", maximum = 9223372036854775807u64)]
+    #[param(rename = "last-event-id")]
     last_event_id: Option<u64>,
 }
 
@@ -144,12 +133,10 @@ pub struct Span {
     /// Comma-separated names of series.
     series: String,
     /// Seconds since 1970.
-    #[serde(deserialize_with = "signed")]
-    #[param(maximum = 9223372036854775807u64)]
+    #[serde(deserialize_with = "control::int64::number")]
     from_unix_s: u64,
     /// Seconds since 1970, exclusive.
-    #[serde(deserialize_with = "signed")]
-    #[param(maximum = 9223372036854775807u64)]
+    #[serde(deserialize_with = "control::int64::number")]
     to_unix_s: u64,
     /// At most so many points; the step grows accordingly.
     #[serde(default)]

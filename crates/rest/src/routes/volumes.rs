@@ -142,6 +142,7 @@ pub struct Removing {
 #[into_params(parameter_in = Query)]
 pub struct Asking {
     /// First byte; rounded down to a block of 4096 bytes.
+    #[serde(deserialize_with = "control::int64::number")]
     start_bytes: u64,
     /// How many bytes; rounded up to blocks, cut at the volume's end; a block if it is not given.
     #[serde(default)]
@@ -155,10 +156,10 @@ pub struct Asking {
 #[into_params(parameter_in = Query)]
 pub struct Mapping {
     /// First byte; rounded down to a MiB.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "control::int64::number")]
     start_bytes: u64,
     /// End, exclusive; the volume's end if it is not given.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "control::int64::or_none")]
     end_bytes: Option<u64>,
     /// At most so many cells; 1024 if it is not given.
     #[serde(default)]
