@@ -88,4 +88,5 @@ pub const ALL: &[(u32, &str)] = &[
     (71, "a failed read of several blocks is believed of each of them"),
     (72, "a packed block that is lost is zeroes"),
     (73, "on a busy host nothing goes home, whatever asks for it"),
+    (74, "a check believes that blocks get their places in the order in which it heard of them"),
 ];

@@ -61,6 +61,9 @@ fn adjust(number: u32, plan: &mut Plan) {
     if SWELLING.contains(&number) {
         plan.always_swell();
     }
+    if number == 74 {
+        plan.always_check();
+    }
     if number == 70 || number == 72 {
         plan.damage_writes();
     }

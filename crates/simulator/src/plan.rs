@@ -367,6 +367,24 @@ impl Plan {
         }
     }
 
+    /// One segment after the other is checked while it is written, with blocks stored as they are beside packed ones.
+    fn check(&mut self, prng: &mut Prng) {
+        let Some(content) = &mut self.content else { return };
+        content.change_level_ns = prng.pick(&[200_000, 1_000_000]);
+        (self.operator_ns, self.operator, self.rests) = (prng.pick(&[100_000, 500_000]), [0, 0, 0, 1, 0, 0, 0], 0);
+        self.mix.ops[1] = 80;
+        for volume in &mut self.volumes {
+            volume.options.mode = Mode::WriteBack;
+        }
+    }
+
+    /// Makes it a run like those of [`Plan::check`], whatever the seed says.
+    pub fn always_check(&mut self) {
+        let prng = &mut Prng::new(self.seed).fork(16);
+        self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
+        self.check(prng);
+    }
+
     /// Makes it a run like those of [`Plan::share`], whatever the seed says: for what needs many of them to be seen.
     pub fn always_share(&mut self) {
         let prng = &mut Prng::new(self.seed).fork(12);
@@ -503,6 +521,10 @@ impl Plan {
         let own = &mut Prng::new(seed).fork(14);
         if own.percent(6) {
             plan.swell(own);
+        }
+        let own = &mut Prng::new(seed).fork(16);
+        if plan.meddles.is_none() && own.percent(8) {
+            plan.check(own);
         }
         plan
     }

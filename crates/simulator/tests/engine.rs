@@ -41,6 +41,18 @@ fn what_is_lost_takes_no_more_room_than_it_did() {
     assert!(totals.found.is_empty());
 }
 
+/// Checks of segments that are being written, where blocks stored as they are lie beside packed ones: no sound block is called bad, and nothing is read
+/// while it is written.
+#[test]
+fn a_check_of_what_is_being_written_finds_nothing_wrong() {
+    let soak = Soak { first: 300_000_000, count: 300, threads: threads(), failures_max: 3, twice_every: 0, adjust: &Plan::always_check };
+    let totals = soak.run(&Engine);
+    for found in &totals.found {
+        println!("seed {}: {}", found.seed, found.failure.what);
+    }
+    assert!(totals.found.is_empty());
+}
+
 #[test]
 fn every_short_sequence_survives_every_crash() {
     let depth = std::env::var("SIM_DEPTH").ok().and_then(|text| text.parse().ok()).unwrap_or(3);

@@ -259,6 +259,11 @@ impl Log {
         oldest.or_else(|| self.building.as_ref().map(|group| group.seq)).is_none_or(|oldest| oldest > seq)
     }
 
+    /// Whether this page of a segment has been written, as all before it: what is behind may be just on its way.
+    pub fn is_page_complete(&self, seq: u64, page: u32) -> bool {
+        (seq, page) < self.complete_end
+    }
+
     /// Whether what is on this page of a segment survives a power cut.
     pub fn is_page_durable(&self, seq: u64, page: u32) -> bool {
         (seq, page) < self.durable_end

@@ -18,16 +18,16 @@ struct Arguments {
     failures: usize,
     stand_in: bool,
     plan: bool,
-    share: bool,
+    always: Option<fn(&mut Plan)>,
     sector: Option<(u16, u64)>,
 }
 
-const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share]";
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let mut parsed =
-        Arguments { seed: None, seeds: 2000, first: 0, threads, failures: 1, stand_in: false, plan: false, share: false, sector: None };
+        Arguments { seed: None, seeds: 2000, first: 0, threads, failures: 1, stand_in: false, plan: false, always: None, sector: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || -> Result<u64, String> {
@@ -42,7 +42,9 @@ fn arguments() -> Result<Arguments, String> {
             "--failures" => parsed.failures = number()? as usize,
             "--stand-in" => parsed.stand_in = true,
             "--plan" => parsed.plan = true,
-            "--share" => parsed.share = true,
+            "--share" => parsed.always = Some(Plan::always_share),
+            "--swell" => parsed.always = Some(Plan::always_swell),
+            "--check" => parsed.always = Some(Plan::always_check),
             "--sector" => {
                 let value = words.next().ok_or("--sector wants VOLUME:SECTOR")?;
                 let (volume, sector) = value.split_once(':').ok_or("--sector wants VOLUME:SECTOR")?;
@@ -61,8 +63,8 @@ fn builder(arguments: &Arguments) -> Box<dyn Builder + Sync> {
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
     let mut plan = Plan::of(seed);
-    if arguments.share {
-        plan.always_share();
+    if let Some(always) = arguments.always {
+        always(&mut plan);
     }
     if arguments.plan {
         println!("{plan:#?}");
@@ -94,8 +96,8 @@ fn many(arguments: &Arguments) -> ExitCode {
         failures_max: arguments.failures,
         twice_every: 50,
         adjust: &|plan| {
-            if arguments.share {
-                plan.always_share();
+            if let Some(always) = arguments.always {
+                always(plan);
             }
         },
     };

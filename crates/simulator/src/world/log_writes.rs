@@ -73,6 +73,11 @@ impl LogWrites {
         }
     }
 
+    /// Where the youngest write is, in bytes.
+    pub fn youngest_bytes(&self) -> Option<u64> {
+        self.writes.back().map(|write| write.offset)
+    }
+
     /// A shard asks for a flush.
     pub fn flush_asked(&mut self, lane: u16, id: IoId) {
         let state = self.lanes.entry(lane).or_default();

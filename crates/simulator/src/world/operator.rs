@@ -176,7 +176,7 @@ impl World<'_> {
             }
             // What a check finds bad it tells as an event: one without a cause is a failure like any other.
             3 if self.prng.percent(50) => {
-                let segment = self.prng.below(SEGMENTS_CHECKED) as u32;
+                let segment = self.segment_to_check();
                 self.command(Purpose::Check, volume, |token| Command::Check { token, segment });
             }
             3 => {
@@ -187,6 +187,15 @@ impl World<'_> {
             _ => self.intend(Purpose::QuiesceToReplace, volume)?,
         }
         Ok(())
+    }
+
+    /// Half of the time the one that a shard is just writing: what lies there is not all placed yet when the check begins.
+    fn segment_to_check(&mut self) -> u32 {
+        let any = self.prng.below(SEGMENTS_CHECKED) as u32;
+        let layout = crate::daemon::layout(self.plan);
+        let into_log = |offset_bytes: u64| offset_bytes.checked_sub(layout.segments_at_bytes());
+        let youngest = self.log_writes.youngest_bytes().and_then(into_log).filter(|_| self.prng.percent(50));
+        youngest.map_or(any, |bytes| (bytes / u64::from(layout.segment_bytes) % u64::from(layout.segments_per_shard)) as u32)
     }
 
     fn maybe_cancel(&mut self) {
