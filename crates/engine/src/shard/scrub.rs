@@ -239,9 +239,12 @@ impl Shard {
     /// A run of pages has been read, or not.
     pub(super) fn scrub_read(&mut self, read: ScrubRead, result: Result<(), IoError>, pages: PageMutVec) {
         self.log.space_mut().unpin(read.seq);
-        if result.is_err() && read.looked.len() > 1 && self.scrub.stopped.is_none() {
-            self.scrub.singly += read.looked.len() as u32;
-            read.looked.iter().rev().for_each(|one| self.scrub.pages.push_front(one.slot));
+        if result.is_err() && read.looked.len() > 1 {
+            // Which of them it was a check that was stopped does not ask any more, and believes it of none.
+            if self.scrub.stopped.is_none() {
+                self.scrub.singly += read.looked.len() as u32;
+                read.looked.iter().rev().for_each(|one| self.scrub.pages.push_front(one.slot));
+            }
             return self.scrub_rests();
         }
         for one in &read.looked {
