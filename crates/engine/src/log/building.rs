@@ -9,11 +9,14 @@ use page::{Page, PageVec};
 /// How soon a record must be on the SSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
-    /// Somebody waits for it to be complete: now.
+    /// A client waits for it to be complete: now.
     Commit,
+    /// A client waits for it to be complete, and others write too: as soon as no other group is under way. It waits at most for the
+    /// write that keeps the SSD busy anyway, never for more clients or for the backing device.
+    Share,
     /// Somebody waits for it to be durable: as soon as no flush is running (it could not be durable earlier, and others join meanwhile).
     Durable,
-    /// Nobody waits, or the wait may be stretched for fuller groups: at this time, unless a group goes earlier anyway.
+    /// No client waits: at this time, unless a group goes earlier anyway.
     By(u64),
 }
 
@@ -65,8 +68,10 @@ pub struct Building {
     /// The tail it publishes: as it was when the group was closed, because what the tail's cleaning appended later stands in later
     /// groups, and a crash between them must not find the tail already past it.
     pub tail_seq: u64,
-    /// Somebody waits for completion.
+    /// A client waits for completion.
     pub commit: bool,
+    /// A client waits for completion, and for no longer than another group is under way.
+    pub share: bool,
     /// Somebody waits for durability.
     pub durable: bool,
 }
@@ -86,6 +91,7 @@ impl Building {
             deadline_ns: u64::MAX,
             tail_seq: 0,
             commit: false,
+            share: false,
             durable: false,
         }
     }
@@ -119,6 +125,7 @@ impl Building {
     pub fn want(&mut self, urgency: Urgency) {
         match urgency {
             Urgency::Commit => self.commit = true,
+            Urgency::Share => self.share = true,
             Urgency::Durable => self.durable = true,
             Urgency::By(time_ns) => self.deadline_ns = self.deadline_ns.min(time_ns),
         }

@@ -506,8 +506,8 @@ impl Log {
         // Packed blocks are so small that a header page each would be most of what is written: they join while a group is under way, which
         // costs them less time than writing it takes.
         let due = self.building.as_ref().is_some_and(|building| {
-            let alone = || self.closed.is_empty() && self.in_flight.is_empty();
-            let commit = building.commit && (!building.is_small() || alone());
+            let alone = self.closed.is_empty() && self.in_flight.is_empty();
+            let commit = building.commit && (alone || !building.is_small()) || building.share && alone;
             commit || building.deadline_ns <= now_ns || building.durable && self.flush.is_none()
         });
         if due && self.closed.len() + self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {

@@ -110,20 +110,11 @@ const TURN_EVERY_NS: u64 = 100_000;
 /// Segments kept free for the cleaner's own appends: it needs at most one to take one back, and one is being filled.
 const RESERVE_SEGMENTS: u64 = 3;
 
-/// With this many requests of one shard at the backing device, clients queue there: they are as slow as that device, whatever the SSD does.
+/// With this many requests of one shard at the backing device, clients queue there. Then, and where blocks are packed and a shard has
+/// some requests, writes that no flush is expected to follow share groups: a header page for each was half of what TPC-C wrote. A group
+/// waits for others only while another one is under way, so a commit costs what the SSD costs, whatever else is going on.
 const CLIENTS_QUEUE: u32 = 8;
-
-/// While clients queue at the backing device, a dirty write is held for others to share its group. Otherwise it goes at once: nobody waits for nobody.
-/// This is how long, as a part of what a read of that device takes now.
-const GROUP_HOLD_ONE_IN: u64 = 8;
-
-/// How long at most. On the modelled hot-spot workload (1,400 writes a second) 2 ms put three writes into a group and 4 ms six: a header page each.
-const GROUP_HOLD_MAX_NS: u64 = 5_000_000;
-
-/// Where blocks are packed, and a shard has so many requests, a dirty write that no flush is expected to follow is held this long for others to share
-/// its group: under TPC-C a header page for each was half of what was written. One client that writes alone never waits.
-const SMALL_HOLD_NS: u64 = 500_000;
-const SMALL_HOLD_REQUESTS: usize = 4;
+const PACKED_SHARE_REQUESTS: usize = 4;
 
 /// Clean blocks on their way to the SSD wait for others this long: nobody waits for them.
 const CLEAN_HOLD_NS: u64 = 100_000_000;
@@ -559,25 +550,12 @@ impl Shard {
         self.ops.len() + self.quick_reads as usize
     }
 
-    /// Whether a flush is expected to follow a write that begins there.
-    fn is_awaited(&self, first: Key) -> bool {
-        self.volume(first.volume()).is_some_and(|volume| volume.awaited.expects(first.block()))
-    }
-
-    /// How soon a dirty write must go: at once, or soon where clients wait for the backing device anyway, and not for this write.
+    /// How soon a dirty write goes: at once, or with those that arrive while another group is being written.
     fn commit_urgency(&self, first: Key) -> Urgency {
-        let may_wait = |volume: &&Volume| volume.backing.client_in_flight >= CLIENTS_QUEUE && !volume.awaited.expects(first.block());
-        // Packed blocks are small, and with others about, more come soon.
-        let small = self.packer.is_on() && self.requests() >= SMALL_HOLD_REQUESTS && !self.is_awaited(first);
-        let small_ns = if small { SMALL_HOLD_NS } else { 0 };
-        match self.volume(first.volume()).filter(may_wait).map(|volume| &volume.backing) {
-            Some(backing) => {
-                let hold_ns = (backing.read_latency_ns / GROUP_HOLD_ONE_IN).min(GROUP_HOLD_MAX_NS);
-                Urgency::By(self.now_ns + hold_ns.max(small_ns))
-            }
-            None if small => Urgency::By(self.now_ns + small_ns),
-            None => Urgency::Commit,
-        }
+        let Some(volume) = self.volume(first.volume()) else { return Urgency::Commit };
+        let packed = self.packer.is_on() && self.requests() >= PACKED_SHARE_REQUESTS;
+        let others_write = volume.backing.client_in_flight >= CLIENTS_QUEUE || packed;
+        if others_write && !volume.awaited.expects(first.block()) { Urgency::Share } else { Urgency::Commit }
     }
 
     fn volume(&self, index: VolumeIndex) -> Option<&Volume> {
