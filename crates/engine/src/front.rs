@@ -5,7 +5,7 @@
 //! order among overlapping requests is made by the shards. A flush goes to all shards; it covers what was acknowledged before, and an
 //! acknowledged request was answered by all its shards before, so each shard knows its share.
 
-use crate::admission::Streams;
+use crate::admission::{LOG_WRITE_SECTORS_MAX, Seen, StreamToken, Streams};
 use crate::api::{Op, Outcome, Reply, Request, RequestError, VolumeOptions};
 use crate::key::{Map, mix};
 use crate::mutants;
@@ -44,6 +44,8 @@ struct Joining {
     result: Result<(), RequestError>,
     outcome: Outcome,
     parts: Vec<PageVec>,
+    /// The stream of a write.
+    stream: Option<(VolumeIndex, VolumeId, StreamToken)>,
 }
 
 /// See the module.
@@ -110,14 +112,14 @@ impl Front {
     pub fn submit(&mut self, request: Request) {
         let Some(volume) = self.volumes.get_mut(&request.volume.0) else { return self.refuse(&request) };
         let id = volume.id;
-        let bypass = request.bypass.or_else(|| volume.bypass(&request));
         let ends_late = request.start_sector.checked_add(u64::from(request.sectors)).is_none();
         if ends_late || request.op != Op::Flush && request.sectors == 0 {
             return self.refuse(&request);
         }
-        let request = Request { bypass, ..request };
+        let (bypass, stream) = volume.bypass(&request);
+        let request = Request { bypass: request.bypass.or(bypass), ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
-        if waits { self.queue.push_back((id, request)) } else { self.deal(id, request) }
+        if waits { self.queue.push_back((id, request)) } else { self.deal(id, request, stream) }
     }
 
     fn refuse(&mut self, request: &Request) {
@@ -130,7 +132,7 @@ impl Front {
     }
 
     /// Hands the parts of a request to their shards.
-    fn deal(&mut self, id: VolumeId, request: Request) {
+    fn deal(&mut self, id: VolumeId, request: Request, stream: Option<StreamToken>) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.joining.push(None);
             (self.joining.len() - 1) as u32
@@ -155,7 +157,9 @@ impl Front {
         let joined_blocks = joined_blocks(&request);
         self.joined_blocks += joined_blocks;
         let parts = if joined_blocks > 0 { (0..waiting).map(|_| PageVec::new()).collect() } else { Vec::new() };
-        let joining = Joining { client_id: request.id, is_read, joined_blocks, waiting, result: Ok(()), outcome: Outcome::RamHit, parts };
+        let stream = stream.map(|token| (request.volume, id, token));
+        let joining =
+            Joining { client_id: request.id, is_read, joined_blocks, waiting, result: Ok(()), outcome: Outcome::RamHit, parts, stream };
         self.joining[slot as usize] = Some(joining);
     }
 
@@ -164,7 +168,7 @@ impl Front {
         while self.queue.front().is_some_and(|(_, request)| self.has_room_for(request)) {
             let (id, request) = self.queue.pop_front().expect("looked above");
             match self.volumes.get(&request.volume.0) {
-                Some(volume) if volume.id == id => self.deal(id, request),
+                Some(volume) if volume.id == id => self.deal(id, request, None),
                 _ => self.refuse(&request),
             }
         }
@@ -189,6 +193,11 @@ impl Front {
         }
         let joining = self.joining[slot as usize].take().expect("looked above");
         self.free.push(slot);
+        if let Some((index, id, token)) = joining.stream
+            && let Some(volume) = self.volumes.get_mut(&index.0).filter(|volume| volume.id == id)
+        {
+            volume.streams.acknowledged(token);
+        }
         if !single {
             pages = joining.parts.into_iter().flatten().collect();
         }
@@ -210,26 +219,35 @@ impl Front {
 }
 
 impl Volume {
-    /// Whether a policy sends the request around the cache.
-    fn bypass(&mut self, request: &Request) -> Option<BypassReason> {
-        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-        let data = matches!(request.op, Op::Read | Op::Write) && !request.wanted;
-        let sequential = data
-            && self.options.sequential_cutoff_bytes.is_some_and(|cutoff| {
-                let write = request.op == Op::Write;
-                self.streams.past_cutoff(request.start_sector, u64::from(request.sectors), write, cutoff)
-            });
-        if self.options.mode == Mode::PassThrough && request.op == Op::Read {
+    /// Whether a policy sends the request around the cache, and the stream of a write.
+    fn bypass(&mut self, request: &Request) -> (Option<BypassReason>, Option<StreamToken>) {
+        let seen = self.see(request);
+        let sectors = u64::from(request.sectors);
+        let log = seen.log && sectors <= LOG_WRITE_SECTORS_MAX;
+        let reason = if self.options.mode == Mode::PassThrough && request.op == Op::Read {
             Some(BypassReason::PassThrough)
-        } else if request.wanted {
+        } else if request.wanted || request.op == Op::Flush || log {
             None
-        } else if request.op != Op::Flush && bytes > u64::from(self.options.max_io_bytes) {
+        } else if sectors * SECTOR_BYTES > u64::from(self.options.max_io_bytes) {
             Some(BypassReason::Size)
-        } else if sequential {
-            Some(BypassReason::Sequential)
         } else {
-            None
+            seen.past_cutoff.then_some(BypassReason::Sequential)
+        };
+        (reason, seen.stream)
+    }
+
+    /// What the request says about streams, and they about it.
+    fn see(&mut self, request: &Request) -> Seen {
+        let (start, sectors, cutoff) = (request.start_sector, u64::from(request.sectors), self.options.sequential_cutoff_bytes);
+        match (request.op, cutoff) {
+            (Op::Flush, _) => self.streams.flushed(),
+            (Op::Read, Some(cutoff)) if !request.wanted => {
+                return Seen { past_cutoff: self.streams.read(start, sectors, cutoff), ..Seen::default() };
+            }
+            (Op::Write, _) => return self.streams.write(start, sectors, request.fua, cutoff),
+            _ => {}
         }
+        Seen::default()
     }
 }
 

@@ -1,5 +1,5 @@
-//! May it enter the cache? Here: recognition of sequential streams. Size and mode are decided by the front, proof of re-use by the policy.
+//! May it enter the cache? Here: recognition of sequential streams and of logs. Size and mode are decided by the front, proof of re-use by the policy.
 
 mod streams;
 
-pub use streams::Streams;
+pub use streams::{LOG_WRITE_SECTORS_MAX, Seen, StreamToken, Streams};
