@@ -169,6 +169,13 @@ impl DirtySet {
         self.by_age.oldest[usize::from(volume.0)]
     }
 
+    /// Extents of the volume that are dirty since that time or longer, oldest first.
+    pub fn older_than(&self, volume: VolumeIndex, before_ns: u64) -> impl Iterator<Item = ExtentKey> + '_ {
+        let first = (volume, 0, ExtentKey(0));
+        let range = self.by_age.all.range(first..);
+        range.take_while(move |(owner, since_ns, _)| *owner == volume && *since_ns <= before_ns).map(|(.., extent)| *extent)
+    }
+
     /// Since when the oldest of the volume's dirty blocks are dirty, but for extents that [`DirtySet::set_age`] made the oldest; those that a
     /// recovery brought come before all others, at [`DirtySet::RECOVERED_NS`].
     pub fn oldest_of_known_age(&self, volume: VolumeIndex) -> Option<u64> {

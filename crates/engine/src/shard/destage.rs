@@ -2,7 +2,7 @@
 //!
 //! Extents are picked per volume: on demand (a request waits), because all are to go (destage command, mode switch), because they are
 //! old, because dirty data nears its limit, or because the backing device is idle and the host not busy. A sweep goes through the addresses and begins again at the
-//! start. Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
+//! start. It works in batches, each written, flushed, and followed by the clients' turn at the backing device ([`crate::destage::pace`]). Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
 //!
 //! A run is written when the records it carries are durable in the log, never before: the log must not fall behind the backing device.
 //! A block stays dirty until (1) its run is written, (2) the backing device has flushed after that, and (3) its index entry is still the one
@@ -17,12 +17,12 @@ use super::singly::DestagePart;
 use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind};
 use crate::destage::dirty::DirtySet;
-use crate::destage::pace::Pace;
+use crate::destage::pace::{Pace, Pressure};
 use crate::index::Slot;
 use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
 use crate::mutants;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -40,6 +40,13 @@ const UNFLUSHED_BLOCKS_MAX: usize = 4096;
 const IDLE_AFTER_NS: u64 = 200_000_000;
 /// After a destage write failed, the volume's destage rests this long.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;
+/// When a block reaches the write-cache depth, a sweep takes along what is older than one in this many of it: more blocks in one sweep over the
+/// addresses means shorter ways between them.
+const AGED_ALONG_ONE_IN: u64 = 2;
+/// Extents of such a sweep at most.
+const AGED_EXTENTS_MAX: usize = 4096;
+/// Blocks that are older than the write-cache depth by one in this many of it are overdue.
+const OVERDUE_ONE_IN: u64 = 2;
 /// An extent whose old blocks are all on their way is looked at again after this long.
 const HELD_PAUSE_NS: u64 = 100_000_000;
 
@@ -70,9 +77,12 @@ struct Sweep {
     next: Option<ExtentKey>,
     /// How often it has come to the end of the volume.
     passes: u64,
+    /// Extents of the sweep through what is old, in the order in which they are next.
+    aged: VecDeque<ExtentKey>,
     /// Bring everything home.
     all: bool,
     pace: Pace,
+    pressure: Pressure,
     runs: u32,
     /// Blocks written and not flushed.
     unflushed: usize,
@@ -232,7 +242,8 @@ impl Shard {
             let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
             let idle_since_ns = volume.backing.client_last_ns.max(oldest_ns);
             let idle = if volume.backing.client_in_flight == 0 && !self.host_is_busy { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
-            let wanted = aged.min(idle);
+            let begun = sweep.is_some_and(|sweep| !sweep.aged.is_empty());
+            let wanted = if begun { 0 } else { aged.min(idle) };
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
             (!volume.backing.failed && !volume.held).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
@@ -300,8 +311,10 @@ impl Shard {
         let dirty = self.dirty.blocks_of(index);
         let oldest_ns = self.dirty.oldest(index).map_or(now_ns, |(oldest_ns, _)| oldest_ns);
         let idle = !self.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
-        let (latency_ns, goal_ns, rate) = (backing.read_latency_ns, options.latency_goal_ns, options.destage_rate_bytes);
-        let aged_before_ns = now_ns.saturating_sub(options.write_cache_depth_ns);
+        let (clients, rate) = (backing.clients(options.latency_goal_ns), options.destage_rate_bytes);
+        let depth_ns = options.write_cache_depth_ns;
+        let overdue_ns = depth_ns.saturating_add(depth_ns / OVERDUE_ONE_IN);
+        let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
         let blocked = backing.failed || volume.held;
         // Who waits for room in the log waits for the cleaner, which gains some from every segment as long as dirty data keeps its limits.
         let throttled = self.throttled.front().is_some_and(|id| self.waits_for_destage(*id));
@@ -314,18 +327,26 @@ impl Shard {
         // Between the marks (half and 70 % of the limit) destage goes on once it has begun, so that it works in long sweeps.
         sweep.pressed = dirty * 10 > limit.saturating_mul(7) || sweep.pressed && dirty * 2 > limit;
         let all = sweep.all || leaving_write_back || sweep.pressed || shard_is_full || throttled || idle;
-        let urgent = throttled || shard_is_full;
-        sweep.pace.adjust(now_ns, latency_ns, goal_ns, idle || urgent);
+        let pressure = match () {
+            () if throttled || shard_is_full || leaving_write_back => Pressure::Urgent,
+            () if sweep.pressed || sweep.all => Pressure::Pressed,
+            () if is_overdue => Pressure::Overdue,
+            () => Pressure::Normal,
+        };
+        sweep.pressure = pressure;
         loop {
             let sweep = self.destager.sweeps.entry(index.0).or_default();
-            if sweep.runs > 0 && sweep.runs >= sweep.pace.runs_max() {
-                sweep.nothing_until_ns = u64::MAX;
+            if !sweep.pace.may_start(now_ns, sweep.runs, clients, pressure, rate) {
+                // A completion looks again, or the time that the pace tells.
+                if sweep.runs > 0 && sweep.pace.next_ns() <= now_ns {
+                    sweep.nothing_until_ns = u64::MAX;
+                }
                 return;
             }
-            if !sweep.pace.may_start(now_ns, rate) || self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
+            if self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
                 return;
             }
-            let picked = if all { self.next_run_of_sweep(index) } else { self.next_aged_run(index, aged_before_ns) };
+            let picked = if all { self.next_run_of_sweep(index) } else { self.next_aged_run(index, depth_ns) };
             let Some((first, count)) = picked else {
                 if all {
                     let rests = self.destager.unreadable.iter().filter(|(key, _)| key.volume() == index).map(|(_, until_ns)| *until_ns);
@@ -338,7 +359,7 @@ impl Shard {
                 return;
             }
             let sweep = self.destager.sweeps.entry(index.0).or_default();
-            sweep.pace.started(now_ns, rate, count as u64 * BLOCK_BYTES);
+            sweep.pace.started(now_ns, clients, rate, count as u64 * BLOCK_BYTES);
         }
     }
 
@@ -366,21 +387,40 @@ impl Shard {
         None
     }
 
-    /// The first run of the extent that waits longest, if it is old enough.
+    /// The next run of the sweep through what is old. One begins when the oldest block has reached the write-cache depth.
     #[inline(never)]
-    fn next_aged_run(&mut self, index: VolumeIndex, before_ns: u64) -> Option<(Key, usize)> {
+    fn next_aged_run(&mut self, index: VolumeIndex, depth_ns: u64) -> Option<(Key, usize)> {
         loop {
-            let (oldest_ns, extent) = self.dirty.oldest(index)?;
-            if oldest_ns > before_ns {
-                return None;
+            let sweep = self.destager.sweeps.entry(index.0).or_default();
+            let Some(extent) = sweep.aged.front().copied() else {
+                self.begin_aged_sweep(index, depth_ns)?;
+                continue;
+            };
+            if let Some(run) = self.run_in(extent) {
+                self.destager.sweeps.entry(index.0).or_default().next = Some(extent);
+                return Some(run);
             }
-            match self.run_in(extent) {
-                Some(run) => return Some(run),
-                // All its blocks are on their way: what remains is younger. Younger than any that counts as old now, or this would not end; and
-                // by a pause, or a device that hangs would be asked about at every moment.
-                None => self.dirty.set_age(extent, self.now_ns + HELD_PAUSE_NS),
-            }
+            // All its blocks are on their way: what remains is younger. Younger than any that counts as old now, or this would not end; and
+            // by a pause, or a device that hangs would be asked about at every moment.
+            self.dirty.set_age(extent, self.now_ns + HELD_PAUSE_NS);
+            self.destager.sweeps.entry(index.0).or_default().aged.pop_front();
         }
+    }
+
+    /// Lists the extents that are old, in address order from the sweep's place on. `None` if none has reached the depth.
+    fn begin_aged_sweep(&mut self, index: VolumeIndex, depth_ns: u64) -> Option<()> {
+        let (oldest_ns, _) = self.dirty.oldest(index)?;
+        if oldest_ns > self.now_ns.saturating_sub(depth_ns) {
+            return None;
+        }
+        let along_ns = self.now_ns.saturating_sub(depth_ns / AGED_ALONG_ONE_IN);
+        let mut aged: Vec<ExtentKey> = self.dirty.older_than(index, along_ns).take(AGED_EXTENTS_MAX).collect();
+        aged.sort_unstable();
+        let sweep = self.destager.sweeps.entry(index.0).or_default();
+        let place = aged.partition_point(|extent| sweep.next.is_some_and(|next| *extent < next));
+        aged.rotate_left(place);
+        sweep.aged = aged.into();
+        Some(())
     }
 
     /// The first run of dirty blocks in the extent that nothing holds back.
@@ -608,6 +648,7 @@ impl Shard {
             self.wake_destage_waiters(key);
         }
         self.flush_after_destage(run.first.volume());
+        self.end_batch(run.first.volume());
     }
 
     /// What was written is flushed when the last run under way has ended, however it ended.
@@ -653,6 +694,18 @@ impl Shard {
             }
         }
         self.flush_after_destage(index);
+        self.end_batch(index);
+    }
+
+    /// If no run is under way or waits for its flush, the batch has ended.
+    fn end_batch(&mut self, index: VolumeIndex) {
+        let Some(volume) = self.volume(index) else { return };
+        let clients = volume.backing.clients(volume.options.latency_goal_ns);
+        let now_ns = self.now_ns;
+        let sweep = self.destager.sweeps.entry(index.0).or_default();
+        if sweep.runs == 0 && sweep.unflushed == 0 {
+            sweep.pace.batch_ended(now_ns, clients, sweep.pressure);
+        }
     }
 
     fn is_home(&mut self, key: Key, slot: Slot) {

@@ -257,7 +257,7 @@ impl Shard {
         let volume = self.volume_of(key);
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
-        volume.backing.client_in_flight += 1;
+        volume.backing.client_began();
         let part = BackingPart { op: id, first, count, started_ns: self.now_ns };
         self.ops.get_mut(id).pending += 1;
         self.out.io(span, IoKind::Read(pages), Context::ReadBacking(part));
@@ -375,11 +375,7 @@ impl Shard {
         let now_ns = self.now_ns;
         let key = self.ops.get(part.op).key(part.first);
         let backing = &mut self.volume_of(key).backing;
-        backing.client_in_flight -= 1;
-        backing.client_last_ns = now_ns;
-        // An exponential mean over about eight reads: follows a change within a few of them.
-        let took_ns = now_ns - part.started_ns;
-        backing.read_latency_ns = backing.read_latency_ns - backing.read_latency_ns / 8 + took_ns / 8;
+        backing.client_ended(now_ns, Some(now_ns - part.started_ns));
         let op = self.ops.get_mut(part.op);
         if result.is_err() {
             op.error.get_or_insert(RequestError::Io);

@@ -1,6 +1,7 @@
 //! What a shard knows of one volume.
 
 use crate::api::VolumeOptions;
+use crate::destage::pace::Clients;
 use crate::key::{ExtentKey, Map};
 use crate::locks::OpId;
 use crate::region_heat::RegionHeat;
@@ -106,8 +107,12 @@ pub struct Backing {
     pub client_in_flight: u32,
     /// When the last client I/O on it ended.
     pub client_last_ns: u64,
+    /// Client I/Os on it that have ended.
+    pub client_ended: u64,
     /// Smoothed duration of client reads on it, in nanoseconds.
     pub read_latency_ns: u64,
+    /// How long slow client reads on it take lately, in nanoseconds: the slowest, forgotten over some dozens of reads.
+    pub slow_read_ns: u64,
 }
 
 impl Volume {
@@ -139,6 +144,34 @@ impl Volume {
 }
 
 impl Backing {
+    /// A client I/O has begun.
+    pub fn client_began(&mut self) {
+        self.client_in_flight += 1;
+    }
+
+    /// A client I/O has ended; for reads with how long it took.
+    pub fn client_ended(&mut self, now_ns: u64, read_ns: Option<u64>) {
+        self.client_in_flight -= 1;
+        self.client_ended += 1;
+        self.client_last_ns = now_ns;
+        if let Some(took_ns) = read_ns {
+            // An exponential mean over about eight reads: follows a change within a few of them.
+            self.read_latency_ns = self.read_latency_ns - self.read_latency_ns / 8 + took_ns / 8;
+            self.slow_read_ns = took_ns.max(self.slow_read_ns - self.slow_read_ns / 32);
+        }
+    }
+
+    /// How clients use it, for the pace of destage.
+    pub fn clients(&self, goal_ns: u64) -> Clients {
+        Clients {
+            in_flight: self.client_in_flight,
+            ended: self.client_ended,
+            last_ns: self.client_last_ns,
+            slow_read_ns: self.slow_read_ns,
+            goal_ns,
+        }
+    }
+
     /// A write of the extent has completed (or may have happened in part).
     pub fn note_write(&mut self, extent: ExtentKey, fua: bool) {
         self.written += 1;

@@ -165,7 +165,7 @@ impl Shard {
         let volume = self.volume_of(key);
         volume.stats.backing_writes += 1;
         volume.stats.backing_written_bytes += span.length_bytes;
-        volume.backing.client_in_flight += 1;
+        volume.backing.client_began();
         self.out.io(span, kind, Context::ClientWrite(id));
     }
 
@@ -176,8 +176,7 @@ impl Shard {
         let key = op.first;
         let fua = !op.over_dirty.is_empty() || op.request.fua && op.request.op != OpKind::Discard;
         let backing = &mut self.volume_of(key).backing;
-        backing.client_in_flight -= 1;
-        backing.client_last_ns = now_ns;
+        backing.client_ended(now_ns, None);
         backing.note_write(key.extent(), fua && result.is_ok());
         let op = self.ops.get_mut(id);
         op.phase = Phase::BackingWritten;
