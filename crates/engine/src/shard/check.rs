@@ -80,7 +80,7 @@ impl Shard {
             self.dirty_pages_max(),
             self.ram.len(),
             self.out.in_flight(),
-            self.throttled.len(),
+            self.throttle.len(),
             self.starved.len(),
             self.quick_reads,
         );

@@ -107,7 +107,7 @@ impl Shard {
     pub(super) fn clean_below(&self) -> u64 {
         let margin = RESERVE_SEGMENTS + 1 + self.log.space().segments() / 64;
         // Whoever waits for room must get it, however much it wants.
-        let wanted = self.throttled.front().map_or(0, |id| self.segments_needed(self.ops.get(*id).blocks));
+        let wanted = self.throttle.firsts().map(|id| self.segments_needed(self.ops.get(id).blocks)).max().unwrap_or(0);
         margin.max(wanted)
     }
 

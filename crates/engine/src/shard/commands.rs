@@ -340,12 +340,8 @@ impl Shard {
 
     /// Log writes that wait for room would wait for ever.
     fn fail_throttled_of(&mut self, index: Option<VolumeIndex>) {
-        for id in core::mem::take(&mut self.throttled) {
-            if index.is_none_or(|index| self.ops.get(id).request.volume == index) {
-                self.fail(id, RequestError::Shutdown);
-            } else {
-                self.throttled.push_back(id);
-            }
+        for id in self.throttle.take(index) {
+            self.fail(id, RequestError::Shutdown);
         }
     }
 

@@ -176,6 +176,7 @@ impl Shard {
     pub(super) fn destage_forget(&mut self, index: VolumeIndex) {
         self.destager.unreadable.retain(|key, _| key.volume() != index);
         self.destager.sweeps.remove(&index.0);
+        self.throttle.forget(index);
         self.destager.demanded.retain(|key| key.volume() != index);
         self.unnoted.retain(|key, _| key.volume() != index);
         self.destager.candidates.retain(|extent| extent.volume() != index);
@@ -311,7 +312,7 @@ impl Shard {
         let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
         let blocked = backing.failed || volume.held;
         // Who waits for room in the log waits for the cleaner, which gains some from every segment as long as dirty data keeps its limits.
-        let throttled = self.throttled.front().is_some_and(|id| self.waits_for_destage(*id));
+        let throttled = self.waits_for_destage(index);
         let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         sweep.nothing_until_ns = 0;
@@ -582,6 +583,7 @@ impl Shard {
             .map(|(id, _)| *id)
             .collect();
         done.sort_unstable();
+        let (before, now_ns) = (self.dirty.blocks_of(index), self.now_ns);
         for id in done {
             let run = self.destager.runs.remove(&id).expect("found above");
             let sweep = self.destager.sweeps.entry(index.0).or_default();
@@ -604,6 +606,7 @@ impl Shard {
                 self.wake_destage_waiters(key);
             }
         }
+        self.throttle.destaged(now_ns, index, before - self.dirty.blocks_of(index));
         self.flush_after_destage(index);
         self.end_batch(index);
     }

@@ -45,6 +45,7 @@ mod route;
 mod scrub;
 mod singly;
 mod tail_pressure;
+mod throttle;
 mod volume;
 mod write_backing;
 mod write_log;
@@ -180,8 +181,8 @@ pub struct Shard {
     ready: VecDeque<OpId>,
     /// When all that could proceed last did.
     turned_ns: u64,
-    /// Writes into the log that wait for dirty blocks to go home or for free segments, in order of arrival.
-    throttled: VecDeque<OpId>,
+    /// Writes into the log that wait for dirty blocks to go home or for free segments.
+    throttle: throttle::Throttle,
     /// Requests that wait for pages.
     starved: VecDeque<OpId>,
     /// Destage or the cleaner could not go on for want of pages.
@@ -254,7 +255,7 @@ impl Shard {
             quick_reads: 0,
             ready: VecDeque::new(),
             turned_ns: 0,
-            throttled: VecDeque::new(),
+            throttle: throttle::Throttle::default(),
             starved: VecDeque::new(),
             short_of_pages: false,
             waiting_degraded: Vec::new(),
@@ -397,7 +398,8 @@ impl Shard {
         let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
         let recompression = self.recompression.deadline();
-        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, self.scrub.deadline(), starved]
+        let throttle = self.throttle.deadline();
+        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, self.scrub.deadline(), starved, throttle]
             .into_iter()
             .flatten()
             .min()

@@ -17,7 +17,7 @@ use crate::outbox::Span;
 use crate::policy::{Arrival, Heat};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
-use types::{BLOCK_BYTES, BypassReason, SECTOR_BYTES};
+use types::{BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
 
 /// Index entries with only some valid sectors are bounded to one in this many slots: their masks live in a side table. Beyond that, a
 /// partial write fills its block from the backing device first.
@@ -36,30 +36,76 @@ impl Shard {
     pub(super) fn begin_log_write(&mut self, id: OpId) {
         self.ops.get_mut(id).phase = Phase::LogSpace;
         let hindrance = self.hindrance(id);
-        if let Some(reason) = hindrance {
+        if let Some(reason) = hindrance.or_else(|| self.pace_until(id).map(|_| BypassReason::DirtyLimit)) {
             self.turn_away(id, reason);
         }
-        if self.throttled.is_empty() && hindrance.is_none() {
-            self.gather_edges(id);
+        let volume = self.ops.get(id).request.volume;
+        if self.throttle.is_empty_of(volume) && hindrance.is_none() && self.pace_until(id).is_none() {
+            self.let_in(id);
         } else {
-            // Behind those who wait already, so that nobody waits forever.
-            self.throttled.push_back(id);
+            // Behind those of its volume who wait already, so that none waits forever.
+            self.throttle.push(volume, id);
         }
     }
 
-    /// Lets waiting log writes go on, in order of arrival.
+    /// Lets waiting log writes go on: of each volume in order of arrival, and the volumes in turns.
     pub(super) fn admit_throttled(&mut self) {
-        while let Some(id) = self.throttled.front().copied() {
-            if self.log.is_failed() || self.backing_failed(id) {
-                self.throttled.pop_front();
-                self.fail(id, RequestError::Io);
-            } else if self.may_log(id) {
-                self.throttled.pop_front();
-                self.gather_edges(id);
-            } else {
-                break;
-            }
+        if self.throttle.is_empty() {
+            return;
         }
+        let (mut stuck, mut next_ns) = (0, None);
+        while stuck < self.throttle.volumes()
+            && let Some(volume) = self.throttle.next_volume()
+        {
+            let id = self.throttle.first_of(volume).expect("a volume that waits has a write");
+            let paced_until = self.pace_until(id);
+            if self.log.is_failed() || self.backing_failed(id) {
+                self.throttle.pop(volume);
+                self.fail(id, RequestError::Io);
+            } else if paced_until.is_none() && self.may_log(id) {
+                self.throttle.pop(volume);
+                self.let_in(id);
+            } else {
+                next_ns = [next_ns, paced_until].into_iter().flatten().min();
+                stuck += 1;
+                continue;
+            }
+            (stuck, next_ns) = (0, None);
+        }
+        self.throttle.set_deadline(next_ns);
+    }
+
+    /// The write has room: it goes on, and counts for the pace of those that follow.
+    fn let_in(&mut self, id: OpId) {
+        let volume = self.ops.get(id).request.volume;
+        let (of_volume, of_all) = (self.dirty_and_limit(volume), (self.dirty_pages(), self.dirty_pages_max()));
+        let blocks = self.becomes_dirty(id);
+        self.throttle.took(self.now_ns, volume, blocks, of_volume, of_all);
+        self.gather_edges(id);
+    }
+
+    /// Until when the write waits because destage is not faster, if it does.
+    fn pace_until(&self, id: OpId) -> Option<u64> {
+        let volume = self.ops.get(id).request.volume;
+        let of_all = (self.dirty_pages(), self.dirty_pages_max());
+        let until_ns = self.throttle.wait_until(self.now_ns, volume, self.dirty_and_limit(volume), of_all)?;
+        (self.becomes_dirty(id) > 0).then_some(until_ns)
+    }
+
+    /// Blocks of the write that are not dirty, or may take more room in the log than they do.
+    fn becomes_dirty(&self, id: OpId) -> u64 {
+        let op = self.ops.get(id);
+        let grows = |key: Key| !self.dirty.contains(key) || self.index.get(key).is_some_and(|slot| slot.is_packed());
+        (0..op.blocks as usize).filter(|index| grows(op.key(*index))).count() as u64
+    }
+
+    /// Dirty blocks of the volume in this shard, and how many there may be. What cannot be read never goes home: did it count, it could hold up the
+    /// volume for ever.
+    fn dirty_and_limit(&self, index: VolumeIndex) -> (u64, u64) {
+        let volume = self.volume(index).expect("a request's volume is attached");
+        let shards = u64::from(self.config.place.layout.shards);
+        let limit = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
+        (self.dirty.blocks_of(index).saturating_sub(self.unreadable_blocks(index)), limit)
     }
 
     fn backing_failed(&self, id: OpId) -> bool {
@@ -71,9 +117,9 @@ impl Shard {
         self.hindrance(id).is_none()
     }
 
-    /// Whether this write waits for dirty blocks to go home.
-    pub(super) fn waits_for_destage(&self, id: OpId) -> bool {
-        self.hindrance(id) == Some(BypassReason::DirtyLimit)
+    /// Whether the first write of the volume that waits does so for dirty blocks to go home.
+    pub(super) fn waits_for_destage(&self, volume: VolumeIndex) -> bool {
+        self.throttle.first_of(volume).is_some_and(|id| self.hindrance(id) == Some(BypassReason::DirtyLimit))
     }
 
     /// Why this write has to wait, if it has to.
@@ -84,12 +130,8 @@ impl Shard {
         // One that is packed now may take a whole page when it is written anew.
         let grows = |key: Key| adds(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()));
         let count = |of: &dyn Fn(Key) -> bool| (0..op.blocks as usize).filter(|index| of(op.key(*index))).count() as u64;
-        let volume = self.volume(op.request.volume).expect("a request's volume is attached");
-        let shards = u64::from(self.config.place.layout.shards);
-        let volume_max = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         // A limit smaller than one request still lets one through at a time.
-        // What cannot be read never goes home: did it count, it could hold up the volume for ever.
-        let of_volume = self.dirty.blocks_of(op.request.volume).saturating_sub(self.unreadable_blocks(op.request.volume));
+        let (of_volume, volume_max) = self.dirty_and_limit(op.request.volume);
         let within = |have: u64, new: u64, max: u64| new == 0 || have == 0 || have + new <= max;
         let limits = within(of_volume, count(&adds), volume_max) && within(self.dirty_pages(), count(&grows), self.dirty_pages_max());
         match limits || mutants::active(40) {
@@ -300,7 +342,7 @@ impl Shard {
         // Others may have taken the room, or what the dirty limits allow, while the edges were read.
         if !self.may_log(id) {
             self.ops.get_mut(id).phase = Phase::LogSpace;
-            self.throttled.push_back(id);
+            self.throttle.push_again(self.ops.get(id).request.volume, id);
             return;
         }
         let Some(merged) = self.merge_edges(id) else { return self.begin_anew(id) };
