@@ -2,8 +2,8 @@
 //!
 //! Driving a [`Shard`](crate::shard::Shard): feed it with `submit`, `complete`, `command` and `tick`; after each feeding call drain
 //! `poll_action` until it gives `None`. Time is nanoseconds on any monotonic scale and is handed in; it must not go back.
-//! Every [`Io`] handed out must be answered by exactly one `complete` with the same [`IoId`] and the same pages; every
-//! [`Request`] put in is answered by exactly one [`Action::Reply`].
+//! Every [`Io`] handed out must be answered by exactly one `complete` with the same [`IoId`] and the same pages (a failed read of a
+//! backing device: with or without); every [`Request`] put in is answered by exactly one [`Action::Reply`].
 
 use alloc::string::String;
 use page::{PageMutVec, PageVec};
@@ -168,7 +168,8 @@ pub struct Completion {
     pub id: IoId,
     /// All of it done, or why not.
     pub result: Result<(), IoError>,
-    /// Pages of a read, filled if `result` is ok; empty for other kinds (their pages are dropped by the device).
+    /// Pages of a read, filled if `result` is ok; empty for other kinds (their pages are dropped by the device). A failed read of a backing
+    /// device may keep them: one that was given up may still be writing to them.
     pub pages: PageMutVec,
 }
 

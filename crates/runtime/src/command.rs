@@ -3,7 +3,7 @@
 use crate::message::{Directory, Message};
 use engine::api::Command;
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// Commands whose answers are awaited.
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Commands {
     pending: Mutex<HashMap<u64, Pending>>,
     changed: Condvar,
+    /// Why nobody answers any more.
+    closed: OnceLock<&'static str>,
 }
 
 struct Pending {
@@ -21,8 +23,23 @@ struct Pending {
 impl Commands {
     /// Expects an answer from each of `shards` shards.
     pub(crate) fn expect(&self, token: u64, shards: usize) {
-        let pending = Pending { shards_left: shards, error: None };
-        self.pending.lock().expect("no holder of this lock panics").insert(token, pending);
+        let mut pending = self.pending.lock().expect("no holder of this lock panics");
+        // With the lock held: a command comes either before the end, which answers it, or after.
+        let awaited = match self.closed.get() {
+            None => Pending { shards_left: shards, error: None },
+            Some(reason) => Pending { shards_left: 0, error: Some((*reason).into()) },
+        };
+        pending.insert(token, awaited);
+    }
+
+    /// The shards are gone: commands under way and to come end with this reason.
+    pub(crate) fn close(&self, reason: &'static str) {
+        let mut pending = self.pending.lock().expect("no holder of this lock panics");
+        let reason = self.closed.get_or_init(|| reason);
+        for command in pending.values_mut().filter(|command| command.shards_left > 0) {
+            (command.shards_left, command.error) = (0, Some((*reason).into()));
+        }
+        self.changed.notify_all();
     }
 
     /// One shard has answered. An answer that nobody awaits is dropped.
@@ -126,5 +143,17 @@ mod tests {
         assert_eq!(ticket.wait(Duration::ZERO), Some(Err("disk is gone".into())));
         commands.done(7, Ok(()));
         commands.done(99, Ok(()));
+    }
+
+    #[test]
+    fn commands_of_shards_that_are_gone_end() {
+        let commands = Arc::new(Commands::default());
+        let directory = Arc::new(Directory::new(1).unwrap());
+        let ticket = |token| CommandTicket { commands: commands.clone(), directory: directory.clone(), pool: 0, token };
+        commands.expect(1, 2);
+        commands.close("the SSD does not answer");
+        assert_eq!(ticket(1).wait(Duration::ZERO), Some(Err("the SSD does not answer".into())));
+        commands.expect(2, 2);
+        assert_eq!(ticket(2).wait(Duration::ZERO), Some(Err("the SSD does not answer".into())));
     }
 }

@@ -32,6 +32,12 @@ pub enum RuntimeError {
         /// How long was waited.
         waited_ms: u64,
     },
+    /// The kernel has not completed all I/O of a reactor, whose memory therefore stays.
+    #[error("reactor {reactor} ends with I/O under way; a device may hang")]
+    Stuck {
+        /// Which reactor.
+        reactor: u16,
+    },
     /// A shard refused or failed a command.
     #[error("{what}: {reason}")]
     Command {

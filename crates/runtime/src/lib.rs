@@ -9,7 +9,7 @@
 //! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
 //! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how they
-//! store what blocks contain; [`latency`] and [`stats`] what is counted.
+//! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted.
 
 mod all_stats;
 pub mod cached;
@@ -34,6 +34,7 @@ mod slab;
 pub mod stats;
 mod user_data;
 pub mod volume;
+mod waits;
 
 pub use all_stats::AllStats;
 pub use cached::EventSink;
@@ -50,3 +51,4 @@ pub use reactor::{CpuLatency, CpuLatencyWish, Precedence, Standing, monotonic_ns
 pub use runtime::{BareVolumeOptions, Runtime, RuntimeOptions};
 pub use stats::{DeviceStats, RequestClass, VolumeStats};
 pub use volume::VolumeRef;
+pub use waits::WaitingDevice;

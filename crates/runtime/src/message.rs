@@ -34,9 +34,18 @@ pub(crate) enum Message {
         model: Option<Box<DiskModel>>,
         done: Sender<io::Result<()>>,
     },
+    /// Answered with how many of its I/Os the kernel has not completed.
     RemoveDevice {
         number: u32,
+        done: Sender<usize>,
+    },
+    /// Everything in flight of the device fails, whatever comes later too.
+    GiveUpDevice {
+        number: u32,
         done: Sender<()>,
+    },
+    DeviceWaits {
+        done: Sender<Vec<(u32, crate::waits::DeviceWait)>>,
     },
     AddVolume {
         volume: VolumeRef,

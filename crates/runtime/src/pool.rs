@@ -288,13 +288,32 @@ impl Runtime {
     /// [`RuntimeError::Command`] or [`RuntimeError::Timeout`] if the shards could not come to rest. The pool is gone all the same, without a
     /// checkpoint: what is on the SSD is as after a crash.
     pub fn remove_pool(&self, pool: &PoolRef, patience: Duration) -> Result<Vec<Shard>, RuntimeError> {
-        let quiet = self.run_command(pool, "stop pool", Command::Quiesce { token: 0 }, patience, &AtomicBool::new(false));
+        let ticket = self.command(pool, Command::Quiesce { token: 0 })?;
+        // There is no way back from it, so it is not cancelled when it takes too long.
+        let quiet = match ticket.wait(patience) {
+            Some(result) => result.map_err(|reason| RuntimeError::Command { what: "stop pool", reason }),
+            None => Err(RuntimeError::Timeout { what: "stop pool", waited_ms: patience.as_millis() as u64 }),
+        };
         let number = pool.0.number;
         let parts = self.ask_all("remove pool", ANSWER_PATIENCE, |_, done| Message::RemovePool { pool: number, done })?;
         quiet?;
         let mut shards: Vec<(ShardIndex, Shard)> = parts.into_iter().flatten().collect();
         shards.sort_unstable_by_key(|(index, _)| *index);
         Ok(shards.into_iter().map(|(_, shard)| shard).collect())
+    }
+}
+
+impl Runtime {
+    /// Ends a pool whose SSD does not answer, as a crash would: its shards go at once, clients in flight are answered with `Shutdown`, commands
+    /// under way fail. What is on the SSD stays, all that was acknowledged included; nothing is put on record, and nothing further is acknowledged.
+    /// What the kernel still has in flight may be carried out: give the SSD up too ([`Runtime::give_up_device`]).
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn abandon_pool(&self, pool: &PoolRef) -> Result<(), RuntimeError> {
+        pool.0.commands.close("the pool was given up because its SSD does not answer");
+        let number = pool.0.number;
+        self.ask_all("abandon pool", ANSWER_PATIENCE, |_, done| Message::RemovePool { pool: number, done }).map(drop)
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the threads may take to let I/O in flight end when the runtime stops. The kernel's own timeout of a block device is 30 s.
 const EXIT_PATIENCE: Duration = Duration::from_secs(40);
+/// What a thread may take beyond that to notice.
+const EXIT_SLACK: Duration = Duration::from_secs(5);
 
 /// How the runtime is made.
 #[derive(Clone, Debug)]
@@ -61,12 +63,20 @@ impl Default for RuntimeOptions {
 /// Threads, rings and everything on them. Dropping it without [`Runtime::shutdown`] ends the threads as well as it can.
 pub struct Runtime {
     pub(crate) directory: Arc<Directory>,
-    threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    threads: Mutex<Vec<Thread>>,
     standing: Standing,
     pages: PagePool,
     pub(crate) options: RuntimeOptions,
     pub(crate) numbers: Numbers,
     pub(crate) groups: Mutex<Vec<EndpointGroup>>,
+}
+
+/// A reactor's thread.
+struct Thread {
+    reactor: u16,
+    handle: JoinHandle<()>,
+    /// Whether the kernel has let go of all its memory, when its loop has ended; an error is the ring's.
+    ended: Receiver<io::Result<bool>>,
 }
 
 /// Numbers that are never reused while the runtime lives.
@@ -110,13 +120,14 @@ impl Runtime {
         };
         for index in 0..runtime.reactors() {
             let (started, answer) = mpsc::channel();
+            let (end, ended) = mpsc::channel();
             let directory = runtime.directory.clone();
             let ring_entries = runtime.options.ring_entries;
             let wanted = wanted.clone();
-            let body = move || reactor_thread(index, directory, ring_entries, wanted, &started);
+            let body = move || reactor_thread(index, directory, ring_entries, wanted, &started, &end);
             let spawned = std::thread::Builder::new().name(format!("reactor-{index}")).spawn(body);
-            let thread = spawned.map_err(|source| RuntimeError::Start { reactor: index, source })?;
-            runtime.threads.lock().expect("no holder of this lock panics").push(thread);
+            let handle = spawned.map_err(|source| RuntimeError::Start { reactor: index, source })?;
+            runtime.threads.lock().expect("no holder of this lock panics").push(Thread { reactor: index, handle, ended });
             let ready = answer.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
             runtime.standing = ready.map_err(|source| RuntimeError::Start { reactor: index, source })?;
         }
@@ -167,15 +178,6 @@ impl Runtime {
             }
         }
         Ok(device)
-    }
-
-    /// Gives a device up. Its volumes and pools must be gone: otherwise the reactor that still uses it panics.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Timeout`].
-    pub fn remove_device(&self, device: &DeviceRef) -> Result<(), RuntimeError> {
-        let number = device.0.number;
-        self.ask_all("close device", ANSWER_PATIENCE, |_, done| Message::RemoveDevice { number, done }).map(drop)
     }
 
     /// A volume that is a device and nothing else.
@@ -304,14 +306,25 @@ impl Runtime {
     }
 
     fn end_threads(&self) -> Vec<Result<(), RuntimeError>> {
+        let deadline = Instant::now() + EXIT_PATIENCE;
         let deadline_ns = monotonic_ns() + EXIT_PATIENCE.as_nanos() as u64;
         self.tell_all(|| Message::Exit { deadline_ns });
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder of this lock panics"));
-        let results = threads.into_iter().enumerate().map(|(index, thread)| {
-            let result = thread.join().expect("a reactor that panics ends the process");
-            result.map_err(|source| RuntimeError::Start { reactor: index as u16, source })
-        });
-        results.collect()
+        let end = |Thread { reactor, handle, ended }: Thread| {
+            // Beyond the deadline, which the thread keeps by itself, for the way out.
+            let left = deadline.saturating_duration_since(Instant::now()) + EXIT_SLACK;
+            match ended.recv_timeout(left) {
+                Ok(Ok(true)) | Err(RecvTimeoutError::Disconnected) => {
+                    handle.join().expect("a reactor that panics ends the process");
+                    Ok(())
+                }
+                // A thread whose I/O the kernel does not complete may not be able to end: it is left to the end of the process.
+                Ok(Ok(false)) => Err(RuntimeError::Stuck { reactor }),
+                Ok(Err(source)) => Err(RuntimeError::Start { reactor, source }),
+                Err(RecvTimeoutError::Timeout) => Err(RuntimeError::Timeout { what: "end a reactor", waited_ms: left.as_millis() as u64 }),
+            }
+        };
+        threads.into_iter().map(end).collect()
     }
 
     pub(crate) fn tell_all(&self, mut message: impl FnMut() -> Message) {
@@ -375,7 +388,8 @@ fn reactor_thread(
     ring_entries: u32,
     wanted: Standing,
     started: &Sender<io::Result<Standing>>,
-) -> io::Result<()> {
+    end: &Sender<io::Result<bool>>,
+) {
     block_signals();
     let _guard = AbortOnPanic;
     let (mut reactor, standing) = match Reactor::new(index, directory, ring_entries, wanted) {
@@ -383,7 +397,7 @@ fn reactor_thread(
         Err(error) => {
             // The starter waits for this; if it is gone there is nobody to tell.
             let _ = started.send(Err(error));
-            return Ok(());
+            return;
         }
     };
     let _ = started.send(Ok(standing));
@@ -392,7 +406,8 @@ fn reactor_thread(
         // The kernel may still write to memory that the reactor owns.
         std::mem::forget(reactor);
     }
-    result.map(drop)
+    // Nobody waits where the runtime was dropped in the middle of its start.
+    let _ = end.send(result);
 }
 
 /// Signals are the control thread's affair.

@@ -83,6 +83,8 @@ impl Shard {
                     known.detaching = true;
                     self.fail_throttled_of(Some(volume));
                     self.drop_ram_of(volume);
+                    // Whoever asked before does not wait any more; its job must not outlive this one, and meet the next volume in that place.
+                    self.commands.jobs.retain(|job| !matches!(job, Job::Detach { volume: other, .. } if *other == volume));
                     self.commands.jobs.push(Job::Detach { token, volume, cursor: 0 });
                 }
                 None => self.command_done(token, Ok(())),

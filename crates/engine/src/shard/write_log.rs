@@ -304,12 +304,12 @@ impl Shard {
 
     /// What an edge block held has been read from the backing device.
     pub(super) fn merge_backing_read(&mut self, id: OpId, edge: usize, result: Result<(), IoError>, mut pages: PageMutVec) {
-        let page = pages.pop().expect("the page that was to be filled");
         let op = self.ops.get_mut(id);
         op.pending -= 1;
         op.edges[edge].loading = false;
         match result {
             Ok(()) => {
+                let page = pages.pop().expect("the page that was filled");
                 let key = op.key(op.edges[edge].block);
                 let valid_sectors = self.backing_span(key, 1).length_bytes / SECTOR_BYTES;
                 let mask = ((1_u16 << valid_sectors) - 1) as u8;

@@ -2,8 +2,10 @@
 //!
 //! Invariants: an I/O is answered exactly once, with its pages; it succeeds only if every byte of it was transferred (a short transfer
 //! is continued, never taken for the whole); a write or flush never succeeds on a device that has failed a flush;
-//! the memory an entry names belongs to an [`Active`] that stays in the table until the entry has completed.
+//! the memory an entry names belongs to an [`Active`] that stays in the table until the entry has completed,
+//! also when its owner has its answer already because the device was given up (see `giving_up.rs`).
 
+mod giving_up;
 mod transfer;
 
 use crate::devices::{DeviceShared, FlushWaiter, reopen};
@@ -23,7 +25,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use transfer::{Active, Verdict, Work, ZeroMethod};
+use transfer::{Active, Verdict, Waits, Work, ZeroMethod};
 use types::ShardIndex;
 
 /// How long a device may say "try again" (EAGAIN, or a transfer that does not advance) before that counts as a failure.
@@ -42,6 +44,8 @@ pub(crate) enum Owner {
     Remote { reactor: u16, tag: u32 },
     /// The flush gate of the device: this is the flush that others wait for.
     Gate,
+    /// The device was given up and the owner was told: only the kernel still uses the I/O's memory.
+    Nobody,
 }
 
 /// A finished I/O on its way to its owner.
@@ -59,6 +63,14 @@ struct Device {
     zero_method: ZeroMethod,
     can_discard: bool,
     stats: Box<DeviceStats>,
+    /// When it last completed anything here.
+    answered_ns: u64,
+    /// It takes no more I/O.
+    given_up: bool,
+    /// It goes when the kernel has completed what it still has of it.
+    leaving: bool,
+    /// Where the ring holds its file: as long as the kernel may write to the device, its lock is held too.
+    held_at: Option<u32>,
 }
 
 /// All device I/O of one reactor.
@@ -67,6 +79,8 @@ pub(crate) struct DeviceIo {
     directory: Arc<Directory>,
     devices: Vec<Option<Device>>,
     active: Slab<Active>,
+    /// I/Os in `active` that belong to nobody.
+    orphans: usize,
     forwarded: Slab<Owner>,
     finished: VecDeque<Finished>,
     retries: VecDeque<(u64, u32)>,
@@ -81,6 +95,7 @@ impl DeviceIo {
             directory,
             devices: Vec::new(),
             active: Slab::new(),
+            orphans: 0,
             forwarded: Slab::new(),
             finished: VecDeque::new(),
             retries: VecDeque::new(),
@@ -102,15 +117,13 @@ impl DeviceIo {
             zero_method: ZeroMethod::PunchHole,
             can_discard: shared.geometry.discard,
             stats: Box::default(),
+            answered_ns: 0,
+            given_up: false,
+            leaving: false,
+            held_at: None,
             shared,
         });
         Ok(())
-    }
-
-    /// Forgets a device. None of its I/Os may be in flight.
-    pub(crate) fn remove(&mut self, number: u32) {
-        assert!(self.active.iter().all(|(_, active)| active.device != number), "a device is removed after its users");
-        self.devices[number as usize] = None;
     }
 
     /// What was counted on a device here.
@@ -119,9 +132,9 @@ impl DeviceIo {
         device.map_or_else(Box::default, |device| device.stats.clone())
     }
 
-    /// I/Os in flight here, those held by a model included.
+    /// I/Os in flight here that somebody waits for, those held by a model included.
     pub(crate) fn in_flight(&self) -> usize {
-        self.active.len() + self.forwarded.len()
+        self.active.len() - self.orphans + self.forwarded.len()
     }
 
     /// The next finished I/O.
@@ -141,6 +154,9 @@ impl DeviceIo {
             return self.directory.send(home, Message::RemoteIo { device, io, from: self.reactor, tag });
         }
         let geometry = known.shared.geometry;
+        if known.given_up {
+            return self.refuse(owner, kind, IoError::Failed);
+        }
         let inside = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= geometry.size_bytes);
         let aligned = (offset_bytes | length_bytes).is_multiple_of(u64::from(geometry.logical_block_bytes));
         let failed = known.shared.failed.load(Ordering::Acquire) && !matches!(kind, IoKind::Read(_));
@@ -176,7 +192,7 @@ impl DeviceIo {
     /// The device cannot do it; the pages of a read come back untouched.
     fn refuse(&mut self, owner: Owner, kind: IoKind, error: IoError) {
         let pages = if let IoKind::Read(pages) = kind { pages } else { PageMutVec::new() };
-        self.finished.push_back(Finished { owner, result: Err(error), pages });
+        self.answer(Finished { owner, result: Err(error), pages });
     }
 
     fn submit_to_model(&mut self, now_ns: u64, slot: u32, kind: ModelKind, fua: bool) {
@@ -191,7 +207,9 @@ impl DeviceIo {
 
     /// A flush, or the tail of a FUA I/O that has no FUA of its own, comes to the gate.
     fn arrive_at_gate(&mut self, ring: &mut Ring, now_ns: u64, slot: u32) {
-        let device = self.active.get(slot).expect("in flight").device;
+        let active = self.active.get_mut(slot).expect("in flight");
+        active.waits = Waits::Flush;
+        let device = active.device;
         let waiter = FlushWaiter { reactor: self.reactor, slot };
         let arrival = self.device(device).shared.gate.lock().expect("no panic under the lock").arrive(waiter);
         match arrival {
@@ -216,6 +234,7 @@ impl DeviceIo {
     fn transfer(&mut self, ring: &mut Ring, slot: u32) {
         let active = self.active.get_mut(slot).expect("in flight");
         let device = self.devices[active.device as usize].as_ref().expect("a device outlives its I/Os");
+        active.waits = Waits::Kernel;
         let entry = active.entry(Fd(device.file.as_raw_fd()));
         // SAFETY: the entry names pages, static zeroes and the vector of pieces: all live as long as the `Active`, which leaves the table
         // only in `finish`, after the entry's completion. Since IORING_FEAT_SUBMIT_STABLE the vector itself is
@@ -227,6 +246,10 @@ impl DeviceIo {
     pub(crate) fn complete(&mut self, ring: &mut Ring, now_ns: u64, slot: u32, result: i32) {
         let active = self.active.get_mut(slot).expect("a completion names something in flight");
         let device = self.devices[active.device as usize].as_mut().expect("a device outlives its I/Os");
+        device.answered_ns = now_ns;
+        if matches!(active.owner, Owner::Nobody) {
+            return self.orphan_completed(ring, slot);
+        }
         let block_bytes = u64::from(device.shared.geometry.logical_block_bytes);
         match active.judge(result, block_bytes) {
             Verdict::Done => self.real_done(ring, now_ns, slot, Ok(())),
@@ -245,6 +268,7 @@ impl DeviceIo {
                 if now_ns - since_ns > RETRY_LIMIT_NS {
                     self.real_done(ring, now_ns, slot, Err(IoError::Failed));
                 } else {
+                    active.waits = Waits::Retry;
                     self.retries.push_back((now_ns + RETRY_PAUSE_NS, slot));
                 }
             }
@@ -255,7 +279,7 @@ impl DeviceIo {
     fn real_done(&mut self, ring: &mut Ring, now_ns: u64, slot: u32, result: Result<(), IoError>) {
         let active = self.active.get_mut(slot).expect("in flight");
         if active.model_pending {
-            active.held = Some(result);
+            (active.held, active.waits) = (Some(result), Waits::Model);
         } else {
             self.after_transfer(ring, now_ns, slot, result);
         }
@@ -278,6 +302,7 @@ impl DeviceIo {
         self.spare_iovecs.push(iovecs);
         let latency_ns = now_ns.saturating_sub(submitted_ns);
         let known = self.device(device);
+        let leaving = known.leaving;
         if matches!(owner, Owner::Gate) {
             known.stats.record_flush(latency_ns, result.is_ok());
             return self.end_flush(ring, now_ns, device, result.is_ok());
@@ -294,6 +319,9 @@ impl DeviceIo {
         }
         let pages = if let Work::Read(pages) = work { pages } else { PageMutVec::new() };
         self.answer(Finished { owner, result, pages });
+        if leaving {
+            self.forget_if_gone(device);
+        }
     }
 
     fn end_flush(&mut self, ring: &mut Ring, now_ns: u64, device: u32, succeeded: bool) {
@@ -354,7 +382,10 @@ impl DeviceIo {
     }
 
     fn pop_from_model(&mut self, number: usize, now_ns: u64) -> Option<u64> {
-        self.devices[number].as_mut()?.model.as_mut()?.pop_completed(now_ns)
+        let device = self.devices[number].as_mut()?;
+        let token = device.model.as_mut()?.pop_completed(now_ns)?;
+        device.answered_ns = now_ns;
+        Some(token)
     }
 
     /// When [`DeviceIo::tick`] has something to do.

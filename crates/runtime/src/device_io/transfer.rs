@@ -24,9 +24,23 @@ pub(super) enum Work {
     Flush,
 }
 
+/// What an I/O in progress waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waits {
+    /// The kernel: it may read and write the I/O's memory.
+    Kernel,
+    /// A flush of the device that others asked for too.
+    Flush,
+    /// The time of the next attempt.
+    Retry,
+    /// The model: the real I/O is done.
+    Model,
+}
+
 /// An I/O in progress.
 pub(super) struct Active {
     pub(super) device: u32,
+    pub(super) waits: Waits,
     pub(super) owner: Owner,
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u64,
@@ -47,6 +61,7 @@ impl Active {
         let (offset_bytes, length_bytes) = range;
         Active {
             device,
+            waits: Waits::Kernel,
             owner,
             offset_bytes,
             length_bytes,

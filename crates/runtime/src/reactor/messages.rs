@@ -28,8 +28,14 @@ impl Reactor {
                 let _ = done.send(self.devices.add(device, model));
             }
             Message::RemoveDevice { number, done } => {
-                self.devices.remove(number);
+                let _ = done.send(self.devices.remove(&mut self.ring, self.now_ns, number));
+            }
+            Message::GiveUpDevice { number, done } => {
+                self.devices.give_up(&mut self.ring, self.now_ns, number);
                 let _ = done.send(());
+            }
+            Message::DeviceWaits { done } => {
+                let _ = done.send(self.devices.waits(self.now_ns));
             }
             Message::DeviceStats { number, done } => {
                 let _ = done.send(self.devices.stats(number));

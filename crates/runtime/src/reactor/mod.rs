@@ -177,7 +177,7 @@ impl Reactor {
             self.directory.peers[self.index as usize].turns.fetch_add(1, Ordering::Relaxed);
         }
         self.silence_bell()?;
-        Ok(self.is_idle() && self.endpoints.is_empty())
+        Ok(self.is_idle() && !self.devices.has_orphans() && self.endpoints.is_empty())
     }
 
     /// `waits_since_ns`: nothing was to be done since then.
@@ -320,7 +320,7 @@ impl Reactor {
                             part.io_done(now_ns, finished);
                         }
                     }
-                    Owner::Remote { .. } | Owner::Gate => unreachable!("answered where it ended"),
+                    Owner::Remote { .. } | Owner::Gate | Owner::Nobody => unreachable!("answered where it ended"),
                 }
             }
             self.drain_pools();

@@ -538,6 +538,10 @@ impl<'a> World<'a> {
             self.blame.ssd_answered(Answered { lane, token, next_token, offset_bytes, length_bytes, is_read, strike, failed }, now);
         } else if completion.result.is_err() {
             self.blame.strikes(device, now);
+            // A host that has given the device up leaves the pages to the kernel.
+            if token.is_multiple_of(2) {
+                completion.pages = PageMutVec::new();
+            }
         }
         self.answer_io(lane, completion);
     }
