@@ -48,6 +48,11 @@ pub(crate) struct DeviceShared {
 }
 
 impl DeviceRef {
+    /// Whether both are the same opening of a device.
+    pub fn is(&self, other: &DeviceRef) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The name it was given.
     pub fn name(&self) -> &str {
         &self.0.name

@@ -137,6 +137,11 @@ impl DeviceIo {
         self.active.len() - self.orphans + self.forwarded.len()
     }
 
+    /// Whether there is a finished I/O.
+    pub(crate) fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     /// The next finished I/O.
     pub(crate) fn pop_finished(&mut self) -> Option<Finished> {
         self.finished.pop_front()

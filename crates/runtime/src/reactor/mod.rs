@@ -336,7 +336,8 @@ impl Reactor {
                     return true;
                 }
             }
-            if !moved {
+            // What a device refused at once has ended too, and nothing would wake the reactor for it.
+            if !moved && !self.devices.has_finished() {
                 return false;
             }
         }

@@ -20,8 +20,8 @@ pub(crate) struct LocalVolume {
     /// Endpoints that were refused.
     line: Vec<EndpointKey>,
     pub(crate) stats: Box<VolumeStats>,
-    /// It goes away: tell when nothing is in flight.
-    pub(crate) removing: Option<Sender<()>>,
+    /// It goes away: who is told when nothing is in flight. Nobody: it stays.
+    pub(crate) removing: Vec<Sender<()>>,
 }
 
 /// A request between submit and reply.
@@ -81,26 +81,29 @@ impl Reactor {
             in_flight_max,
             line: Vec::new(),
             stats: Box::default(),
-            removing: None,
+            removing: Vec::new(),
         });
     }
 
     /// Starts the removal of a volume: new requests are refused as shut down; `done` is told when the last is answered.
     pub(crate) fn remove_volume_here(&mut self, number: u32, done: Sender<()>) {
         if let Some(volume) = self.volumes[number as usize].as_mut() {
-            volume.removing = Some(done);
+            // Whoever asked before waits on: its sender, dropped, would say that the volume is gone.
+            volume.removing.push(done);
             self.end_removal_if_quiet(number);
         }
     }
 
     fn end_removal_if_quiet(&mut self, number: u32) {
         let place = &mut self.volumes[number as usize];
-        if let Some(volume) = place.take_if(|volume| volume.in_flight == 0 && volume.removing.is_some()) {
+        if let Some(volume) = place.take_if(|volume| volume.in_flight == 0 && !volume.removing.is_empty()) {
             for key in volume.line {
                 self.callbacks.push_back(Callback::VolumeAvailable(key));
             }
-            // Whoever asked may have stopped waiting.
-            let _ = volume.removing.expect("just seen").send(());
+            for done in volume.removing {
+                // Whoever asked may have stopped waiting.
+                let _ = done.send(());
+            }
         }
     }
 
@@ -121,7 +124,7 @@ impl Reactor {
     /// See `Context::submit`.
     pub(crate) fn submit_request(&mut self, key: EndpointKey, volume: &VolumeRef, mut request: Request) -> Result<(), Refused> {
         let local = self.volumes.get_mut(volume.0.number as usize).and_then(Option::as_mut);
-        let Some(local) = local.filter(|local| local.removing.is_none()) else {
+        let Some(local) = local.filter(|local| local.removing.is_empty()) else {
             self.callbacks.push_back(Callback::Reply(key, failure(request.id, RequestError::Shutdown)));
             return Ok(());
         };
@@ -194,7 +197,7 @@ impl Reactor {
         for key in volume.line.drain(..) {
             self.callbacks.push_back(Callback::VolumeAvailable(key));
         }
-        let removing = volume.removing.is_some();
+        let removing = !volume.removing.is_empty();
         let reply = Reply { id: request.client_id, result, pages, outcome };
         self.callbacks.push_back(Callback::Reply(request.endpoint, reply));
         if removing {
