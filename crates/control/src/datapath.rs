@@ -13,6 +13,7 @@ use crate::uuid::Uuid;
 use crate::words::Export;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -115,6 +116,38 @@ pub struct Offer {
     pub stable_path: Option<String>,
     /// What an administrator should know, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// What a device is used as.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DeviceUse {
+    /// The backing device of a volume.
+    Backing {
+        /// The volume.
+        volume: String,
+        /// Its pool.
+        pool: String,
+    },
+    /// The SSD of a pool.
+    Ssd {
+        /// The pool.
+        pool: String,
+    },
+}
+
+/// A device with I/O in flight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitingFor {
+    /// Its path.
+    pub device: String,
+    /// What it is used as.
+    pub by: DeviceUse,
+    /// I/Os in flight.
+    pub requests: u64,
+    /// How long the oldest of them has been in flight.
+    pub oldest: Duration,
+    /// For how long it has answered nothing.
+    pub silent: Duration,
 }
 
 /// A command to the engine that takes its time.
@@ -274,6 +307,20 @@ pub trait DataPath: Send + Sync {
 
     /// The daemon ends: nothing is attached any more, and nothing is asked of the data path after this.
     fn finish(&self);
+
+    /// The daemon ends, and by then it has: nothing waits longer for requests in flight, clients, or shards.
+    fn end_by(&self, _at: Instant) {}
+
+    /// The devices with I/O in flight.
+    fn waiting_for(&self) -> Vec<WaitingFor> {
+        Vec::new()
+    }
+
+    /// Gives up a device that does not answer: all I/O in flight to it fails now, and all that comes later. A pool whose SSD it is ends as by a
+    /// crash. There is no way back but another attach or start.
+    fn give_up(&self, _device: &DeviceUse) -> Result<(), ControlError> {
+        Ok(())
+    }
 
     /// Counters of an attached volume; zeroes of one that is not.
     fn volume_stats(&self, volume: &str) -> VolumeStats;

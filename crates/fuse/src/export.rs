@@ -230,19 +230,20 @@ impl LoopExport {
     }
 
     /// The end of the daemon: as [`LoopExport::stop`], but users of the device do not hold it up. What file systems and the page
-    /// cache hold is written back as far as `patience` allows; users that are left get errors from then on.
+    /// cache hold is written back as far as its options' patience, and this one, allow; users that are left get errors from then on.
     ///
     /// # Errors
     /// What went wrong first; everything has been tried.
-    pub fn abandon(mut self, runtime: &Runtime) -> Result<(), FuseError> {
+    pub fn abandon(mut self, runtime: &Runtime, patience: Duration) -> Result<(), FuseError> {
+        let patience = patience.min(self.patience);
         let device = self.device.clone();
         let give_up = move || {
             let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
             let written_back = device.write_back();
             device.abandon().and(written_back)
         };
-        let abandoned = within(self.patience, "loop-abandon", give_up)
-            .unwrap_or(Err(FuseError::TimedOut { step: "writing the page cache back", seconds: self.patience.as_secs() }));
+        let abandoned = within(patience, "loop-abandon", give_up)
+            .unwrap_or(Err(FuseError::TimedOut { step: "writing the page cache back", seconds: patience.as_secs() }));
         self.link = None;
         let stopped = self.file.stop(runtime);
         abandoned.and(stopped)

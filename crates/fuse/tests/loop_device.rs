@@ -10,6 +10,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Memory aligned for direct I/O.
 #[repr(C, align(4096))]
@@ -299,7 +300,7 @@ fn an_abandoned_device_has_written_back_and_fails_its_users() {
         {
             let mounted = Mounted::new(export.device_path(), stage.directory.path().join("mnt"));
             std::fs::write(mounted.0.join("file"), &content).expect("written");
-            export.abandon(stage.runtime()).expect("abandoned");
+            export.abandon(stage.runtime(), Duration::from_secs(60)).expect("abandoned");
             let failed = std::fs::write(mounted.0.join("late"), &content).and_then(|()| File::open(&mounted.0)?.sync_all());
             assert!(failed.is_err(), "a device without a server fails");
         }

@@ -42,6 +42,11 @@ impl Commands {
         self.changed.notify_all();
     }
 
+    /// Whether the shards are gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get().is_some()
+    }
+
     /// One shard has answered. An answer that nobody awaits is dropped.
     pub(crate) fn done(&self, token: u64, result: Result<(), String>) {
         let mut pending = self.pending.lock().expect("no holder of this lock panics");

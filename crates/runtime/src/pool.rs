@@ -63,6 +63,11 @@ pub struct AttachOptions {
 }
 
 impl PoolRef {
+    /// Whether its shards are gone because its SSD does not answer: nothing that is asked of them gives a true answer any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.commands.is_closed()
+    }
+
     /// Its number in the runtime.
     pub(crate) fn number(&self) -> u32 {
         self.0.number

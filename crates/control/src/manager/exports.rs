@@ -40,8 +40,9 @@ impl Manager {
         Ok(())
     }
 
-    /// Takes all exports away, used or not: the daemon ends.
-    pub(super) fn abandon_exports(&self, volume: &VolumeRecord) {
+    /// Takes all exports away, used or not: the daemon ends. Gives whether all have gone.
+    pub(super) fn abandon_exports(&self, volume: &VolumeRecord) -> bool {
+        let mut all_gone = true;
         for export in self.offered(volume) {
             if let Some(user) = self.data().export_in_use(volume, &export) {
                 let message = format!("the export {export} goes away although it is in use ({user})");
@@ -49,8 +50,10 @@ impl Manager {
             }
             if let Err(error) = self.withdraw_one(volume, export, true) {
                 self.events().note(Severity::Warning, &volume.name, format!("the export {export} did not stop: {error}"));
+                all_gone = false;
             }
         }
+        all_gone
     }
 
     /// Offers again what is missing of a volume's exports.

@@ -4,7 +4,9 @@
 //! Only what is durable survives: formatted SSDs, what the log holds of each volume, what the backing devices hold. One block a
 //! volume stands for its data: clients write version numbers.
 
-use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{
+    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample, WaitingFor,
+};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
@@ -17,6 +19,7 @@ use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 use types::{Content, Mode};
 
 /// The world outside the daemon: devices and the state file. Outlives managers.
@@ -43,6 +46,12 @@ pub struct Inside {
     pub slow: bool,
     /// The shards do not answer who asks what is dirty.
     pub silent: bool,
+    /// Devices that do not answer, and since when: the volume does not detach, the pool does not stop.
+    pub hanging: BTreeMap<DeviceUse, Instant>,
+    /// Devices that were given up.
+    pub given_up: Vec<DeviceUse>,
+    /// What hangs goes on hanging when it is given up.
+    pub dead_for_good: bool,
     /// A check becomes slow before this part.
     pub slow_from: Option<u32>,
     /// Parts with a bad block, and whether it is dirty.
@@ -128,6 +137,15 @@ impl World {
         let attached = inside.attached.get(volume)?;
         let cached = attached.ssd.as_ref().and_then(|ssd| inside.devices[ssd].log.get(&attached.id));
         Some(cached.map_or(inside.devices[&attached.backing].version, |(version, _)| *version))
+    }
+}
+
+impl World {
+    /// Waits as long as the device hangs.
+    fn wait_for(&self, device: &DeviceUse) {
+        while self.inside().hanging.contains_key(device) {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -306,8 +324,13 @@ impl DataPath for World {
     }
 
     fn stop_pool(&self, pool: &str, _clean: bool) -> Result<(), ControlError> {
+        let ssd = DeviceUse::Ssd { pool: pool.into() };
+        self.wait_for(&ssd);
         let mut inside = self.inside();
         inside.step(pool)?;
+        if inside.given_up.contains(&ssd) {
+            return Err(ControlError::DataPath("the pool was given up".into(), String::new()));
+        }
         inside.running.remove(pool);
         inside.content.remove(pool);
         Ok(())
@@ -345,6 +368,7 @@ impl DataPath for World {
     }
 
     fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        self.wait_for(&DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() });
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         let attached = inside.attached.remove(&volume.name);
@@ -459,6 +483,26 @@ impl DataPath for World {
     }
 
     fn finish(&self) {}
+
+    fn waiting_for(&self) -> Vec<WaitingFor> {
+        let wait = |(by, since): (&DeviceUse, &Instant)| WaitingFor {
+            device: "/dev/hung".into(),
+            by: by.clone(),
+            requests: 3,
+            oldest: since.elapsed(),
+            silent: since.elapsed(),
+        };
+        self.inside().hanging.iter().map(wait).collect()
+    }
+
+    fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.given_up.push(device.clone());
+        if !inside.dead_for_good {
+            inside.hanging.remove(device);
+        }
+        Ok(())
+    }
 
     fn volume_stats(&self, volume: &str) -> VolumeStats {
         let inside = self.inside();

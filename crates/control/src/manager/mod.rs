@@ -20,6 +20,7 @@ mod resume;
 mod sample;
 pub mod start;
 mod stop;
+pub mod stop_watch;
 mod verdict;
 mod views;
 mod volumes;
@@ -55,6 +56,7 @@ use crate::words::Export;
 use ::history::History;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 /// The manager; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -74,6 +76,10 @@ struct Shared {
     history: OnceLock<History>,
     /// What new volumes get where nothing else is asked for.
     volume_defaults: OnceLock<Options>,
+    /// How long a stop may take.
+    stop_limit: OnceLock<Duration>,
+    /// What a stop waits for.
+    stop_status: Mutex<Option<String>>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -176,6 +182,8 @@ impl Manager {
             repeats: Mutex::default(),
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),
+            stop_limit: OnceLock::new(),
+            stop_status: Mutex::default(),
         };
         Ok(Manager { shared: Arc::new(shared) })
     }

@@ -1,67 +1,128 @@
 //! The clean stop: exports go, shards quiesce, checkpoints are written, and what the backing devices are like is noted.
+//!
+//! Each pool stops on a thread of its own, up to the save that calls its volumes stopped, so that no pool waits for the devices of another. What
+//! they wait for is told and given up by [`super::stop_watch`].
 
 use super::Manager;
+use super::stop_watch::{STOP_LIMIT, Step, Watch};
 use crate::api::{Health, Severity};
 use crate::error::ControlError;
 use crate::jobs::LOOK;
 use crate::state::{BackingIdentity, VolumeRecord};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 impl Manager {
+    /// Sets how long a stop may take; once, before anything is asked.
+    pub fn set_stop_limit(&self, limit: Duration) {
+        self.shared.stop_limit.get_or_init(|| limit);
+    }
+
     /// Stops everything cleanly. Called once, with nothing else to follow; actions are refused from here on.
     ///
     /// Dirty data stays on the SSD and is found there by the next start. An export that is still in use (mounted) is taken away
-    /// all the same: the process ends.
+    /// all the same: the process ends. A device that does not answer is given up, and this returns after the limit at the latest: something may
+    /// still wait for a device then, so the process is to end without waiting for its threads.
     ///
     /// # Errors
     /// The first failure. What could be stopped cleanly is; the rest is recovered by the next start as after a crash.
     pub fn stop(&self) -> Result<(), ControlError> {
+        let watch = Arc::new(Watch::new(*self.shared.stop_limit.get_or_init(|| STOP_LIMIT)));
         self.memory().stopping = true;
-        self.end_jobs();
-        let volumes: Vec<VolumeRecord> = self.memory().state.volumes.clone();
-        let attached: Vec<&VolumeRecord> = volumes.iter().filter(|v| self.volume_attached(&v.name)).collect();
-        for volume in &attached {
-            self.abandon_exports(volume);
+        self.data().end_by(watch.deadline());
+        self.running_jobs().iter().for_each(|job| job.cancel());
+        self.data().figures().volumes.iter().for_each(|(name, figures)| watch.note_dirty(name, figures.stats.dirty_bytes));
+        let pools: BTreeSet<String> = self.memory().state.pools.iter().map(|pool| pool.name.clone()).collect();
+        let (done, ended) = channel();
+        for pool in &pools {
+            let (manager, watch, pool, done) = (self.clone(), watch.clone(), pool.clone(), done.clone());
+            // Nobody listens any more when the limit is over.
+            let stop = move || drop(done.send((pool.clone(), manager.stop_one_pool(&pool, &watch))));
+            if std::thread::Builder::new().name("stop".into()).spawn(stop.clone()).is_err() {
+                stop();
+            }
         }
-        // Of a volume whose shards do not all answer nothing is known: it keeps the mark that it may have dirty data.
-        let dirty_bytes: BTreeMap<&str, u64> =
-            attached.iter().filter_map(|v| Some((v.name.as_str(), self.data().dirty_bytes(&v.name).ok()?))).collect();
+        drop(done);
+        let mut errors = self.watch_stop(&watch, &ended, pools);
+        self.data().finish();
+        if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(0)) }
+    }
+
+    /// Stops a pool and its volumes, up to the save that calls them stopped.
+    fn stop_one_pool(&self, pool: &str, watch: &Watch) -> Result<(), ControlError> {
+        watch.begins(pool, Step::Jobs);
+        let mut objects: BTreeSet<String> = self.memory().state.volumes_of(pool).map(|volume| volume.name.clone()).collect();
+        objects.insert(pool.into());
+        while !watch.is_over() && self.running_jobs().iter().any(|job| objects.contains(job.object())) {
+            std::thread::sleep(LOOK);
+        }
+        watch.begins(pool, Step::Clients);
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
+        let attached: Vec<&VolumeRecord> = volumes.iter().filter(|volume| self.volume_attached(&volume.name)).collect();
         let mut first_error = None;
         let mut clean = Vec::new();
-        for volume in &attached {
-            match self.data().detach(volume, false) {
-                Ok(()) => clean.push(*volume),
+        // Of a volume whose shards do not all answer nothing is known: it keeps the mark that it may have dirty data.
+        let mut dirty_bytes = BTreeMap::new();
+        for (volume, released) in self.release_all(&attached) {
+            match released {
+                Ok(dirty) => {
+                    clean.push(volume);
+                    dirty_bytes.extend(dirty.map(|bytes| (volume.name.as_str(), bytes)));
+                }
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        let pools: Vec<_> = self.memory().pools.iter().filter(|(_, p)| p.health == Health::Running).map(|(n, _)| n.clone()).collect();
-        for pool in &pools {
+        dirty_bytes.iter().for_each(|(volume, bytes)| watch.note_dirty(volume, *bytes));
+        if self.memory().pools.get(pool).is_some_and(|live| live.health == Health::Running) {
+            watch.begins(pool, Step::Shards);
             if let Err(error) = self.data().stop_pool(pool, true) {
                 self.events().note(Severity::Error, pool, format!("the pool did not stop cleanly: {error}"));
-                clean.retain(|v| v.pool != *pool);
-                first_error = first_error.or(Some(error));
+                return Err(first_error.unwrap_or(error));
             }
         }
-        let result = self.note_stopped(&clean, &dirty_bytes);
-        self.data().finish();
-        first_error.map_or(result, Err)
+        watch.begins(pool, Step::BackingDevices);
+        // One that was given up may still change by what was in flight, and would not answer.
+        clean.retain(|volume| !watch.has_given_up(&volume.name));
+        let noted = self.note_stopped(&clean, &dirty_bytes);
+        first_error.map_or(noted, Err)
     }
 
-    fn end_jobs(&self) {
-        let jobs = self.running_jobs();
-        jobs.iter().for_each(|j| j.cancel());
-        while jobs.iter().any(|j| j.is_running()) {
-            std::thread::sleep(LOOK);
-        }
+    /// Takes the volumes from their clients, side by side; gives what is dirty of each, as far as that is known.
+    fn release_all<'a>(&self, volumes: &[&'a VolumeRecord]) -> Vec<(&'a VolumeRecord, Result<Option<u64>, ControlError>)> {
+        let release = |volume: &VolumeRecord| {
+            let gone = self.abandon_exports(volume);
+            // A client that is still there may make more dirty.
+            let dirty_bytes = if gone { self.data().dirty_bytes(&volume.name).ok() } else { None };
+            self.data().detach(volume, false).map(|()| dirty_bytes)
+        };
+        let [others @ .., last] = volumes else { return Vec::new() };
+        std::thread::scope(|scope| {
+            let begun: Vec<_> = others.iter().map(|volume| (*volume, scope.spawn(|| release(volume)))).collect();
+            let last = (*last, release(last));
+            let join = |(volume, released): (_, std::thread::ScopedJoinHandle<'_, _>)| {
+                (volume, released.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            };
+            begun.into_iter().map(join).chain([last]).collect()
+        })
     }
 
     /// After the last I/O: the backing devices' identities with stamps that mean something.
     fn note_stopped(&self, volumes: &[&VolumeRecord], dirty_bytes: &BTreeMap<&str, u64>) -> Result<(), ControlError> {
-        let seen: BTreeMap<&str, BackingIdentity> =
-            volumes.iter().filter_map(|v| Some((v.name.as_str(), self.data().examine_backing(&v.backing).ok()?.identity))).collect();
+        let seen = |volume: &&VolumeRecord| match self.data().examine_backing(&volume.backing) {
+            Ok(facts) => Some((volume.name.clone(), facts.identity)),
+            Err(error) => {
+                let message =
+                    format!("its backing device cannot be looked at ({error}): the next start takes the volume for one that crashed");
+                self.events().note(Severity::Warning, &volume.name, message);
+                None
+            }
+        };
+        let seen: BTreeMap<String, BackingIdentity> = volumes.iter().filter_map(seen).collect();
         self.change(|state| {
             for volume in &mut state.volumes {
-                let Some(identity) = seen.get(volume.name.as_str()) else {
+                let Some(identity) = seen.get(&volume.name) else {
                     continue;
                 };
                 volume.identity = identity.clone();
@@ -76,24 +137,37 @@ impl Manager {
 mod tests {
     use super::*;
     use crate::api::{Action, PoolCreate, VolumeAdd};
+    use crate::datapath::DeviceUse;
     use crate::manager::fake::World;
     use crate::options::OptionsPatch;
-    use std::sync::Arc;
+    use crate::state::State;
+    use std::time::Instant;
+
+    /// A daemon with two pools: `p` with the volumes `v` and `w`, `q` with `x`; all write-back.
+    fn daemon(world: &World) -> Manager {
+        for path in ["/dev/ssd-p", "/dev/ssd-q", "/dev/v", "/dev/w", "/dev/x"] {
+            world.add_device(path, 1 << 30);
+        }
+        let manager =
+            Manager::open(Arc::new(world.clone()), Box::new(world.clone()), std::path::Path::new("/state")).expect("an empty state");
+        manager.start().expect("nothing fails");
+        for pool in ["p", "q"] {
+            let ssd = format!("/dev/ssd-{pool}");
+            let create = PoolCreate { name: pool.into(), ssd, size_bytes: None, ram_bytes: None, content: None, force: false };
+            manager.handle(Action::PoolCreate(create)).expect("nothing fails");
+        }
+        for (volume, pool) in [("v", "p"), ("w", "p"), ("x", "q")] {
+            let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };
+            let (name, pool, backing) = (volume.into(), pool.into(), format!("/dev/{volume}"));
+            manager.handle(Action::VolumeAdd(VolumeAdd { name, pool, backing, exports: Vec::new(), options })).expect("nothing fails");
+        }
+        manager
+    }
 
     /// Whether a write-back volume without dirty data keeps its mark over a stop.
     fn keeps_mark(silent: bool) -> bool {
         let world = World::default();
-        world.add_device("/dev/ssd", 1 << 30);
-        world.add_device("/dev/disk", 1 << 30);
-        let manager =
-            Manager::open(Arc::new(world.clone()), Box::new(world.clone()), std::path::Path::new("/state")).expect("an empty state");
-        manager.start().expect("nothing fails");
-        let create =
-            PoolCreate { name: "p".into(), ssd: "/dev/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
-        manager.handle(Action::PoolCreate(create)).expect("nothing fails");
-        let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };
-        let add = VolumeAdd { name: "v".into(), pool: "p".into(), backing: "/dev/disk".into(), exports: Vec::new(), options };
-        manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
+        let manager = daemon(&world);
         world.inside().silent = silent;
         manager.stop().expect("nothing fails");
         let inside = world.inside();
@@ -105,5 +179,68 @@ mod tests {
     fn what_is_not_known_to_be_clean_may_be_dirty() {
         assert!(!keeps_mark(false), "every shard said that nothing is dirty");
         assert!(keeps_mark(true), "no shard said anything");
+    }
+
+    /// Stops while these devices hang; gives the error, and the names of the volumes that have stopped cleanly.
+    fn stop_while(hanging: &[DeviceUse], dead_for_good: bool) -> (World, Manager, String, Vec<String>) {
+        let world = World::default();
+        let manager = daemon(&world);
+        assert!(world.write("v", 7));
+        manager.set_stop_limit(Duration::from_millis(400));
+        world.inside().hanging = hanging.iter().map(|device| (device.clone(), Instant::now())).collect();
+        world.inside().dead_for_good = dead_for_good;
+        let error = manager.stop().expect_err("not all has stopped cleanly");
+        let clean = |inside: &State| inside.volumes.iter().filter(|v| v.stopped_clean).map(|v| v.name.clone()).collect();
+        let clean = clean(&world.inside().saved);
+        assert!(world.inside().saved.pools.iter().all(|pool| pool.degraded.is_none()), "nothing is on record against an SSD");
+        (world, manager, error.to_string(), clean)
+    }
+
+    fn backing(volume: &str, pool: &str) -> DeviceUse {
+        DeviceUse::Backing { volume: volume.into(), pool: pool.into() }
+    }
+
+    #[test]
+    fn a_backing_device_that_hangs_is_given_up_alone_and_named() {
+        let (world, manager, error, clean) = stop_while(&[backing("v", "p")], false);
+        assert_eq!(clean, ["w", "x"]);
+        for part in ["/dev/hung", "volume v", "given up", "4 KiB of dirty data stay on the SSD of pool p"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(world.inside().given_up, [backing("v", "p")]);
+        assert!(world.inside().saved.volumes[0].may_have_dirty);
+        let told = manager.stop_status().expect("it has waited");
+        assert!(told.contains("pool p takes its exports away") && told.contains("/dev/hung, the backing device of volume v"), "{told}");
+        // The next start has it all.
+        world.reboot();
+        let next = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), std::path::Path::new("/state")).expect("a state");
+        next.start().expect("nothing fails");
+        assert_eq!(world.read("v"), Some(7));
+    }
+
+    #[test]
+    fn several_that_hang_are_given_up() {
+        let (world, _, _, clean) = stop_while(&[backing("v", "p"), backing("w", "p"), backing("x", "q")], false);
+        assert_eq!((clean.len(), world.inside().given_up.len()), (0, 3));
+    }
+
+    #[test]
+    fn a_pool_whose_ssd_hangs_is_left_as_by_a_crash_and_the_others_stop() {
+        let ssd = DeviceUse::Ssd { pool: "p".into() };
+        let (world, _, error, clean) = stop_while(std::slice::from_ref(&ssd), false);
+        assert_eq!(clean, ["x"]);
+        assert!(error.contains("the SSD of pool p"), "{error}");
+        assert_eq!(world.inside().given_up, [ssd]);
+        assert!(world.inside().saved.volumes.iter().filter(|v| v.pool == "p").all(|v| v.may_have_dirty));
+    }
+
+    #[test]
+    fn what_does_not_even_give_way_is_left_when_the_limit_is_over() {
+        let (world, manager, _, clean) = stop_while(&[backing("v", "p")], true);
+        assert_eq!(clean, ["x"]);
+        let late = |event: &crate::api::EventView| event.object == "p" && event.message.contains("is not stopped after");
+        assert!(manager.events_after(0).iter().any(late));
+        // So that its thread ends.
+        world.inside().hanging.clear();
     }
 }

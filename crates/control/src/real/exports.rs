@@ -10,6 +10,7 @@ use nbd::{ExportOptions, Limits, ListenSpec, Server};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Name of the NBD socket in the export directory.
@@ -20,11 +21,13 @@ const MOUNTS: &str = "mounts";
 const STABLE_DIRECTORY: &str = "/dev/hearth";
 /// How long clients may take to leave: an answer in flight waits for the slowest device.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end of the daemon may wait until the page cache of a loop device is written back.
+const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// NBD servers that run.
 #[derive(Default)]
 pub(super) struct Servers {
-    unix: Option<Server>,
+    unix: Option<Arc<Server>>,
     tcp: BTreeMap<SocketAddr, Server>,
 }
 
@@ -74,7 +77,7 @@ impl Machine {
         if servers.unix.is_none() {
             std::fs::create_dir_all(&self.export_directory).map_err(|e| directory_error(&self.export_directory, &e))?;
             let spec = ListenSpec::unix(self.export_directory.join(NBD_SOCKET));
-            servers.unix = Some(nbd::serve(&self.runtime, &spec, Limits::default()).map_err(|e| nbd_error(&e))?);
+            servers.unix = Some(Arc::new(nbd::serve(&self.runtime, &spec, Limits::default()).map_err(|e| nbd_error(&e))?));
         }
         let server = servers.unix.as_ref().expect("just made");
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
@@ -94,13 +97,13 @@ impl Machine {
         match export {
             Export::Loop => self.withdraw_loop(record, force),
             Export::Nbd => {
-                let servers = locked(&self.servers);
-                let Some(server) = &servers.unix else { return Ok(()) };
+                // Without the lock while clients leave: other volumes' exports must not wait for them.
+                let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };
                 server.remove_export(&record.name).map_err(|e| nbd_error(&e))
             }
             Export::NbdTcp(address) => {
                 let Some(server) = locked(&self.servers).tcp.remove(address) else { return Ok(()) };
-                server.stop(&self.runtime, PATIENCE).map_err(|e| failed(&e, "look at the volume's clients"))
+                server.stop(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "look at the volume's clients"))
             }
         }
     }
@@ -110,7 +113,7 @@ impl Machine {
         // Taken out, so that statistics do not wait for the lock while the page cache is written back.
         let Some(mut made) = locked(&volume.loop_export).take() else { return Ok(()) };
         if force {
-            return made.abandon(&self.runtime).map_err(|e| fuse_error(&e));
+            return made.abandon(&self.runtime, self.patience(WRITE_BACK_PATIENCE)).map_err(|e| fuse_error(&e));
         }
         let stopped = made.stop(&self.runtime);
         if stopped.is_err() {
@@ -122,8 +125,10 @@ impl Machine {
     /// Stops listening everywhere; the exports are gone already.
     pub(super) fn end_servers(&self) {
         let servers = std::mem::take(&mut *locked(&self.servers));
-        for server in servers.unix.into_iter().chain(servers.tcp.into_values()) {
-            if let Err(error) = server.stop(&self.runtime, PATIENCE) {
+        // One whose clients somebody still waits for is left to the end of the process.
+        let unix = servers.unix.and_then(Arc::into_inner);
+        for server in unix.into_iter().chain(servers.tcp.into_values()) {
+            if let Err(error) = server.stop(&self.runtime, self.patience(PATIENCE)) {
                 tracing::warn!("an NBD server did not stop: {error}");
             }
         }

@@ -66,7 +66,12 @@ impl Machine {
     pub(super) fn dirty_bytes_of(&self, name: &str) -> Result<u64, ControlError> {
         let cached = self.volume(name)?.cached.as_ref().map(|(pool, place)| (pool.handle.clone(), *place));
         let Some((pool, place)) = cached else { return Ok(0) };
-        self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))
+        let dirty_bytes = self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))?;
+        // Afterwards, so that none of the shards that were asked was gone already.
+        if pool.is_abandoned() {
+            return Err(failed(&"the pool was given up because its SSD does not answer", "check the SSD"));
+        }
+        Ok(dirty_bytes)
     }
 
     pub(super) fn figures_of_volume(&self, name: &str) -> VolumeStats {

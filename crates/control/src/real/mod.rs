@@ -10,11 +10,14 @@ mod figures;
 mod looking;
 mod pools;
 mod volumes;
+mod waits;
 mod warm;
 
 pub use runtime::SsdMedium;
 
-use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Notice, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{
+    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,
+};
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
@@ -27,8 +30,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Looks at a device or file without changing it: its size, what is on it, who uses it.
 ///
@@ -70,6 +73,9 @@ pub struct Machine {
     looks: discovery::Looks,
     /// What is cached of volumes, by cells of their address space.
     counting: looking::Counting,
+    in_use: Mutex<Vec<waits::InUse>>,
+    /// When the daemon ends, once that is known.
+    end_by: OnceLock<Instant>,
 }
 
 impl Machine {
@@ -97,6 +103,8 @@ impl Machine {
             looked: Mutex::default(),
             looks: discovery::Looks::default(),
             counting: looking::Counting::default(),
+            in_use: Mutex::default(),
+            end_by: OnceLock::new(),
         })
     }
 
@@ -138,11 +146,11 @@ fn failed(error: &dyn std::fmt::Display, remedy: &str) -> ControlError {
 
 impl DataPath for Machine {
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
-        devices::examine(path)
+        self.examine(path)
     }
 
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
-        devices::examine(spec)
+        self.examine(spec)
     }
 
     fn devices(&self) -> Result<Vec<FoundDevice>, ControlError> {
@@ -259,6 +267,18 @@ impl DataPath for Machine {
 
     fn finish(&self) {
         self.end_servers();
+    }
+
+    fn end_by(&self, at: Instant) {
+        self.end_by.get_or_init(|| at);
+    }
+
+    fn waiting_for(&self) -> Vec<WaitingFor> {
+        self.devices_waited_for()
+    }
+
+    fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {
+        self.give_up_device(device)
     }
 
     fn volume_stats(&self, volume: &str) -> VolumeStats {

@@ -7,7 +7,7 @@
 use super::assembly::{self, Opened, Root, open_error};
 use super::volumes::Backing;
 use super::{Machine, devices, failed, locked};
-use crate::datapath::{Notice, PoolStarted};
+use crate::datapath::{DeviceUse, Notice, PoolStarted};
 use crate::error::ControlError;
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::uuid::Uuid;
@@ -83,7 +83,8 @@ impl Machine {
     }
 
     pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
-        let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
+        let path = record.ssd.clone();
+        let ssd = self.patiently(&record.ssd, move || devices::open(&path, Access::ReadWrite))?;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
             Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit of open files"))?)))
         };
@@ -122,6 +123,7 @@ impl Machine {
         let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
         let pool = PoolOptions { ssd: device.clone(), shards, pages, events: self.events_of(record) };
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(&e, ""))?;
+        self.note_use(&device, DeviceUse::Ssd { pool: record.name.clone() }, Some(&handle));
         Ok((handle, device))
     }
 
@@ -129,11 +131,9 @@ impl Machine {
     pub(super) fn end_pool(&self, name: &str, clean: bool) -> Result<(), ControlError> {
         let Some(pool) = locked(&self.pools).remove(name) else { return Ok(()) };
         self.forget_look(name);
-        let shards = self.runtime.remove_pool(&pool.handle, PATIENCE);
+        let shards = self.runtime.remove_pool(&pool.handle, self.patience(PATIENCE));
         locked(&pool.lingering).drain(..).for_each(|backing| self.close_backing(backing));
-        if let Err(error) = self.runtime.remove_device(&pool.ssd) {
-            tracing::warn!("{} stays open: {error}", pool.ssd.name());
-        }
+        self.close_device(&pool.ssd);
         let shards = shards.map_err(|e| failed(&e, "the next start recovers as after a crash"))?;
         if !clean {
             return Ok(());

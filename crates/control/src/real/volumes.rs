@@ -2,11 +2,12 @@
 
 use super::pools::LivePool;
 use super::{Machine, devices, failed, locked};
-use crate::datapath::{Pending, Sample};
+use crate::datapath::{DeviceUse, Pending, Sample};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
-use device::{Access, BlockingDevice, OpenDevice};
+use device::{Access, BlockingDevice, DeviceSpec, OpenDevice};
 use engine::api::{Command, VolumeOptions};
+use engine::shard::Proof;
 use fuse::LoopExport;
 use runtime::{AttachOptions, BareVolumeOptions, CommandTicket, DeviceOptions, DeviceRef, VolumeRef};
 use std::sync::atomic::AtomicBool;
@@ -36,23 +37,26 @@ pub(super) struct Backing {
 impl Machine {
     fn open_backing(&self, record: &VolumeRecord) -> Result<Backing, ControlError> {
         let spec = devices::parse(&record.backing)?;
-        let opened = devices::open_backing(&spec, record.options.read_only)?;
+        let (path, read_only) = (spec.clone(), record.options.read_only);
+        let opened = self.patiently(&record.backing, move || {
+            let opened = devices::open_backing(&path, read_only)?;
+            if !read_only {
+                // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
+                opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: look at it before it is used"))?;
+            }
+            Ok(opened)
+        })?;
         let geometry = opened.geometry();
-        if !record.options.read_only {
-            // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
-            opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: look at it before it is used"))?;
-        }
         let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
         let model = spec.model().map(|set| devices::model(set, geometry.size_bytes));
         let options = DeviceOptions { name: record.backing.clone(), file, geometry, model };
         let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
+        self.note_use(&device, DeviceUse::Backing { volume: record.name.clone(), pool: record.pool.clone() }, None);
         Ok(Backing { device, opened })
     }
 
     pub(super) fn close_backing(&self, backing: Backing) {
-        if let Err(error) = self.runtime.remove_device(&backing.device) {
-            tracing::warn!("{} stays open: {error}", backing.device.name());
-        }
+        self.close_device(&backing.device);
     }
 
     pub(super) fn attach_alone(&self, record: &VolumeRecord) -> Result<(), ControlError> {
@@ -92,7 +96,8 @@ impl Machine {
     /// backing device stays open until the pool has stopped.
     pub(super) fn detach_volume(&self, record: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
-        self.runtime.remove_volume(&live.reference, PATIENCE).map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
+        let patience = self.patience(PATIENCE);
+        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
         if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
             self.forget_place(pool, *place, record.id)?;
         }
@@ -136,7 +141,9 @@ impl Machine {
 
     fn run(&self, pool: &LivePool, what: &'static str, command: Command) -> Result<(), ControlError> {
         let never = AtomicBool::new(false);
-        self.runtime.run_command(&pool.handle, what, command, PATIENCE, &never).map_err(|e| failed(&e, "see the log, then ask again"))
+        self.runtime
+            .run_command(&pool.handle, what, command, self.patience(PATIENCE), &never)
+            .map_err(|e| failed(&e, "see the log, then ask again"))
     }
 
     fn cached(&self, record: &VolumeRecord) -> Result<(Arc<LiveVolume>, Arc<LivePool>, VolumeIndex), ControlError> {
@@ -157,20 +164,8 @@ impl Machine {
         let Some(wanted) = locked(&pool.samples).get(&record.id).cloned() else {
             return Ok(Sample::default());
         };
-        let spec = devices::parse(&record.backing)?;
-        let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
-        let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
-        let mut sample = Sample::default();
-        for (block, proof) in wanted {
-            // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
-            if (block + 1) * BLOCK_BYTES > backing.geometry().size_bytes {
-                continue;
-            }
-            let mut data = [0; BLOCK_BYTES as usize];
-            blocking.read_at(block * BLOCK_BYTES, &mut data).map_err(|e| failed(&e, "check the backing device"))?;
-            sample.compared += 1;
-            sample.different += u64::from(!proof.holds(VolumeId(record.id), block, &data));
-        }
+        let (spec, id) = (devices::parse(&record.backing)?, VolumeId(record.id));
+        let sample = self.patiently(&record.backing, move || compare(&spec, id, &wanted))?;
         if sample.different == 0 {
             // From now on clients write.
             locked(&pool.samples).remove(&record.id);
@@ -204,6 +199,24 @@ impl Machine {
             .map_err(|e| failed(&e, "see the log, then ask again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
+}
+
+/// Compares blocks of a backing device with what is known of them.
+fn compare(spec: &DeviceSpec, id: VolumeId, wanted: &[(u64, Proof)]) -> Result<Sample, ControlError> {
+    let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
+    let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
+    let mut sample = Sample::default();
+    for (block, proof) in wanted {
+        // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
+        if (block + 1) * BLOCK_BYTES > backing.geometry().size_bytes {
+            continue;
+        }
+        let mut data = [0; BLOCK_BYTES as usize];
+        blocking.read_at(block * BLOCK_BYTES, &mut data).map_err(|e| failed(&e, "check the backing device"))?;
+        sample.compared += 1;
+        sample.different += u64::from(!proof.holds(id, *block, &data));
+    }
+    Ok(sample)
 }
 
 struct TicketPending(CommandTicket);
