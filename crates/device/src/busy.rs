@@ -3,6 +3,7 @@
 //! Looking changes nothing. What is found is told as it is; whether it forbids something is the caller's decision (it does,
 //! for an SSD and for a backing device).
 
+use crate::open::{PATIENCE_PAUSE, PATIENCE_TRIES};
 use crate::spec::{DeviceKind, SpecError, kind_of};
 use crate::system::{DeviceNumber, SystemView, read_line};
 use std::collections::BTreeSet;
@@ -102,7 +103,7 @@ pub fn usages(path: &Path, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
         }
     }
     add_loops(&mut usages, metadata.dev(), view, |file| same_place(file, &metadata, kind))?;
-    if usages.is_empty() && kind == DeviceKind::BlockDevice && is_held_exclusively(path) {
+    if usages.is_empty() && kind == DeviceKind::BlockDevice && stays_held_exclusively(path) {
         usages.push(Usage::Exclusive);
     }
     Ok(usages)
@@ -172,6 +173,16 @@ fn same_place(path: &Path, metadata: &fs::Metadata, kind: DeviceKind) -> bool {
         DeviceKind::RegularFile => is_same_file(path, metadata),
         DeviceKind::BlockDevice => is_block_device(path, DeviceNumber::from_raw(metadata.rdev())),
     }
+}
+
+/// Whether it is still held after a second: some holders go away within moments, such as the rings of a daemon that has just ended.
+fn stays_held_exclusively(path: &Path) -> bool {
+    (0..PATIENCE_TRIES).all(|tries| {
+        if tries > 0 {
+            std::thread::sleep(PATIENCE_PAUSE);
+        }
+        is_held_exclusively(path)
+    })
 }
 
 pub(crate) fn is_held_exclusively(path: &Path) -> bool {

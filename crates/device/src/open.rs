@@ -227,8 +227,8 @@ fn open_error(path: &Path, error: io::Error) -> OpenError {
 
 /// Some holders go away by themselves within moments: udev looking at a block device, the kernel tidying up the rings of a
 /// killed daemon, a process between fork and exec. So "busy" and "locked" are believed after this many tries.
-const PATIENCE_TRIES: u32 = 20;
-const PATIENCE_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PATIENCE_TRIES: u32 = 20;
+pub(crate) const PATIENCE_PAUSE: Duration = Duration::from_millis(50);
 
 fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     let operation = match access {

@@ -12,6 +12,12 @@ use control::words::Export;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// How long the file may answer nothing at the end, and how often is looked.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A directory of this process's own, removed with it.
 struct OwnDirectory(PathBuf);
@@ -81,8 +87,30 @@ pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> 
         eprintln!("a model of {set} over {file}, without a cache; Ctrl-C ends it");
     }
     signals.forever().next();
-    machine.unexport(&record, &export, true)?;
-    machine.detach(&record, false)?;
+    let ended = giving_up_what_hangs(&machine, || {
+        machine.unexport(&record, &export, true)?;
+        machine.detach(&record, false)
+    });
     machine.finish();
-    Ok(())
+    Ok(ended?)
+}
+
+/// Does something that waits for the file; if that does not answer for too long, it fails instead.
+fn giving_up_what_hangs<T>(machine: &Machine, work: impl FnOnce() -> T) -> T {
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                for wait in machine.waiting_for().into_iter().filter(|wait| wait.silent >= SILENCE_MAX) {
+                    eprintln!("hearth: {} has not answered for {} s and is given up", wait.device, wait.silent.as_secs());
+                    if let Err(error) = machine.give_up(&wait.by) {
+                        eprintln!("hearth: it cannot be given up: {error}");
+                    }
+                }
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }

@@ -1,8 +1,9 @@
 //! The daemon: one process in the foreground, ended by SIGTERM or Ctrl-C.
 //!
 //! Order of a start: lock, socket, data path, everything back, "ready". Order of a stop: the manager stops everything
-//! cleanly while the API still answers (it refuses changes), then the socket goes, then the lock. A second signal ends the process at
-//! once; the next start recovers as after a crash.
+//! cleanly, or gives up what does not answer, while the API still answers (it refuses changes), then the socket goes, then the lock. Nothing
+//! waits for other threads: one of them may wait for a device for ever. A second signal ends the process at once; the next start recovers
+//! as after a crash.
 
 use crate::commands::print;
 use crate::config::Config;
@@ -66,6 +67,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
     manager.set_volume_defaults(&settings.volume_defaults)?;
+    manager.set_stop_limit(settings.stop_limit);
     if settings.history_enabled {
         past::open(&manager, &places.state_directory, settings.history_bytes_max)?;
     }

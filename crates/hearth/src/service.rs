@@ -5,6 +5,7 @@
 use crate::failure::Failure;
 use control::api::{Action, Answer, Health, PoolView, VolumeView};
 use control::manager::Manager;
+use control::manager::stop_watch::STOP_LIMIT_MAX_MS;
 use sd_notify::NotifyState;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -16,8 +17,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const MORE_TIME_US: u32 = 60_000_000;
 /// Longest that a start asks for more time: recovery reads what the SSD holds.
 const START_MAX: Duration = Duration::from_secs(3600);
-/// Longest that a stop does: it waits for requests in flight and for the SSD, not for destage.
-const STOP_MAX: Duration = Duration::from_secs(900);
+/// Longest that a stop does: beyond its own limit, which the configuration sets.
+const STOP_MAX: Duration = Duration::from_millis(STOP_LIMIT_MAX_MS + 60_000);
 
 /// A thread's sign of life: gone with the thread, however it ends.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +106,9 @@ impl Teller {
             }
             if stopping && began.elapsed() < STOP_MAX {
                 tell(&[NotifyState::ExtendTimeoutUsec(MORE_TIME_US)]);
+                if let Some(waits) = self.manager.stop_status() {
+                    tell(&[NotifyState::Status(&format!("stopping: {waits}"))]);
+                }
             }
             if self.watchdog.is_some() && self.alive() {
                 tell(&[NotifyState::Watchdog]);

@@ -78,8 +78,8 @@ struct Shared {
     volume_defaults: OnceLock<Options>,
     /// How long a stop may take.
     stop_limit: OnceLock<Duration>,
-    /// What a stop waits for.
-    stop_status: Mutex<Option<String>>,
+    /// The stop under way.
+    stop_watch: OnceLock<Arc<stop_watch::Watch>>,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -183,7 +183,7 @@ impl Manager {
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),
             stop_limit: OnceLock::new(),
-            stop_status: Mutex::default(),
+            stop_watch: OnceLock::new(),
         };
         Ok(Manager { shared: Arc::new(shared) })
     }

@@ -29,7 +29,8 @@ impl Manager {
     /// # Errors
     /// The first failure. What could be stopped cleanly is; the rest is recovered by the next start as after a crash.
     pub fn stop(&self) -> Result<(), ControlError> {
-        let watch = Arc::new(Watch::new(*self.shared.stop_limit.get_or_init(|| STOP_LIMIT)));
+        let limit = *self.shared.stop_limit.get_or_init(|| STOP_LIMIT);
+        let watch = self.shared.stop_watch.get_or_init(|| Arc::new(Watch::new(limit)));
         self.memory().stopping = true;
         self.data().end_by(watch.deadline());
         self.running_jobs().iter().for_each(|job| job.cancel());
@@ -45,7 +46,7 @@ impl Manager {
             }
         }
         drop(done);
-        let mut errors = self.watch_stop(&watch, &ended, pools);
+        let mut errors = self.watch_stop(watch, &ended, pools);
         self.data().finish();
         if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(0)) }
     }

@@ -59,6 +59,8 @@ pub(super) struct Watch {
     given_up: Mutex<BTreeSet<DeviceUse>>,
     /// By volume, as last known.
     dirty_bytes: Mutex<BTreeMap<String, u64>>,
+    /// What was last told.
+    status: Mutex<Option<String>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -73,6 +75,7 @@ impl Watch {
             steps: Mutex::default(),
             given_up: Mutex::default(),
             dirty_bytes: Mutex::default(),
+            status: Mutex::default(),
         }
     }
 
@@ -167,12 +170,17 @@ impl Manager {
         let jobs: Vec<String> = self.running_jobs().into_iter().map(job).collect();
         let sentences = watch.sentences(waiting, &jobs);
         sentences.iter().for_each(|sentence| tracing::info!("stopping: {sentence}"));
-        *locked(&self.shared.stop_status) = Some(sentences.join("; "));
+        *locked(&watch.status) = Some(sentences.join("; "));
     }
 
     /// What a stop waits for, in a line; `None` if none is under way or it has not waited yet.
     pub fn stop_status(&self) -> Option<String> {
-        locked(&self.shared.stop_status).clone()
+        locked(&self.shared.stop_watch.get()?.status).clone()
+    }
+
+    /// Whether a stop has given up the volume's backing device: what fails since then fails by that.
+    pub(super) fn has_given_up(&self, volume: &str) -> bool {
+        self.shared.stop_watch.get().is_some_and(|watch| watch.has_given_up(volume))
     }
 
     fn give_up(&self, watch: &Watch, device: &WaitingFor) -> Option<ControlError> {

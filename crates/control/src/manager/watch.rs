@@ -17,6 +17,9 @@ impl Manager {
             Notice::SsdFailed { pool, uuid } => self.ssd_failed(pool, *uuid),
             Notice::BackingFailed { volume } => {
                 self.data().backing_failed(volume);
+                if self.has_given_up(volume) {
+                    return;
+                }
                 let problem = "its backing device failed to flush: what was written since the last good flush is in doubt, and no more writes are taken";
                 let remedy = "check the device and the data on it, then restart the daemon";
                 self.events().note(Severity::Error, volume, problem);
@@ -37,6 +40,7 @@ impl Manager {
                 );
                 self.note_often(Severity::Warning, volume, "blocks that did not match their checksum", message);
             }
+            Notice::DestageFailed { volume, .. } if self.has_given_up(volume) => {}
             Notice::DestageFailed { volume, block } => {
                 let message = format!("destage of block {block} failed: it stays dirty and is tried again");
                 self.note_often(Severity::Warning, volume, "failed destages", message);

@@ -9,6 +9,7 @@ mod exports;
 mod figures;
 mod looking;
 mod pools;
+mod probe;
 mod volumes;
 mod waits;
 mod warm;

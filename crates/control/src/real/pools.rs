@@ -131,6 +131,9 @@ impl Machine {
     pub(super) fn end_pool(&self, name: &str, clean: bool) -> Result<(), ControlError> {
         let Some(pool) = locked(&self.pools).remove(name) else { return Ok(()) };
         self.forget_look(name);
+        if self.is_ending() {
+            self.wait_for_answer(&pool.ssd)?;
+        }
         let shards = self.runtime.remove_pool(&pool.handle, self.patience(PATIENCE));
         locked(&pool.lingering).drain(..).for_each(|backing| self.close_backing(backing));
         self.close_device(&pool.ssd);

@@ -98,6 +98,9 @@ impl Machine {
         let live = self.volume(&record.name)?;
         let patience = self.patience(PATIENCE);
         self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
+        if self.is_ending() {
+            self.wait_for_answer(&live.backing.device)?;
+        }
         if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
             self.forget_place(pool, *place, record.id)?;
         }

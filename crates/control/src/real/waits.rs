@@ -35,7 +35,9 @@ impl Machine {
             Ok(0) => {}
             Ok(stuck) => {
                 let name = device.name();
-                tracing::warn!("{name} is closed with {stuck} I/Os in the kernel: it stays locked until they end");
+                tracing::warn!(
+                    "{name} is closed with {stuck} I/Os in the kernel: until they have ended it stays locked, and this process may not end"
+                );
             }
             Err(error) => tracing::warn!("{} stays open: {error}", device.name()),
         }
@@ -46,6 +48,11 @@ impl Machine {
     pub(super) fn patience(&self, usual: Duration) -> Duration {
         let left = self.end_by.get().map(|at| at.saturating_duration_since(Instant::now()).max(PATIENCE_MIN));
         left.map_or(usual, |left| left.min(usual))
+    }
+
+    /// Whether the daemon is about to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.end_by.get().is_some()
     }
 
     /// Makes blocking calls on a device from a thread of their own, which is left behind if they do not come back.
@@ -77,6 +84,7 @@ impl Machine {
     }
 
     pub(super) fn examine(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
+        self.probe_path(spec)?;
         let device = spec.to_string();
         self.patiently(spec, move || devices::examine(&device))
     }

@@ -1,6 +1,8 @@
 //! Every key of the configuration file, in one table: what is checked, what the default file says, what `docs/configuration.md` and `hearth.toml(5)`
 //! say all come from here.
 
+use control::manager::stop_watch::{STOP_LIMIT_MAX_MS, STOP_LIMIT_MIN_MS};
+
 /// What a value must look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
@@ -32,8 +34,10 @@ pub enum Form {
         /// Largest, in bytes.
         most: u64,
     },
-    /// A time with a unit, up to this bound.
+    /// A time with a unit, in these bounds.
     Time {
+        /// Shortest, in milliseconds; 0: anything above that.
+        least_ms: u64,
         /// Longest, in milliseconds.
         most_ms: u64,
     },
@@ -72,9 +76,17 @@ impl Key {
             Form::Names => "a list of host names, without a port, 16 at most".into(),
             Form::Filter => "a filter such as \"info\" or \"info,control=debug\"".into(),
             Form::Size { least, most } => format!("bytes, {} to {}", unit(least), unit(most)),
-            Form::Time { most_ms } => format!("a time above 0, up to {} h", most_ms / 3_600_000),
+            Form::Time { least_ms: 0, most_ms } => format!("a time above 0, up to {}", time(most_ms)),
+            Form::Time { least_ms, most_ms } => format!("a time, {} to {}", time(least_ms), time(most_ms)),
         }
     }
+}
+
+/// A time in its largest whole unit.
+pub fn time(ms: u64) -> String {
+    let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
+    let whole = units.iter().find(|(_, unit_ms)| ms > 0 && ms.is_multiple_of(*unit_ms));
+    whole.map_or_else(|| format!("{ms} ms"), |(unit, unit_ms)| format!("{} {unit}", ms / unit_ms))
 }
 
 fn unit(bytes: u64) -> String {
@@ -133,6 +145,13 @@ pub const KEYS: &[Key] = &[
         default: "true",
         example: "true",
         about: "Whether processors are kept from deep sleep while clients send a thousand requests a second and more: so a hit does not wait for one to wake up. Costs power; in virtual machines whose processors can only halt, up to 8 of them stay awake instead. Needs the right to write to /dev/cpu_dma_latency.",
+    },
+    Key {
+        name: "stop_limit",
+        form: Form::Time { least_ms: STOP_LIMIT_MIN_MS, most_ms: STOP_LIMIT_MAX_MS },
+        default: "2min",
+        example: "\"2min\"",
+        about: "How long a stop may take. A device that has answered nothing for a quarter of it is given up: its requests fail, its dirty data stays on the SSD, everything else stops cleanly.",
     },
     Key {
         name: "api.listen",
@@ -209,7 +228,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "defaults.write_cache_depth",
-        form: Form::Time { most_ms: control::options::WRITE_CACHE_DEPTH_MS_MAX },
+        form: Form::Time { least_ms: 0, most_ms: control::options::WRITE_CACHE_DEPTH_MS_MAX },
         default: "30s",
         example: "\"30s\"",
         about: "Oldest a dirty block of a new volume gets before it is destaged.",

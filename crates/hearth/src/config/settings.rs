@@ -2,10 +2,12 @@
 
 use super::value::Value;
 use super::{Config, keys};
+use control::manager::stop_watch::STOP_LIMIT;
 use control::options::OptionsPatch;
 use control::places::{Places, SOCKET_VARIABLE, STATE_VARIABLE, Surroundings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Environment variable for the log's filter, in the notation of the `tracing` crates: "info", "debug,runtime=trace".
 pub const LOG_VARIABLE: &str = "HEARTH_LOG";
@@ -36,6 +38,8 @@ pub struct ServeSettings {
     pub real_time: bool,
     /// Whether they keep processors from deep sleep while clients do much I/O, where the kernel lets them.
     pub cpu_latency: bool,
+    /// How long a stop may take.
+    pub stop_limit: Duration,
     /// The TCP address of the API and the console; none: no TCP.
     pub listen: Option<SocketAddr>,
     /// Whether that may be an address that other machines can reach.
@@ -97,6 +101,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         reactors: flags.reactors.or(number("reactors").map(|n| n as usize)),
         real_time: flag("real_time", true),
         cpu_latency: flag("cpu_latency", true),
+        stop_limit: number("stop_limit").map_or(STOP_LIMIT, Duration::from_millis),
         listen: flags.listen.or(match config.get("api.listen") {
             Some(Value::Address(address)) => *address,
             _ => None,
@@ -222,6 +227,7 @@ mod tests {
             ("reactors", "7"),
             ("real_time", "false"),
             ("cpu_latency", "false"),
+            ("stop_limit", "\"30s\""),
             ("api.listen", "\"127.0.0.1:1\""),
             ("api.allow_remote", "true"),
             ("api.names", "[\"cache1.example.org\"]"),

@@ -70,7 +70,9 @@ pub fn read(form: Form, value: &DeValue<'_>) -> Result<Value, Wrong> {
         Form::Names => names(value),
         Form::Filter => text(value).ok_or_else(|| quoted("a filter", "info")).and_then(filter),
         Form::Size { least, most } => text(value).ok_or_else(|| quoted("a size with a unit", "256MiB")).and_then(|t| size(t, least, most)),
-        Form::Time { most_ms } => text(value).ok_or_else(|| quoted("a time with a unit", "30s")).and_then(|t| time(t, most_ms)),
+        Form::Time { least_ms, most_ms } => {
+            text(value).ok_or_else(|| quoted("a time with a unit", "30s")).and_then(|t| time(t, least_ms, most_ms))
+        }
     }
 }
 
@@ -164,8 +166,12 @@ fn size(text: &str, least: u64, most: u64) -> Result<Value, Wrong> {
     if (least..=most).contains(&bytes) { Ok(Value::Number(bytes, text.into())) } else { Err(bounds()) }
 }
 
-fn time(text: &str, most_ms: u64) -> Result<Value, Wrong> {
-    let bounds = || (format!("must be a time above 0 and at most {}h", most_ms / 3_600_000), "write for instance \"30s\" or \"5m\"".into());
+fn time(text: &str, least_ms: u64, most_ms: u64) -> Result<Value, Wrong> {
+    let shown = |ms| super::keys::time(ms).replace(' ', "");
+    let bounds = || {
+        let least = if least_ms == 0 { "above 0 and".to_string() } else { format!("of at least {} and", shown(least_ms)) };
+        (format!("must be a time {least} at most {}", shown(most_ms)), "write for instance \"30s\" or \"5m\"".into())
+    };
     let time_ms = crate::quantity::time_ms("the time", text).map_err(|_| bounds())?;
-    if time_ms <= most_ms { Ok(Value::Number(time_ms, text.into())) } else { Err(bounds()) }
+    if (least_ms..=most_ms).contains(&time_ms) { Ok(Value::Number(time_ms, text.into())) } else { Err(bounds()) }
 }

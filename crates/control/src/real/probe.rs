@@ -1,0 +1,121 @@
+//! Whether a device answers, found out by one read on a ring before any call that would wait for it in the kernel: a thread in such a call
+//! can neither be stopped nor left behind, and holds up the end of the process. A read on a ring is given up.
+
+use super::{Machine, devices, failed};
+use crate::error::{ControlError, Kind};
+use device::Geometry;
+use engine::api::{Op, Reply, Request};
+use page::PageVec;
+use runtime::{BareVolumeOptions, Context, DeviceOptions, DeviceRef, Endpoint, VolumeRef};
+use std::fs::OpenOptions;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeIndex};
+
+/// How long a device may take for a block: a disk that spins up takes ten seconds, a command that the kernel repeats half a minute.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Machine {
+    /// Reads a block of a device and waits until it is there, or has failed. What it holds does not matter. `false`: it does not answer.
+    fn probe(&self, device: &DeviceRef, patience: Duration) -> Result<bool, ControlError> {
+        let options = BareVolumeOptions { name: "probe".into(), read_only: true };
+        let volume = self.runtime.add_bare_volume(device, options).map_err(|e| failed(&e, ""))?;
+        let (answered, answer) = channel();
+        self.runtime.add_endpoint(Box::new(Probe { volume: volume.clone(), answered }));
+        let answers = answer.recv_timeout(patience).is_ok();
+        // It goes when the read ends, if that is not now.
+        let gone = self.runtime.remove_volume(&volume, if answers { PATIENCE } else { Duration::ZERO });
+        if answers { gone.map(|()| true).map_err(|e| failed(&e, "")) } else { Ok(false) }
+    }
+
+    /// The daemon ends: waits for a device in use until it answers, or until the stop has given it up.
+    pub(super) fn wait_for_answer(&self, device: &DeviceRef) -> Result<(), ControlError> {
+        let patience = self.patience(Duration::MAX);
+        if self.probe(device, patience)? { Ok(()) } else { Err(silent(device.name(), patience)) }
+    }
+
+    /// The same for a device that is not in use yet. Whatever else is wrong with it, others find.
+    pub(super) fn probe_path(&self, spec: &str) -> Result<(), ControlError> {
+        let Ok(parsed) = devices::parse(spec) else { return Ok(()) };
+        let path = parsed.path().to_path_buf();
+        let open = move || {
+            if parsed.kind().is_err() {
+                return Ok(None);
+            }
+            let file = OpenOptions::new().read(true).custom_flags((rustix::fs::OFlags::DIRECT.bits()) as i32).open(&path);
+            Ok(file.ok().and_then(|mut file| Some((file.seek(SeekFrom::End(0)).ok()?, file))))
+        };
+        let Some((size_bytes, file)) = self.patiently(spec, open)?.filter(|(size_bytes, _)| *size_bytes >= BLOCK_BYTES) else {
+            return Ok(());
+        };
+        let block_bytes = BLOCK_BYTES as u32;
+        let geometry = Geometry {
+            size_bytes: size_bytes / BLOCK_BYTES * BLOCK_BYTES,
+            logical_block_bytes: block_bytes,
+            memory_alignment_bytes: block_bytes,
+            discard: false,
+            discard_zeroes: false,
+        };
+        let options = DeviceOptions { name: spec.into(), file, geometry, model: None };
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let patience = self.patience(PATIENCE);
+        let answers = self.probe(&device, patience);
+        self.close_device(&device);
+        if answers? { Ok(()) } else { Err(silent(spec, patience)) }
+    }
+}
+
+fn silent(device: &str, patience: Duration) -> ControlError {
+    ControlError::Device {
+        path: device.into(),
+        problem: format!("it has not answered for {} s", patience.as_secs()),
+        remedy: "check the device, then ask again or restart the daemon".into(),
+        kind: Kind::Failed,
+    }
+}
+
+/// One read.
+struct Probe {
+    volume: VolumeRef,
+    answered: Sender<()>,
+}
+
+impl Probe {
+    fn end(&self, cx: &mut Context<'_>) {
+        // Whoever asked may have stopped waiting.
+        let _ = self.answered.send(());
+        cx.close();
+    }
+}
+
+impl Endpoint for Probe {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        let request = Request {
+            id: 0,
+            volume: VolumeIndex(0),
+            op: Op::Read,
+            fua: false,
+            start_sector: 0,
+            sectors: BLOCK_SECTORS as u32,
+            pages: PageVec::new(),
+            bypass: None,
+            wanted: false,
+        };
+        // The only request of its volume: there is room for it.
+        if cx.submit(&self.volume, request).is_err() {
+            self.end(cx);
+        }
+    }
+
+    fn ring(&mut self, _cx: &mut Context<'_>, _token: u32, _result: i32, _flags: u32) {}
+
+    fn reply(&mut self, cx: &mut Context<'_>, _reply: Reply) {
+        self.end(cx);
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.end(cx);
+    }
+}
