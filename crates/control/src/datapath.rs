@@ -316,6 +316,14 @@ pub trait DataPath: Send + Sync {
         Vec::new()
     }
 
+    /// Waits until the backing device of an attached volume has answered a read, or failed it.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    fn answers(&self, _volume: &VolumeRecord) -> Result<(), ControlError> {
+        Ok(())
+    }
+
     /// Gives up a device that does not answer: all I/O in flight to it fails now, and all that comes later. A pool whose SSD it is ends as by a
     /// crash. There is no way back but another attach or start.
     fn give_up(&self, _device: &DeviceUse) -> Result<(), ControlError> {

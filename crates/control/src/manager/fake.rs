@@ -50,6 +50,8 @@ pub struct Inside {
     pub hanging: BTreeMap<DeviceUse, Instant>,
     /// Devices that were given up.
     pub given_up: Vec<DeviceUse>,
+    /// A detach from a device that hangs is given up with an error.
+    pub impatient: bool,
     /// What hangs goes on hanging when it is given up.
     pub dead_for_good: bool,
     /// A check becomes slow before this part.
@@ -368,7 +370,11 @@ impl DataPath for World {
     }
 
     fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
-        self.wait_for(&DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() });
+        let backing = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
+        if self.inside().impatient && self.inside().hanging.contains_key(&backing) {
+            return Err(ControlError::DataPath("requests are still in flight".into(), "look at the backing device".into()));
+        }
+        self.wait_for(&backing);
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         let attached = inside.attached.remove(&volume.name);
@@ -493,6 +499,12 @@ impl DataPath for World {
             silent: since.elapsed(),
         };
         self.inside().hanging.iter().map(wait).collect()
+    }
+
+    fn answers(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let backing = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
+        let hangs = self.inside().hanging.contains_key(&backing);
+        if hangs { Err(ControlError::DataPath("it has not answered".into(), "check the device".into())) } else { Ok(()) }
     }
 
     fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {

@@ -295,7 +295,7 @@ impl Manager {
     pub(super) fn finish_destroy(&self, record: &PoolRecord, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
         self.set_live_pool(&record.name, |live| live.health = Health::Removing);
         for volume in volumes.iter().filter(|v| self.volume_attached(&v.name)) {
-            if let Err(error) = self.data().detach(volume, false) {
+            if let Err(error) = self.detach_or_give_up(volume, false) {
                 self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {error}"));
             }
             self.set_live_volume(&volume.name, |live| live.attached = false);

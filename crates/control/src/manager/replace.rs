@@ -115,7 +115,10 @@ impl Manager {
     }
 
     fn detach_all(&self, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
-        for volume in volumes.iter().filter(|v| self.volume_attached(&v.name)) {
+        let attached = || volumes.iter().filter(|v| self.volume_attached(&v.name));
+        // All before the first: what is detached comes back only with its pool, and one device that hangs must not take the others along.
+        attached().try_for_each(|volume| self.data().answers(volume))?;
+        for volume in attached() {
             self.data().detach(volume, false)?;
             self.set_live_volume(&volume.name, |live| live.attached = false);
         }

@@ -137,7 +137,7 @@ impl Manager {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Action, PoolCreate, VolumeAdd};
+    use crate::api::{Action, PoolCreate, PoolReplace, VolumeAdd};
     use crate::datapath::DeviceUse;
     use crate::manager::fake::World;
     use crate::options::OptionsPatch;
@@ -243,5 +243,34 @@ mod tests {
         assert!(manager.events_after(0).iter().any(late));
         // So that its thread ends.
         world.inside().hanging.clear();
+    }
+
+    /// A device that is dead for good must not keep its volume, or the pool, from being given up by a person; and it takes no other volume along.
+    #[test]
+    fn who_gives_up_data_does_not_wait_for_a_device_that_hangs() {
+        for dropping in [true, false] {
+            let world = World::default();
+            let manager = daemon(&world);
+            world.inside().impatient = true;
+            world.inside().hanging.insert(backing("v", "p"), Instant::now());
+            world.add_device("/dev/new", 1 << 30);
+            let ssd = "/dev/new".into();
+            let replace = PoolReplace { ssd, size_bytes: None, force: false, drop_dirty: true };
+            manager.handle(Action::PoolReplace { name: "p".into(), replace }).expect("it begins");
+            while manager.jobs_running() > 0 {
+                std::thread::yield_now();
+            }
+            assert!(world.read("w").is_some() && manager.volume_view("w").is_ok_and(|view| view.health == Health::Running), "untouched");
+            if dropping {
+                manager.handle(Action::VolumeRemove { name: "v".into(), drop_dirty: true }).expect("it begins");
+                while manager.jobs_running() > 0 {
+                    std::thread::yield_now();
+                }
+            } else {
+                manager.handle(Action::PoolDestroy { name: "p".into(), force: true }).expect("it goes");
+            }
+            assert_eq!(world.inside().given_up, [backing("v", "p")]);
+            assert!(!world.inside().saved.volumes.iter().any(|volume| volume.name == "v"));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Claim, Manager, Trouble};
 use crate::api::{Health, JobView, Severity};
-use crate::datapath::Pending;
+use crate::datapath::{DeviceUse, Pending};
 use crate::error::ControlError;
 use crate::jobs::{Job, LOOK, Work};
 use crate::state::{VolumePhase, VolumeRecord};
@@ -189,7 +189,10 @@ impl Manager {
         let pool_runs = self.memory().pools.get(&volume.pool).is_some_and(|p| p.health == Health::Running);
         let degraded = self.memory().state.pool(&volume.pool).is_some_and(|p| p.degraded.is_some());
         if self.volume_attached(&volume.name) {
-            match self.data().detach(volume, true) {
+            // Who loses what is dirty does not depend on a device that does not answer any more.
+            let dropping = self.volume_record(&volume.name).is_ok_and(|record| record.phase == VolumePhase::Dropping);
+            let detached = if dropping { self.detach_or_give_up(volume, true) } else { self.data().detach(volume, true) };
+            match detached {
                 // The SSD failed and is never believed again: that it cannot be told to forget the volume does no harm.
                 Err(error) if degraded => self.events().note(Severity::Warning, &volume.name, format!("removed all the same: {error}")),
                 other => other?,
@@ -202,6 +205,16 @@ impl Manager {
         self.memory().volumes.remove(&volume.name);
         self.forget_history(&crate::series::volume_object(&volume.name));
         Ok(())
+    }
+
+    /// Detaches a volume that goes with its data; if requests in flight do not end, its backing device is given up.
+    pub(super) fn detach_or_give_up(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        let Err(error) = self.data().detach(volume, forget) else { return Ok(()) };
+        let device = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
+        let message = format!("its backing device {} does not answer and is given up ({error})", volume.backing);
+        self.events().note(Severity::Warning, &volume.name, message);
+        self.data().give_up(&device)?;
+        self.data().detach(volume, forget)
     }
 
     /// A job that nobody watches, for tests and for the stop.

@@ -278,6 +278,10 @@ impl DataPath for Machine {
         self.devices_waited_for()
     }
 
+    fn answers(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.wait_for_answer(&self.volume(&volume.name)?.backing.device)
+    }
+
     fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {
         self.give_up_device(device)
     }

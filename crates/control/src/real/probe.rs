@@ -30,9 +30,9 @@ impl Machine {
         if answers { gone.map(|()| true).map_err(|e| failed(&e, "")) } else { Ok(false) }
     }
 
-    /// The daemon ends: waits for a device in use until it answers, or until the stop has given it up.
+    /// Waits for a device in use until it answers. When the daemon ends: until then, since the stop gives it up when it is time.
     pub(super) fn wait_for_answer(&self, device: &DeviceRef) -> Result<(), ControlError> {
-        let patience = self.patience(Duration::MAX);
+        let patience = self.patience(if self.is_ending() { Duration::MAX } else { PATIENCE });
         if self.probe(device, patience)? { Ok(()) } else { Err(silent(device.name(), patience)) }
     }
 
