@@ -12,6 +12,7 @@
 //! * The end of the input without a goodbye is an error in every state; requests at the volume are carried out, and their
 //!   replies thrown away.
 
+use crate::door::Visit;
 use crate::exports::{Shared, View, count};
 use crate::protocol::{GREETING, Handshake, Progress};
 use crate::receiver::Receiver;
@@ -20,6 +21,7 @@ use crate::transmission::{Advance, Transmission};
 use engine::api::Reply;
 use io_uring::types::Fd;
 use runtime::{Context, Endpoint};
+use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,8 +54,8 @@ enum Life {
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
     shared: Arc<Shared>,
-    /// The client's user, where the socket knows it.
-    uid: Option<u32>,
+    /// Its slot among the connections of the socket, and whose connection it is.
+    visit: RefCell<Visit>,
     phase: Phase,
     life: Life,
     receiver: Receiver,
@@ -64,11 +66,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection on an accepted socket. The caller has counted it in `shared`.
-    pub(crate) fn new(socket: OwnedFd, shared: Arc<Shared>, uid: Option<u32>) -> Connection {
+    pub(crate) fn new(socket: Arc<OwnedFd>, shared: Arc<Shared>, visit: Visit) -> Connection {
         Connection {
-            socket: Arc::new(socket),
+            socket,
             shared,
-            uid,
+            visit: RefCell::new(visit),
             phase: Phase::Handshake(Handshake::new()),
             life: Life::Open,
             receiver: Receiver::new(),
@@ -125,7 +127,7 @@ impl Connection {
 
     fn shake_hands(&mut self, cx: &mut Context<'_>) -> Advance {
         let Phase::Handshake(handshake) = &mut self.phase else { unreachable!("called in the handshake") };
-        let view = View { shared: &self.shared, uid: self.uid };
+        let view = View { shared: &self.shared, visit: &self.visit, now_ns: cx.now_ns() };
         loop {
             if self.sender.pending() >= HANDSHAKE_ANSWERS_MAX {
                 return Advance::Blocked;

@@ -1,9 +1,11 @@
 //! The exports of one socket, and who uses them.
 
+use crate::door::{Door, Visit};
 use crate::limits::Limits;
 use crate::protocol::wire::NAME_BYTES_MAX;
 use crate::protocol::{Catalog, ExportInfo};
 use runtime::VolumeRef;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -58,8 +60,10 @@ pub struct Counters {
     pub connections: usize,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed at once because there were too many.
+    /// Clients refused because there were too many.
     pub turned_away: u64,
+    /// Connections ended in their handshake because newer ones needed their place.
+    pub gave_way: u64,
     /// Connections whose handshake failed or took too long.
     pub handshakes_failed: u64,
     /// Connections closed because the client stalled.
@@ -73,6 +77,7 @@ pub(crate) struct CounterCells {
     pub(crate) connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     pub(crate) turned_away: AtomicU64,
+    pub(crate) gave_way: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     pub(crate) stalled: AtomicU64,
     pub(crate) broken: AtomicU64,
@@ -163,6 +168,7 @@ impl Export {
 /// What listener, connections and control share.
 pub(crate) struct Shared {
     exports: Mutex<BTreeMap<String, Arc<Export>>>,
+    pub(crate) door: Arc<Door>,
     pub(crate) limits: Limits,
     pub(crate) counters: CounterCells,
 }
@@ -174,7 +180,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(crate) fn new(limits: Limits) -> Shared {
-        Shared { exports: Mutex::default(), limits, counters: CounterCells::default() }
+        Shared { exports: Mutex::default(), door: Door::new(limits), limits, counters: CounterCells::default() }
     }
 
     pub(crate) fn add(&self, name: &str, volume: VolumeRef, options: ExportOptions) -> Result<(), ExportError> {
@@ -237,6 +243,7 @@ impl Shared {
             connections: cells.connections.load(Ordering::Relaxed),
             accepted: cells.accepted.load(Ordering::Relaxed),
             turned_away: cells.turned_away.load(Ordering::Relaxed),
+            gave_way: cells.gave_way.load(Ordering::Relaxed),
             handshakes_failed: cells.handshakes_failed.load(Ordering::Relaxed),
             stalled: cells.stalled.load(Ordering::Relaxed),
             broken: cells.broken.load(Ordering::Relaxed),
@@ -247,14 +254,14 @@ impl Shared {
 /// The exports as one client may see them.
 pub(crate) struct View<'a> {
     pub(crate) shared: &'a Shared,
-    /// The client's user, where the socket knows it.
-    pub(crate) uid: Option<u32>,
+    pub(crate) visit: &'a RefCell<Visit>,
+    pub(crate) now_ns: u64,
 }
 
 impl View<'_> {
     fn may_use(&self, export: &Export) -> bool {
         let allowed = &export.options.allowed_uids;
-        allowed.is_empty() || self.uid.is_some_and(|uid| allowed.contains(&uid))
+        allowed.is_empty() || self.visit.borrow().peer().uid().is_some_and(|uid| allowed.contains(&uid))
     }
 }
 
@@ -267,5 +274,9 @@ impl Catalog for View<'_> {
 
     fn find(&self, name: &[u8]) -> Option<ExportInfo> {
         self.shared.find(name).filter(|export| self.may_use(export)).map(|export| export.info())
+    }
+
+    fn admit(&self) -> Result<(), String> {
+        self.visit.borrow_mut().become_client(self.now_ns).inspect_err(|_| count(&self.shared.counters.turned_away))
     }
 }

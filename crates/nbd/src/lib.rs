@@ -10,11 +10,13 @@
 //!
 //! Rooms: [`protocol`] bytes without I/O; `receiver` and `sender` the two directions of a socket; `slots` requests in flight;
 //! `budget` the pages they may hold;
-//! `transmission` from bytes to requests and back; `connection` and `listener` the endpoints; `exports` what clients may choose.
+//! `transmission` from bytes to requests and back; `connection` and `listener` the endpoints; `door` how many there may be of them;
+//! `exports` what clients may choose.
 
 mod address;
 mod budget;
 mod connection;
+mod door;
 mod exports;
 mod limits;
 mod listener;

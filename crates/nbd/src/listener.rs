@@ -2,10 +2,13 @@
 
 use crate::address::ListenSpec;
 use crate::connection::Connection;
+use crate::door::Peer;
 use crate::exports::{Shared, count};
-use io_uring::{cqueue, opcode, types::Fd};
+use io_uring::{opcode, types::Fd};
 use runtime::{Context, Endpoint};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use shares::Seldom;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,11 +19,18 @@ use std::sync::atomic::Ordering;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// After the process or the system ran out of descriptors or memory, accepting rests for this long.
+/// After accepting has failed, most likely for want of descriptors or memory, it rests for this long.
 const REST_NS: u64 = 100_000_000;
+/// The log tells of that at most this often.
+const TELL_EVERY_NS: u64 = 10_000_000_000;
+/// Connections beyond the limits that may be on their way out: they end as soon as a reactor looks at them.
+const LEAVING_MAX: usize = 64;
 
 const ACCEPT: u32 = 1;
 const REST_TIMER: u32 = 1;
+const WAITING_TIMER: u32 = 2;
+/// How long until one that has to wait is tried again.
+const WAITING_POLL_NS: u64 = 2_000_000;
 
 /// Why a server could not listen.
 #[derive(Debug, thiserror::Error)]
@@ -153,21 +163,35 @@ pub(crate) struct Listener {
     is_unix: bool,
     shared: Arc<Shared>,
     accepting: bool,
+    /// One that was accepted and has to wait until others have had their time; nothing is accepted meanwhile.
+    waiting: Option<(Arc<OwnedFd>, Peer)>,
     stopping: bool,
     closed: bool,
+    failures: Seldom,
 }
 
 impl Listener {
     pub(crate) fn new(socket: OwnedFd, is_unix: bool, shared: Arc<Shared>) -> Listener {
-        Listener { socket, is_unix, shared, accepting: false, stopping: false, closed: false }
+        Listener {
+            socket,
+            is_unix,
+            shared,
+            accepting: false,
+            waiting: None,
+            stopping: false,
+            closed: false,
+            failures: Seldom::every(TELL_EVERY_NS),
+        }
     }
 
     fn accept(&mut self, cx: &mut Context<'_>) {
-        if self.accepting || self.stopping {
+        if self.accepting || self.stopping || self.waiting.is_some() {
             return;
         }
         self.accepting = true;
-        let entry = opcode::AcceptMulti::new(Fd(self.socket.as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
+        // One at a time, so that a flood finds this thread between two of its connections, and others within it.
+        let entry = opcode::Accept::new(Fd(self.socket.as_raw_fd()), std::ptr::null_mut(), std::ptr::null_mut());
+        let entry = entry.flags(libc::SOCK_CLOEXEC).build();
         // SAFETY: the entry names no memory; the socket is open until this endpoint is dropped.
         unsafe { cx.push(entry, ACCEPT) };
     }
@@ -178,22 +202,61 @@ impl Listener {
         if self.stopping {
             return;
         }
+        let limits = &self.shared.limits;
         let before = counters.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= self.shared.limits.connections_max {
+        if before >= limits.connections_max + limits.handshakes_max + LEAVING_MAX {
             counters.connections.fetch_sub(1, Ordering::Relaxed);
             count(&counters.turned_away);
             tracing::debug!(connections = before, "connection turned away");
             return;
         }
-        let uid = if self.is_unix {
-            sockopt::socket_peercred(&socket).ok().map(|peer| peer.uid.as_raw())
-        } else {
-            if let Err(error) = sockopt::set_tcp_nodelay(&socket, true) {
-                tracing::debug!(%error, "replies may be delayed");
-            }
-            None
+        let peer = self.peer_of(&socket);
+        self.let_in(cx, Arc::new(socket), peer);
+    }
+
+    /// Lets a connection in, now or as soon as others have had their time.
+    fn let_in(&mut self, cx: &mut Context<'_>, socket: Arc<OwnedFd>, peer: Peer) {
+        let Some((visit, gave_way)) = self.shared.door.arrive(peer, &socket, cx.now_ns()) else {
+            self.waiting = Some((socket, peer));
+            return cx.set_timer(cx.now_ns() + WAITING_POLL_NS, WAITING_TIMER);
         };
-        cx.add_endpoint(Box::new(Connection::new(socket, self.shared.clone(), uid)));
+        if gave_way {
+            count(&self.shared.counters.gave_way);
+        }
+        cx.add_endpoint(Box::new(Connection::new(socket, self.shared.clone(), visit)));
+    }
+
+    fn peer_of(&self, socket: &OwnedFd) -> Peer {
+        if self.is_unix {
+            return sockopt::socket_peercred(socket).map_or(Peer::Unknown, |peer| Peer::User(peer.uid.as_raw()));
+        }
+        if let Err(error) = sockopt::set_tcp_nodelay(socket, true) {
+            tracing::debug!(%error, "replies may be delayed");
+        }
+        let address = rustix::net::getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+        address.map_or(Peer::Unknown, |address| Peer::Address(address.ip()))
+    }
+
+    /// Accepting has failed. What a client that leaves at once may cause is tried again at once; all else after a rest, or this thread
+    /// would do nothing else. If descriptors are short, a connection that has not proved itself makes room.
+    fn failed(&mut self, cx: &mut Context<'_>, errno: i32) {
+        if matches!(errno, libc::ECONNABORTED | libc::EINTR | libc::ECANCELED) {
+            return self.accept(cx);
+        }
+        cx.set_timer(cx.now_ns() + REST_NS, REST_TIMER);
+        // Without a descriptor to spare, accepting fails also where nobody waits.
+        let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
+        if rustix::event::poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0) {
+            return;
+        }
+        let made_room = matches!(errno, libc::EMFILE | libc::ENFILE) && self.shared.door.make_room();
+        if made_room {
+            count(&self.shared.counters.gave_way);
+        }
+        if let Some(times) = self.failures.happened(cx.now_ns()) {
+            let error = io::Error::from_raw_os_error(errno);
+            tracing::warn!(times, "an NBD connection cannot be accepted ({error}); it waits until it can");
+        }
     }
 }
 
@@ -202,39 +265,37 @@ impl Endpoint for Listener {
         self.accept(cx);
     }
 
-    fn ring(&mut self, cx: &mut Context<'_>, _token: u32, result: i32, flags: u32) {
+    fn ring(&mut self, cx: &mut Context<'_>, _token: u32, result: i32, _flags: u32) {
         if result >= 0 {
             // SAFETY: a successful accept hands over a new descriptor, and it comes to nobody but us.
             self.accepted(cx, unsafe { OwnedFd::from_raw_fd(result) });
-        }
-        if cqueue::more(flags) {
-            return;
         }
         self.accepting = false;
         if self.stopping {
             return self.close(cx);
         }
-        let short = matches!(-result, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS);
-        if result < 0 {
-            tracing::warn!(errno = -result, "a connection could not be accepted");
-        }
-        if short {
-            cx.set_timer(cx.now_ns() + REST_NS, REST_TIMER);
-        } else {
-            self.accept(cx);
-        }
+        if result < 0 { self.failed(cx, -result) } else { self.accept(cx) }
     }
 
     fn reply(&mut self, _cx: &mut Context<'_>, _reply: engine::api::Reply) {
         unreachable!("a listener submits no requests");
     }
 
-    fn timer(&mut self, cx: &mut Context<'_>, _token: u32) {
+    fn timer(&mut self, cx: &mut Context<'_>, token: u32) {
+        if token == WAITING_TIMER
+            && !self.stopping
+            && let Some((socket, peer)) = self.waiting.take()
+        {
+            self.let_in(cx, socket, peer);
+        }
         self.accept(cx);
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
         self.stopping = true;
+        if self.waiting.take().is_some() {
+            self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        }
         // A descriptor accepted after `close` would be lost: wait for the last completion.
         if self.accepting { cx.cancel(ACCEPT) } else { self.close(cx) }
     }

@@ -5,8 +5,8 @@ mod common;
 use common::client::{Client, PATIENCE, READ, WRITE, WRITE_ZEROES, header, option};
 use common::random::Random;
 use common::{Fixture, Neighbour, wait_until};
-use nbd::Limits;
-use std::io::{Read, Write};
+use nbd::{ExportOptions, Limits, ListenSpec, serve};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 #[test]
@@ -148,20 +148,86 @@ fn idle_handshakes_are_ended() {
     neighbour.finish();
 }
 
+/// Once 112 idle handshakes, and every other limit on connections before, kept all others out until their patience ended.
 #[test]
-fn one_connection_too_many_is_turned_away() {
+fn idle_handshakes_keep_nobody_out() {
+    let fixture = Fixture::new();
+    let neighbour = Neighbour::start(&fixture);
+    let limits = Limits::default();
+    let mut idle: Vec<Client> = (0..3 * limits.handshakes_max)
+        .map(|round| {
+            let mut client = Client::connect(&fixture.socket);
+            if round % 2 == 0 {
+                client.stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0").unwrap();
+            }
+            client
+        })
+        .collect();
+    let mut good = Client::open(&fixture.socket, "disk");
+    assert_eq!(good.read_at(0, 512).unwrap(), vec![0; 512]);
+    // They are all of one user, who has three quarters of the handshakes; the oldest went first.
+    let stay = limits.handshakes_max / 4 * 3;
+    let gone = idle.len() - stay;
+    assert!(idle[..gone].iter_mut().all(Client::is_closed));
+    let counters = fixture.server().counters();
+    // The good client was one of them when it came.
+    assert_eq!(counters.gave_way as usize, gone + 1);
+    assert_eq!(counters.turned_away, 0);
+    // The youngest still have their turn.
+    let youngest = idle.last_mut().unwrap();
+    youngest.flags();
+    youngest.go("disk").unwrap();
+    assert_eq!(youngest.read_at(0, 512).unwrap(), vec![0; 512]);
+    neighbour.finish();
+}
+
+/// `NBD_REP_ERR_POLICY`.
+const POLICY: u32 = (1 << 31) + 2;
+
+#[test]
+fn one_client_too_many_is_told_and_may_come_again() {
     let fixture = Fixture::with_limits(Limits { connections_max: 4, ..Limits::default() });
     let mut clients: Vec<Client> = (0..4).map(|_| Client::open(&fixture.socket, "disk")).collect();
-    let mut fifth = UnixStream::connect(&fixture.socket).unwrap();
-    fifth.set_read_timeout(Some(PATIENCE)).unwrap();
-    assert_eq!(fifth.read(&mut [0; 18]).unwrap(), 0);
-    assert_eq!(fixture.server().counters().turned_away, 1);
+    let mut fifth = Client::connect(&fixture.socket);
+    fifth.flags();
+    let (kind, sentence) = fifth.go("disk").unwrap_err();
+    assert_eq!(kind, POLICY);
+    assert!(sentence.contains("4 connections") && sentence.contains("try again"), "{sentence}");
+    // The old way to choose an export has no answer but the end of the connection.
+    let mut sixth = Client::connect(&fixture.socket);
+    sixth.flags();
+    sixth.stream.write_all(&option(1, b"disk")).unwrap();
+    assert!(sixth.is_closed());
+    assert_eq!(fixture.server().counters().turned_away, 2);
     for client in &mut clients {
         assert_eq!(client.read_at(0, 4096).unwrap().len(), 4096);
     }
     drop(clients.pop());
-    fixture.wait_connections(3);
-    Client::open(&fixture.socket, "disk");
+    wait_until("a place is free", || fifth.go("disk").is_ok());
+    assert_eq!(fifth.read_at(0, 4096).unwrap().len(), 4096);
+}
+
+#[test]
+fn one_peer_cannot_take_all_places() {
+    let fixture = Fixture::new();
+    let limits = Limits { connections_max: 4, connections_per_peer_max: 3, ..Limits::default() };
+    let server = serve(fixture.runtime(), &ListenSpec::Tcp("127.0.0.1:0".parse().unwrap()), limits).unwrap();
+    server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
+    let address = server.uri("disk").trim_start_matches("nbd://").trim_end_matches("/disk").parse().unwrap();
+    let open = |from: [u8; 4]| {
+        let mut client = Client::connect_from(from.into(), address);
+        client.flags();
+        client.go("disk").map(|()| client)
+    };
+    let greedy: Vec<Client> = (0..3).map(|_| open([127, 0, 0, 1]).unwrap()).collect();
+    let (kind, sentence) = open([127, 0, 0, 1]).err().expect("its share is used up");
+    assert!(kind == POLICY && sentence.contains("you have 3 connections"), "{sentence}");
+    let mut other = open([127, 0, 0, 2]).unwrap();
+    assert_eq!(other.read_at(0, 512).unwrap(), vec![0; 512]);
+    let (kind, sentence) = open([127, 0, 0, 3]).err().expect("all places are taken");
+    assert!(kind == POLICY && sentence.contains("this server has 4 connections"), "{sentence}");
+    drop((greedy, other));
+    server.stop(fixture.runtime(), PATIENCE).unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Who asks, and what they may: found out once for each request.
 
+use crate::limits::Client;
 use crate::peers::Peer;
 use crate::problem::{Outcome, Problem};
 use crate::secret::{self, Digest};
@@ -29,6 +30,13 @@ pub struct Caller {
     pub session: Option<Digest>,
     /// The token that stands behind them.
     token: Option<Digest>,
+    /// Whose limits count.
+    pub client: Client,
+}
+
+tokio::task_local! {
+    /// Whose request the present task carries out.
+    pub static ASKING: Client;
 }
 
 impl Caller {
@@ -51,7 +59,8 @@ pub fn identify(app: &App, peer: &Peer, headers: &HeaderMap) -> Outcome<Caller> 
     }
     match peer {
         Peer::Socket { user, role } => {
-            Ok(Caller { role: *role, by: "socket", name: user.to_string(), csrf: None, session: None, token: None })
+            let client = peer.client();
+            Ok(Caller { role: *role, by: "socket", name: user.to_string(), csrf: None, session: None, token: None, client })
         }
         Peer::Tcp { .. } => by_session(app, headers),
     }
@@ -68,7 +77,8 @@ fn by_token(app: &App, value: &HeaderValue) -> Outcome<Caller> {
         .tokens
         .recognise(bearer)
         .ok_or_else(|| unknown("the token is not known", "make one with `hearth token create NAME --role view`"))?;
-    Ok(Caller { role: known.role, by: "token", name: known.name, csrf: None, session: None, token: Some(known.digest) })
+    let (token, client) = (Some(known.digest), Client::Token(known.digest));
+    Ok(Caller { role: known.role, by: "token", name: known.name, csrf: None, session: None, token, client })
 }
 
 fn by_session(app: &App, headers: &HeaderMap) -> Outcome<Caller> {
@@ -80,7 +90,9 @@ fn by_session(app: &App, headers: &HeaderMap) -> Outcome<Caller> {
         app.sessions.end(&id);
         return Err(over());
     }
-    Ok(Caller { role: session.role, by: "session", name: session.name, csrf: Some(session.csrf), session: Some(id), token: session.token })
+    let client = session.token.map_or(Client::Session(id), Client::Token);
+    let csrf = Some(session.csrf);
+    Ok(Caller { role: session.role, by: "session", name: session.name, csrf, session: Some(id), token: session.token, client })
 }
 
 /// The cookie's value.

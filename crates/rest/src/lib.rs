@@ -1,6 +1,7 @@
 //! The management API over HTTP: on a Unix socket always, on TCP with TLS if asked.
 //!
 //! * [`server`]: the listeners together, and what they grant. [`listen`], [`tls`], [`wire`]: how a connection comes to be served.
+//! * [`door`]: which connection gives way when there are too many. [`allotment`]: how much one client may have under way.
 //! * [`gate`]: what every request passes: rate, origin, who asks ([`peers`], [`tokens`], [`sessions`], [`callers`]), size and time of its body.
 //! * [`routes`]: the paths. [`asked`]: what they take out of a request. [`problem`], [`headers`]: what every answer has.
 //! * [`stream`]: what happens, as server-sent events. [`metrics`]: counters for Prometheus. [`openapi`]: the API's description.
@@ -14,8 +15,10 @@ pub mod openapi;
 pub mod server;
 pub mod tls;
 
+mod allotment;
 mod asked;
 mod callers;
+mod door;
 mod gate;
 mod headers;
 mod hosts;

@@ -1,7 +1,8 @@
 //! How connections come in: by the Unix socket, whose other end the kernel names, and by TCP, always with TLS.
 //!
-//! Connections are counted; who is slow to say what it wants is sent away.
+//! Every connection is accepted at once and comes by its listener's [door](Door): so nobody waits for others to end.
 
+use crate::door::{self, Door, Visit};
 use crate::peers::{self, Peer, Users};
 use crate::problem::{Problem, of_status};
 use crate::server::{ServerLimits, TcpOptions};
@@ -15,19 +16,24 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 /// Before the next try when a connection could not be accepted: no file descriptors, most likely, and some may become free.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long it is tried to tell a client that its connection had to make room.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Largest request line and headers together.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Most header lines.
@@ -151,20 +157,19 @@ impl TcpSocket {
 
 /// Serves the Unix socket.
 pub(crate) async fn serve_socket(listener: &tokio::net::UnixListener, users: &Users, router: Router, limits: ServerLimits) -> Infallible {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let door = Door::new(limits.strangers, limits.connections);
     loop {
-        let place = place_in(&places).await;
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                wait_to_accept(&error).await;
+                wait_to_accept(listener, &door, &error).await;
                 continue;
             }
         };
         // Without the kernel's word nobody is trusted with more than looking.
         let peer =
             stream.peer_cred().map_or(Peer::Socket { user: u32::MAX, role: control::api::Role::View }, |c| users.peer(c.uid(), c.gid()));
-        tokio::spawn(serve_connection(stream, peer, router.clone(), limits, place));
+        tokio::spawn(serve_connection(stream, peer, router.clone(), limits, door.arrive(peer.client()).await));
     }
 }
 
@@ -178,20 +183,24 @@ pub(crate) async fn serve_tcp(
     router: Router,
     limits: ServerLimits,
 ) -> std::io::Result<Infallible> {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let door = Door::new(limits.strangers, limits.connections);
     loop {
-        let place = place_in(&places).await;
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                wait_to_accept(&error).await;
+                wait_to_accept(&listener, &door, &error).await;
                 continue;
             }
         };
-        let (tls, router) = (tls.clone(), router.clone());
+        let peer = Peer::Tcp { address };
+        let (tls, router, visit) = (tls.clone(), router.clone(), door.arrive(peer.client()).await);
         tokio::spawn(async move {
-            match tokio::time::timeout(limits.patience, handshake(stream, &tls)).await {
-                Ok(Ok(stream)) => serve_connection(stream, Peer::Tcp { address }, router, limits, place).await,
+            let shaken = tokio::select! {
+                shaken = timeout(limits.patience, handshake(stream, &tls, limits)) => shaken,
+                () = visit.must_go() => return tracing::debug!("no TLS with {address} before others needed its place"),
+            };
+            match shaken {
+                Ok(Ok(stream)) => serve_connection(stream, peer, router, limits, visit).await,
                 Ok(Err(error)) => tracing::debug!("no TLS with {address}: {error}"),
                 Err(_) => tracing::debug!("no TLS with {address} in time"),
             }
@@ -199,22 +208,22 @@ pub(crate) async fn serve_tcp(
     }
 }
 
-async fn place_in(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    places.clone().acquire_owned().await.expect("nobody closes it")
-}
-
-async fn wait_to_accept(error: &std::io::Error) {
-    tracing::warn!("no connection to the API can be accepted: {error}");
+async fn wait_to_accept(listener: impl AsFd, door: &Door, error: &std::io::Error) {
+    let mut waiting = [PollFd::new(&listener, PollFlags::IN)];
+    // Without a descriptor to spare, accepting fails also where nobody waits.
+    if poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0) {
+        door.could_not_accept(error);
+    }
     tokio::time::sleep(ACCEPT_AGAIN).await;
 }
 
 /// TLS, or an answer in plain words for who does not speak it.
-async fn handshake(stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+async fn handshake(stream: TcpStream, tls: &Tls, limits: ServerLimits) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
         let problem = Problem::usage("this port speaks HTTPS only", "use an address that begins with https://");
-        Wire::new(stream).say(&problem).await?;
+        Wire::new(stream, limits.stall).say(&problem).await?;
         return Err(std::io::Error::other("plain text"));
     }
     tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream).await
@@ -226,30 +235,53 @@ async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin>(
     peer: Peer,
     router: Router,
     limits: ServerLimits,
-    place: OwnedSemaphorePermit,
+    visit: Arc<Visit>,
 ) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(visit.clone());
         router.call(request)
     });
-    let mut wire = Wire::new(stream);
+    let mut wire = Wire::new(stream, limits.stall);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.patience)
         .max_buf_size(2 * HEAD_BYTES_MAX)
         .max_header_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let served = http.serve_connection(TokioIo::new(&mut wire), service).await;
+    let served = {
+        let serving = pin!(http.serve_connection(TokioIo::new(&mut wire), service));
+        tokio::select! {
+            served = serving => Some(served),
+            () = visit.must_go() => None,
+        }
+    };
+    let Some(served) = served else { return make_room(wire, &visit).await };
+    let too_slow = served.as_ref().is_err_and(|error| error.is_timeout() && wire.is_unanswered());
     if let Err(error) = served {
         tracing::debug!("a connection to the API ended: {error}");
-        if error.is_timeout() && wire.is_unanswered() {
-            // Nobody may read it: the client said nothing whole.
-            let said = tokio::time::timeout(limits.patience, wire.say(&of_status(StatusCode::REQUEST_TIMEOUT))).await;
-            tracing::trace!("told: {said:?}");
-        }
     }
-    drop(place);
+    let leaving = async {
+        match too_slow {
+            // Nobody may read it: the client said nothing whole.
+            true => wire.say(&of_status(StatusCode::REQUEST_TIMEOUT)).await,
+            false => wire.take_leave().await,
+        }
+    };
+    tokio::select! {
+        left = timeout(limits.patience, leaving) => tracing::trace!("left: {left:?}"),
+        () = visit.must_go() => {}
+    }
+}
+
+/// Ends a connection whose place another one needs, with a word about that where it would be understood and costs next to nothing.
+async fn make_room<S: AsyncRead + AsyncWrite + Unpin>(mut wire: Wire<S>, visit: &Visit) {
+    tracing::debug!("a connection to the API made room for another one");
+    if let Some(_permit) = visit.farewell().filter(|_| wire.may_answer()) {
+        let said = timeout(FAREWELL, wire.say(&door::crowded())).await;
+        tracing::trace!("told: {said:?}");
+    }
 }
 
 #[cfg(test)]

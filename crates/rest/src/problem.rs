@@ -56,13 +56,17 @@ impl Problem {
     pub fn raw(&self) -> Vec<u8> {
         let status = StatusCode::from_u16(self.refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
         let body = document(&self.refusal);
-        let head = format!(
-            "HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        let mut bytes = format!(
+            "HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nconnection: close\r\n",
             status.as_u16(),
             status.canonical_reason().unwrap_or("Error"),
             body.len()
-        );
-        [head.as_bytes(), &body].concat()
+        )
+        .into_bytes();
+        for (name, value) in self.headers.iter().filter(|(name, _)| name != header::CONNECTION) {
+            bytes.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        }
+        [&bytes, &b"\r\n"[..], &body].concat()
     }
 }
 
@@ -143,8 +147,9 @@ mod tests {
 
     #[test]
     fn a_raw_answer_says_its_length() {
-        let raw = String::from_utf8(no_path().raw()).expect("text");
+        let raw = String::from_utf8(no_path().retry_after(7).raw()).expect("text");
         let (head, body) = raw.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.ends_with("\r\nretry-after: 7"), "{head}");
         assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n") && head.contains(&format!("content-length: {}", body.len())), "{head}");
     }
 }

@@ -1,5 +1,6 @@
 //! The listeners together: what they are given, what they share, and how they end.
 
+use crate::allotment::Allotment;
 use crate::assets::{self, Assets};
 use crate::hosts::Hosts;
 use crate::limits::Limit;
@@ -17,7 +18,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// Ends a server when it is dropped.
 pub type StopSender = tokio::sync::oneshot::Sender<()>;
@@ -32,18 +32,22 @@ pub fn stop_pair() -> (StopSender, StopReceiver) {
 /// What a server grants its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections of each listener at a time; others wait until one ends.
+    /// Connections of known clients at a time, by each listener. The one that was idle for longest gives way to another.
     pub connections: usize,
+    /// Connections at a time, by each listener, whose client has not said who it is. The oldest gives way to another.
+    pub strangers: usize,
     /// How long a client may take for its TLS handshake, to send a request's header, and as long again for its body. A request that was sent may
     /// take its time.
     pub patience: Duration,
+    /// How long a client may take nothing of an answer that waits for it.
+    pub stall: Duration,
     /// How long an answer may take that only looks.
     pub look: Duration,
     /// How long one may take that changes something.
     pub change: Duration,
-    /// Actions that look at a time, and as many that change something.
+    /// Actions that look at a time, and as many that change something. One client may have three quarters of them.
     pub actions: usize,
-    /// Streams of events at a time.
+    /// Streams of events at a time. One client may have three quarters of them.
     pub streams: usize,
     /// Requests of a client in a second, in the long run.
     pub requests_per_second: f64,
@@ -56,7 +60,9 @@ impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
             connections: 64,
+            strangers: 64,
             patience: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
             look: Duration::from_secs(5),
             change: Duration::from_secs(60),
             actions: 32,
@@ -134,11 +140,11 @@ pub(crate) struct App {
     /// Logins that failed, by client.
     pub(crate) logins: Limit,
     /// Places for actions that look.
-    pub(crate) looks: Arc<Semaphore>,
+    pub(crate) looks: Allotment,
     /// Places for actions that change something.
-    pub(crate) changes: Arc<Semaphore>,
+    pub(crate) changes: Allotment,
     /// Places for streams of events.
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Allotment,
     /// Differs for each start of the daemon.
     pub(crate) instance: String,
     /// When it started: seconds since 1970.
@@ -191,9 +197,9 @@ impl Server {
             limits,
             requests: Limit::new(limits.requests_per_second, limits.requests_burst),
             logins: Limit::new(5.0 / 60.0, 5.0),
-            looks: Arc::new(Semaphore::new(limits.actions)),
-            changes: Arc::new(Semaphore::new(limits.actions)),
-            streams: Arc::new(Semaphore::new(limits.streams)),
+            looks: Allotment::new(limits.actions),
+            changes: Allotment::new(limits.actions),
+            streams: Allotment::new(limits.streams),
             instance: Uuid::random()?.to_string(),
             started_unix_s: unix_s(),
             console,

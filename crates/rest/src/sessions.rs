@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 /// Most sessions; the one that was idle longest makes room.
 const SESSIONS_MAX: usize = 256;
+/// Most sessions of one token, and of all codes together: then the one of these that was idle longest makes room.
+const SHARE_MAX: usize = SESSIONS_MAX / 4 * 3;
 /// How long a code can be used.
 pub const CODE_VALID: Duration = Duration::from_secs(300);
 /// Most codes; the oldest makes room.
@@ -101,7 +103,8 @@ impl Sessions {
         let session = Session { name: name.into(), role, token, csrf: csrf_of(&key), seen: now, saved: now };
         let mut inside = self.inside();
         inside.sessions.retain(|_, s| !is_over(s, now));
-        make_room(&mut inside.sessions, SESSIONS_MAX, |s| s.seen);
+        make_room(&mut inside.sessions, SHARE_MAX, |s| (s.token == token).then_some(s.seen));
+        make_room(&mut inside.sessions, SESSIONS_MAX, |s| Some(s.seen));
         inside.sessions.insert(key, session.clone());
         self.save(&mut inside, now);
         Ok((id, session))
@@ -138,7 +141,7 @@ impl Sessions {
         let code = secret::random()?;
         let mut inside = self.inside();
         inside.codes.retain(|_, made| now.duration_since(*made) < CODE_VALID);
-        make_room(&mut inside.codes, CODES_MAX, |made| *made);
+        make_room(&mut inside.codes, CODES_MAX, |made| Some(*made));
         inside.codes.insert(secret::digest_of(&code), now);
         Ok(code)
     }
@@ -200,11 +203,12 @@ fn is_over(session: &Session, now: Instant) -> bool {
     now.duration_since(session.seen) >= IDLE
 }
 
-fn make_room<T>(map: &mut HashMap<Digest, T>, max: usize, age: impl Fn(&T) -> Instant) {
-    while map.len() >= max {
-        let oldest = map.iter().min_by_key(|(_, value)| age(value)).map(|(key, _)| *key).expect("it is not empty");
-        map.remove(&oldest);
-    }
+/// Removes the oldest of those that have an age, until there is room for one more of them.
+fn make_room<T>(map: &mut HashMap<Digest, T>, max: usize, age: impl Fn(&T) -> Option<Instant>) {
+    let mut aged: Vec<(Instant, Digest)> = map.iter().filter_map(|(key, value)| Some((age(value)?, *key))).collect();
+    aged.sort_unstable();
+    let too_many = (aged.len() + 1).saturating_sub(max);
+    aged.iter().take(too_many).for_each(|(_, key)| drop(map.remove(key)));
 }
 
 #[cfg(test)]
@@ -259,13 +263,19 @@ mod tests {
         let start = Instant::now();
         let at = |n: usize| start + Duration::from_millis(n as u64);
         let ids: Vec<_> = (0..SESSIONS_MAX)
-            .map(|n| sessions.begin("x", Role::View, None, at(n)).expect("random").0)
+            .map(|n| sessions.begin("x", Role::View, Some([n as u8 % 2; 32]), at(n)).expect("random").0)
             .map(|id| secret::digest_of(&id))
             .collect();
         assert!(sessions.find(&ids[0], at(SESSIONS_MAX)).is_some(), "the first is in use again");
         sessions.begin("x", Role::View, None, at(SESSIONS_MAX + 1)).expect("random");
         assert!(sessions.find(&ids[0], at(SESSIONS_MAX + 2)).is_some());
         assert!(sessions.find(&ids[1], at(SESSIONS_MAX + 2)).is_none());
+        // One token alone does not push out the others' sessions.
+        for n in 0..SESSIONS_MAX {
+            sessions.begin("y", Role::View, Some([7; 32]), at(SESSIONS_MAX + 3 + n)).expect("random");
+        }
+        let left = |token| sessions.inside().sessions.values().filter(|session| session.token == Some(token)).count();
+        assert_eq!((left([7; 32]), sessions.inside().sessions.len()), (SHARE_MAX, SESSIONS_MAX));
     }
 
     #[test]

@@ -30,8 +30,8 @@ const FRAMES_MAX: usize = 16;
 
 /// Begins a stream. `after`: the number of the latest event that is known; `None`: no old events are wanted.
 pub fn begin(app: &Arc<App>, caller: Caller, headers: &HeaderMap, after: Option<u64>) -> Outcome<Response> {
-    let place = app.streams.clone().try_acquire_owned().map_err(|_| {
-        let detail = format!("there are {} streams of events already", app.limits.streams);
+    let place = app.streams.take(caller.client).map_err(|there| {
+        let detail = format!("there are {there} streams of events already");
         Problem::new(Kind::Overloaded, detail, "close one, for instance a browser's page of the console").retry_after(10)
     })?;
     // A browser that connects again says what it has seen; that is newer than what the address says.

@@ -133,9 +133,9 @@ fn failed_logins_are_counted() {
     let refused = guess();
     refused.problem(429, "too_many");
     assert!(refused.header("retry-after").and_then(|v| v.parse::<u64>().ok()).is_some_and(|s| s > 5), "{refused:?}");
+    // Who has a token gets in all the same, also from the same address: a stranger could keep its owner out otherwise.
     let good = server.ask_tls("POST", "/api/v1/session", &[], &format!("{{\"token\":\"{token}\"}}"));
-    good.problem(429, "too_many");
-    // Tokens themselves go on to work: they are for scripts, and nobody guesses 256 bits.
+    assert_eq!(good.status, 200, "{good:?}");
     assert_eq!(server.ask_tls("GET", "/api/v1/pools", &[("authorization", &bearer(&token))], "").status, 200);
 }
 

@@ -219,13 +219,11 @@ fn what_is_not_http_gets_a_document() {
     server.raw(broken.as_bytes()).problem(400, "usage");
 }
 
-/// Clients that say nothing, half a header, or half a request take all places; who comes after them is answered all the same.
+/// Clients that say nothing, half a header, or half a request are sent away after a while; see `crowds.rs` for many of them.
 #[test]
-fn slow_clients_are_sent_away_and_others_get_their_turn() {
+fn slow_clients_are_sent_away() {
     let patience = Duration::from_millis(300);
-    let server = Running::with(|options: &mut ServerOptions| {
-        options.limits = ServerLimits { connections: 3, patience, ..limits() };
-    });
+    let server = Running::with(|options: &mut ServerOptions| options.limits = ServerLimits { patience, ..limits() });
     let post = request("POST", "/api/v1/pools", &[("content-length", "100")], "{");
     let mut slow = [server.connect(b""), server.connect(b"GET /"), server.connect(post.as_bytes())];
     let good = server.ask("GET", "/api/v1/pools", "");
@@ -239,6 +237,32 @@ fn slow_clients_are_sent_away_and_others_get_their_turn() {
     let mut left = Vec::new();
     half.read_to_end(&mut left).expect("it is closed");
     assert_eq!(server.ask("GET", "/api/v1/pools", "").body, "[]");
+}
+
+/// Once the answer was taken back by closing the connection while the client was still sending.
+#[test]
+fn a_body_too_large_is_answered_also_when_the_client_is_still_sending() {
+    let server = Running::with_tcp();
+    let token = format!("Bearer {}", server.token("t", "operate"));
+    let body = vec![b' '; 8 << 20];
+    let length = body.len().to_string();
+    let (whole, part) = (request("POST", "/api/v1/pools", &[("content-length", &length)], "{"), format!("{:x}\r\n", body.len()));
+    let chunked = request("POST", "/api/v1/pools", &[("transfer-encoding", "chunked"), ("content-length", "")], "{");
+    let chunked = chunked.replace("content-length: \r\n", "").trim_end_matches('{').to_string() + &part;
+    for head in [&whole, &chunked] {
+        let mut stream = server.connect(head.as_bytes());
+        stream.write_all(&body[1..]).expect("all of it is taken");
+        read_all(&mut stream).problem(413, "too_large");
+        let head = head.replacen("\r\n", &format!("\r\nauthorization: {token}\r\n"), 1);
+        let mut stream = server.secure();
+        stream.write_all(head.as_bytes()).expect("there is room");
+        stream.write_all(&body[1..]).expect("all of it is taken");
+        read_all(&mut stream).problem(413, "too_large");
+    }
+    // Who is refused for another reason before the body has come is answered too.
+    let mut stream = server.secure();
+    stream.write_all(whole.as_bytes()).and_then(|()| stream.write_all(&body[1..])).expect("all of it is taken");
+    read_all(&mut stream).problem(401, "unauthenticated");
 }
 
 #[test]

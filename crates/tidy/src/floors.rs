@@ -5,6 +5,7 @@ use std::path::Path;
 /// The floors, lowest first. `tests` may look down at everything.
 const FLOORS: &[(&str, u32)] = &[
     ("types", 0),
+    ("shares", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),

@@ -85,6 +85,13 @@ pub trait Catalog {
     /// The export of that name; the empty name means the default export, if there is one. The name has not been checked to
     /// be UTF-8.
     fn find(&self, name: &[u8]) -> Option<ExportInfo>;
+    /// Called when a client has chosen an export, before it is told that it has it.
+    ///
+    /// # Errors
+    /// A sentence for the client: there are too many already.
+    fn admit(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Why a connection must be closed during the handshake.
@@ -105,6 +112,9 @@ pub enum ClosedBy {
     /// EXPORT_NAME with a name above the limit.
     #[error("export name of {0} bytes")]
     NameTooLong(u32),
+    /// EXPORT_NAME while there are too many clients; that option has no error answer.
+    #[error("too many clients")]
+    TooManyClients,
 }
 
 /// What [`Handshake::feed`] came to.
@@ -269,6 +279,9 @@ impl Handshake {
         let Some(export) = catalog.find(name) else {
             return Progress::Close(ClosedBy::UnknownExport);
         };
+        if catalog.admit().is_err() {
+            return Progress::Close(ClosedBy::TooManyClients);
+        }
         output.extend_from_slice(&export.size_bytes.to_be_bytes());
         output.extend_from_slice(&export.transmission_flags().to_be_bytes());
         if !self.no_zeroes {
@@ -303,6 +316,12 @@ impl Handshake {
             answer(output, option, option_reply::ERR_UNKNOWN, b"no such export");
             return Progress::Answered;
         };
+        if option == option::GO
+            && let Err(sentence) = catalog.admit()
+        {
+            answer(output, option, option_reply::ERR_POLICY, sentence.as_bytes());
+            return Progress::Answered;
+        }
         let wants = |kind: u16| kinds.chunks_exact(2).any(|field| u16_at(field, 0) == kind);
         let mut fact = |kind: u16, fields: &[&[u8]]| {
             let mut body = kind.to_be_bytes().to_vec();

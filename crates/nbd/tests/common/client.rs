@@ -1,6 +1,8 @@
 //! A plain NBD client for tests: says what it is told to say, right or wrong.
 
+use rustix::net::{AddressFamily, SocketType};
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +26,20 @@ pub struct Client {
 impl Client {
     /// Connects and reads the greeting.
     pub fn connect(socket: &Path) -> Client {
-        let stream = UnixStream::connect(socket).expect("the server listens");
+        Client::over(UnixStream::connect(socket).expect("the server listens"))
+    }
+
+    /// Connects by TCP, from that address of this machine.
+    pub fn connect_from(from: IpAddr, to: SocketAddr) -> Client {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::new(from, 0)).unwrap();
+        rustix::net::connect(&socket, &to).expect("the server listens");
+        // A stream is a stream: what is called a Unix socket here sends and receives on either.
+        Client::over(UnixStream::from(socket))
+    }
+
+    /// Reads the greeting of a connection.
+    pub fn over(stream: UnixStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut client = Client { stream, next_cookie: 1 };
         let greeting = client.read(18);
@@ -39,6 +54,32 @@ impl Client {
         client.stream.write_all(&option(1, name.as_bytes())).unwrap();
         client.read(10);
         client
+    }
+
+    /// Says that it speaks fixed newstyle.
+    pub fn flags(&mut self) {
+        self.stream.write_all(&[0, 0, 0, 3]).unwrap();
+    }
+
+    /// Chooses an export with GO.
+    ///
+    /// # Errors
+    /// Kind and sentence of the server's refusal.
+    pub fn go(&mut self, name: &str) -> Result<(), (u32, String)> {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(name.as_bytes());
+        data.extend_from_slice(&[0, 0]);
+        self.stream.write_all(&option(7, &data)).unwrap();
+        loop {
+            let head = self.read(20);
+            let field = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+            let body = self.read(field(16) as usize);
+            match field(12) {
+                1 => return Ok(()),
+                3 => (),
+                kind => return Err((kind, String::from_utf8(body).expect("a sentence"))),
+            }
+        }
     }
 
     pub fn read(&mut self, bytes: usize) -> Vec<u8> {

@@ -7,6 +7,7 @@ pub mod list;
 pub mod scrape;
 mod table;
 
+use crate::callers::Caller;
 use crate::problem::Problem;
 use crate::routes::{Answered, Shared, blocking};
 use axum::extract::State;
@@ -17,9 +18,11 @@ use control::error::Kind;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers a scrape.
-pub(crate) async fn serve(State(app): Shared) -> Answered {
-    let full = |_| Problem::new(Kind::Overloaded, "too many requests are under way already", "ask again in a moment").retry_after(1);
-    let place = app.looks.clone().try_acquire_owned().map_err(full)?;
+pub(crate) async fn serve(State(app): Shared, caller: Caller) -> Answered {
+    let full = |there: String| {
+        Problem::new(Kind::Overloaded, format!("{there} requests are under way already"), "ask again in a moment").retry_after(1)
+    };
+    let place = app.looks.take(caller.client).map_err(full)?;
     let deadline = app.limits.look;
     let scraping = blocking(move || {
         let text = encode::text(scrape::Scrape::take(&app)?);

@@ -47,7 +47,7 @@ impl Scrape {
             volumes,
             events: app.manager.event_counts().to_vec(),
             jobs: app.manager.jobs_running() as u64,
-            streams: app.limits.streams.saturating_sub(app.streams.available_permits()) as u64,
+            streams: app.streams.taken() as u64,
             started_unix_s: app.started_unix_s,
             took_s: began.elapsed().as_secs_f64(),
         })

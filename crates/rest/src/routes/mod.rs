@@ -16,6 +16,7 @@ pub use session::*;
 pub use tokens::*;
 pub use volumes::*;
 
+use crate::callers::ASKING;
 use crate::gate;
 use crate::metrics;
 use crate::problem::{self, Outcome, PROBLEM_JSON, Problem};
@@ -89,8 +90,8 @@ pub fn router(app: Arc<App>) -> Router {
 pub(crate) async fn run(app: &Arc<App>, action: Action) -> Answered {
     let looks = only_looks(&action);
     let (places, deadline) = if looks { (&app.looks, app.limits.look) } else { (&app.changes, app.limits.change) };
-    let place = places.clone().try_acquire_owned().map_err(|_| {
-        let detail = format!("{} requests are under way already", app.limits.actions);
+    let place = places.take(ASKING.get()).map_err(|there| {
+        let detail = format!("{there} requests are under way already");
         Problem::new(Kind::Overloaded, detail, "ask again in a moment").retry_after(1)
     })?;
     let remedy = where_to_look(&action);

@@ -1,6 +1,6 @@
 //! Who asks; logging in and out.
 
-use super::{Answered, Shared, json};
+use super::{Answered, Shared, blocking, json};
 use crate::asked::{Json, Nothing};
 use crate::callers::{COOKIE, Caller};
 use crate::peers::Peer;
@@ -36,14 +36,20 @@ pub async fn session_begin(State(app): Shared, Extension(peer): Extension<Peer>,
         let problem = Problem::new(Kind::TooMany, "too many logins failed", "wait as long as the header Retry-After says");
         problem.retry_after(seconds)
     };
-    app.logins.check(client, Instant::now()).map_err(too_many)?;
+    // Who has a good token or code is let in whatever others have tried from the same address: to guess 256 bits is hopeless, to keep the
+    // owner out would be easy.
     let Some((name, role, token)) = recognise(&app, &login)? else {
         app.logins.take(client, Instant::now()).map_err(too_many)?;
         let detail = if login.token.is_some() { "the token is not known" } else { "the code is not known, was used, or is too old" };
         let remedy = "use a token of `hearth token create`, or a new code of `hearth console`";
         return Err(Problem::new(Kind::Unauthenticated, detail, remedy));
     };
-    let (id, session) = app.sessions.begin(&name, role, token, Instant::now())?;
+    let begun = {
+        let name = name.clone();
+        // It writes a file.
+        blocking(move || Ok(app.sessions.begin(&name, role, token, Instant::now())?)).await
+    };
+    let (id, session) = begun?;
     tracing::info!("a browser has logged in ({name})");
     let view = SessionView { role, by: "session".into(), name, csrf: Some(session.csrf) };
     let mut response = json(&view)?;
@@ -64,8 +70,12 @@ fn recognise(app: &App, login: &Login) -> Outcome<Option<(String, Role, Option<D
 /// Logs out.
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses((status = 200, description = "The session is over.", body = Done)))]
 pub async fn session_end(State(app): Shared, caller: Caller, _: Nothing) -> Answered {
-    if let Some(id) = &caller.session {
-        app.sessions.end(id);
+    if let Some(id) = caller.session {
+        blocking(move || {
+            app.sessions.end(&id);
+            Ok(())
+        })
+        .await?;
     }
     let mut response = json(&Done { done: true })?;
     let cookie = format!("{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0");

@@ -128,6 +128,14 @@ impl Running {
         read_all(&mut stream)
     }
 
+    /// Opens TCP and says something that is no whole TLS handshake.
+    pub fn half_open(&self, says: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.tcp.expect("it listens")).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.write_all(says).expect("there is room");
+        stream
+    }
+
     /// A new token, by the socket.
     pub fn token(&self, name: &str, role: &str) -> String {
         let made = self.ask("POST", "/api/v1/tokens", &format!("{{\"name\":\"{name}\",\"role\":\"{role}\"}}"));
