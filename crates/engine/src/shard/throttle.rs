@@ -218,7 +218,7 @@ mod tests {
                 dirty -= home;
                 meter.destaged(now_ns, home);
             }
-            while dirty < max && meter.wait_until(now_ns, dirty, max).is_none() && dirty < max {
+            while dirty < max && meter.wait_until(now_ns, dirty, max).is_none() {
                 meter.took(now_ns, 1, dirty, max);
                 dirty += 1;
                 if now_ms > 30_000 {
