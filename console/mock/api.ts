@@ -114,6 +114,13 @@ async function volumes(world: World, method: string, name: string | undefined, v
       return why(volume, number("start_bytes", 0), number("length_bytes", 4096));
     case "map":
       return map(volume, number("start_bytes", 0), number("end_bytes", volume.view.size_bytes), number("cells", 1024));
+    case "start":
+    case "stop":
+      volume.view.health = verb === "start" ? "running" : "stopped";
+      changed();
+      return { done: true, told: verb === "start" ? `it runs over ${volume.view.backing}` : `${volume.view.backing} is complete and free` };
+    case "drop-cache":
+      return { done: true, told: "1 GiB that was cached clean on the SSD, and what was in RAM, is dropped" };
     case "destage":
       return world.begin("destage", name, dirty(), 12, () => world.tell("info", name, "destage done"));
     case "warm": {

@@ -3,7 +3,7 @@
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
 export type Admission = "always" | "second-touch";
 export type Content = "off" | "fast" | "dense" | "auto";
-export type Health = "running" | "starting" | "degraded" | "failed" | "removing";
+export type Health = "running" | "starting" | "degraded" | "failed" | "removing" | "stopped";
 export type Role = "view" | "operate";
 export type Severity = "info" | "warning" | "error";
 export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check" | "replace";
@@ -212,6 +212,8 @@ export interface VolumeWarm {
 
 export interface Done {
   done: boolean;
+  /** What was done, where the request alone does not say it. */
+  told?: string | null;
 }
 
 export interface Latency {

@@ -1,7 +1,7 @@
-/** What can be done with a volume: destage, warm, remove, and take a changed disk for the right one. */
+/** What can be done with a volume: destage, warm, stop, start, drop its cache, remove, and take a changed disk for the right one. */
 
 import { useState } from "preact/hooks";
-import type { JobView, VolumeView } from "../api";
+import type { Done, JobView, VolumeView } from "../api";
 import { bytes, bytesPerSecond, span } from "../format";
 import { refreshVolumes, takeJob } from "../live/store";
 import { liveVolume } from "../live/volumes";
@@ -16,17 +16,21 @@ import { Change } from "./settings";
 
 const MODE = SETTINGS.find((setting) => setting.key === "mode")!;
 
-type Kind = "mode" | "destage" | "warm" | "remove" | "accept";
+type Kind = "mode" | "destage" | "warm" | "remove" | "accept" | "start" | "stop" | "drop";
 
 export function Actions({ volume }: { volume: VolumeView }) {
   const [open, setOpen] = useState<Kind | null>(null);
   const close = (): void => setOpen(null);
   const busy = volume.health === "removing";
+  const away = volume.health === "failed" || volume.health === "stopped";
   return (
     <div class="actions">
       <Operate onClick={() => setOpen("mode")} disabled={busy}>Change mode</Operate>
-      <Operate onClick={() => setOpen("destage")} disabled={busy || volume.health === "failed"}>Destage</Operate>
-      <Operate onClick={() => setOpen("warm")} disabled={busy || volume.health === "failed"}>Warm up</Operate>
+      <Operate onClick={() => setOpen("destage")} disabled={busy || away}>Destage</Operate>
+      <Operate onClick={() => setOpen("warm")} disabled={busy || away}>Warm up</Operate>
+      <Operate onClick={() => setOpen("drop")} disabled={busy || away}>Drop the cache</Operate>
+      {away && <Operate onClick={() => setOpen("start")}>Start</Operate>}
+      {volume.health !== "stopped" && <Operate onClick={() => setOpen("stop")} disabled={busy}>Stop</Operate>}
       {volume.health === "failed" && <Operate onClick={() => setOpen("accept")}>Accept the disk</Operate>}
       <Operate kind="danger" onClick={() => setOpen("remove")} disabled={busy}>Remove</Operate>
       {open === "mode" && <Change setting={MODE} volume={volume} onClose={close} />}
@@ -34,6 +38,9 @@ export function Actions({ volume }: { volume: VolumeView }) {
       {open === "warm" && <Warm volume={volume} onClose={close} />}
       {open === "remove" && <Remove volume={volume} onClose={close} />}
       {open === "accept" && <Accept volume={volume} onClose={close} />}
+      {open === "start" && <Start volume={volume} onClose={close} />}
+      {open === "stop" && <Stop volume={volume} onClose={close} />}
+      {open === "drop" && <DropCache volume={volume} onClose={close} />}
     </div>
   );
 }
@@ -133,11 +140,56 @@ function Remove({ volume, onClose }: Props) {
   );
 }
 
+/** Done, with what the daemon says of it. */
+async function told(volume: VolumeView, done: Done): Promise<void> {
+  toast({ kind: "done", title: volume.name, detail: done.told ?? "done" });
+  await refreshVolumes();
+}
+
+function Start({ volume, onClose }: Props) {
+  const confirm = async (): Promise<void> => told(volume, await post<Done>(`/volumes/${part(volume.name)}/start`));
+  return (
+    <Dialog title={`Start ${volume.name}`} confirm="Start it" onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          `${volume.backing} is looked for by what it is, under this name and all others, and the volume is offered as before.`,
+          "Other volumes are not touched. A volume whose disk was away starts by itself when that is back.",
+        ]}
+      />
+    </Dialog>
+  );
+}
+
+function Stop({ volume, onClose }: Props) {
+  const confirm = async (): Promise<void> => told(volume, await post<Done>(`/volumes/${part(volume.name)}/stop`));
+  return (
+    <Dialog title={`Stop ${volume.name}`} confirm="Stop it" onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          `Its exports go away and ${volume.backing} is free. Refused while something is mounted. Other volumes are not touched.`,
+          "What is cached of it stays, dirty data too. It stays stopped, also when the daemon is restarted, until you start it.",
+        ]}
+      />
+    </Dialog>
+  );
+}
+
+function DropCache({ volume, onClose }: Props) {
+  const confirm = async (): Promise<void> => told(volume, await post<Done>(`/volumes/${part(volume.name)}/drop-cache`));
+  return (
+    <Dialog title={`Drop the cache of ${volume.name}`} confirm="Drop it" onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          "What is cached of the volume in RAM, and clean on the SSD, is dropped. Dirty data is kept.",
+          `Until it is cached again, it is read from ${volume.backing}.`,
+        ]}
+      />
+    </Dialog>
+  );
+}
+
 function Accept({ volume, onClose }: Props) {
-  const confirm = async (): Promise<void> => {
-    await patch(`/volumes/${part(volume.name)}`, { accept_backing: true });
-    await refreshVolumes();
-  };
+  const confirm = async (): Promise<void> => told(volume, await patch<Done>(`/volumes/${part(volume.name)}`, { accept_backing: true }));
   return (
     <Dialog title={`Take ${volume.backing} as it is`} confirm="Accept the disk" danger onConfirm={confirm} onClose={onClose}>
       <Meaning

@@ -5,7 +5,7 @@ import { bytes, digits, percent } from "../format";
 
 export type Tone = "good" | "busy" | "warn" | "bad";
 
-export const HEALTH_TONE: Record<Health, Tone> = { running: "good", starting: "busy", degraded: "warn", failed: "bad", removing: "busy" };
+export const HEALTH_TONE: Record<Health, Tone> = { running: "good", starting: "busy", degraded: "warn", failed: "bad", removing: "busy", stopped: "busy" };
 
 export const JOB_WORD: Record<JobKind, string> = {
   destage: "Destage",
@@ -32,6 +32,7 @@ export function healthLine(volume: VolumeView, sample: VolumeSample | null, job:
       degraded: "Works without its SSD",
       starting: "Starting",
       removing: "Being removed",
+      stopped: "Stopped",
     };
     const text = words[volume.health as Exclude<Health, "running">];
     return { tone: HEALTH_TONE[volume.health], text: volume.problem ? `${text}: ${volume.problem}` : text };
