@@ -250,7 +250,7 @@ pub enum Command {
         volume: VolumeIndex,
         /// Its number in the log.
         id: VolumeId,
-        /// Its size in bytes, a multiple of 512.
+        /// Its size in bytes, a multiple of 512, at most [`types::VOLUME_BYTES_MAX`].
         size_bytes: u64,
         /// How to treat it.
         options: VolumeOptions,
@@ -297,6 +297,16 @@ pub enum Command {
     /// The volume goes away: everything cached of it is forgotten, dirty blocks too (the caller asked for their destage
     /// before, or means to lose them). The caller has retired its [`VolumeId`] durably.
     Detach {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+    },
+    /// The volume's backing device is to be let go, and all else stays: clients' requests end, what is on its way home ends, the device is
+    /// flushed and the log too. Then the volume is as after [`Command::Hold`]: its blocks are kept, dirty ones too, and a later `Attach` of the
+    /// same id makes it available again. So it is also if the device fails meanwhile; `CommandDone` has an error if it failed a flush, now or
+    /// before, so that what it had acknowledged may be lost.
+    Release {
         /// For `CommandDone`.
         token: u64,
         /// Which volume.

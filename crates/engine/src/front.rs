@@ -12,7 +12,7 @@ use crate::mutants;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::PageVec;
-use types::{BLOCK_SECTORS, BypassReason, EXTENT_SECTORS, Mode, SECTOR_BYTES, ShardIndex, VolumeId, VolumeIndex};
+use types::{BLOCK_SECTORS, BypassReason, EXTENT_SECTORS, Mode, SECTOR_BYTES, ShardIndex, VOLUME_SECTORS_MAX, VolumeId, VolumeIndex};
 
 /// What the front wants done.
 #[derive(Debug)]
@@ -112,8 +112,9 @@ impl Front {
     pub fn submit(&mut self, request: Request) {
         let Some(volume) = self.volumes.get_mut(&request.volume.0) else { return self.refuse(&request) };
         let id = volume.id;
-        let ends_late = request.start_sector.checked_add(u64::from(request.sectors)).is_none();
-        if ends_late || request.op != Op::Flush && request.sectors == 0 {
+        // A block beyond the last that has a key would be taken for another one.
+        let ends_late = request.start_sector.checked_add(u64::from(request.sectors)).is_none_or(|end| end > VOLUME_SECTORS_MAX);
+        if request.op != Op::Flush && (ends_late || request.sectors == 0) {
             return self.refuse(&request);
         }
         let (bypass, stream) = volume.bypass(&request);

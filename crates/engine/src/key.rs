@@ -1,11 +1,13 @@
 //! The address of a block inside a shard, packed into 44 bits, and its hash.
 
-use types::{BLOCK_SECTORS, EXTENT_BLOCKS, VolumeIndex};
+use types::{BLOCK_SECTORS, EXTENT_BLOCKS, VOLUME_BLOCKS_MAX, VOLUMES_MAX, VolumeIndex};
 
 /// Bits of the block number in a key: volumes of up to 64 TiB.
 const BLOCK_BITS: u32 = 34;
 /// Bits of a whole key: 10 of volume index above 34 of block number.
 pub const KEY_BITS: u32 = 44;
+
+const _: () = assert!(VOLUME_BLOCKS_MAX == 1 << BLOCK_BITS && VOLUMES_MAX == 1 << (KEY_BITS - BLOCK_BITS));
 
 /// Which block of which volume. Ordered by volume, then by address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,8 +15,12 @@ pub struct Key(pub u64);
 
 impl Key {
     /// The key of block `block` of the volume.
+    ///
+    /// # Panics
+    /// If there is no such block or volume: its key would be another block's, whose data would be lost.
     pub fn new(volume: VolumeIndex, block: u64) -> Key {
-        debug_assert!(block < 1 << BLOCK_BITS);
+        assert!(block < VOLUME_BLOCKS_MAX, "block {block} of volume {} lies beyond 64 TiB", volume.0);
+        assert!(usize::from(volume.0) < VOLUMES_MAX, "volume {} has no place in a key", volume.0);
         Key((u64::from(volume.0) << BLOCK_BITS) | block)
     }
 

@@ -396,6 +396,77 @@ fn a_block_is_never_anothers_because_their_keys_are_equal() {
     assert!(duplicates > 0, "equal blocks still meet");
 }
 
+/// A backing device is let go while dirty blocks wait for it: nothing of the volume is asked of any device then, and all of it is there again with the
+/// next `Attach`. What another volume does meanwhile is untouched.
+#[test]
+fn a_volume_whose_device_was_let_go_comes_back_with_all_it_had() {
+    let keeps = VolumeOptions { write_cache_depth_ns: u64::MAX, ..options(Mode::WriteBack, Admission::Always) };
+    for ram_blocks in [0, 200] {
+        let mut rig = Rig::new(9, ram_blocks, &[keeps.clone(), keeps.clone()]);
+        let write = |rig: &mut Rig, id: u64, volume: u16, block: u64| {
+            let mut page = rig.pool.allocate_zeroed().expect("a client page");
+            page[..8].copy_from_slice(&(id + 1000).to_le_bytes());
+            let (pages, volume) = (PageVec::from_iter([page.freeze()]), VolumeIndex(volume));
+            let start_sector = block * 8;
+            rig.front.submit(Request {
+                id,
+                volume,
+                op: Op::Write,
+                fua: false,
+                start_sector,
+                sectors: 8,
+                pages,
+                bypass: None,
+                wanted: false,
+            });
+            rig.settle();
+        };
+        (0..40).for_each(|block| write(&mut rig, block, 0, block * 13));
+        // The second time it is let go already.
+        (1..3).for_each(|token| rig.command(|token| Command::Release { token, volume: VolumeIndex(0) }, token));
+        let dirty: u64 = rig.shards.iter().filter_map(|shard| shard.volume_stats(VolumeIndex(0))).map(|stats| stats.dirty_bytes).sum();
+        assert!(dirty > 0, "what is dirty is kept");
+        let before = rig.backing[0].clone();
+        rig.replies.clear();
+        for block in [0, 13] {
+            rig.shards.iter_mut().for_each(|shard| {
+                let (op, pages) = (Op::Read, PageVec::new());
+                let request = Request {
+                    id: 77,
+                    volume: VolumeIndex(0),
+                    op,
+                    fua: false,
+                    start_sector: block * 8,
+                    sectors: 8,
+                    pages,
+                    bypass: None,
+                    wanted: false,
+                };
+                shard.submit(rig.now_ns, request);
+                assert!(matches!(shard.poll_action(), Some(Action::Reply(Reply { result: Err(_), .. }))), "it takes no requests");
+            });
+        }
+        (0..40).for_each(|block| write(&mut rig, 100 + block, 1, block * 13));
+        (0..1000).for_each(|_| rig.tick());
+        assert!(
+            !rig.waiting.iter().any(|(_, io)| io.target == Target::Backing(VolumeIndex(0))) && rig.backing[0] == before,
+            "it is let go"
+        );
+        rig.shards.iter().for_each(Shard::check_invariants);
+        rig.front.set_volume(VolumeIndex(0), VolumeId(1), keeps.clone());
+        for shard in &mut rig.shards {
+            let attach = Command::Attach { volume: VolumeIndex(0), id: VolumeId(1), size_bytes: VOLUME_BYTES, options: keeps.clone() };
+            shard.command(rig.now_ns, attach);
+        }
+        rig.command(|token| Command::Destage { token, volume: VolumeIndex(0) }, 3);
+        for block in 0..40_u64 {
+            let at = (block * 13 * 4096) as usize;
+            assert_eq!(rig.backing[0][at..at + 8], (block + 1000).to_le_bytes(), "block {}", block * 13);
+        }
+        rig.shards.iter().for_each(Shard::check_invariants);
+    }
+}
+
 #[test]
 fn cold_dirty_blocks_go_home_before_their_segment_is_the_tail() {
     let never = VolumeOptions { write_cache_depth_ns: u64::MAX, ..options(Mode::WriteBack, Admission::Always) };

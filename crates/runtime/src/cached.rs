@@ -122,7 +122,7 @@ impl PoolPart {
                     self.front.set_volume(*volume, id, options.clone());
                 }
             }
-            Command::Detach { volume, .. } | Command::Hold { volume, .. } => {
+            Command::Detach { volume, .. } | Command::Release { volume, .. } | Command::Hold { volume, .. } => {
                 set_at(&mut self.ids, *volume, None);
                 self.front.remove_volume(*volume);
             }

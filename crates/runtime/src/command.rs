@@ -118,6 +118,7 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         Command::SetOptions { volume, options, .. } => Command::SetOptions { token, volume, options },
         Command::Destage { volume, .. } => Command::Destage { token, volume },
         Command::Detach { volume, .. } => Command::Detach { token, volume },
+        Command::Release { volume, .. } => Command::Release { token, volume },
         Command::DropClean { volume, .. } => Command::DropClean { token, volume },
         Command::Check { segment, .. } => Command::Check { token, segment },
         Command::Quiesce { .. } => Command::Quiesce { token },

@@ -38,6 +38,14 @@ pub enum RuntimeError {
         /// Which reactor.
         reactor: u16,
     },
+    /// A backing device is larger than a volume can be.
+    #[error("{device} has {size_bytes} bytes, more than the 64 TiB that a volume can have")]
+    TooLarge {
+        /// The device's name.
+        device: String,
+        /// Its size.
+        size_bytes: u64,
+    },
     /// A shard refused or failed a command.
     #[error("{what}: {reason}")]
     Command {

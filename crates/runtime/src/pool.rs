@@ -129,10 +129,13 @@ impl Runtime {
     /// Makes a volume available: the shards learn of it, and endpoints may submit to the handle.
     ///
     /// # Errors
-    /// [`RuntimeError::Timeout`].
+    /// [`RuntimeError::TooLarge`], [`RuntimeError::Timeout`].
     pub fn attach_volume(&self, pool: &PoolRef, attach: AttachOptions) -> Result<VolumeRef, RuntimeError> {
         let AttachOptions { name, index, id, backing, options } = attach;
         let geometry = backing.geometry();
+        if geometry.size_bytes > types::VOLUME_BYTES_MAX {
+            return Err(RuntimeError::TooLarge { device: backing.name().to_string(), size_bytes: geometry.size_bytes });
+        }
         self.set_backing(pool, index, Some(backing.0.number))?;
         let read_only = AtomicBool::new(options.read_only);
         self.tell_shards(pool, Command::Attach { volume: index, id, size_bytes: geometry.size_bytes, options })?;
@@ -150,6 +153,32 @@ impl Runtime {
             route: Route::Cached { pool: pool.0.number, index },
         };
         self.add_volume(shared)
+    }
+
+    /// Another backing device for a volume that the shards hold ([`Command::Release`]): from now on they serve it again. The handle, and whoever
+    /// has it, stays. The device must be the one of before, come back.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Command`] if it is smaller than the volume or has other blocks, [`RuntimeError::Timeout`].
+    ///
+    /// # Panics
+    /// If the volume has no cache.
+    pub fn swap_backing(
+        &self,
+        pool: &PoolRef,
+        volume: &VolumeRef,
+        id: VolumeId,
+        backing: &DeviceRef,
+        options: VolumeOptions,
+    ) -> Result<(), RuntimeError> {
+        let Route::Cached { index, .. } = volume.0.route else { panic!("a bare volume has no shards") };
+        let (geometry, size_bytes) = (backing.geometry(), volume.size_bytes());
+        if geometry.size_bytes < size_bytes || geometry.logical_block_bytes != volume.0.logical_block_bytes {
+            let reason = format!("{} has another size than before", backing.name());
+            return Err(RuntimeError::Command { what: "attach the backing device again", reason });
+        }
+        self.set_backing(pool, index, Some(backing.0.number))?;
+        self.tell_shards(pool, Command::Attach { volume: index, id, size_bytes, options })
     }
 
     /// Detaches the backing device of a volume whose handle was removed ([`Runtime::remove_volume`]). What the shards were told

@@ -13,13 +13,15 @@ use engine::shard::{DIRTY_MAX_PERMILLE, Proof, RecoveredBlock, Restored, Shard, 
 use engine::superblock::{OpenError, PoolState};
 use format::checkpoint::LogEnd;
 use page::PagePool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use types::{Content, ShardIndex, VolumeId, VolumeIndex};
 
 /// Clean blocks of a volume in a shard to be kept as samples, at least (if there are as many); at most twice this.
 const SAMPLES_MIN: usize = 64;
+/// Of those that were logged last so many are kept beside: a backing device that was rolled back lacks what was written last.
+const NEWEST: usize = 64;
 
 /// How a pool's shards are to be made.
 pub struct Restart<'a> {
@@ -58,6 +60,8 @@ pub struct Tally {
     pub dirty: u64,
     /// Number and checksum of some clean and whole blocks, spread evenly over those found.
     pub samples: Vec<(u64, Proof)>,
+    /// The same of those that the log had last, if the log was read; oldest first.
+    pub newest: VecDeque<(u64, Proof)>,
     /// Each one of how many clean and whole blocks is kept as a sample.
     every: u64,
     clean: u64,
@@ -65,7 +69,7 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Tally {
-        Tally { blocks: 0, dirty: 0, samples: Vec::new(), every: 1, clean: 0 }
+        Tally { blocks: 0, dirty: 0, samples: Vec::new(), newest: VecDeque::new(), every: 1, clean: 0 }
     }
 }
 
@@ -90,6 +94,17 @@ impl Tally {
             }
         }
         self.clean += 1;
+    }
+
+    /// [`Tally::count`] of blocks that come in the order in which they were logged.
+    fn count_in_order(&mut self, block: &RecoveredBlock) {
+        self.count(block);
+        if !block.dirty && block.mask == u8::MAX {
+            if self.newest.len() == NEWEST {
+                self.newest.pop_front();
+            }
+            self.newest.push_back((block.block, block.proof()));
+        }
     }
 }
 
@@ -140,7 +155,8 @@ impl Restart<'_> {
         let mut sink = |slot: u32, entry: format::checkpoint::CheckpointEntry| {
             let volume = saved.volumes()[usize::from(entry.volume)];
             let format::checkpoint::CheckpointEntry { block, dirty, mask, checksum, .. } = entry;
-            gathering.add(volume, |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum, stored: None });
+            let of = |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum, stored: None };
+            gathering.add(volume, Tally::count, of);
         };
         if !saved.load_shard(medium, self.state, shard, &mut sink)? {
             return Ok(None);
@@ -157,7 +173,8 @@ impl Restart<'_> {
             match item {
                 RecoveredItem::Block(RecoveredRecord { volume, block, dirty, mask, checksum, stored, .. }) => {
                     let stored = stored.map(Stored::from);
-                    gathering.add(volume, |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored });
+                    let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
+                    gathering.add(volume, Tally::count_in_order, of);
                 }
                 RecoveredItem::Base(base) => gathering.blocks.add_base(slot, base.checksum, base.stored.into()),
             }
@@ -196,7 +213,12 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    fn add(&mut self, volume: VolumeId, block: impl FnOnce(VolumeIndex) -> RecoveredBlock) {
+    fn add(
+        &mut self,
+        volume: VolumeId,
+        count: impl FnOnce(&mut Tally, &RecoveredBlock),
+        block: impl FnOnce(VolumeIndex) -> RecoveredBlock,
+    ) {
         if self.tallies.first().is_none_or(|(first, ..)| *first != volume) {
             let Some(place) = self.places.get(&volume.0) else { return };
             let at = self.tallies.iter().position(|(known, ..)| *known == volume).unwrap_or_else(|| {
@@ -207,7 +229,7 @@ impl Gathering<'_> {
         }
         let (_, place, tally) = &mut self.tallies[0];
         let block = block(*place);
-        tally.count(&block);
+        count(tally, &block);
         self.blocks.add(block);
     }
 }
@@ -229,8 +251,11 @@ mod tests {
                 checksum: 5,
                 stored: None,
             };
-            tally.count(&of);
+            tally.count_in_order(&of);
         }
+        let newest: Vec<u64> = tally.newest.iter().map(|(block, _)| *block).collect();
+        let expected = (0..100_000_u64).rev().filter(|block| block % 10 != 3).take(NEWEST);
+        assert!(newest.iter().rev().copied().eq(expected), "{newest:?}");
         assert_eq!((tally.blocks, tally.dirty), (100_000, 10_000));
         assert!((SAMPLES_MIN..=2 * SAMPLES_MIN).contains(&tally.samples.len()), "{} samples", tally.samples.len());
         let gaps = tally.samples.windows(2).map(|pair| pair[1].0 - pair[0].0);

@@ -370,6 +370,7 @@ impl System for Daemon {
             Command::SetOptions { token, .. }
             | Command::Destage { token, .. }
             | Command::Detach { token, .. }
+            | Command::Release { token, .. }
             | Command::DropClean { token, .. }
             | Command::Check { token, .. }
             | Command::Quiesce { token } => Some(*token),
@@ -386,7 +387,7 @@ impl System for Daemon {
         for front in &mut self.fronts {
             match &command {
                 Command::Attach { volume, id, options, .. } => front.set_volume(*volume, *id, options.clone()),
-                Command::Detach { volume, .. } => front.remove_volume(*volume),
+                Command::Detach { volume, .. } | Command::Release { volume, .. } => front.remove_volume(*volume),
                 Command::SetOptions { volume, options, .. } => {
                     let name = name_of(usize::from(volume.0));
                     let record = self.pool.superblock.volumes.iter().find(|record| record.name == name);

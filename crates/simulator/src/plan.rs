@@ -120,6 +120,8 @@ pub struct Plan {
     pub content: Option<ContentPlan>,
     /// How often all clients rest for some seconds, so that the pool has time for what it does when idle.
     pub rests: u32,
+    /// Instead of detaching a volume, the operator often lets its backing device go and attaches it again.
+    pub releases: bool,
 }
 
 fn options(prng: &mut Prng) -> VolumeOptions {
@@ -257,6 +259,7 @@ impl Plan {
             busy_ns: 0,
             content: None,
             rests: 0,
+            releases: false,
         }
     }
 
@@ -506,6 +509,7 @@ impl Plan {
             busy_ns: Prng::new(seed).fork(15).pick(&[0, 0, 300_000, 20_000_000, 1_000_000_000]),
             content: ContentPlan::of(seed, volume_count),
             rests: 0,
+            releases: false,
         };
         if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
             plan.decay_only();
@@ -525,6 +529,11 @@ impl Plan {
         let own = &mut Prng::new(seed).fork(16);
         if plan.meddles.is_none() && own.percent(8) {
             plan.check(own);
+        }
+        let own = &mut Prng::new(seed).fork(26);
+        if plan.meddles.is_none() && plan.operator_ns > 0 && own.percent(15) {
+            plan.releases = true;
+            (plan.operator[4], plan.operator_ns) = (5, own.pick(&[300_000, 1_000_000, 10_000_000]));
         }
         plan
     }

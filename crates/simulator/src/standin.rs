@@ -234,6 +234,7 @@ impl System for Plain {
             Command::SetOptions { token, .. }
             | Command::Destage { token, .. }
             | Command::Detach { token, .. }
+            | Command::Release { token, .. }
             | Command::DropClean { token, .. }
             | Command::Check { token, .. }
             | Command::Quiesce { token } => token,

@@ -20,6 +20,11 @@ pub const EXTENT_SECTORS: u64 = EXTENT_BYTES / SECTOR_BYTES;
 pub const VOLUMES_MAX: usize = 1 << 10;
 /// Largest volume, in blocks (64 TiB): the block part of an index key has 34 bits.
 pub const VOLUME_BLOCKS_MAX: u64 = 1 << 34;
+/// The same in bytes. Whoever takes in the size of a volume or of a backing device refuses a larger one: a block beyond it
+/// would get the index key of another block.
+pub const VOLUME_BYTES_MAX: u64 = VOLUME_BLOCKS_MAX * BLOCK_BYTES;
+/// The same in sectors.
+pub const VOLUME_SECTORS_MAX: u64 = VOLUME_BLOCKS_MAX * BLOCK_SECTORS;
 
 const _: () = assert!(BLOCK_BYTES == BLOCK_SECTORS * SECTOR_BYTES && EXTENT_BYTES.is_multiple_of(BLOCK_BYTES));
 

@@ -220,7 +220,7 @@ impl Shard {
     }
 
     /// Whether the block was carried on as lost, without content.
-    fn is_lost(&self, slot: Slot) -> bool {
+    pub(super) fn is_lost(&self, slot: Slot) -> bool {
         slot.is_packed() && self.index.stored(slot).encoding == Encoding::Lost
     }
 

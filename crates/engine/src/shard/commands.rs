@@ -9,7 +9,7 @@ use crate::mutants;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use types::{Mode, VolumeId, VolumeIndex};
+use types::{Mode, VOLUME_BYTES_MAX, VolumeId, VolumeIndex};
 
 /// Slots a sweep through the index looks at in one turn, so that clients do not wait for it. In the small pools of the simulator's build a sweep
 /// takes several turns too, so that it meets what others do meanwhile.
@@ -24,6 +24,8 @@ enum Job {
     Destage { token: u64, volume: VolumeIndex, errors: u64, stage: DestageStage },
     /// Until nothing of the volume is in flight; then everything of it is forgotten.
     Detach { token: u64, volume: VolumeIndex, cursor: u64 },
+    /// Until nothing of the volume is in flight, its device is flushed, and what its clients were told is durable.
+    Release { token: u64, volume: VolumeIndex },
     /// Makes clean blocks void, some each turn.
     DropClean { token: Option<u64>, volume: VolumeIndex, cursor: u64, group: u64 },
     /// Until nothing is in flight.
@@ -89,6 +91,14 @@ impl Shard {
                 }
                 None => self.command_done(token, Ok(())),
             },
+            Command::Release { token, volume } => match &mut self.volumes[usize::from(volume.0)] {
+                Some(known) if !known.held => {
+                    known.releasing = true;
+                    self.fail_throttled_of(Some(volume));
+                    self.commands.jobs.push(Job::Release { token, volume });
+                }
+                _ => self.command_done(token, Ok(())),
+            },
             Command::DropClean { token, volume } => {
                 self.drop_ram_of(volume);
                 self.commands.jobs.push(Job::DropClean { token: Some(token), volume, cursor: 0, group: 0 });
@@ -110,6 +120,7 @@ impl Shard {
     }
 
     fn attach(&mut self, index: VolumeIndex, id: VolumeId, size_bytes: u64, options: VolumeOptions, held: bool) {
+        assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
         let mut volume = Volume::new(id, size_bytes, options, self.now_ns);
         volume.held = held;
         match self.volumes[usize::from(index.0)].take() {
@@ -204,6 +215,7 @@ impl Shard {
             Job::LeaveWriteBack { token, volume, before } => self.check_leaving(token, volume, before),
             Job::Destage { token, volume, errors, stage } => self.check_destage(token, volume, errors, stage),
             Job::Detach { token, volume, cursor } => self.check_detach(token, volume, cursor),
+            Job::Release { token, volume } => self.check_release(token, volume),
             Job::DropClean { token, volume, cursor, group } => self.check_drop_clean(token, volume, cursor, group),
             Job::Quiesce { token } => {
                 // What was appended since, such as notes of blocks that came home, goes out too.
@@ -298,6 +310,38 @@ impl Shard {
         self.volumes[usize::from(index.0)] = None;
         self.attached.retain(|other| *other != index);
         Standing::Ended(Some(token), Ok(()))
+    }
+
+    fn check_release(&mut self, token: u64, index: VolumeIndex) -> Standing {
+        let goes = Standing::Goes(Job::Release { token, volume: index });
+        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Ok(())) };
+        let asked = volume.quick_reads > 0 || self.ops.iter().any(|op| op.request.volume == index);
+        // After a failed flush the clean blocks are being made void: one that was missed would be believed by the next `Attach`.
+        if asked || self.destage_is_busy(index) || volume.backing.flushing.is_some() || self.drops_clean_of(index) {
+            return goes;
+        }
+        if volume.backing.written > volume.backing.flushed && !volume.backing.failed {
+            self.flush_backing(index);
+            return goes;
+        }
+        // The next life of the volume does not know on which groups its clients' flushes rest.
+        let group = volume.log_group.max(volume.note_group);
+        if group > self.log.durable() && !self.log.is_failed() {
+            self.log.want_durable(group);
+            return goes;
+        }
+        assert!(volume.backing.client_in_flight == 0, "nothing of volume {} is under way", index.0);
+        self.drop_ram_of(index);
+        self.destage_rests(index);
+        self.trail.forget_volume(index);
+        let before = self.volumes[usize::from(index.0)].take().expect("looked at above");
+        assert!(before.backing.waiters.is_empty(), "nobody waits for volume {}", index.0);
+        assert!(before.ram_blocks == 0, "{} blocks of volume {} in RAM", before.ram_blocks, index.0);
+        let mut held = Volume::new(before.id, before.size_bytes, VolumeOptions::default(), self.now_ns);
+        (held.held, held.cached_blocks) = (true, before.cached_blocks);
+        self.volumes[usize::from(index.0)] = Some(held);
+        let failed = || "the backing device failed a flush: what it had not flushed may be lost".to_string();
+        Standing::Ended(Some(token), if before.backing.failed { Err(failed()) } else { Ok(()) })
     }
 
     fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut cursor: u64, mut group: u64) -> Standing {

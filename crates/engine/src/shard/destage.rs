@@ -182,6 +182,13 @@ impl Shard {
         self.destager.candidates.retain(|extent| extent.volume() != index);
     }
 
+    /// The volume's backing device was let go: nothing is on its way to it. What is dirty, and what the log is still to be told, stays.
+    pub(super) fn destage_rests(&mut self, index: VolumeIndex) {
+        assert!(!self.destage_is_busy(index), "destage of volume {} is under way", index.0);
+        self.destager.sweeps.remove(&index.0);
+        self.destager.demanded.retain(|key| key.volume() != index);
+    }
+
     /// Whether runs of the volume are under way or wait for their flush.
     pub(super) fn destage_is_busy(&self, index: VolumeIndex) -> bool {
         self.destager.sweeps.get(&index.0).is_some_and(|sweep| sweep.runs > 0 || sweep.unflushed > 0)
@@ -241,7 +248,7 @@ impl Shard {
             let wanted = if begun { 0 } else { aged.min(idle) };
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
-            (!volume.backing.failed && !volume.held).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
+            (!volume.backing.failed && !volume.held && !volume.releasing).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
         };
         self.attached.iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
     }
@@ -310,7 +317,7 @@ impl Shard {
         let depth_ns = options.write_cache_depth_ns;
         let overdue_ns = depth_ns.saturating_add(depth_ns / OVERDUE_ONE_IN);
         let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
-        let blocked = backing.failed || volume.held;
+        let blocked = backing.failed || volume.held || volume.releasing;
         // Who waits for room in the log waits for the cleaner, which gains some from every segment as long as dirty data keeps its limits.
         let throttled = self.waits_for_destage(index);
         let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;

@@ -1,6 +1,6 @@
 //! Looking: where blocks are and why, for people who ask. Reads only, and little enough at a time that requests do not wait for it.
 
-use super::Shard;
+use super::{Proof, Shard};
 use crate::api::Outcome;
 use crate::destage::dirty::DirtySet;
 use crate::front::shard_of;
@@ -198,6 +198,18 @@ impl Shard {
     /// on, `None` at the end. A step takes some nanoseconds. What moves between two calls may be shown twice or not at all.
     pub fn look_at_index(&self, position: u64, steps: u32, mut each: impl FnMut(VolumeIndex, u64, bool)) -> Option<u64> {
         self.index.look(position, steps, |key, dirty| each(key.volume(), key.block(), dirty))
+    }
+
+    /// Whether the volume's backing device failed a flush since it was attached.
+    pub fn backing_has_failed(&self, volume: VolumeIndex) -> bool {
+        self.volume(volume).is_some_and(|volume| volume.backing.failed)
+    }
+
+    /// How a clean and whole block on the SSD is known; `None` if there is none. Its backing device holds what this proves.
+    pub fn proof_of_clean(&self, volume: VolumeIndex, block: u64) -> Option<Proof> {
+        let slot = self.index.get(Key::new(volume, block))?;
+        let meta = self.index.meta(slot);
+        (!meta.dirty && !meta.partial && !self.is_lost(slot)).then(|| self.proof_of(slot))
     }
 
     /// Where the positions of [`Shard::look_at_index`] end now.

@@ -314,7 +314,7 @@ impl Shard {
             return Err(RequestError::Shutdown);
         }
         let volume = self.volume(request.volume).ok_or(RequestError::Invalid)?;
-        if volume.detaching || volume.held {
+        if volume.detaching || volume.releasing || volume.held {
             return Err(RequestError::Shutdown);
         }
         if request.op == OpKind::Flush {

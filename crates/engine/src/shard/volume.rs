@@ -19,6 +19,8 @@ pub struct Volume {
     pub options: VolumeOptions,
     /// Going away: no new requests.
     pub detaching: bool,
+    /// Its backing device is being let go: no new requests, and no destage but what a request waits for.
+    pub releasing: bool,
     /// Known, but its backing device is not available: no requests, no destage; its dirty blocks are kept.
     pub held: bool,
     /// When it was attached.
@@ -123,6 +125,7 @@ impl Volume {
             size_bytes,
             options,
             detaching: false,
+            releasing: false,
             held: false,
             attached_ns: now_ns,
             stats: VolumeStats::default(),

@@ -34,6 +34,8 @@ pub(crate) enum Purpose {
     DestageToReplace,
     QuiesceToReplace,
     Check,
+    /// The backing device is let go, and comes again.
+    Release,
 }
 
 impl Purpose {
@@ -85,7 +87,7 @@ impl Operator {
             Purpose::Destage | Purpose::DestageQuiet => command == 1,
             Purpose::DestageToDetach | Purpose::Detach => command == 2,
             Purpose::DestageToReplace | Purpose::QuiesceToReplace => command == 3,
-            Purpose::DropClean | Purpose::Quiesce | Purpose::Check => false,
+            Purpose::DropClean | Purpose::Release | Purpose::Quiesce | Purpose::Check => false,
         })
     }
 
@@ -182,6 +184,7 @@ impl World<'_> {
             3 => {
                 self.command(Purpose::DropClean, volume, |token| Command::DropClean { token, volume: VolumeIndex(volume) });
             }
+            4 if self.plan.releases && self.prng.percent(75) => self.intend(Purpose::Release, volume)?,
             4 => self.intend(Purpose::DestageToDetach, volume)?,
             5 => self.intend(Purpose::Quiesce, volume)?,
             _ => self.intend(Purpose::QuiesceToReplace, volume)?,
@@ -236,6 +239,9 @@ impl World<'_> {
         match purpose {
             Purpose::Quiesce => drop(self.command(purpose, volume, |token| Command::Quiesce { token })),
             Purpose::QuiesceToReplace => self.begin_replacement(),
+            Purpose::Release => {
+                self.command(purpose, volume, |token| Command::Release { token, volume: VolumeIndex(volume) });
+            }
             _ => drop(self.destage(volume, purpose)),
         }
         Ok(())
@@ -284,7 +290,7 @@ impl World<'_> {
             }
             (Purpose::DestageToDetach, true) => self.detach(volume)?,
             (Purpose::DestageQuiet | Purpose::DestageToDetach, false) => self.resume(),
-            (Purpose::Detach, _) => {
+            (Purpose::Detach | Purpose::Release, _) => {
                 self.attach(volume);
                 self.resume();
             }

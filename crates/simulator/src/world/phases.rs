@@ -78,7 +78,7 @@ impl World<'_> {
             phases.push(match waiting.purpose {
                 Purpose::SetOptions => Phase::SetOptions,
                 Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean | Purpose::Check => Phase::DestageCommand,
-                Purpose::DestageToDetach | Purpose::Detach => Phase::Detach,
+                Purpose::DestageToDetach | Purpose::Detach | Purpose::Release => Phase::Detach,
                 Purpose::Quiesce => Phase::Stop,
                 Purpose::DestageToReplace | Purpose::QuiesceToReplace => Phase::Replace,
             });
