@@ -7,7 +7,7 @@
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
-use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -205,6 +205,13 @@ pub trait DataPath: Send + Sync {
     /// Looks at a backing device (a path or `model:SET:FILE`) without changing it.
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError>;
 
+    /// Looks for a device that may be the one of this identity, under all names but `spec`. Gives what was found, each with its facts; whether it is the
+    /// one is for the caller to say ([`crate::recognise`]).
+    fn find_backing(&self, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)>;
+
+    /// A number that changes when a device comes, goes or changes, or the file at `spec` does.
+    fn device_mark(&self, spec: &str) -> u64;
+
     /// All block devices of this machine. Those that nobody uses are looked at, with little patience: one that does not answer has a `problem`.
     fn devices(&self) -> Result<Vec<FoundDevice>, ControlError>;
 
@@ -247,8 +254,12 @@ pub trait DataPath: Send + Sync {
     /// by now, and its failure would not be on record.
     fn degraded_recorded(&self, pool: &str, uuid: Uuid);
 
-    /// All of the volume's pool is to know that its backing device failed a flush.
-    fn backing_failed(&self, volume: &str);
+    /// All of the volume's pool is to know that its backing device failed a flush. `false`: that is over, the volume was attached anew since or
+    /// is not attached.
+    fn backing_failed(&self, volume: &str) -> bool;
+
+    /// Looks for the SSD of a pool among all devices that are free.
+    fn find_ssd(&self, uuid: Uuid) -> Option<String>;
 
     /// Attaches a volume to its running pool; nothing is exported yet.
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
@@ -258,6 +269,25 @@ pub trait DataPath: Send + Sync {
 
     /// Detaches a volume; its cached blocks (dirty ones too) are forgotten if `forget`, else kept for the next attach.
     fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError>;
+
+    /// Detaches a volume from its running pool and lets its backing device go, flushed. What is cached of it stays, dirty blocks too, and
+    /// is there again with the next attach; before that, [`DataPath::sample`] compares some of it with the device.
+    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+
+    /// Opens the backing device of an attached volume anew: it was gone, and is there again, perhaps under another name. The exports stay.
+    ///
+    /// # Errors
+    /// If something was, or may have been, lost by that. The volume then serves no requests until it is released and attached.
+    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+
+    /// Whether the backing device that an attached volume has open is gone from this machine. Asks the kernel only.
+    fn backing_gone(&self, volume: &str) -> bool;
+
+    /// Reads the write stamps of an attached volume's backing device, with what they belong to ("file system").
+    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError>;
+
+    /// Flushes an attached volume's backing device.
+    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
 
     /// Forgets what a running pool holds of a volume that is not attached.
     fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError>;

@@ -3,7 +3,8 @@
 //! * [`api`]: every request as one enum of actions; the crate `rest` and [`client`] carry them over HTTP.
 //! * [`manager`]: carries them out. [`datapath`]: what it needs from below, as a trait. [`real`]: that trait over
 //!   the runtime.
-//! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only.
+//! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only. [`recognise`]: whether a device is the one that
+//!   was recorded.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
 //!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
@@ -27,6 +28,7 @@ pub mod names;
 pub mod options;
 pub mod places;
 pub mod real;
+pub mod recognise;
 pub mod repeats;
 pub mod sampler;
 pub mod series;

@@ -112,7 +112,7 @@ pub struct VolumeRecord {
     pub pool: String,
     /// Its number in the pool's log.
     pub id: u32,
-    /// Path of the backing device, or `model:SET:FILE`; paths made absolute.
+    /// Path of the backing device, or `model:SET:FILE`; paths made absolute. Where the device was found last: it is recognised by `identity`.
     pub backing: String,
     /// Size in bytes when it was added; what clients see.
     pub size_bytes: u64,
@@ -131,6 +131,13 @@ pub struct VolumeRecord {
     /// The backing device was served without its cache, or changed while detached: what is cached clean must be dropped
     /// before the cache serves this volume again.
     pub cache_stale: bool,
+    /// A person stopped it: it stays so over restarts.
+    #[serde(default)]
+    pub stopped: bool,
+    /// Write stamps, and what they belong to, that were read from the backing device while it was served, after a flush: a device whose stamps
+    /// are older was rolled back. Means something after a crash too.
+    #[serde(default)]
+    pub noted: Vec<Fact>,
 }
 
 /// By what a backing device is recognized (C6).
@@ -139,8 +146,11 @@ pub struct VolumeRecord {
 pub struct BackingIdentity {
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Facts that stay the same as long as it is the same device: kind, serial number, file system UUID and so on.
+    /// Facts that stay the same as long as it is the same device: kind, serial number, inode and so on.
     pub fixed: Vec<Fact>,
+    /// UUIDs of what lies on it: file system, LVM physical volume, partition table and so on.
+    #[serde(default)]
+    pub content: Vec<Fact>,
     /// Facts that change with every mount or write: modification time, the file system's last write time and so on.
     pub stamps: Vec<Fact>,
 }
@@ -153,6 +163,13 @@ pub struct Fact {
     pub name: String,
     /// Its value.
     pub value: String,
+}
+
+impl VolumeRecord {
+    /// Whether it is to stay as it is until a person starts it. A volume on its way out goes on.
+    pub fn rests(&self) -> bool {
+        self.stopped && self.phase == VolumePhase::Ready
+    }
 }
 
 impl State {
@@ -257,6 +274,8 @@ pub(crate) mod samples {
             identity: BackingIdentity { size_bytes: 1 << 30, ..Default::default() },
             stopped_clean: false,
             cache_stale: false,
+            stopped: false,
+            noted: Vec::new(),
         }
     }
 }

@@ -3,8 +3,9 @@
 //! A volume records the identity of its backing device when it is added and again each time it stops cleanly, after the last
 //! write. Attached again, the recorded identity is compared with the present one. Looking is read-only.
 
+use crate::spec::{SpecError, kind_of};
 use crate::system::{DeviceNumber, SystemView, read_line};
-use crate::{BlockingDevice, DeviceError, DeviceKind, OpenDevice, OpenError};
+use crate::{BlockingDevice, DeviceError, DeviceKind, OpenDevice, OpenError, busy, content_ids};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -21,6 +22,9 @@ pub struct DeviceIdentity {
     /// What stays with the device as long as it is the same: name ("wwid", "serial", "partition uuid", "inode" and so on) to
     /// value. Empty for devices that tell nothing about themselves.
     pub ids: BTreeMap<String, String>,
+    /// UUIDs of what lies on it: name ("file system", "LVM physical volume", "partition table" and so on) to value.
+    #[serde(default)]
+    pub content: BTreeMap<String, String>,
     /// The file system on it, if one is known.
     pub file_system: Option<FileSystemIdentity>,
     /// What changes with every write by others: name ("ext4 write time" and so on) to value.
@@ -48,6 +52,9 @@ pub enum IdentityError {
         #[source]
         source: io::Error,
     },
+    /// The path leads nowhere, or to something else.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// It cannot be opened for reading.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -60,24 +67,68 @@ pub enum IdentityError {
 pub fn identify(device: &OpenDevice, view: &SystemView) -> Result<DeviceIdentity, IdentityError> {
     let system = |source| IdentityError::System { path: device.path().to_path_buf(), source };
     let metadata = device.file().metadata().map_err(system)?;
-    let (ids, mut stamps) = match device.kind() {
-        DeviceKind::RegularFile => {
-            let mut ids = BTreeMap::from([("inode".to_string(), metadata.ino().to_string())]);
-            // Not every file system knows when a file was born.
-            if let Some(born) = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()) {
-                ids.insert("creation time".to_string(), format!("{}.{:09}", born.as_secs(), born.subsec_nanos()));
-            }
-            let modified_ns = (metadata.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec() as u64);
-            (ids, BTreeMap::from([("file modification time".to_string(), modified_ns)]))
-        }
-        DeviceKind::BlockDevice => (block_ids(DeviceNumber::from_raw(metadata.rdev()), view), BTreeMap::new()),
+    let ids = match device.kind() {
+        DeviceKind::RegularFile => file_ids(&metadata, rustix::fs::fstatfs(device.file()).ok().as_ref()),
+        DeviceKind::BlockDevice => block_ids(DeviceNumber::from_raw(metadata.rdev()), view),
     };
-    let found = file_system(&device.blocking()?)?;
-    let file_system = found.map(|(file_system, file_system_stamps)| {
+    let looked = look(device)?;
+    let Content { ids: content, file_system, stamps } = looked;
+    Ok(DeviceIdentity { kind: device.kind(), size_bytes: device.geometry().size_bytes, ids, content, file_system, stamps })
+}
+
+/// What a look at an open device's content tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Content {
+    /// See [`DeviceIdentity::content`].
+    pub ids: BTreeMap<String, String>,
+    /// See [`DeviceIdentity::file_system`].
+    pub file_system: Option<FileSystemIdentity>,
+    /// See [`DeviceIdentity::stamps`].
+    pub stamps: BTreeMap<String, u64>,
+}
+
+/// Reads what lies on an open device. It may be in use by its owner: a few blocks are read past all caches.
+pub fn look(device: &OpenDevice) -> Result<Content, IdentityError> {
+    let blocking = device.blocking()?;
+    let mut stamps = BTreeMap::new();
+    if device.kind() == DeviceKind::RegularFile {
+        let system = |source| IdentityError::System { path: device.path().to_path_buf(), source };
+        let metadata = device.file().metadata().map_err(system)?;
+        let modified_ns = (metadata.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec() as u64);
+        stamps.insert("file modification time".to_string(), modified_ns);
+    }
+    let file_system = file_system(&blocking)?.map(|(file_system, file_system_stamps)| {
         stamps.extend(file_system_stamps);
         file_system
     });
-    Ok(DeviceIdentity { kind: device.kind(), size_bytes: device.geometry().size_bytes, ids, file_system, stamps })
+    let ids = content_ids::find(&blocking, file_system.as_ref())?;
+    Ok(Content { ids, file_system, stamps })
+}
+
+/// What stays with the device at a path, without opening it: it may be in use.
+pub fn ids_of(path: &Path, view: &SystemView) -> Result<(DeviceKind, BTreeMap<String, String>), IdentityError> {
+    let kind = kind_of(path)?;
+    let metadata = std::fs::metadata(path).map_err(|source| IdentityError::System { path: path.to_path_buf(), source })?;
+    let ids = match kind {
+        DeviceKind::RegularFile => file_ids(&metadata, rustix::fs::statfs(path).ok().as_ref()),
+        DeviceKind::BlockDevice => block_ids(DeviceNumber::from_raw(metadata.rdev()), view),
+    };
+    Ok((kind, ids))
+}
+
+/// Programs that serve files (linux/magic.h, FUSE_SUPER_MAGIC) number them as they like, anew at each start.
+const SERVED_FILE_SYSTEM: u32 = 0x6573_5546;
+
+fn file_ids(metadata: &std::fs::Metadata, file_system: Option<&rustix::fs::StatFs>) -> BTreeMap<String, String> {
+    if file_system.is_none_or(|answer| answer.f_type as u32 == SERVED_FILE_SYSTEM) {
+        return BTreeMap::new();
+    }
+    let mut ids = BTreeMap::from([("inode".to_string(), metadata.ino().to_string())]);
+    // Not every file system knows when a file was born.
+    if let Some(born) = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()) {
+        ids.insert("creation time".to_string(), format!("{}.{:09}", born.as_secs(), born.subsec_nanos()));
+    }
+    ids
 }
 
 /// What the kernel and udev know a block device by.
@@ -101,9 +152,16 @@ fn block_ids(number: DeviceNumber, view: &SystemView) -> BTreeMap<String, String
         ("serial", "device/serial"),
         ("device-mapper uuid", "dm/uuid"),
         ("md uuid", "md/uuid"),
-        ("loop file", "loop/backing_file"),
+        ("card id", "device/cid"),
+        ("nbd backend", "backend"),
     ] {
         add(name, read_line(&disk.join(file)));
+    }
+    if let Some(file) = read_line(&disk.join("loop/backing_file")) {
+        // One file can be behind several loop devices, each with its part.
+        let offset = read_line(&disk.join("loop/offset")).filter(|offset| offset != "0");
+        add("loop file", Some(offset.map_or(file.clone(), |offset| format!("{file} from byte {offset}"))));
+        add("loop inode", loop_inode(Path::new(&file), view));
     }
     let udev = udev_properties(&view.run.join(format!("udev/data/b{number}")));
     let property = |name: &str| udev.get(name).cloned();
@@ -116,6 +174,14 @@ fn block_ids(number: DeviceNumber, view: &SystemView) -> BTreeMap<String, String
         add("partition uuid", uuid.or_else(|| property("ID_PART_ENTRY_UUID")).map(|uuid| uuid.to_lowercase()));
     }
     ids
+}
+
+/// The number of the file behind a loop device: another file of the same name is another disk. `None` if the file is served by a
+/// program, which might not answer.
+fn loop_inode(file: &Path, view: &SystemView) -> Option<String> {
+    let mounts = busy::mounts(view).ok()?;
+    let metadata = busy::may_be_asked(file, &mounts, 0).then(|| std::fs::metadata(file).ok()).flatten()?;
+    metadata.is_file().then(|| metadata.ino().to_string())
 }
 
 /// The properties udev has stored: lines `E:NAME=VALUE`. Empty where there is no udev.
@@ -296,6 +362,7 @@ mod tests {
             kind: DeviceKind::BlockDevice,
             size_bytes,
             ids: ids.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            content: BTreeMap::new(),
             file_system: None,
             stamps: BTreeMap::new(),
         }

@@ -14,6 +14,7 @@
 mod aligned;
 pub mod blocking;
 pub mod busy;
+mod content_ids;
 pub mod discover;
 mod error;
 pub mod failing;

@@ -111,6 +111,15 @@ pub struct OpenDevice {
     kind: DeviceKind,
     geometry: Geometry,
     access: Access,
+    /// Which disk it was when it was opened: the kernel counts them (since 5.15). `None` where it does not tell.
+    sequence: Option<String>,
+}
+
+/// The kernel's count of a disk, or of the one that a partition is on.
+fn sequence(file: &File) -> Option<String> {
+    let number = DeviceNumber::from_raw(file.metadata().ok()?.rdev());
+    let directory = SystemView::default().block_directory(number)?;
+    read_line(&directory.join("diskseq")).or_else(|| read_line(&directory.parent()?.join("diskseq")))
 }
 
 impl OpenDevice {
@@ -160,7 +169,8 @@ impl OpenDevice {
     fn over(file: File, path: &Path, kind: DeviceKind, access: Access) -> Result<OpenDevice, OpenError> {
         lock(&file, path, access)?;
         let geometry = geometry(&file, path, kind, access)?;
-        let device = OpenDevice { file, path: path.to_path_buf(), kind, geometry, access };
+        let sequence = if kind == DeviceKind::BlockDevice { sequence(&file) } else { None };
+        let device = OpenDevice { file, path: path.to_path_buf(), kind, geometry, access, sequence };
         device.try_direct_read()?;
         Ok(device)
     }
@@ -199,6 +209,20 @@ impl OpenDevice {
     /// What it was opened for.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// The same open file (and lock) once more.
+    pub fn another_handle(&self) -> Result<OpenDevice, OpenError> {
+        let file = self.file.try_clone().map_err(|error| system(&self.path, "opened a second time", error))?;
+        let (path, sequence) = (self.path.clone(), self.sequence.clone());
+        Ok(OpenDevice { file, path, kind: self.kind, geometry: self.geometry, access: self.access, sequence })
+    }
+
+    /// Whether it is a block device that the machine has no more: it was unplugged, or its loop device was given another file. What comes back
+    /// under the same name is another open away.
+    pub fn is_gone(&self) -> bool {
+        self.kind == DeviceKind::BlockDevice
+            && (self.sequence != sequence(&self.file) || sys::block_size_bytes(&self.file).unwrap_or(0) == 0)
     }
 
     /// A blocking handle on the same open file (and lock).

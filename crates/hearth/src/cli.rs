@@ -452,9 +452,24 @@ pub enum Volume {
         /// Writes are allowed again
         #[arg(long, conflicts_with = "read_only")]
         read_write: bool,
-        /// Take the backing device as it is now for the right one: clean cache is dropped, dirty data will be written over it
+        /// Take the backing device as it is now for the right one: its clean cache is dropped, dirty data will be written over it
         #[arg(long)]
         accept_backing: bool,
+    },
+    /// Start a volume that does not run; one whose backing device was away starts by itself when that is there
+    Start {
+        /// Its name
+        name: String,
+    },
+    /// Stop a volume that nobody uses, until `start`: its backing device is then free, what is cached of it stays
+    Stop {
+        /// Its name
+        name: String,
+    },
+    /// Drop what is cached of a volume, in RAM and clean on the SSD; dirty data is kept
+    DropCache {
+        /// Its name
+        name: String,
     },
     /// Bring all dirty data home
     Destage {

@@ -150,11 +150,20 @@ impl Session {
                 let body = VolumeSet { options, accept_backing: *accept_backing };
                 let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
                 let answer: serde_json::Value = patiently("changing the volume", || self.client.send("PATCH", &path, &body))?;
-                match serde_json::from_value::<JobView>(answer) {
+                match serde_json::from_value::<JobView>(answer.clone()) {
                     Ok(job) => self.finish(job),
-                    Err(_) => self.print(&Done { done: true }, |_| show::changed(name, body.options.mode.as_deref())),
+                    Err(_) => {
+                        let done: Done = serde_json::from_value(answer).unwrap_or_default();
+                        self.print(&done, |done| match &done.told {
+                            Some(told) => format!("volume {name}: {told}\n"),
+                            None => show::changed(name, body.options.mode.as_deref()),
+                        })
+                    }
                 }
             }
+            Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
+            Volume::Stop { name } => self.tell_of(name, "stop", "stopping the volume"),
+            Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
             Volume::Destage { name } => {
                 let path = format!("/volumes/{}/destage", request::name(Named::Volume, name)?);
                 self.finish(self.client.post(&path)?)
@@ -169,6 +178,13 @@ impl Session {
                 self.finish(self.client.delete(&path)?)
             }
         }
+    }
+
+    /// Asks for something to be done with a volume, and prints what was.
+    fn tell_of(&self, name: &str, verb: &str, doing: &str) -> Result<(), Failure> {
+        let path = format!("/volumes/{}/{verb}", request::name(Named::Volume, name)?);
+        let done: Done = patiently(doing, || self.client.post(&path))?;
+        self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
     }
 
     /// `hearth stats`.

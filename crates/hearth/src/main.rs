@@ -27,6 +27,7 @@ mod stats;
 mod table;
 mod tokens;
 mod top;
+mod watching;
 mod why;
 
 use clap::Parser;
@@ -186,6 +187,9 @@ fn volume_action(command: &Volume) -> String {
         Volume::List => return "list volumes".into(),
         Volume::Show { name } => ("show", name),
         Volume::Set { name, .. } => ("change", name),
+        Volume::Start { name } => ("start", name),
+        Volume::Stop { name } => ("stop", name),
+        Volume::DropCache { name } => ("drop the cache of", name),
         Volume::Destage { name } => ("destage", name),
         Volume::Warm { name, .. } => ("warm", name),
         Volume::Remove { name, .. } => ("remove", name),

@@ -77,6 +77,8 @@ pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> 
         identity: facts.identity,
         stopped_clean: false,
         cache_stale: false,
+        stopped: false,
+        noted: Vec::new(),
     };
     machine.attach_bare(&record)?;
     let offer = machine.export(&record, &export)?;

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::sampling::Sampling;
 use crate::service::{Life, Service};
+use crate::watching;
 use control::datapath::Notice;
 use control::human;
 use control::lock::DaemonLock;
@@ -78,6 +79,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let sampling = Sampling::start(&manager, sampler_lives)?;
 
     let started = manager.start()?;
+    watching::start(&manager)?;
     let took = human::nanoseconds(began.elapsed().as_nanos() as u64);
     let troubled = match started.troubled {
         0 => String::new(),

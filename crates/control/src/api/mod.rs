@@ -77,6 +77,21 @@ pub enum Action {
         /// What is to change.
         set: VolumeSet,
     },
+    /// Starts a volume that was stopped, or whose backing device was not as it must be.
+    VolumeStart {
+        /// Its name.
+        name: String,
+    },
+    /// Takes a volume's exports back and lets its backing device go; what is cached of it stays.
+    VolumeStop {
+        /// Its name.
+        name: String,
+    },
+    /// Drops what is cached clean of a volume.
+    VolumeDropCache {
+        /// Its name.
+        name: String,
+    },
     /// Brings all dirty data home; a job.
     VolumeDestage {
         /// Its name.
@@ -209,10 +224,26 @@ pub enum Answer {
 }
 
 /// An answer without content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Done {
     /// Always true: a failure is a [`Refusal`](crate::error::Refusal).
     pub done: bool,
+    /// What was done, as one sentence, where the request alone does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
+}
+
+impl Default for Done {
+    fn default() -> Done {
+        Done { done: true, told: None }
+    }
+}
+
+impl Done {
+    /// Done, and this is what.
+    pub fn told(told: String) -> Done {
+        Done { done: true, told: Some(told) }
+    }
 }
 
 /// Body of a pool's creation.
@@ -299,8 +330,8 @@ pub struct VolumeSet {
     /// Options to change.
     #[serde(default)]
     pub options: OptionsPatch,
-    /// Take the backing device as it is now for the right one (after it was found changed): its clean cache is dropped,
-    /// dirty data is kept and will be destaged over it.
+    /// Take the backing device as it is now for the right one (after it was found changed, or at any time): its clean cache is
+    /// dropped, dirty data is kept and will be destaged over it. The answer says what was done.
     #[serde(default)]
     pub accept_backing: bool,
 }
@@ -342,6 +373,8 @@ pub enum Health {
     Failed,
     /// It is being removed.
     Removing,
+    /// A person stopped it.
+    Stopped,
 }
 
 impl Health {
@@ -353,6 +386,7 @@ impl Health {
             Health::Degraded => "degraded",
             Health::Failed => "failed",
             Health::Removing => "removing",
+            Health::Stopped => "stopped",
         }
     }
 }

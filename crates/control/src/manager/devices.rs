@@ -8,7 +8,7 @@ use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::words::Export;
 use std::collections::BTreeMap;
-use types::{BLOCK_BYTES, VOLUME_BLOCKS_MAX};
+use types::{BLOCK_BYTES, VOLUME_BYTES_MAX};
 
 /// What stands before the set of a modelled disk.
 const MODEL: &str = "model:";
@@ -127,7 +127,7 @@ impl Manager {
         };
         let (can_be_ssd, can_be_backing) = (
             free && !found.read_only && size_bytes >= SSD_BYTES_MIN,
-            free && found.pool.is_none() && (BLOCK_BYTES..=VOLUME_BLOCKS_MAX * BLOCK_BYTES).contains(&size_bytes),
+            free && found.pool.is_none() && (BLOCK_BYTES..=VOLUME_BYTES_MAX).contains(&size_bytes),
         );
         let mut told = told;
         if free && found.read_only {

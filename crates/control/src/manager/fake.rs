@@ -17,6 +17,7 @@ use crate::uuid::Uuid;
 use crate::words::Export;
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -64,6 +65,8 @@ pub struct Inside {
     pub problems: Vec<String>,
     /// Where warm-ups have read.
     pub warmed: Vec<u64>,
+    /// A device that comes back has lost what was not flushed.
+    pub lost_writes: bool,
     running: BTreeMap<String, Uuid>,
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
@@ -79,7 +82,10 @@ pub struct Device {
     pub size_bytes: u64,
     pub signature: Option<String>,
     pub in_use: Option<String>,
+    /// Empty: it tells nothing about itself.
     pub serial: String,
+    /// UUID of what lies on it.
+    pub content: Option<String>,
     pub parent: Option<String>,
     pub read_only: bool,
     pub problem: Option<String>,
@@ -201,7 +207,12 @@ impl Inside {
             in_use: device.in_use,
             identity: BackingIdentity {
                 size_bytes: device.size_bytes,
-                fixed: vec![fact("serial number", device.serial)],
+                fixed: Some(device.serial)
+                    .filter(|serial| !serial.is_empty())
+                    .map(|serial| fact("serial number", serial))
+                    .into_iter()
+                    .collect(),
+                content: device.content.iter().map(|uuid| fact("file system", uuid.clone())).collect(),
                 stamps: vec![fact("last write", device.version.to_string())],
             },
         })
@@ -349,7 +360,62 @@ impl DataPath for World {
 
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {}
 
-    fn backing_failed(&self, _volume: &str) {}
+    fn backing_failed(&self, volume: &str) -> bool {
+        self.inside().attached.contains_key(volume)
+    }
+
+    fn find_ssd(&self, uuid: Uuid) -> Option<String> {
+        self.inside().devices.iter().find(|(_, device)| device.pool == Some(uuid)).map(|(path, _)| path.clone())
+    }
+
+    fn find_backing(&self, spec: &str, _wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
+        let mut inside = self.inside();
+        let others: Vec<String> = inside.devices.keys().filter(|path| *path != spec).cloned().collect();
+        others.into_iter().filter_map(|path| inside.facts(&path).ok().map(|facts| (path, facts))).collect()
+    }
+
+    fn device_mark(&self, _spec: &str) -> u64 {
+        let inside = self.inside();
+        let mut mark = DefaultHasher::new();
+        inside.devices.iter().for_each(|(path, device)| (path, &device.serial, &device.in_use).hash(&mut mark));
+        mark.finish()
+    }
+
+    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        assert!(inside.attached[&volume.name].ssd.is_some(), "only what has a cache is released");
+        inside.attached.remove(&volume.name);
+        Ok(())
+    }
+
+    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.device(&volume.backing)?;
+        let lost = inside.lost_writes;
+        let attached = inside.attached.get_mut(&volume.name).expect("only attached volumes are reattached");
+        if lost {
+            return Err(ControlError::DataPath("a flush failed".into(), "start afresh".into()));
+        }
+        attached.backing = volume.backing.clone();
+        Ok(())
+    }
+
+    fn backing_gone(&self, volume: &str) -> bool {
+        let inside = self.inside();
+        inside.attached.get(volume).is_some_and(|attached| !inside.devices.contains_key(&attached.backing))
+    }
+
+    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+        let inside = self.inside();
+        let device = inside.attached.get(&volume.name).and_then(|attached| inside.devices.get(&attached.backing));
+        let version = device.ok_or(ControlError::Unknown { named: "device", name: volume.backing.clone() })?.version;
+        Ok(vec![Fact { name: "last write".into(), value: version.to_string() }])
+    }
+
+    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.inside().step(&volume.backing)
+    }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();

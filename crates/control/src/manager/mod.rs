@@ -13,17 +13,21 @@
 mod check;
 mod devices;
 mod exports;
+mod find;
 pub mod past;
 mod pools;
 mod replace;
 mod resume;
 mod sample;
+mod single;
+pub mod stamps;
 pub mod start;
 mod stop;
 pub mod stop_watch;
 mod verdict;
 mod views;
 mod volumes;
+pub mod waiting;
 mod watch;
 mod why;
 mod why_told;
@@ -38,6 +42,8 @@ pub mod fake;
 mod job_tests;
 #[cfg(test)]
 mod modelled;
+#[cfg(test)]
+mod right_disk_tests;
 #[cfg(test)]
 mod tests;
 
@@ -116,13 +122,15 @@ struct LiveVolume {
     health: Health,
     trouble: Option<Trouble>,
     attached: bool,
+    /// It starts by itself when its backing device is there as it must be.
+    waits: bool,
     exports: BTreeMap<Export, String>,
     stable_path: Option<String>,
 }
 
 impl LiveVolume {
     fn new(health: Health) -> LiveVolume {
-        LiveVolume { health, trouble: None, attached: false, exports: BTreeMap::new(), stable_path: None }
+        LiveVolume { health, trouble: None, attached: false, waits: false, exports: BTreeMap::new(), stable_path: None }
     }
 }
 
@@ -136,6 +144,16 @@ struct Trouble {
 impl From<&ControlError> for Trouble {
     fn from(error: &ControlError) -> Trouble {
         Trouble { problem: error.to_string(), remedy: error.remedy() }
+    }
+}
+
+impl Trouble {
+    /// "volume x does not run: REASON" is shown beside the name: only the reason is news there.
+    fn of_volume(error: &ControlError) -> Trouble {
+        match error {
+            ControlError::NotRunning { reason, remedy, .. } => Trouble { problem: reason.clone(), remedy: remedy.clone() },
+            other => Trouble::from(other),
+        }
     }
 }
 
@@ -203,7 +221,8 @@ impl Manager {
     /// # Errors
     /// Every error says what to do; nothing is half done that a later call or start would not finish or undo.
     pub fn handle(&self, action: Action) -> Result<Answer, ControlError> {
-        let done = |()| Answer::Done(Done { done: true });
+        let done = |()| Answer::Done(Done::default());
+        let told = |told: String| Answer::Done(Done::told(told));
         match action {
             Action::Daemon => Ok(Answer::Daemon(self.daemon_view())),
             Action::PoolCreate(create) => self.pool_create(&create).map(|p| Answer::Pool(Box::new(p))),
@@ -215,10 +234,10 @@ impl Manager {
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),
             Action::VolumeShow { name } => self.volume_view(&name).map(|v| Answer::Volume(Box::new(v))),
-            Action::VolumeSet { name, set } => self.volume_set(&name, &set).map(|job| match job {
-                Some(job) => Answer::Job(Box::new(job)),
-                None => Answer::Done(Done { done: true }),
-            }),
+            Action::VolumeSet { name, set } => self.volume_set(&name, &set),
+            Action::VolumeStart { name } => self.volume_start(&name).map(told),
+            Action::VolumeStop { name } => self.volume_stop(&name).map(told),
+            Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeRemove { name, drop_dirty } => self.volume_remove(&name, drop_dirty).map(|j| Answer::Job(Box::new(j))),
@@ -269,6 +288,11 @@ impl Manager {
     /// How many events there were of each severity since the daemon's start.
     pub fn event_counts(&self) -> [(Severity, u64); 3] {
         self.shared.events.counts()
+    }
+
+    /// Whether it is being stopped: nothing new begins.
+    pub fn is_stopping(&self) -> bool {
+        self.memory().stopping
     }
 
     /// How many jobs run now.

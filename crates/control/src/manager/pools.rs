@@ -26,6 +26,7 @@ use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::{self, Named};
 use crate::options::{self, SIZE_BYTES_MAX};
+use crate::recognise::{Recognised, recognise};
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -243,13 +244,25 @@ impl Manager {
             if except == Some(volume.as_str()) {
                 continue;
             }
-            if let Some(how) = self.data().overlap(path, &backing)? {
+            if let Some(how) = self.data().overlap(path, &backing)?
+                && !self.is_not_of(path, &volume)
+            {
                 let remedy = "choose another device: two owners would destroy each other's data";
                 let problem = format!("it is the backing device of the volume \"{volume}\" ({how})");
                 return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
         }
         Ok(())
+    }
+
+    /// Whether a device has the name that the backing device of a volume had, and is another one: names change hands while a volume is not attached.
+    fn is_not_of(&self, path: &str, volume: &str) -> bool {
+        let Ok(record) = self.volume_record(volume) else { return false };
+        if self.volume_attached(volume) {
+            return false;
+        }
+        let Ok(facts) = self.data().examine_backing(path) else { return false };
+        matches!(recognise(&record.identity, &facts.identity), Recognised::Other(_))
     }
 
     /// Refuses a block device that is a volume of this very daemon: it would wait for itself.

@@ -119,8 +119,8 @@ impl Manager {
         // All before the first: what is detached comes back only with its pool, and one device that hangs must not take the others along.
         attached().try_for_each(|volume| self.data().answers(volume))?;
         for volume in attached() {
-            self.data().detach(volume, false)?;
-            self.set_live_volume(&volume.name, |live| live.attached = false);
+            // It has to be attached again if another one cannot be let go.
+            self.let_go(volume)?;
         }
         Ok(())
     }

@@ -10,10 +10,11 @@
 //! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
 
 use super::verdict::{self, Verdict};
-use super::{LivePool, Manager, Trouble};
+use super::{LivePool, LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
+use crate::recognise;
 use crate::state::{BackingIdentity, PoolPhase, PoolRecord, State, VolumePhase, VolumeRecord};
 use std::collections::BTreeMap;
 use types::Mode;
@@ -42,7 +43,8 @@ impl Manager {
         let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
         names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let claim = self.claim(&names, "the daemon's start")?;
-        let judged = self.judge_all(&state.volumes);
+        let wanted: Vec<VolumeRecord> = state.volumes.iter().filter(|v| !v.rests()).cloned().collect();
+        let judged = self.judge_all(&wanted);
         self.save_before_first_io(&judged)?;
         let pools = self.memory().state.pools.clone();
         std::thread::scope(|scope| {
@@ -56,28 +58,7 @@ impl Manager {
         Ok(self.count())
     }
 
-    pub(super) fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
-        let judge = |volume: &VolumeRecord| match self.data().examine_backing(&volume.backing) {
-            Ok(facts) if facts.in_use.is_some() => {
-                let problem = format!("its backing device {} is in use ({})", volume.backing, facts.in_use.unwrap_or_default());
-                (Verdict::Refuse(problem, "stop what uses it and restart the daemon".into()), facts.identity)
-            }
-            Ok(facts) => (verdict::judge(volume, &facts.identity), facts.identity),
-            Err(ControlError::Unknown { .. }) => {
-                let problem = format!("its backing device {} is not there", volume.backing);
-                let remedy = "connect it and restart the daemon".into();
-                (Verdict::Refuse(problem, remedy), BackingIdentity::default())
-            }
-            Err(error) => (Verdict::Refuse(error.to_string(), error.remedy()), BackingIdentity::default()),
-        };
-        let with_mark = |v: &VolumeRecord| {
-            let (verdict, now) = judge(v);
-            (v.name.clone(), (verdict, now, v.may_have_dirty))
-        };
-        volumes.iter().map(with_mark).collect()
-    }
-
-    fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
+    pub(super) fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
         self.change(|state| {
             let State { pools, volumes, .. } = state;
             for volume in volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready) {
@@ -108,7 +89,12 @@ impl Manager {
                 let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };
                 self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {error}"));
                 self.set_live_pool(&pool.name, |live| (live.health, live.trouble) = (health, Some(Trouble::from(&error))));
-                volumes.iter().for_each(|v| self.start_without_pool(v, judged, &error));
+                for volume in &volumes {
+                    let result = if volume.rests() { Ok(self.show_stopped(volume)) } else { self.try_without_pool(volume, judged, &error) };
+                    if let Err(error) = result {
+                        self.fail_volume(volume, &error);
+                    }
+                }
             }
         }
     }
@@ -126,7 +112,7 @@ impl Manager {
         let known: Vec<u32> = volumes.iter().map(|v| v.id).collect();
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
-            PoolPhase::Ready => self.run_pool(pool, &known).map(|()| true),
+            PoolPhase::Ready => self.run_pool(&self.with_its_ssd(pool)?, &known).map(|()| true),
             PoolPhase::Creating => match self.run_pool(pool, &known) {
                 Ok(()) => Ok(true),
                 Err(error) => {
@@ -136,6 +122,20 @@ impl Manager {
                 }
             },
         }
+    }
+
+    /// The pool as it is known, with its SSD where that is now: another disk may have the name it had.
+    fn with_its_ssd(&self, pool: &PoolRecord) -> Result<PoolRecord, ControlError> {
+        let is_there = self.data().examine_ssd(&pool.ssd).is_ok_and(|facts| facts.pool == Some(pool.uuid) || facts.in_use.is_some());
+        let Some(ssd) = (!is_there).then(|| self.data().find_ssd(pool.uuid)).flatten() else { return Ok(pool.clone()) };
+        self.change(|state| {
+            if let Some(pool) = state.pool_mut(&pool.name) {
+                pool.ssd = ssd.clone();
+            }
+        })?;
+        let message = format!("its SSD is {ssd} now (it was {}): recognised by the pool's UUID", pool.ssd);
+        self.events().note(Severity::Info, &pool.name, message);
+        Ok(PoolRecord { ssd, ..pool.clone() })
     }
 
     fn forget_half_made(&self, pool: &PoolRecord) -> Result<(), ControlError> {
@@ -149,9 +149,17 @@ impl Manager {
     }
 
     fn start_one_volume(&self, volume: &VolumeRecord, judged: &Judged) {
-        let result = match (volume.phase, judged.get(&volume.name)) {
+        let result = if volume.rests() { Ok(self.show_stopped(volume)) } else { self.try_in_pool(volume, judged) };
+        if let Err(error) = result {
+            self.fail_volume(volume, &error);
+        }
+    }
+
+    /// Starts a volume whose pool runs.
+    pub(super) fn try_in_pool(&self, volume: &VolumeRecord, judged: &Judged) -> Result<(), ControlError> {
+        match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
-            (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(refused(volume, problem, remedy)),
+            (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(self.refused_by_its_device(volume, problem, remedy)),
             (VolumePhase::Removing, _) => self.resume_remove(volume),
             (VolumePhase::Ready, verdict) => {
                 if let Some((Verdict::DropClean(why), ..)) = verdict {
@@ -159,20 +167,19 @@ impl Manager {
                 }
                 self.bring_up_volume(volume)
             }
-        };
-        if let Err(error) = result {
-            self.fail_volume(volume, &error);
         }
+    }
+
+    /// The device is not as it must be. When it is, the volume starts by itself.
+    fn refused_by_its_device(&self, volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {
+        self.set_live_volume(&volume.name, |live| live.waits = true);
+        refused(volume, problem, remedy)
     }
 
     pub(super) fn fail_volume(&self, volume: &VolumeRecord, error: &ControlError) {
         self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {error}"));
         self.data().not_served(volume);
-        // "volume x does not run: REASON" is shown beside the name: only the reason is news there.
-        let trouble = match error {
-            ControlError::NotRunning { reason, remedy, .. } => Trouble { problem: reason.clone(), remedy: remedy.clone() },
-            other => Trouble::from(other),
-        };
+        let trouble = Trouble::of_volume(error);
         self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
     }
 
@@ -205,9 +212,16 @@ impl Manager {
         Ok(())
     }
 
+    pub(super) fn show_stopped(&self, volume: &VolumeRecord) {
+        self.data().not_served(volume);
+        self.set_live_volume(&volume.name, |live| *live = LiveVolume::new(Health::Stopped));
+    }
+
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.data().attach(volume)?;
-        self.set_live_volume(&volume.name, |live| live.attached = true);
+        // What was good when it was judged may be gone again.
+        let attached = self.data().attach(volume);
+        self.set_live_volume(&volume.name, |live| (live.attached, live.waits) = (attached.is_ok(), attached.is_err()));
+        attached?;
         Ok(())
     }
 
@@ -215,9 +229,8 @@ impl Manager {
         if !self.volume_attached(&volume.name) {
             return;
         }
-        match self.data().detach(volume, false) {
-            Ok(()) => self.set_live_volume(&volume.name, |live| live.attached = false),
-            Err(also) => self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {also}")),
+        if let Err(also) = self.let_go(volume) {
+            self.events().note(Severity::Warning, &volume.name, format!("the volume did not detach: {also}"));
         }
     }
 
@@ -233,9 +246,13 @@ impl Manager {
         }
         let (different, compared) = (sample.different, sample.compared);
         let problem = format!(
-            "its backing device {} was written by others: {different} of {compared} blocks compared differ from what is cached",
+            "its backing device {} was written by others or rolled back: {different} of {compared} blocks compared differ from what is cached",
             volume.backing
         );
+        if recognise::is_nameless(&volume.identity) {
+            let problem = format!("{problem}, and since it tells nothing by which it could be recognised, it may be another device");
+            return Err(refused(volume, &problem, &verdict::wrong_remedy(volume)));
+        }
         let found = |p: &LivePool| p.dirty_bytes.get(&volume.id).is_some_and(|bytes| *bytes > 0);
         if self.memory().pools.get(&volume.pool).is_some_and(found) {
             return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
@@ -270,10 +287,10 @@ impl Manager {
     }
 
     /// The pool is not there: serve the backing device alone if that is safe.
-    fn start_without_pool(&self, volume: &VolumeRecord, judged: &Judged, pool_error: &ControlError) {
-        let result = match (volume.phase, judged.get(&volume.name)) {
+    pub(super) fn try_without_pool(&self, volume: &VolumeRecord, judged: &Judged, pool_error: &ControlError) -> Result<(), ControlError> {
+        match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
-            (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(refused(volume, problem, remedy)),
+            (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(self.refused_by_its_device(volume, problem, remedy)),
             (VolumePhase::Removing, _) if !volume.may_have_dirty => self.finish_remove(volume),
             (_, Some((_, _, true))) => {
                 let problem = format!("its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks");
@@ -285,9 +302,6 @@ impl Manager {
                 Err(refused(volume, &problem, &remedy))
             }
             _ => self.serve_bare(volume, pool_error),
-        };
-        if let Err(error) = result {
-            self.fail_volume(volume, &error);
         }
     }
 
@@ -298,8 +312,9 @@ impl Manager {
                 (volume.cache_stale, volume.may_have_dirty) = (true, false);
             }
         })?;
-        self.data().attach_bare(volume)?;
-        self.set_live_volume(&volume.name, |live| live.attached = true);
+        let attached = self.data().attach_bare(volume);
+        self.set_live_volume(&volume.name, |live| (live.attached, live.waits) = (attached.is_ok(), attached.is_err()));
+        attached?;
         self.export_all(volume)?;
         self.set_live_volume(&volume.name, |live| {
             live.health = Health::Degraded;
@@ -334,12 +349,13 @@ impl Manager {
         Started { pools, volumes, troubled: memory.pools.len() - pools + memory.volumes.len() - volumes }
     }
 
-    /// Takes the backing device as it is now for the right one, and brings the volume up.
-    pub(super) fn accept_backing(&self, name: &str) -> Result<(), ControlError> {
-        if self.volume_attached(name) {
-            return Ok(());
-        }
+    /// Takes the backing device as it is now for the right one, drops what was cached of it, and brings the volume up. Tells what was done.
+    pub(super) fn accept_backing(&self, name: &str) -> Result<String, ControlError> {
         let volume = self.volume_record(name)?;
+        if self.volume_attached(name) {
+            let dropped = self.drop_cache(&volume)?;
+            return Ok(format!("the volume runs with {} already; {dropped}", volume.backing));
+        }
         self.running_pool(&volume.pool)?;
         let identity = self.check_backing(&volume.backing, Some(name))?;
         if volume.may_have_dirty && identity.size_bytes < volume.size_bytes {
@@ -360,6 +376,8 @@ impl Manager {
                 renumber(volume, pools.iter_mut().find(|p| p.name == volume.pool)?);
             }
             (volume.size_bytes, volume.identity, volume.stopped_clean) = (identity.size_bytes, identity, false);
+            // What was noted is of the device of before.
+            (volume.noted, volume.stopped) = (Vec::new(), false);
             volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
             Some(volume.clone())
         })?;
@@ -367,7 +385,10 @@ impl Manager {
         if volume.id != before.id {
             self.data().forget(&before)?;
         }
-        self.bring_up_volume(&volume)
+        let had_dirty = before.may_have_dirty;
+        self.bring_up_volume(&volume)?;
+        let kept = if had_dirty { "; its dirty data is kept and will be written over what is on the device" } else { "" };
+        Ok(format!("{} is the backing device as it is now; all that was cached clean of it is dropped{kept}", volume.backing))
     }
 }
 

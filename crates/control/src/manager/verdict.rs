@@ -1,7 +1,10 @@
 //! Is the backing device still the one it was (C6)? A pure decision over what was remembered and what is found.
 
+use super::stamps;
 use crate::human;
+use crate::recognise::{self, Match, Recognised, recognise};
 use crate::state::{BackingIdentity, Fact, VolumeRecord};
+use types::VOLUME_BYTES_MAX;
 
 /// What to do with a volume at a start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,30 +22,34 @@ pub(super) enum Verdict {
 /// Judges the device found now for `volume`.
 pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
     let before = &volume.identity;
-    let name = &volume.name;
-    if now.size_bytes < before.size_bytes {
-        return Verdict::Refuse(
-            format!(
-                "its backing device {} shrank from {} to {}",
-                volume.backing,
-                human::bytes(before.size_bytes),
-                human::bytes(now.size_bytes)
-            ),
-            if volume.may_have_dirty {
-                format!(
-                    "bring the right device back and restart the daemon, or give up its dirty data with `hearth volume remove {name} --drop-dirty`"
-                )
-            } else {
-                format!(
-                    "bring the right device back and restart the daemon, or take it as it is with `hearth volume set {name} --accept-backing`"
-                )
-            },
+    let (backing, name) = (&volume.backing, &volume.name);
+    if let Some(problem) = too_large(now.size_bytes) {
+        let remedy = format!(
+            "give it at most {}: the volume then starts by itself; what lies beyond was never part of the volume",
+            human::bytes(VOLUME_BYTES_MAX)
         );
+        return Verdict::Refuse(format!("its backing device {backing} {problem}"), remedy);
     }
-    let change = if let Some(change) = first_difference(&before.fixed, &now.fixed) {
-        format!("its backing device {} is another one: {change}", volume.backing)
-    } else if let Some(change) = first_difference(&before.stamps, &now.stamps).filter(|_| volume.stopped_clean) {
-        format!("its backing device {} was written by others while hearth was stopped: {change}", volume.backing)
+    // Whatever the mode: under the volume's name nobody must find another disk.
+    if let Recognised::Other(why) = recognise(before, now) {
+        return Verdict::Refuse(format!("its backing device {backing} is another one: {why}"), wrong_remedy(volume));
+    }
+    if now.size_bytes < before.size_bytes {
+        let (was, is) = (human::bytes(before.size_bytes), human::bytes(now.size_bytes));
+        let remedy = if volume.may_have_dirty {
+            format!(
+                "bring the right device back (the volume then starts by itself), or give up its dirty data with \
+                 `hearth volume remove {name} --drop-dirty`"
+            )
+        } else {
+            wrong_remedy(volume)
+        };
+        return Verdict::Refuse(format!("its backing device {backing} shrank from {was} to {is}"), remedy);
+    }
+    let change = if let Some(change) = written_by_others(before, now).filter(|_| volume.stopped_clean) {
+        format!("its backing device {backing} was written by others while hearth was stopped: {change}")
+    } else if let Some(change) = stamps::rolled_back(&volume.noted, now) {
+        format!("its backing device {backing} was rolled back to an earlier state: {change}")
     } else if now.size_bytes > before.size_bytes {
         return Verdict::Grown;
     } else {
@@ -51,12 +58,39 @@ pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
     if volume.may_have_dirty { Verdict::Refuse(change, changed_remedy(name)) } else { Verdict::DropClean(change) }
 }
 
+/// Why a device of that size cannot be a backing device, as the end of a sentence that begins with it; `None` if it can. Asked
+/// wherever the size of a backing device enters.
+pub(super) fn too_large(size_bytes: u64) -> Option<String> {
+    let (has, most) = (human::bytes(size_bytes), human::bytes(VOLUME_BYTES_MAX));
+    (size_bytes > VOLUME_BYTES_MAX).then(|| format!("has {has}, more than the {most} that a volume can have"))
+}
+
+/// What can be done about a volume whose backing device is not the one it was.
+pub(super) fn wrong_remedy(volume: &VolumeRecord) -> String {
+    let name = &volume.name;
+    if volume.may_have_dirty {
+        return changed_remedy(name);
+    }
+    format!(
+        "bring the right device back (the volume then starts by itself), or take this one as it is with \
+         `hearth volume set {name} --accept-backing`"
+    )
+}
+
 /// What can be done about a write-back volume whose backing device changed.
 pub(super) fn changed_remedy(name: &str) -> String {
     format!(
-        "bring the right device back and restart the daemon, or write the dirty data over this one with `hearth volume set {name} \
-         --accept-backing`, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"
+        "bring the right device back (the volume then starts by itself), or write the dirty data over this one with \
+         `hearth volume set {name} --accept-backing`, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"
     )
+}
+
+/// Of a device that nobody else should have written since: what shows that somebody did.
+fn written_by_others(before: &BackingIdentity, now: &BackingIdentity) -> Option<String> {
+    match recognise::content(before, now) {
+        Match::Other(change) => Some(change),
+        _ => first_difference(&before.stamps, &now.stamps),
+    }
 }
 
 /// The first fact known on both sides that differs. A fact missing on one side says nothing: a kernel or a tool may
@@ -86,6 +120,7 @@ mod tests {
         let now = BackingIdentity {
             size_bytes,
             fixed: facts(&[("serial number", serial), ("new", "y")]),
+            content: Vec::new(),
             stamps: facts(&[("last write", write)]),
         };
         let verdict = judge(&volume, &now);
@@ -99,11 +134,20 @@ mod tests {
             check(dirty, true, gib, "A", "1", "Same");
             check(dirty, false, gib, "A", "2", "Same");
             check(dirty, true, 2 * gib, "A", "1", "Grown");
+            check(dirty, true, VOLUME_BYTES_MAX, "A", "1", "Grown");
+            check(
+                dirty,
+                true,
+                VOLUME_BYTES_MAX + (1 << 40),
+                "A",
+                "1",
+                "Refuse(\"its backing device /dev/v has 65 TiB, more than the 64 TiB",
+            );
             check(dirty, true, gib / 2, "A", "1", "Refuse(\"its backing device /dev/v shrank from 1 GiB to 512 MiB");
         }
-        check(false, true, gib, "B", "1", "DropClean(\"its backing device /dev/v is another one: its serial number was A and is B");
+        check(false, true, gib, "B", "1", "Refuse(\"its backing device /dev/v is another one: its serial number was A and is B");
         check(true, true, gib, "B", "1", "Refuse(\"its backing device /dev/v is another one");
-        check(false, false, gib, "B", "9", "DropClean");
+        check(false, false, gib, "B", "9", "another one");
         check(false, true, gib, "A", "2", "DropClean(\"its backing device /dev/v was written by others");
         check(true, true, gib, "A", "2", "--drop-dirty");
     }

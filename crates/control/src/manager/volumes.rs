@@ -26,8 +26,8 @@
 //! | 3. save without it | – |
 
 use super::pools::{device, new_uuid};
-use super::{Claim, LiveVolume, Manager};
-use crate::api::{Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use super::{Claim, LiveVolume, Manager, verdict};
+use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::jobs::Work;
@@ -36,7 +36,7 @@ use crate::options::Options;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use crate::words::Export;
 use std::ops::Range;
-use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUME_BLOCKS_MAX, VOLUMES_MAX};
+use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUME_BYTES_MAX, VOLUMES_MAX};
 
 impl Manager {
     pub(super) fn volume_add(&self, add: &VolumeAdd) -> Result<VolumeView, ControlError> {
@@ -91,6 +91,8 @@ impl Manager {
                 identity,
                 stopped_clean: false,
                 cache_stale: false,
+                stopped: false,
+                noted: Vec::new(),
             };
             pool.next_volume_id += 1;
             state.volumes.push(record.clone());
@@ -145,18 +147,13 @@ impl Manager {
             let problem = format!("{} is too small for a volume", human::bytes(facts.size_bytes));
             return Err(device(spec, problem, "use a device or file of at least 4 KiB".into(), Kind::Conflict));
         }
-        if facts.size_bytes > VOLUME_BLOCKS_MAX * BLOCK_BYTES {
-            let (has, most) = (human::bytes(facts.size_bytes), human::bytes(VOLUME_BLOCKS_MAX * BLOCK_BYTES));
-            return Err(device(
-                spec,
-                format!("{has} is more than a volume can have"),
-                format!("use a device of at most {most}"),
-                Kind::Conflict,
-            ));
-        }
         if let Some(user) = &facts.in_use {
             let remedy = "stop what uses it (unmount it): all access must go through the volume from now on";
             return Err(device(spec, format!("it is in use ({user})"), remedy.into(), Kind::Conflict));
+        }
+        if let Some(problem) = verdict::too_large(facts.size_bytes) {
+            let remedy = format!("use a device of at most {}", human::bytes(VOLUME_BYTES_MAX));
+            return Err(device(spec, format!("it {problem}"), remedy, Kind::Conflict));
         }
         if facts.pool.is_some() {
             let remedy = "choose another device: this one is an SSD of hearth, not data of yours";
@@ -201,6 +198,10 @@ impl Manager {
         let memory = self.memory();
         match memory.volumes.get(name) {
             Some(live) if live.attached && live.health == Health::Running => Ok(record),
+            Some(live) if live.health == Health::Stopped => {
+                let (reason, remedy) = ("it is stopped".into(), format!("start it with `hearth volume start {name}`"));
+                Err(ControlError::NotRunning { named: "volume", name: name.into(), reason, remedy })
+            }
             live => {
                 let trouble = live.and_then(|l| l.trouble.clone());
                 let (reason, remedy) = trouble
@@ -212,7 +213,7 @@ impl Manager {
         }
     }
 
-    pub(super) fn volume_set(&self, name: &str, set: &VolumeSet) -> Result<Option<JobView>, ControlError> {
+    pub(super) fn volume_set(&self, name: &str, set: &VolumeSet) -> Result<Answer, ControlError> {
         if set.options.is_empty() && !set.accept_backing {
             let remedy = "name at least one, for instance --mode write-through".to_string();
             return Err(ControlError::BadCombination("no option was given to set".into(), remedy));
@@ -229,14 +230,15 @@ impl Manager {
         })?;
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         if set.accept_backing {
-            self.accept_backing(name)?;
-            self.events().note(Severity::Info, name, "the backing device is taken for the right one as it is now");
-            return Ok(None);
+            let told = self.accept_backing(name)?;
+            self.note_changes(name, &before.options, &options);
+            self.events().note(Severity::Info, name, &told);
+            return Ok(Answer::Done(Done::told(told)));
         }
         if !self.volume_attached(name) {
             // In force at the next start, or never needed.
             self.note_changes(name, &before.options, &options);
-            return Ok(None);
+            return Ok(Answer::Done(Done::default()));
         }
         let pending = match self.data().set_options(&record) {
             Ok(pending) => pending,
@@ -253,7 +255,8 @@ impl Manager {
         };
         self.note_changes(name, &before.options, &options);
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
-        self.watch_change(claim, record, pending, leaves_write_back)
+        let job = self.watch_change(claim, record, pending, leaves_write_back)?;
+        Ok(job.map_or(Answer::Done(Done::default()), |job| Answer::Job(Box::new(job))))
     }
 
     fn note_changes(&self, name: &str, before: &Options, now: &Options) {
@@ -314,7 +317,9 @@ impl Manager {
                 name: name.into(),
                 dirty: "an unknown amount".into(),
                 why,
-                remedy: format!("repair that and restart the daemon, or lose the data with `hearth volume remove {name} --drop-dirty`"),
+                remedy: format!(
+                    "repair that and start it with `hearth volume start {name}`, or lose the data with `hearth volume remove {name} --drop-dirty`"
+                ),
             });
         }
         let manager = self.clone();

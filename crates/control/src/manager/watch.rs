@@ -16,15 +16,15 @@ impl Manager {
         match notice {
             Notice::SsdFailed { pool, uuid } => self.ssd_failed(pool, *uuid),
             Notice::BackingFailed { volume } => {
-                self.data().backing_failed(volume);
-                if self.has_given_up(volume) {
+                // A word that came late: the volume was stopped, or started anew.
+                if !self.data().backing_failed(volume) || self.has_given_up(volume) {
                     return;
                 }
                 let problem = "its backing device failed to flush: what was written since the last good flush is in doubt, and no more writes are taken";
-                let remedy = "check the device and the data on it, then restart the daemon";
+                let remedy = format!("check the device and the data on it, then start the volume anew with `hearth volume start {volume}`");
                 self.events().note(Severity::Error, volume, problem);
                 self.set_live_volume(volume, |live| {
-                    live.trouble = Some(Trouble { problem: problem.into(), remedy: remedy.into() });
+                    live.trouble = Some(Trouble { problem: problem.into(), remedy });
                     live.health = Health::Failed;
                 });
             }

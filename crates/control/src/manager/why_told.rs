@@ -285,6 +285,8 @@ mod tests {
             identity: BackingIdentity::default(),
             stopped_clean: false,
             cache_stale: false,
+            stopped: false,
+            noted: Vec::new(),
         }
     }
 

@@ -23,6 +23,8 @@ use types::{BLOCK_BYTES, Content, ShardIndex, VolumeId, VolumeIndex};
 /// Clean blocks of a volume that a start compares with the backing device: a change of 5 % of the cached blocks is then missed one time
 /// in 27 (0.95^64), and 64 random reads of a hard disk take half a second.
 const SAMPLE_BLOCKS: usize = 64;
+/// And so many of those that were logged last: a device that was rolled back lacks these first. A hard disk reads all of them in a second.
+const NEWEST_BLOCKS: usize = 64;
 
 /// A pool's superblock, and the way to it beside the shards.
 pub(crate) struct Root {
@@ -87,7 +89,12 @@ pub(crate) fn open(
 impl Root {
     /// What the shards must be told before anything is attached: every known volume keeps its blocks until it is.
     pub fn holds(&self) -> Vec<Command> {
-        let hold = |v: &format::VolumeRecord| Command::Hold { volume: self.places[&v.id.0], id: v.id, size_bytes: v.size_bytes };
+        // A size that no volume can have was written by a version that did not look; the volume itself is refused when its turn comes.
+        let hold = |v: &format::VolumeRecord| Command::Hold {
+            volume: self.places[&v.id.0],
+            id: v.id,
+            size_bytes: v.size_bytes.min(types::VOLUME_BYTES_MAX),
+        };
         self.state.superblock.volumes.iter().map(hold).collect()
     }
 
@@ -214,14 +221,30 @@ fn dirty_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMa
     places.iter().map(|(id, place)| (*id, dirty(*place))).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
-/// Clean and whole blocks of each volume, spread over what was found.
+/// Clean and whole blocks of each volume: spread over what was found, and those that each shard logged last. In the order of their addresses.
 fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, Proof)>> {
+    let newest_of_shard = (NEWEST_BLOCKS / found.len().max(1)).max(1);
     let sample = |place: VolumeIndex| {
         let all: Vec<(u64, Proof)> = tallies(found, place).flat_map(|t| &t.samples).copied().collect();
         let step = (all.len() / SAMPLE_BLOCKS).max(1);
-        all.into_iter().step_by(step).collect()
+        let newest = tallies(found, place).flat_map(|t| t.newest.iter().rev().take(newest_of_shard).copied());
+        let mut sample: Vec<(u64, Proof)> = all.into_iter().step_by(step).chain(newest).collect();
+        sample.sort_unstable_by_key(|(block, _)| *block);
+        sample.dedup();
+        sample
     };
     places.iter().map(|(id, place)| (*id, sample(*place))).collect()
+}
+
+/// Clean and whole blocks of a volume of shards that run.
+#[cfg(test)]
+pub fn samples_of_shards(shards: &[Shard], place: VolumeIndex) -> Vec<(u64, Proof)> {
+    let of_shard = |shard: &Shard| {
+        let mut blocks = Vec::new();
+        shard.look_at_index(0, u32::MAX, |volume, block, _| blocks.extend((volume == place).then_some(block)));
+        blocks.into_iter().filter_map(|block| Some((block, shard.proof_of_clean(place, block)?))).collect::<Vec<_>>()
+    };
+    shards.iter().flat_map(of_shard).collect()
 }
 
 /// The pool's pages, and how many each shard's RAM tier may hold.

@@ -2,9 +2,10 @@
 
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
-use crate::state::{BackingIdentity, Fact};
+use crate::recognise::{Recognised, recognise};
+use crate::state::{BackingIdentity, Fact, VolumeRecord};
 use device::busy::{self, BusyError};
-use device::identity::{DeviceIdentity, identify};
+use device::identity::{self, DeviceIdentity, identify};
 use device::model::{DiskModel, ModelSet};
 use device::signature::{self, OwnMark};
 use device::spec::SpecError;
@@ -12,6 +13,7 @@ use device::system::SystemView;
 use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDevice, OpenError};
 use format::layout::SuperblockSlot;
 use format::superblock::SUPERBLOCK_MAGIC;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The marks of a hearth pool: both copies of its superblock.
@@ -28,8 +30,10 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
     spec.kind().map_err(|e| spec_error(path, e))?;
     let users = busy::usages(path, &view).map_err(|e| busy_error(path, e))?;
     if let Some(user) = busy::describe(&users) {
-        // Somebody who has it may have it exclusively: nothing more can be looked at.
-        return Ok(DeviceFacts { size_bytes: u64::MAX, in_use: Some(user), ..DeviceFacts::default() });
+        // Somebody who has it may have it exclusively: nothing more can be looked at than what it is called.
+        let fixed = identity::ids_of(path, &view).map(|(kind, ids)| names_of(kind, &ids)).unwrap_or_default();
+        let identity = BackingIdentity { fixed, ..BackingIdentity::default() };
+        return Ok(DeviceFacts { size_bytes: u64::MAX, in_use: Some(user), identity, ..DeviceFacts::default() });
     }
     let device = open_path(path, Access::ReadOnly)?;
     let blocking = device.blocking().map_err(|e| plain(path, &e))?;
@@ -46,23 +50,30 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
     })
 }
 
-/// The identity in the form that is remembered. A file system's UUID recognizes a device that says nothing about itself; on
-/// one that does, a new file system is a change of content and not another device.
-fn recorded(identity: DeviceIdentity, spec: &DeviceSpec) -> BackingIdentity {
-    let fact = |name: &str, value: String| Fact { name: name.into(), value };
-    let kind = match identity.kind {
+/// The identity in the form that is remembered.
+pub(super) fn recorded(identity: DeviceIdentity, spec: &DeviceSpec) -> BackingIdentity {
+    let mut fixed = names_of(identity.kind, &identity.ids);
+    if let Some(set) = spec.model() {
+        fixed.push(Fact { name: "disk model".into(), value: set.name().into() });
+    }
+    let (content, mut stamps) = (facts(&identity.content), facts(&identity.stamps));
+    // A new file system is a change of content, noticed as such.
+    let file_system = identity.file_system.map_or("none".into(), |fs| format!("{} {}", fs.kind, fs.uuid));
+    stamps.push(Fact { name: "file system".into(), value: file_system });
+    BackingIdentity { size_bytes: identity.size_bytes, fixed, content, stamps }
+}
+
+/// What a device is called, in the form that is remembered.
+pub(super) fn names_of(kind: DeviceKind, ids: &BTreeMap<String, String>) -> Vec<Fact> {
+    let kind = match kind {
         DeviceKind::BlockDevice => "block device",
         DeviceKind::RegularFile => "file",
     };
-    let mut fixed = vec![fact("kind", kind.into())];
-    fixed.extend(identity.ids.iter().map(|(name, value)| fact(name, value.clone())));
-    if let Some(set) = spec.model() {
-        fixed.push(fact("disk model", set.name().into()));
-    }
-    let mut stamps: Vec<Fact> = identity.stamps.iter().map(|(name, value)| fact(name, value.to_string())).collect();
-    let file_system = identity.file_system.map_or("none".into(), |fs| format!("{} {}", fs.kind, fs.uuid));
-    if identity.ids.is_empty() { &mut fixed } else { &mut stamps }.push(fact("file system", file_system));
-    BackingIdentity { size_bytes: identity.size_bytes, fixed, stamps }
+    std::iter::once(Fact { name: "kind".into(), value: kind.into() }).chain(facts(ids)).collect()
+}
+
+pub(super) fn facts<T: ToString>(named: &BTreeMap<String, T>) -> Vec<Fact> {
+    named.iter().map(|(name, value)| Fact { name: name.clone(), value: value.to_string() }).collect()
 }
 
 /// How two devices share bytes.
@@ -100,6 +111,18 @@ pub(super) fn open_backing(spec: &DeviceSpec, read_only: bool) -> Result<OpenDev
     }
 }
 
+/// Refuses an open device that is not the one of the volume.
+pub(super) fn check_is_it(opened: &OpenDevice, spec: &DeviceSpec, volume: &VolumeRecord) -> Result<(), ControlError> {
+    let path = spec.path();
+    let identity = identify(opened, &SystemView::default()).map_err(|e| plain(path, &e))?;
+    if let Recognised::Other(why) = recognise(&volume.identity, &recorded(identity, spec)) {
+        let remedy = "bring the right device back: the volume then starts by itself".to_string();
+        let problem = format!("it is another device than the one of the volume: {why}");
+        return Err(ControlError::Device { path: path.display().to_string(), problem, remedy, kind: Kind::Conflict });
+    }
+    Ok(())
+}
+
 fn open_path(path: &Path, access: Access) -> Result<OpenDevice, ControlError> {
     OpenDevice::open(path, access).map_err(|error| open_error(path, error))
 }
@@ -112,6 +135,12 @@ fn open_error(path: &Path, error: OpenError) -> ControlError {
     };
     match error {
         OpenError::Spec(error) => spec_error(path, error),
+        OpenError::Empty { .. } if device::spec::kind_of(path).is_ok_and(|kind| kind == DeviceKind::BlockDevice) => ControlError::Device {
+            path: path.display().to_string(),
+            problem: "it has nothing behind it".into(),
+            remedy: "connect the disk, or choose another device".into(),
+            kind,
+        },
         other => sentence(path, &other, kind),
     }
 }

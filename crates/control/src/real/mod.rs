@@ -7,6 +7,8 @@ mod devices;
 mod discovery;
 mod exports;
 mod figures;
+mod finding;
+mod letting_go;
 mod looking;
 mod pools;
 mod probe;
@@ -22,7 +24,7 @@ use crate::datapath::{
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
-use crate::state::{PoolRecord, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -154,6 +156,14 @@ impl DataPath for Machine {
         self.examine(spec)
     }
 
+    fn find_backing(&self, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
+        finding::find(&|spec| self.examine(spec), spec, wanted)
+    }
+
+    fn device_mark(&self, spec: &str) -> u64 {
+        finding::mark(spec)
+    }
+
     fn devices(&self) -> Result<Vec<FoundDevice>, ControlError> {
         self.looks.all()
     }
@@ -202,8 +212,12 @@ impl DataPath for Machine {
         self.tell_degraded(pool, uuid);
     }
 
-    fn backing_failed(&self, volume: &str) {
-        self.tell_backing_failed(volume);
+    fn backing_failed(&self, volume: &str) -> bool {
+        self.tell_backing_failed(volume)
+    }
+
+    fn find_ssd(&self, uuid: Uuid) -> Option<String> {
+        finding::find_ssd(&|spec| self.examine(spec), uuid)
     }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -216,6 +230,26 @@ impl DataPath for Machine {
 
     fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
         self.detach_volume(volume, forget)
+    }
+
+    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.release_volume(volume)
+    }
+
+    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.reattach_volume(volume)
+    }
+
+    fn backing_gone(&self, volume: &str) -> bool {
+        self.backing_is_gone(volume)
+    }
+
+    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+        self.stamps_of(volume)
+    }
+
+    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.flush_backing_of(volume)
     }
 
     fn forget(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -279,7 +313,7 @@ impl DataPath for Machine {
     }
 
     fn answers(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.wait_for_answer(&self.volume(&volume.name)?.backing.device)
+        self.wait_for_backing(&*self.volume(&volume.name)?)
     }
 
     fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {

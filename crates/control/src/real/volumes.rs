@@ -10,19 +10,20 @@ use engine::api::{Command, VolumeOptions};
 use engine::shard::Proof;
 use fuse::LoopExport;
 use runtime::{AttachOptions, BareVolumeOptions, CommandTicket, DeviceOptions, DeviceRef, VolumeRef};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
 
 /// How long requests in flight may take when a volume goes, and commands that end when they are answered: what a disk that
 /// spins up and retries needs.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A volume that is attached.
 pub(super) struct LiveVolume {
     pub(super) reference: VolumeRef,
-    pub(super) backing: Backing,
+    /// Taken out when the volume goes.
+    pub(super) backing: Mutex<Option<Backing>>,
     /// Its pool and its place there; `None`: alone on its backing device.
     pub(super) cached: Option<(Arc<LivePool>, VolumeIndex)>,
     pub(super) loop_export: Mutex<Option<LoopExport>>,
@@ -31,15 +32,17 @@ pub(super) struct LiveVolume {
 /// A backing device in use: locked while the value lives.
 pub(super) struct Backing {
     pub(super) device: DeviceRef,
-    opened: OpenDevice,
+    pub(super) opened: OpenDevice,
 }
 
 impl Machine {
-    fn open_backing(&self, record: &VolumeRecord) -> Result<Backing, ControlError> {
+    pub(super) fn open_backing(&self, record: &VolumeRecord) -> Result<Backing, ControlError> {
         let spec = devices::parse(&record.backing)?;
-        let (path, read_only) = (spec.clone(), record.options.read_only);
+        let (path, read_only, wanted) = (spec.clone(), record.options.read_only, record.clone());
         let opened = self.patiently(&record.backing, move || {
             let opened = devices::open_backing(&path, read_only)?;
+            // Names change hands at any moment: what was judged before must be what is open now.
+            devices::check_is_it(&opened, &path, &wanted)?;
             if !read_only {
                 // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
                 opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: look at it before it is used"))?;
@@ -63,7 +66,7 @@ impl Machine {
         let backing = self.open_backing(record)?;
         let options = BareVolumeOptions { name: record.name.clone(), read_only: record.options.read_only };
         let reference = self.runtime.add_bare_volume(&backing.device, options).map_err(|e| failed(&e, ""))?;
-        let live = LiveVolume { reference, backing, cached: None, loop_export: Mutex::default() };
+        let live = LiveVolume { reference, backing: Mutex::new(Some(backing)), cached: None, loop_export: Mutex::default() };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
     }
@@ -87,6 +90,7 @@ impl Machine {
             options: VolumeOptions::from(&record.options),
         };
         let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
+        let backing = Mutex::new(Some(backing));
         let live = LiveVolume { reference, backing, cached: Some((pool, place)), loop_export: Mutex::default() };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
@@ -99,21 +103,25 @@ impl Machine {
         let patience = self.patience(PATIENCE);
         self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
         if self.is_ending() {
-            self.wait_for_answer(&live.backing.device)?;
+            self.wait_for_backing(&live)?;
         }
         if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
             self.forget_place(pool, *place, record.id)?;
         }
         locked(&self.volumes).remove(&record.name);
-        let Some(live) = Arc::into_inner(live) else {
-            tracing::warn!(volume = record.name, "somebody still looks at the volume: its backing device stays open");
-            return Ok(());
-        };
-        match live.cached {
-            Some((pool, _)) if !forget => locked(&pool.lingering).push(live.backing),
-            _ => self.close_backing(live.backing),
+        let backing = locked(&live.backing).take();
+        match (&live.cached, backing) {
+            (Some((pool, _)), Some(backing)) if !forget => locked(&pool.lingering).push(backing),
+            (_, Some(backing)) => self.close_backing(backing),
+            (_, None) => {}
         }
         Ok(())
+    }
+
+    /// Waits until the backing device of the volume answers a read. A volume that is going has none.
+    pub(super) fn wait_for_backing(&self, live: &LiveVolume) -> Result<(), ControlError> {
+        let device = locked(&live.backing).as_ref().map(|backing| backing.device.clone());
+        device.map_or(Ok(()), |device| self.wait_for_answer(&device))
     }
 
     /// Retires the number, then tells the shards.
@@ -134,12 +142,21 @@ impl Machine {
     }
 
     /// One shard's flush failed; the others must not go on with that device.
-    pub(super) fn tell_backing_failed(&self, volume: &str) {
-        let Ok(live) = self.volume(volume) else { return };
-        let Some((pool, place)) = &live.cached else { return };
-        if let Err(error) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: *place }) {
+    pub(super) fn tell_backing_failed(&self, volume: &str) -> bool {
+        let Ok(live) = self.volume(volume) else { return false };
+        let Some((pool, place)) = &live.cached else { return false };
+        let (place, failed) = (*place, Arc::new(AtomicBool::new(false)));
+        let seen = failed.clone();
+        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
+            seen.fetch_or(shard.backing_has_failed(place), Ordering::Relaxed);
+        });
+        if looked.is_ok() && !failed.load(Ordering::Relaxed) {
+            return false;
+        }
+        if let Err(error) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: place }) {
             tracing::error!(volume, "the shards cannot be told that the backing device failed: {error}");
         }
+        true
     }
 
     fn run(&self, pool: &LivePool, what: &'static str, command: Command) -> Result<(), ControlError> {
@@ -183,8 +200,10 @@ impl Machine {
 
     pub(super) fn change_options(&self, record: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
         let (live, pool, _) = self.cached(record)?;
-        if live.backing.opened.access() == Access::ReadOnly && !record.options.read_only {
-            return Err(failed(&format!("{} was opened read-only", record.backing), "make it writable and restart the daemon"));
+        let opened_read_only = locked(&live.backing).as_ref().is_some_and(|backing| backing.opened.access() == Access::ReadOnly);
+        if opened_read_only && !record.options.read_only {
+            let remedy = format!("make it writable, then `hearth volume stop {0}` and `hearth volume start {0}`", record.name);
+            return Err(failed(&format!("{} was opened read-only", record.backing), &remedy));
         }
         self.enter_volume(&pool, record)?;
         let ticket = self

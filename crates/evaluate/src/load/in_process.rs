@@ -89,6 +89,8 @@ impl InProcess {
             identity: BackingIdentity::default(),
             stopped_clean: false,
             cache_stale: false,
+            stopped: false,
+            noted: Vec::new(),
         };
         let mut served = InProcess { machine, volume, has_pool: false, file: None, is_open: true, notices };
         if let Some(cache) = cache {

@@ -36,7 +36,7 @@ impl Looks {
     pub fn health(self, health: Health) -> Style {
         match health {
             Health::Running => self.colour(Color::Green),
-            Health::Starting | Health::Removing => self.colour(Color::Yellow),
+            Health::Starting | Health::Removing | Health::Stopped => self.colour(Color::Yellow),
             Health::Degraded | Health::Failed => self.colour(Color::Red).add_modifier(Modifier::BOLD),
         }
     }

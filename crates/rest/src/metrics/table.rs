@@ -51,8 +51,8 @@ fn plain(value: Value) -> Vec<Series> {
     vec![(Vec::new(), value)]
 }
 
-fn health(label: &'static str, name: &str, is: Health) -> [Series; 5] {
-    [Health::Running, Health::Starting, Health::Degraded, Health::Failed, Health::Removing].map(|state| {
+fn health(label: &'static str, name: &str, is: Health) -> [Series; 6] {
+    [Health::Running, Health::Starting, Health::Degraded, Health::Failed, Health::Removing, Health::Stopped].map(|state| {
         let labels = vec![(label, name.to_string()), ("state", state.word().to_string())];
         (labels, Value::Count(u64::from(state == is)))
     })
@@ -127,7 +127,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_pool_health",
         &["pool", "state"],
         |s| s.pools.iter().flat_map(|p| health("pool", &p.name, p.health)).collect(),
-        "1 for the state the pool is in, 0 for the others: running, starting, degraded, failed, removing.",
+        "1 for the state the pool is in, 0 for the others: running, starting, degraded, failed, removing, stopped.",
     ),
     measured(
         "bytes",
@@ -242,7 +242,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_volume_health",
         &["volume", "state"],
         |s| s.volumes.iter().flat_map(|v| health("volume", &v.name, v.health)).collect(),
-        "1 for the state the volume is in, 0 for the others: running, starting, degraded, failed, removing.",
+        "1 for the state the volume is in, 0 for the others: running, starting, degraded, failed, removing, stopped.",
     ),
     measured("bytes", state("hearth_volume_size_bytes", VOLUME, |s| volumes(s, |v| (Vec::new(), v.size_bytes)), "The volume's size.")),
     volume("hearth_volume_reads", "1", |s| count(s.reads), "Read requests."),

@@ -54,6 +54,9 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/pools/{name}/check", post(pool_check)),
         ("/volumes", get(volume_list).post(volume_add)),
         ("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove)),
+        ("/volumes/{name}/start", post(volume_start)),
+        ("/volumes/{name}/stop", post(volume_stop)),
+        ("/volumes/{name}/drop-cache", post(volume_drop_cache)),
         ("/volumes/{name}/destage", post(volume_destage)),
         ("/volumes/{name}/warm", post(volume_warm)),
         ("/volumes/{name}/why", get(volume_why)),
@@ -121,6 +124,9 @@ fn only_looks(action: &Action) -> bool {
             | Action::PoolCheck { .. }
             | Action::VolumeAdd(_)
             | Action::VolumeSet { .. }
+            | Action::VolumeStart { .. }
+            | Action::VolumeStop { .. }
+            | Action::VolumeDropCache { .. }
             | Action::VolumeDestage { .. }
             | Action::VolumeWarm { .. }
             | Action::VolumeRemove { .. }
@@ -133,7 +139,9 @@ fn where_to_look(action: &Action) -> String {
         Action::PoolCreate(create) => format!("look with `hearth pool show {}`", create.name),
         Action::PoolSet { name, .. } | Action::PoolReplace { name, .. } => format!("look with `hearth pool show {name}`"),
         Action::VolumeAdd(add) => format!("look with `hearth volume show {}`", add.name),
-        Action::VolumeSet { name, .. } => format!("look with `hearth volume show {name}`"),
+        Action::VolumeSet { name, .. } | Action::VolumeStart { name } | Action::VolumeStop { name } | Action::VolumeDropCache { name } => {
+            format!("look with `hearth volume show {name}`")
+        }
         Action::PoolDestroy { .. } => "look with `hearth pool list`".into(),
         _ => "look with `hearth volume list`".into(),
     }

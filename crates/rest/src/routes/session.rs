@@ -77,7 +77,7 @@ pub async fn session_end(State(app): Shared, caller: Caller, _: Nothing) -> Answ
         })
         .await?;
     }
-    let mut response = json(&Done { done: true })?;
+    let mut response = json(&Done::default())?;
     let cookie = format!("{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0");
     response.headers_mut().insert(header::SET_COOKIE, HeaderValue::try_from(cookie).map_err(|_| Problem::internal())?);
     Ok(response)

@@ -29,7 +29,7 @@ pub async fn token_create(State(app): Shared, Json(create): Json<TokenCreate>) -
 )]
 pub async fn token_revoke(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
     blocking(move || Ok(app.tokens.revoke(&name)?)).await?;
-    json(&Done { done: true })
+    json(&Done::default())
 }
 
 /// Which token.

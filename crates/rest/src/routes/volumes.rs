@@ -71,6 +71,33 @@ pub async fn volume_remove(State(app): Shared, Name(name): Name, Asked(asked): A
     run(&app, Action::VolumeRemove { name, drop_dirty: asked.drop_dirty }).await
 }
 
+/// Starts a volume that does not run.
+#[utoipa::path(
+    post, path = "/api/v1/volumes/{name}/start", tag = "volumes", params(VolumeName),
+    responses((status = 200, description = "It runs.", body = Done))
+)]
+pub async fn volume_start(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::VolumeStart { name }).await
+}
+
+/// Stops a volume that nobody uses; what is cached of it stays.
+#[utoipa::path(
+    post, path = "/api/v1/volumes/{name}/stop", tag = "volumes", params(VolumeName),
+    responses((status = 200, description = "It is stopped, and its backing device is free.", body = Done))
+)]
+pub async fn volume_stop(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::VolumeStop { name }).await
+}
+
+/// Drops the clean cache of a volume.
+#[utoipa::path(
+    post, path = "/api/v1/volumes/{name}/drop-cache", tag = "volumes", params(VolumeName),
+    responses((status = 200, description = "It is dropped; what is dirty is kept.", body = Done))
+)]
+pub async fn volume_drop_cache(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::VolumeDropCache { name }).await
+}
+
 /// Brings all dirty data home.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/destage", tag = "volumes", params(VolumeName),

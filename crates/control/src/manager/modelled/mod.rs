@@ -238,6 +238,7 @@ impl World {
         let identity = BackingIdentity {
             size_bytes: says_bytes,
             fixed: vec![fact("serial number", path.into())],
+            content: Vec::new(),
             stamps: vec![fact("last write", writes.to_string())],
         };
         Ok(DeviceFacts { size_bytes: says_bytes, signature: pool.map(|p| format!("the hearth pool {p}")), pool, in_use: None, identity })
@@ -360,9 +361,56 @@ impl DataPath for World {
         drop(self.engine(|engine| engine.tell(&Command::DegradedRecorded)));
     }
 
-    fn backing_failed(&self, volume: &str) {
-        let Some(place) = self.place(volume) else { return };
-        drop(self.engine(|engine| engine.tell(&Command::BackingFailed { volume: place })));
+    fn backing_failed(&self, volume: &str) -> bool {
+        let Some(place) = self.place(volume) else { return false };
+        let tell = |engine: &mut Engine| {
+            let failed = engine.shards.iter().any(|shard| shard.backing_has_failed(place));
+            if failed {
+                engine.tell(&Command::BackingFailed { volume: place });
+            }
+            failed
+        };
+        self.engine(tell).unwrap_or(false)
+    }
+
+    fn find_ssd(&self, _uuid: Uuid) -> Option<String> {
+        None
+    }
+
+    fn find_backing(&self, _spec: &str, _wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
+        Vec::new()
+    }
+
+    fn device_mark(&self, _spec: &str) -> u64 {
+        0
+    }
+
+    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
+        self.engine(|engine| engine.front.remove_volume(place))?;
+        // A device that failed is let go all the same.
+        let token = self.engine(|engine| engine.command(|token| Command::Release { token, volume: place }))?;
+        drop(self.wait(|engine| engine.ended(token))?);
+        self.engine(|engine| {
+            engine.samples.insert(volume.id, assembly::samples_of_shards(&engine.shards, place));
+            engine.backing.remove(&place.0);
+        })
+    }
+
+    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        Err(World::not_attached(volume))
+    }
+
+    fn backing_gone(&self, _volume: &str) -> bool {
+        false
+    }
+
+    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+        Err(World::not_attached(volume))
+    }
+
+    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.open_backing(&volume.backing)
     }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {

@@ -1,0 +1,134 @@
+//! Where is a volume's backing device? Looked for first under the name it had last, then under all others: names in `/dev` are given anew at
+//! each boot. What was found decides; the name is only where to begin.
+
+use super::Manager;
+use super::start::Judged;
+use super::verdict::{self, Verdict};
+use crate::api::Severity;
+use crate::datapath::DeviceFacts;
+use crate::error::ControlError;
+use crate::recognise::{self, Recognised, recognise};
+use crate::state::{BackingIdentity, VolumeRecord};
+
+/// What came of looking for a volume's backing device.
+struct Looked {
+    verdict: Verdict,
+    now: BackingIdentity,
+    /// Where it is, if that is another place than before, and by what it was recognised.
+    moved: Option<(String, String)>,
+}
+
+impl Looked {
+    fn refused(problem: String, remedy: String) -> Looked {
+        Looked { verdict: Verdict::Refuse(problem, remedy), now: BackingIdentity::default(), moved: None }
+    }
+}
+
+impl Manager {
+    /// Looks for the backing devices of volumes that are not attached, or lost theirs, and judges them. Those that have other names by now are saved under these.
+    pub(super) fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
+        let mut looked: Vec<(&VolumeRecord, Looked)> = volumes.iter().map(|v| (v, self.look_for(v))).collect();
+        self.refuse_shared(&mut looked);
+        for (volume, looked) in &mut looked {
+            if let Some((place, by)) = looked.moved.take()
+                && let Err(error) = self.move_backing(volume, &place, &by)
+            {
+                looked.verdict = Verdict::Refuse(error.to_string(), error.remedy());
+            }
+        }
+        looked.into_iter().map(|(v, looked)| (v.name.clone(), (looked.verdict, looked.now, v.may_have_dirty))).collect()
+    }
+
+    /// How the backing device of a volume is now; changes nothing.
+    pub(super) fn peek(&self, volume: &VolumeRecord) -> Verdict {
+        self.look_for(volume).verdict
+    }
+
+    fn look_for(&self, volume: &VolumeRecord) -> Looked {
+        let mut here = self.data().examine_backing(&volume.backing);
+        if matches!(&here, Ok(facts) if facts.in_use.is_some()) && self.volume_attached(&volume.name) {
+            // What is left of a device that went away, and that the volume itself still has.
+            here = Err(ControlError::Unknown { named: "device", name: volume.backing.clone() });
+        }
+        if let Ok(facts) = &here
+            && recognise(&volume.identity, &facts.identity) == Recognised::Certain
+        {
+            return self.judge_here(volume, facts);
+        }
+        let mut elsewhere = self.data().find_backing(&volume.backing, &volume.identity);
+        elsewhere.retain(|(_, facts)| {
+            facts.in_use.is_none() && facts.pool.is_none() && recognise(&volume.identity, &facts.identity) == Recognised::Certain
+        });
+        if let [(one, first), (other, _), ..] = &elsewhere[..]
+            && !recognise::is_one_device(&volume.identity, &first.identity)
+        {
+            let problem = format!("{one} and {other} both look like its backing device: one is a copy of the other");
+            return Looked::refused(problem, "take the copy away: the volume then starts by itself".into());
+        }
+        if let Some((place, facts)) = elsewhere.into_iter().next() {
+            let by = recognise::known_by(&volume.identity, &facts.identity).unwrap_or_default();
+            let there = VolumeRecord { backing: place.clone(), ..volume.clone() };
+            return Looked { moved: Some((place, by)), ..self.judge_here(&there, &facts) };
+        }
+        match here {
+            Ok(facts) => self.judge_here(volume, &facts),
+            Err(ControlError::Unknown { .. }) => {
+                let problem = format!("its backing device {} is not there, under no name", volume.backing);
+                Looked::refused(problem, "connect it: the volume then starts by itself".into())
+            }
+            Err(ControlError::Device { problem, remedy, .. }) => {
+                Looked::refused(format!("its backing device {}: {problem}", volume.backing), remedy)
+            }
+            Err(error) => Looked::refused(error.to_string(), error.remedy()),
+        }
+    }
+
+    fn judge_here(&self, volume: &VolumeRecord, facts: &DeviceFacts) -> Looked {
+        if let Some(user) = &facts.in_use {
+            let backing = &volume.backing;
+            return match recognise::hardware(&volume.identity.fixed, &facts.identity.fixed) {
+                recognise::Match::Other(why) => Looked::refused(
+                    format!("its backing device {backing} is another one ({why}), and in use ({user})"),
+                    verdict::wrong_remedy(volume),
+                ),
+                _ => Looked::refused(
+                    format!("its backing device {backing} is in use ({user})"),
+                    "stop what uses it: the volume then starts by itself".into(),
+                ),
+            };
+        }
+        Looked { verdict: verdict::judge(volume, &facts.identity), now: facts.identity.clone(), moved: None }
+    }
+
+    /// Two volumes must never have one device, however that came.
+    fn refuse_shared(&self, looked: &mut [(&VolumeRecord, Looked)]) {
+        let places: Vec<Option<String>> = looked
+            .iter()
+            .map(|(volume, looked)| {
+                let place = looked.moved.as_ref().map_or(&volume.backing, |(place, _)| place);
+                (!matches!(looked.verdict, Verdict::Refuse(..))).then(|| self.data().canonical(place))
+            })
+            .collect();
+        for at in 0..looked.len() {
+            let Some(place) = &places[at] else { continue };
+            let twin = (0..looked.len()).find(|other| *other != at && places[*other].as_ref() == Some(place));
+            if let Some(twin) = twin {
+                let problem = format!("its backing device {place} looks like that of the volume \"{}\" too", looked[twin].0.name);
+                let remedy =
+                    format!("bring the right devices back, or remove one of the two with `hearth volume remove {}`", looked[at].0.name);
+                looked[at].1 = Looked::refused(problem, remedy);
+            }
+        }
+    }
+
+    fn move_backing(&self, volume: &VolumeRecord, place: &str, by: &str) -> Result<(), ControlError> {
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&volume.name) {
+                volume.backing = place.into();
+            }
+        })?;
+        let message = format!("its backing device is {place} now (it was {}): recognised by {by}", volume.backing);
+        self.events().note(Severity::Info, &volume.name, message);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! One volume by itself: started, stopped, its cache dropped, while its pool and all other volumes go on.
+//!
+//! Durable steps, and what a start does after a crash behind each:
+//!
+//! | stop | after a crash here, the start |
+//! |---|---|
+//! | 0. exports go, the backing device is let go | brings it up, as after any crash |
+//! | 1. save it as stopped, with the identity of its device | leaves it stopped |
+//!
+//! | start | after a crash here, the start |
+//! |---|---|
+//! | 1. save it as not stopped and, once its device was judged, what that means | brings it up |
+
+use super::{LiveVolume, Manager, Trouble};
+use crate::api::{Health, Severity};
+use crate::error::ControlError;
+use crate::human;
+use crate::names::Named;
+use crate::state::{VolumePhase, VolumeRecord};
+
+impl Manager {
+    /// Starts a volume that does not run; one that lost its backing device, or was left alone with it, is brought down first.
+    pub(super) fn volume_start(&self, name: &str) -> Result<String, ControlError> {
+        let _claim = self.claim(&[(Named::Volume, name)], "its start")?;
+        let record = self.volume_record(name)?;
+        let live = self.memory().volumes.get(name).cloned();
+        if live.is_some_and(|live| live.attached && matches!(live.health, Health::Running | Health::Degraded)) {
+            return Ok("it runs already".into());
+        }
+        if record.phase != VolumePhase::Ready {
+            return Err(ControlError::Claimed { named: "volume", name: name.into(), doing: "its removal" });
+        }
+        if record.stopped {
+            self.change(|state| {
+                if let Some(volume) = state.volume_mut(name) {
+                    volume.stopped = false;
+                }
+            })?;
+        }
+        let started = self.start_alone(&record).and_then(|()| self.volume_record(name));
+        match started {
+            Ok(record) => {
+                self.events().note(Severity::Info, name, "the volume is started");
+                Ok(format!("it runs over {}", record.backing))
+            }
+            Err(error) => {
+                self.fail_volume(&record, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Brings up a volume that is claimed, by the same steps as at the daemon's start.
+    pub(super) fn start_alone(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let name = &volume.name;
+        let pool = self.running_pool(&volume.pool);
+        if matches!(pool, Err(ControlError::Claimed { .. } | ControlError::Unknown { .. })) {
+            return pool.map(drop);
+        }
+        if self.volume_attached(name) {
+            // Its device went away or failed. Who has it mounted has lost it already.
+            self.abandon_exports(volume);
+            self.let_go(volume)?;
+        }
+        let judged = self.judge_all(std::slice::from_ref(volume));
+        self.save_before_first_io(&judged)?;
+        let fresh = self.volume_record(name)?;
+        if fresh.id != volume.id && pool.is_ok() {
+            self.data().forget(volume)?;
+        }
+        match pool {
+            Ok(_) => self.try_in_pool(&fresh, &judged),
+            Err(error) => self.try_without_pool(&fresh, &judged, &error),
+        }
+    }
+
+    /// Detaches a volume; what is cached of it stays.
+    pub(super) fn let_go(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let pool_runs = self.memory().pools.get(&volume.pool).is_some_and(|pool| pool.health == Health::Running);
+        if pool_runs {
+            // The next start must know what is dirty now, and not what was when the pool started. From here on that only gets less.
+            let dirty_bytes = self.data().dirty_bytes(&volume.name).unwrap_or(u64::MAX);
+            self.set_live_pool(&volume.pool, |pool| {
+                pool.dirty_bytes.insert(volume.id, dirty_bytes);
+            });
+            self.data().release(volume)?;
+        } else {
+            self.data().detach(volume, false)?;
+        }
+        self.set_live_volume(&volume.name, |live| live.attached = false);
+        Ok(())
+    }
+
+    /// Stops a volume, if nobody uses it. It stays so over restarts of the daemon.
+    pub(super) fn volume_stop(&self, name: &str) -> Result<String, ControlError> {
+        let _claim = self.claim(&[(Named::Volume, name)], "its stop")?;
+        let record = self.volume_record(name)?;
+        if record.phase != VolumePhase::Ready {
+            return Err(ControlError::Claimed { named: "volume", name: name.into(), doing: "its removal" });
+        }
+        if record.stopped {
+            return Ok("it is stopped already".into());
+        }
+        if !self.volume_attached(name) {
+            self.change(|state| {
+                if let Some(volume) = state.volume_mut(name) {
+                    volume.stopped = true;
+                }
+            })?;
+            self.show_stopped(&record);
+            self.events().note(Severity::Info, name, "the volume, which did not run, is stopped: it no longer starts by itself");
+            return Ok("it did not run, and no longer starts by itself".into());
+        }
+        self.unexport_all(&record)?;
+        // Nothing is written any more, so what is dirty can only get less. Where not all of the pool answers nothing is known.
+        let dirty_bytes = self.data().dirty_bytes(name).ok();
+        if let Err(error) = self.let_go(&record) {
+            let trouble = Trouble { problem: format!("its stop was interrupted: {error}"), remedy: error.remedy() };
+            self.set_live_volume(name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
+            return Err(error);
+        }
+        let seen = self.data().examine_backing(&record.backing).ok().filter(|facts| facts.in_use.is_none());
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(name) {
+                volume.stopped = true;
+                if let Some(facts) = seen {
+                    (volume.identity, volume.stopped_clean) = (facts.identity, true);
+                }
+                volume.may_have_dirty &= dirty_bytes != Some(0) || !volume.stopped_clean;
+            }
+        })?;
+        self.set_live_volume(name, |live| *live = LiveVolume::new(Health::Stopped));
+        self.events().note(Severity::Info, name, "the volume is stopped");
+        Ok(match dirty_bytes {
+            Some(0) => format!("{} is complete and free; what is cached of it stays", record.backing),
+            Some(bytes) => format!("{} is free, but lacks {} that stay on the SSD", record.backing, human::bytes(bytes)),
+            None => format!("{} is free, but may lack dirty data that stays on the SSD", record.backing),
+        })
+    }
+
+    /// Drops what is cached clean of a running volume. Tells how much.
+    pub(super) fn volume_drop_cache(&self, name: &str) -> Result<String, ControlError> {
+        let _claim = self.claim(&[(Named::Volume, name)], "the drop of its cache")?;
+        let record = self.running_volume(name)?;
+        let told = self.drop_cache(&record)?;
+        self.events().note(Severity::Info, name, &told);
+        Ok(told)
+    }
+
+    pub(super) fn drop_cache(&self, volume: &VolumeRecord) -> Result<String, ControlError> {
+        let before = self.data().volume_stats(&volume.name);
+        self.data().drop_clean(volume)?;
+        let dirty = self.data().volume_stats(&volume.name).dirty_bytes;
+        let clean = human::bytes(before.cached_bytes.saturating_sub(dirty));
+        let kept = if dirty > 0 { format!("; {} of dirty data is kept", human::bytes(dirty)) } else { String::new() };
+        Ok(format!("{clean} that was cached clean on the SSD, and what was in RAM, is dropped{kept}"))
+    }
+}

@@ -1,0 +1,155 @@
+//! Volumes that wait for their backing devices start by themselves; those whose device goes away while they run are told of, and go on when it
+//! is back. Looked at once a second: what has to be asked for that is a few small files of the kernel's.
+
+use super::verdict::Verdict;
+use super::{Manager, Trouble};
+use crate::api::{Health, Severity};
+use crate::names::Named;
+use crate::state::{VolumePhase, VolumeRecord};
+use std::collections::BTreeMap;
+
+/// Looks between two tries while nothing changes, at most: a device may have become good in a way that no mark shows.
+const LOOKS_MAX: u32 = 64;
+
+/// What the watcher remembers from look to look.
+#[derive(Debug, Default)]
+pub struct Watched {
+    waiting: BTreeMap<String, Waiting>,
+}
+
+/// Of a volume that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    mark: u64,
+    /// Looks until the next try, and from that to the one after it.
+    left: u32,
+    pause: u32,
+}
+
+impl Watched {
+    /// Whether now is a time to try: something has changed, or the last try was long ago.
+    fn is_due(&mut self, volume: &str, mark: u64) -> bool {
+        let new = Waiting { mark, left: 1, pause: 1 };
+        let waiting = match self.waiting.get_mut(volume) {
+            Some(waiting) if waiting.mark == mark => waiting,
+            Some(waiting) => {
+                *waiting = new;
+                return true;
+            }
+            None => {
+                self.waiting.insert(volume.into(), new);
+                return true;
+            }
+        };
+        waiting.left -= 1;
+        if waiting.left > 0 {
+            return false;
+        }
+        waiting.pause = (waiting.pause * 2).min(LOOKS_MAX);
+        waiting.left = waiting.pause;
+        true
+    }
+}
+
+impl Manager {
+    /// Looks at all volumes once. A device that hangs may keep the caller: call it from a thread of its own, about once a second.
+    pub fn watch_devices(&self, watched: &mut Watched) {
+        let (attached, waiting): (Vec<VolumeRecord>, Vec<VolumeRecord>) = {
+            let memory = self.memory();
+            let live = |v: &VolumeRecord| memory.volumes.get(&v.name).map_or((false, false), |live| (live.attached, live.waits));
+            let known = || memory.state.volumes.iter().filter(|v| v.phase == VolumePhase::Ready && !v.stopped);
+            let attached = known().filter(|v| live(v).0 && !live(v).1).cloned().collect();
+            (attached, known().filter(|v| live(v).1).cloned().collect())
+        };
+        for volume in attached.iter().filter(|v| self.data().backing_gone(&v.name) && !self.is_stopping()) {
+            self.backing_went(volume);
+        }
+        watched.waiting.retain(|name, _| waiting.iter().any(|v| v.name == *name));
+        for volume in &waiting {
+            if watched.is_due(&volume.name, self.data().device_mark(&volume.backing)) {
+                self.try_again(volume);
+            }
+        }
+    }
+
+    fn backing_went(&self, volume: &VolumeRecord) {
+        let problem = format!("its backing device {} went away", volume.backing);
+        self.events().note(Severity::Error, &volume.name, format!("{problem}: only what is cached can be read"));
+        let remedy = "bring it back: the volume then goes on by itself".to_string();
+        self.set_live_volume(&volume.name, |live| {
+            (live.health, live.waits, live.trouble) = (Health::Failed, true, Some(Trouble { problem, remedy }));
+        });
+    }
+
+    /// Tries to start a volume, or to go on with one whose device was away. Whoever wants to do something with it meanwhile is not in the way, and not
+    /// kept from it, unless its device is there.
+    fn try_again(&self, volume: &VolumeRecord) {
+        let name = &volume.name;
+        if let Verdict::Refuse(problem, remedy) = self.peek(volume) {
+            self.set_trouble(volume, Trouble { problem, remedy });
+            return;
+        }
+        // Whoever is at it will see to it; so will the next look.
+        let Ok(_claim) = self.claim(&[(Named::Volume, name)], "its start, now that its device is back") else { return };
+        let Ok(volume) = self.volume_record(name) else { return };
+        let still = self.memory().volumes.get(name).is_some_and(|live| live.waits) && !volume.stopped;
+        if !still {
+            return;
+        }
+        let result = if self.volume_attached(name) { self.go_on(&volume) } else { self.start_alone(&volume).map(|()| true) };
+        match result {
+            Ok(false) => {}
+            Ok(true) => {
+                self.set_live_volume(name, |live| live.waits = false);
+                let place = self.volume_record(name).map_or(volume.backing, |now| now.backing);
+                self.events().note(Severity::Info, name, format!("its backing device {place} is there: the volume runs"));
+            }
+            Err(error) => self.set_trouble(&volume, Trouble::of_volume(&error)),
+        }
+    }
+
+    /// A volume does not run for that reason. Told if it is news.
+    fn set_trouble(&self, volume: &VolumeRecord, trouble: Trouble) {
+        let before = self.memory().volumes.get(&volume.name).and_then(|live| live.trouble.clone());
+        // One that went away while it ran is away as long as it is not back.
+        if before.as_ref() == Some(&trouble) || self.volume_attached(&volume.name) {
+            return;
+        }
+        self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {}", trouble.problem));
+        self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
+    }
+
+    /// The device of a running volume may be back. `false`: it is not.
+    fn go_on(&self, volume: &VolumeRecord) -> Result<bool, crate::error::ControlError> {
+        let judged = self.judge_all(std::slice::from_ref(volume));
+        let there = self.volume_record(&volume.name)?;
+        match judged.get(&volume.name) {
+            Some((Verdict::Same | Verdict::Grown, ..)) => {}
+            Some((Verdict::DropClean(_), ..)) => return self.start_alone(&there).map(|()| true),
+            _ => return Ok(false),
+        }
+        match self.data().reattach(&there) {
+            Ok(()) => self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None)),
+            Err(error) => {
+                let message = format!("its exports are made anew, and what has it mounted must mount it again: {error}");
+                self.events().note(Severity::Warning, &volume.name, message);
+                self.start_alone(&there)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_tried_at_once_and_the_rest_ever_more_rarely() {
+        let mut watched = Watched::default();
+        let due: Vec<u32> = (0..200).filter(|_| true).filter(|_| watched.is_due("v", 1)).collect();
+        assert_eq!(due, [0, 1, 3, 7, 15, 31, 63, 127, 191]);
+        assert!(watched.is_due("v", 2), "something changed");
+        assert!(watched.is_due("v", 2) && !watched.is_due("v", 2), "and then more rarely again");
+    }
+}

@@ -1,0 +1,152 @@
+//! A backing device is let go while its pool runs on, and comes again: a volume is stopped and started by itself, or its device went away for a
+//! while. What is cached stays, dirty blocks too; a sample of the clean ones is kept to be compared with what comes back.
+
+use super::pools::LivePool;
+use super::volumes::{LiveVolume, PATIENCE};
+use super::{Machine, devices, failed, locked};
+use crate::error::ControlError;
+use crate::state::{Fact, VolumeRecord};
+use device::{DeviceKind, identity};
+use engine::api::{Command, VolumeOptions};
+use engine::shard::Proof;
+use runtime::RuntimeError;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use types::{VolumeId, VolumeIndex};
+
+/// Entries of an index that a reactor looks at before it does something else: 2 to 6 ns each.
+const ENTRIES_A_LOOK: u32 = 8192;
+/// Places of each index that are looked at, spread over all of it, and blocks taken at each.
+const LOOKS: u64 = 32;
+const BLOCKS_A_LOOK: usize = 4;
+/// A look that is not answered by then is left out.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Machine {
+    /// The volume goes, and with it its handle; what is cached of it stays.
+    pub(super) fn release_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let live = self.volume(&record.name)?;
+        self.runtime
+            .remove_volume(&live.reference, self.patience(PATIENCE))
+            .map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
+        if let Some((pool, place)) = &live.cached {
+            // What its device did wrong was told when it did. The volume is let go all the same.
+            if let Err(told) = self.let_go(pool, *place, record.id)? {
+                tracing::warn!(volume = record.name, "{told}");
+            }
+            self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
+        }
+        locked(&self.volumes).remove(&record.name);
+        self.close_flushed(&live, record);
+        Ok(())
+    }
+
+    /// The backing device is exchanged for itself: it was away, and is there again at `record.backing`. The volume's clients stay.
+    pub(super) fn reattach_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let live = self.volume(&record.name)?;
+        let (pool, place) = live.cached.clone().ok_or_else(|| failed(&"the volume runs without its cache", ""))?;
+        let afresh = "what clients had not flushed may be lost: the volume starts afresh";
+        self.let_go(&pool, place, record.id)?.map_err(|told| failed(&told, afresh))?;
+        let sample = self.sample_volume(record)?;
+        if sample.different > 0 {
+            return Err(failed(&"what is on the backing device is not what it held before", afresh));
+        }
+        let new = self.open_backing(record)?;
+        let options = VolumeOptions::from(&record.options);
+        if let Err(error) = self.runtime.swap_backing(&pool.handle, &live.reference, VolumeId(record.id), &new.device, options) {
+            self.close_backing(new);
+            return Err(failed(&error, "bring the right device back"));
+        }
+        if let Some(old) = locked(&live.backing).replace(new) {
+            self.close_backing(old);
+        }
+        Ok(())
+    }
+
+    /// The shards let the device go. An error inside: it failed a flush, so what it had acknowledged may be lost.
+    fn let_go(&self, pool: &LivePool, place: VolumeIndex, id: u32) -> Result<Result<(), String>, ControlError> {
+        let (what, never) = ("let the backing device go", AtomicBool::new(false));
+        let told = match self.runtime.run_command(
+            &pool.handle,
+            what,
+            Command::Release { token: 0, volume: place },
+            self.patience(PATIENCE),
+            &never,
+        ) {
+            Ok(()) => Ok(()),
+            Err(RuntimeError::Command { reason, .. }) => Err(reason),
+            Err(error) => return Err(failed(&error, "look at the backing device, then ask again")),
+        };
+        let samples = self.samples_of(pool, place);
+        locked(&pool.samples).insert(id, samples);
+        Ok(told)
+    }
+
+    /// Some of the clean blocks of a volume, and how they are known.
+    fn samples_of(&self, pool: &LivePool, place: VolumeIndex) -> Vec<(u64, Proof)> {
+        let found: Arc<Mutex<Vec<(u64, Proof)>>> = Arc::default();
+        for look in 0..LOOKS {
+            let adding = found.clone();
+            let looked = self.runtime.look_at_shards(&pool.handle, LOOK_PATIENCE, move |_, shard| {
+                let (mut blocks, position) = (Vec::new(), shard.index_end() * look / LOOKS);
+                shard.look_at_index(position, ENTRIES_A_LOOK, |volume, block, dirty| {
+                    if volume == place && !dirty && blocks.len() < BLOCKS_A_LOOK {
+                        blocks.push(block);
+                    }
+                });
+                let known = blocks.into_iter().filter_map(|block| Some((block, shard.proof_of_clean(place, block)?)));
+                locked(&adding).extend(known);
+            });
+            if let Err(error) = looked {
+                tracing::debug!("a sample of the cache is smaller than it might be: {error}");
+            }
+        }
+        let mut found = std::mem::take(&mut *locked(&found));
+        found.sort_unstable_by_key(|(block, _)| *block);
+        found.dedup_by_key(|(block, _)| *block);
+        found
+    }
+
+    /// Gives the backing device up; who takes it then finds all that was written on it.
+    fn close_flushed(&self, live: &LiveVolume, record: &VolumeRecord) {
+        let Some(backing) = locked(&live.backing).take() else { return };
+        if let Err(error) = backing.opened.file().sync_data() {
+            tracing::warn!(volume = record.name, "{} cannot flush: {error}", record.backing);
+        }
+        self.close_backing(backing);
+    }
+
+    /// Whether the device that the volume has open is no device of this machine any more.
+    pub(super) fn backing_is_gone(&self, volume: &str) -> bool {
+        let Ok(live) = self.volume(volume) else { return false };
+        let backing = locked(&live.backing);
+        backing.as_ref().is_some_and(|backing| backing.opened.kind() == DeviceKind::BlockDevice && backing.opened.is_gone())
+    }
+
+    /// Write stamps of the file system on the backing device of an attached volume.
+    pub(super) fn stamps_of(&self, record: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+        let opened = self.handle_of(record)?;
+        // A thread that reads or flushes a device that hangs would hold up the end of the process.
+        self.wait_for_backing(&*self.volume(&record.name)?)?;
+        let content = identity::look(&opened).map_err(|e| failed(&e, "check the backing device"))?;
+        let mut stamps = devices::facts(&content.stamps);
+        let file_system = content.file_system.map(|fs| format!("{} {}", fs.kind, fs.uuid));
+        stamps.extend(file_system.map(|value| Fact { name: "file system".into(), value }));
+        Ok(stamps)
+    }
+
+    pub(super) fn flush_backing_of(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let opened = self.handle_of(record)?;
+        self.wait_for_backing(&*self.volume(&record.name)?)?;
+        opened.file().sync_all().map_err(|e| failed(&e, "check the backing device"))
+    }
+
+    /// A handle of its own, so that a device that hangs keeps nobody's lock.
+    fn handle_of(&self, record: &VolumeRecord) -> Result<device::OpenDevice, ControlError> {
+        let live = self.volume(&record.name)?;
+        let backing = locked(&live.backing);
+        let opened = backing.as_ref().map(|backing| backing.opened.another_handle());
+        opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit of open files"))
+    }
+}
