@@ -90,7 +90,13 @@ impl Manager {
                 self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {error}"));
                 self.set_live_pool(&pool.name, |live| (live.health, live.trouble) = (health, Some(Trouble::from(&error))));
                 for volume in &volumes {
-                    let result = if volume.rests() { Ok(self.show_stopped(volume)) } else { self.try_without_pool(volume, judged, &error) };
+                    let result = match volume.rests() {
+                        true => {
+                            self.show_stopped(volume);
+                            Ok(())
+                        }
+                        false => self.try_without_pool(volume, judged, &error),
+                    };
                     if let Err(error) = result {
                         self.fail_volume(volume, &error);
                     }
@@ -149,7 +155,13 @@ impl Manager {
     }
 
     fn start_one_volume(&self, volume: &VolumeRecord, judged: &Judged) {
-        let result = if volume.rests() { Ok(self.show_stopped(volume)) } else { self.try_in_pool(volume, judged) };
+        let result = match volume.rests() {
+            true => {
+                self.show_stopped(volume);
+                Ok(())
+            }
+            false => self.try_in_pool(volume, judged),
+        };
         if let Err(error) = result {
             self.fail_volume(volume, &error);
         }
