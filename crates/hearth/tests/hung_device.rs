@@ -147,9 +147,12 @@ fn backing_devices_that_hang_are_given_up_alone_whatever_waits_for_them() {
     volume(&place, "w", "p", &place.file("w.img", MODEL_BYTES));
     volume(&place, "x", "q", &place.file("x.img", MODEL_BYTES));
     let volumes = [("u", 1), ("v", 2), ("w", 3), ("x", 4)];
-    volumes.iter().for_each(|(volume, seed)| write(&place, volume, *seed));
+    // First: what is written stays dirty then. Otherwise it is destaged as soon as the devices are idle.
     first.hangs();
     second.hangs();
+    volumes.iter().for_each(|(volume, seed)| write(&place, volume, *seed));
+    // Long enough for an idle device to be destaged to.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     // One removal and one change of mode wait, each for its device.
     let mut waiting = [ask(&place, &["volume", "remove", "u"]), ask(&place, &["volume", "set", "v", "--mode", "write-through"])];
     wait_for_jobs(&place, 2);
