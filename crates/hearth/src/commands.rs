@@ -2,7 +2,7 @@
 
 use crate::cli::{Job, Pool, Volume};
 use crate::failure::Failure;
-use crate::progress::{Interrupt, follow, patiently};
+use crate::progress::{Interrupt, begin, follow, patiently};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
     DeviceView, Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
@@ -80,7 +80,8 @@ impl Session {
                     force: *force,
                     drop_dirty: *drop_dirty,
                 };
-                follow(&self.client, &self.interrupt, self.client.send("POST", &path, &body)?)?;
+                let job = begin(&self.interrupt, || self.client.send("POST", &path, &body))?;
+                follow(&self.client, &self.interrupt, job)?;
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
                 self.print(&pool, |p| format!("pool {} is on {} now: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
             }
@@ -91,7 +92,7 @@ impl Session {
             }
             Pool::Check { pool } => {
                 let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);
-                match self.client.post(&path) {
+                match begin(&self.interrupt, || self.client.post(&path)) {
                     Err(ClientError::Refused(refusal)) if refusal.kind == Kind::NotFound && std::path::Path::new(pool).exists() => {
                         Err(Failure::failed(refusal.detail, &format!("write ./{pool} if you mean the file of that name")))
                     }
@@ -119,7 +120,7 @@ impl Session {
             Job::List => self.print(&self.client.get::<Vec<JobView>>("/jobs")?, |all| jobs::jobs(all)),
             Job::Show { id } => self.print(&self.client.get::<JobView>(&format!("/jobs/{id}"))?, jobs::job),
             Job::Cancel { id } => self.print(&self.client.delete::<JobView>(&format!("/jobs/{id}"))?, jobs::cancelled),
-            Job::Resume { id } => self.finish(self.client.post(&format!("/jobs/{id}/resume"))?),
+            Job::Resume { id } => self.finish(begin(&self.interrupt, || self.client.post(&format!("/jobs/{id}/resume")))?),
         }
     }
 
@@ -149,7 +150,8 @@ impl Session {
                 let options = request::options(options, *read_write)?;
                 let body = VolumeSet { options, accept_backing: *accept_backing };
                 let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
-                let answer: serde_json::Value = patiently("changing the volume", || self.client.send("PATCH", &path, &body))?;
+                let send = || patiently("changing the volume", || self.client.send("PATCH", &path, &body));
+                let answer: serde_json::Value = begin(&self.interrupt, send)?;
                 match serde_json::from_value::<JobView>(answer.clone()) {
                     Ok(job) => self.finish(job),
                     Err(_) => {
@@ -166,16 +168,17 @@ impl Session {
             Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
             Volume::Destage { name } => {
                 let path = format!("/volumes/{}/destage", request::name(Named::Volume, name)?);
-                self.finish(self.client.post(&path)?)
+                self.finish(begin(&self.interrupt, || self.client.post(&path))?)
             }
             Volume::Warm { name, range } => {
                 let (start_bytes, end_bytes) = range.as_deref().map_or(Ok((0, None)), |t| quantity::range("--range", t))?;
                 let path = format!("/volumes/{}/warm", request::name(Named::Volume, name)?);
-                self.finish(self.client.send("POST", &path, &VolumeWarm { start_bytes, end_bytes })?)
+                let body = VolumeWarm { start_bytes, end_bytes };
+                self.finish(begin(&self.interrupt, || self.client.send("POST", &path, &body))?)
             }
             Volume::Remove { name, drop_dirty } => {
                 let path = format!("/volumes/{}?drop_dirty={drop_dirty}", request::name(Named::Volume, name)?);
-                self.finish(self.client.delete(&path)?)
+                self.finish(begin(&self.interrupt, || self.client.delete(&path))?)
             }
         }
     }

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// Shorter work shows nothing.
@@ -15,6 +16,8 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How often progress is asked for. Short at first, so that quick work ends quickly.
 const ASK_FIRST: Duration = Duration::from_millis(20);
 const ASK: Duration = Duration::from_millis(200);
+/// How long an answer is waited for after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(3);
 /// How often a plain line is written where there is no terminal.
 const PLAIN_LINE: Duration = Duration::from_secs(5);
 
@@ -63,12 +66,33 @@ impl Interrupt {
     }
 }
 
-/// Follows a job to its end.
+/// Sends what may begin a job. Ctrl-C is only noted from here on, so that it never leaves a job running that nobody told of: [`follow`] stops
+/// the job then. If the daemon does not answer [`GRACE`] after Ctrl-C, the process ends with status 130.
+pub fn begin<T>(interrupt: &Interrupt, send: impl FnOnce() -> T) -> T {
+    interrupt.watch();
+    let (answered, answer) = std::sync::mpsc::channel::<()>();
+    let pressed = interrupt.flag();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut pressed_at = None;
+            while answer.recv_timeout(ASK_FIRST) == Err(RecvTimeoutError::Timeout) {
+                if pressed.load(Ordering::SeqCst) && pressed_at.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                    eprintln!("hearth: interrupted before the daemon answered; `hearth job list` says whether a job was begun");
+                    std::process::exit(i32::from(crate::failure::STATUS_INTERRUPTED));
+                }
+            }
+        });
+        let result = send();
+        drop(answered);
+        result
+    })
+}
+
+/// Follows a job to its end; see [`begin`].
 ///
 /// # Errors
 /// If it fails, or the daemon goes away, or Ctrl-C stopped it (status 130).
 pub fn follow(client: &Client, interrupt: &Interrupt, first: JobView) -> Result<JobView, Failure> {
-    interrupt.watch();
     let path = format!("/jobs/{}", first.id);
     let began = Instant::now();
     let mut shown = Shown::new();

@@ -225,6 +225,7 @@ fn faults_are_counted() {
     client.try_read(128 << 20, 4096).expect_err("there is nothing any more");
 
     (0..192u64).for_each(|n| drop(client.try_read(n % 64 * 4096, 4096)));
+    (0..20).map(|_| cached_blocks()).find(|cached| !cached.is_empty()).expect("something is cached again");
     let limit = rustix::process::Rlimit { current: Some(1 << 20), maximum: None };
     let pid = rustix::process::Pid::from_child(&daemon.child);
     rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).expect("it is our child");

@@ -34,10 +34,17 @@ impl Loops {
         self.0.retain(|other| other != device);
     }
 
-    /// The file at a place of its own choosing.
+    /// The file under a name that was free a moment ago. Another program may have got it meanwhile: then this waits until it is free again.
     fn attach_at(&mut self, device: &str, file: &str) {
-        run("losetup", &[device, file]);
-        self.0.push(device.into());
+        let is_taken = || Path::new(&format!("/sys/block/{}/loop", device.trim_start_matches("/dev/"))).exists();
+        for _ in 0..1200 {
+            if !is_taken() && Command::new("losetup").args([device, file]).output().is_ok_and(|output| output.status.success()) {
+                self.0.push(device.into());
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("{device} is somebody else's for two minutes");
     }
 }
 
