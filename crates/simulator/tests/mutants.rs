@@ -1,47 +1,68 @@
-//! Every planted mistake of the engine is found within [`SEEDS_MAX`] seeds, or what [`RARE`] says. (`--features mutants`; one test, because the switch is global.)
+//! Every planted mistake of the engine is found within the bounds of [`simulator::mutants::bounds`]. (`--features mutants`.)
+//!
+//! `make test` runs the seeds that found each of them before ([`simulator::mutants::memory`]), and searches one part in
+//! [`PARTS`] afresh: `MUTANTS_PART` says which. `make test-long` searches all of them.
 
-use simulator::mutants::{NOT_APPLICABLE, hunt_all};
+use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
+use simulator::mutants::memory::{Finder, finder_of, line, remembered};
+use simulator::mutants::{NOT_APPLICABLE, Verdict, exhaustive_finds, finds, hunt, hunt_all};
+use std::sync::Mutex;
 
-/// The stated bound.
-const SEEDS_MAX: u64 = 2000;
+/// Into how many parts the mistakes are divided: a part is searched afresh in less than a minute on two cores.
+const PARTS: u32 = 12;
 
-/// Of mistakes that are not expected to be found.
-const A_FEW: u64 = 100;
+/// Starting points of a search.
+const STARTS: u64 = 3;
 
-/// Mistakes that need more. 4: a head that comes round to the tail within one flush, and a power cut just then. 11: a bit of a header that decayed must make another one that could have been written, and nothing after it may have
-/// replaced what it says. 17: a power cut within the one flush, that tears both copies (found after 2,744 and 1,591 seeds). 43: a failure of the SSD, and a crash before the host has noted it, while a block is on its way home. 47: a clean record
-/// that is durable, an overwrite of it that is not, and a write around the log over that, all before one power cut.
-/// Of those that only a few can meet ([`simulator::mutants::RESTING`]) all runs are made such, and take longer.
-const RARE: [(u32, u64); 5] = [(4, 20_000), (11, 8000), (17, 8000), (43, 8000), (47, 20_000)];
+/// Which mistake is active is one switch for the whole process.
+static SWITCH: Mutex<()> = Mutex::new(());
 
-/// Mistakes that are not found. 13 does no harm that can be seen: what is read is compared with the checksum in the index entry (or record) of the very
-/// block that was asked for, over all 4096 bytes. Without the address in it, a page from elsewhere passes only if it holds the same 4096 bytes, and then it is the right answer. The
-/// address makes collisions of 32 bits independent of what is stored; no run can show that.
-///
-/// 54, 59 and 66 do harm, or would, but so rarely that this test cannot wait for it ([`simulator::mutants::RESTING`] says what must come together), and are looked for elsewhere. 54
-/// was met by none of some thousand such runs; an assertion in the cleaner (a base of dirty blocks is never forgotten) stands guard. 59 is killed in
-/// `crates/engine/tests/planted_mistakes.rs`. 66 was found here as a true mistake of the engine; the index' own tests kill it. A few runs of
-/// each are looked at all the same.
-const STILL_ALIVE: [u32; 4] = [13, 54, 59, 66];
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+fn tell(verdict: &Verdict) {
+    let Verdict { number, what, exhaustive_runs, found, .. } = verdict;
+    let median = verdict.median();
+    println!("M{number:<3} {what:<75} median seed {median:?}, exhaustive run {exhaustive_runs:?}: {found}");
+}
+
+fn found_again(number: u32, finder: &Finder) -> bool {
+    match finder {
+        Finder::Seeds(seeds) => seeds.iter().any(|seed| finds(number, *seed).is_some()),
+        Finder::Sequences => exhaustive_finds(number, threads()).is_some(),
+    }
+}
 
 #[test]
+fn mistakes_are_found_again_and_some_of_them_afresh() {
+    let _switch = SWITCH.lock().expect("the other test did not fail");
+    let part = std::env::var("MUTANTS_PART").ok().map(|text| text.parse::<u32>().expect("MUTANTS_PART is a number") % PARTS);
+    let remembered = remembered();
+    let mut escaped = Vec::new();
+    for (number, what) in engine::mutants::ALL.iter().filter(|(number, _)| !STILL_ALIVE.contains(number)) {
+        let afresh = part == Some(number % PARTS);
+        if !afresh && remembered.get(number).is_some_and(|finder| found_again(*number, finder)) {
+            continue;
+        }
+        let verdict = hunt(*number, what, if afresh { STARTS } else { 1 }, seeds_max(*number), threads());
+        tell(&verdict);
+        match finder_of(&verdict) {
+            Some(finder) if !afresh => {
+                println!("what is remembered of M{number} finds it no more. For mutant-seeds.txt: {}", line(*number, &finder));
+            }
+            Some(_) => {}
+            None => escaped.push(*number),
+        }
+    }
+    assert!(escaped.is_empty(), "not found: {escaped:?}");
+}
+
+#[test]
+#[ignore = "long: make test-long"]
 fn every_mistake_is_found() {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let most = |number: u32| match RARE.iter().find(|(rare, _)| *rare == number) {
-        Some((_, most)) => *most,
-        None if number != 13 && STILL_ALIVE.contains(&number) => A_FEW,
-        None => SEEDS_MAX,
-    };
-    let verdicts = hunt_all(3, most, threads, |verdict| {
-        println!(
-            "M{:<3} {:<75} median seed {:?}, exhaustive run {:?}: {}",
-            verdict.number,
-            verdict.what,
-            verdict.median(),
-            verdict.exhaustive_runs,
-            verdict.found
-        );
-    });
+    let _switch = SWITCH.lock().expect("the other test did not fail");
+    let verdicts = hunt_all(STARTS, seeds_max, threads(), tell);
     for (number, why) in NOT_APPLICABLE {
         println!("M{number:<3} does not apply: {why}");
     }

@@ -1,12 +1,18 @@
-//! `mutants [SEEDS [STARTS]]`: how many seeds each planted mistake lives.
+//! `mutants [SEEDS [STARTS [NUMBER]]]`: how many seeds each planted mistake lives. `--remember` writes what found them into the file that
+//! the tests read; those that are not found with this many seeds keep what is remembered of them.
 
 use std::process::ExitCode;
 
+use simulator::mutants::bounds::seeds_max;
+use simulator::mutants::memory::{finder_of, remembered, text_of};
 use simulator::mutants::{NOT_APPLICABLE, hunt, hunt_all};
+
+const REMEMBERED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mutant-seeds.txt");
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
-    let (most, starts) = (numbers.next().unwrap_or(2000), numbers.next().unwrap_or(3));
+    let (most, starts) = (numbers.next(), numbers.next().unwrap_or(3));
+    let most = |number: u32| most.unwrap_or(seeds_max(number));
     let only = numbers.next();
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let tell = |verdict: &simulator::mutants::Verdict| {
@@ -22,12 +28,20 @@ fn main() -> ExitCode {
     };
     let verdicts = match only {
         Some(number) => {
-            let verdict = hunt(number as u32, "", starts, most, threads);
+            let verdict = hunt(number as u32, "", starts, most(number as u32), threads);
             tell(&verdict);
             vec![verdict]
         }
-        None => hunt_all(starts, |_| most, threads, tell),
+        None => hunt_all(starts, most, threads, tell),
     };
+    if std::env::args().any(|word| word == "--remember") {
+        let mut finders = remembered();
+        finders.extend(verdicts.iter().filter_map(|verdict| Some((verdict.number, finder_of(verdict)?))));
+        if let Err(error) = std::fs::write(REMEMBERED, text_of(&finders)) {
+            eprintln!("{REMEMBERED} cannot be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
     for (number, why) in NOT_APPLICABLE {
         println!("M{number:<3} does not apply: {why}");
     }

@@ -1,6 +1,9 @@
 //! The checker can fail: every planted mistake of the engine must be found by the simulator within a stated number of seeds, and what
 //! fails must pass once the mistake is switched off.
 
+pub mod bounds;
+pub mod memory;
+
 use engine::mutants::{ALL, set};
 
 use crate::daemon::Engine;
@@ -30,6 +33,11 @@ impl Verdict {
         let mut seeds: Vec<u64> = self.seeds.iter().copied().collect::<Option<_>>()?;
         seeds.sort_unstable();
         seeds.get(seeds.len() / 2).copied()
+    }
+
+    /// The seeds that found it.
+    pub fn finders(&self) -> Vec<u64> {
+        (0..).zip(&self.seeds).filter_map(|(start, count)| Some(first_seed(start) + (*count)? - 1)).collect()
     }
 
     /// Whether it was found at all.
@@ -69,6 +77,32 @@ fn adjust(number: u32, plan: &mut Plan) {
     }
 }
 
+/// What is found in a seed's run with the mistake, if the run passes without it.
+pub fn finds(number: u32, seed: u64) -> Option<String> {
+    let mut plan = Plan::of(seed);
+    adjust(number, &mut plan);
+    set(number);
+    let with = run_caught(&plan, &Engine);
+    set(0);
+    let failure = with.err()?;
+    run_caught(&plan, &Engine).is_ok().then_some(failure.what)
+}
+
+/// The count of short sequences until the mistake is found, and what was found. Takes seconds.
+pub fn exhaustive_finds(number: u32, threads: usize) -> Option<(u64, String)> {
+    [Mode::WriteBack, Mode::WriteThrough].into_iter().find_map(|mode| {
+        set(number);
+        let (count, wrong) = try_all(Setting { mode, one_by_one: false, depth: 2 }, &Engine, threads, 1);
+        set(0);
+        wrong.first().map(|example| (count.runs, example.failure.what.clone()))
+    })
+}
+
+/// Where the search from starting point `start` begins.
+fn first_seed(start: u64) -> u64 {
+    10_000_000 * (start + 1)
+}
+
 /// Seeds from `first` until the mistake is found: a seed counts only if it passes without the mistake.
 fn seeds_until_found(number: u32, first: u64, most: u64, threads: usize) -> Option<(u64, String)> {
     let mut at = first;
@@ -79,10 +113,8 @@ fn seeds_until_found(number: u32, first: u64, most: u64, threads: usize) -> Opti
         let totals = soak.run(&Engine);
         set(0);
         let found = totals.found.first()?;
-        let mut plan = Plan::of(found.seed);
-        adjust(number, &mut plan);
-        if run_caught(&plan, &Engine).is_ok() {
-            return Some((found.seed - first + 1, found.failure.what.clone()));
+        if let Some(what) = finds(number, found.seed) {
+            return Some((found.seed - first + 1, what));
         }
         at = found.seed + 1;
     }
@@ -93,7 +125,7 @@ fn seeds_until_found(number: u32, first: u64, most: u64, threads: usize) -> Opti
 pub fn hunt(number: u32, what: &'static str, starts: u64, most: u64, threads: usize) -> Verdict {
     let mut verdict = Verdict { number, what, seeds: Vec::new(), found: String::new(), exhaustive_runs: None };
     for start in 0..starts {
-        let found = seeds_until_found(number, 10_000_000 * (start + 1), most, threads);
+        let found = seeds_until_found(number, first_seed(start), most, threads);
         verdict.seeds.push(found.as_ref().map(|(seeds, _)| *seeds));
         if let Some((_, what)) = found
             && verdict.found.is_empty()
@@ -104,17 +136,10 @@ pub fn hunt(number: u32, what: &'static str, starts: u64, most: u64, threads: us
             break;
         }
     }
-    if !verdict.killed() {
-        for mode in [Mode::WriteBack, Mode::WriteThrough] {
-            set(number);
-            let (count, wrong) = try_all(Setting { mode, one_by_one: false, depth: 2 }, &Engine, threads, 1);
-            set(0);
-            if let Some(example) = wrong.first() {
-                verdict.exhaustive_runs = Some(count.runs);
-                verdict.found = example.failure.what.clone();
-                break;
-            }
-        }
+    if !verdict.killed()
+        && let Some((runs, what)) = exhaustive_finds(number, threads)
+    {
+        (verdict.exhaustive_runs, verdict.found) = (Some(runs), what);
     }
     verdict
 }
