@@ -133,6 +133,7 @@ impl Filler<'_> {
                 pages: PageVec::new(),
                 bypass: None,
                 wanted: true,
+                range: None,
             };
             let before = self.answered;
             self.now_ns += 20_000;

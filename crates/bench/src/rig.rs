@@ -54,6 +54,7 @@ impl Rig {
             pages,
             bypass: None,
             wanted: false,
+            range: None,
         };
         self.now_ns += 100;
         self.shard.submit(self.now_ns, request);
@@ -76,6 +77,7 @@ impl Rig {
                 pages: PageVec::from_buf([page.freeze()]),
                 bypass: None,
                 wanted: false,
+                range: None,
             };
             self.shard.submit(self.now_ns, request);
         }

@@ -47,6 +47,37 @@ pub struct Request {
     /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
     /// part of a stream.
     pub wanted: bool,
+    /// One step of a discard or write-zeroes over whole extents of several shards; clients leave it `None`.
+    pub range: Option<RangeStep>,
+}
+
+/// What a shard does for a discard or write-zeroes over whole extents of several shards (a *range request*), step by step. The front
+/// sends the steps; [`crate::front`] says in which order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeStep {
+    /// Lock the range and make its clean cached blocks void. Answered when a crash no longer finds any of them; the lock stays.
+    Hold,
+    /// Write the backing device, all of the range at once. Sent to one shard, when every shard holds the range.
+    Write {
+        /// Some shard has dirty blocks in the range: the write must be durable before they are made void.
+        over_dirty: bool,
+    },
+    /// Make the dirty blocks of the range void if it was written, and unlock it.
+    Release(RangeWrite),
+}
+
+/// What became of the write of a range request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeWrite {
+    /// It is on the backing device; `durable`: a power cut cannot undo it.
+    Done {
+        /// See above.
+        durable: bool,
+    },
+    /// It failed: any part of it may have happened.
+    Failed,
+    /// Nothing was written.
+    Untouched,
 }
 
 /// Why a request failed, as clients are told.
@@ -75,6 +106,20 @@ pub struct Reply {
     pub pages: PageVec,
     /// Where the answer came from; for latency histograms by outcome.
     pub outcome: Outcome,
+    /// The answer to [`RangeStep::Hold`] and [`RangeStep::Write`]; `None` for all others.
+    pub range: Option<RangeReply>,
+}
+
+/// What the front learns from a step of a range request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeReply {
+    /// The shard holds the range.
+    Held {
+        /// It has dirty blocks in it.
+        over_dirty: bool,
+    },
+    /// What became of the write.
+    Written(RangeWrite),
 }
 
 /// How a request was served.

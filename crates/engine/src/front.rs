@@ -4,6 +4,12 @@
 //! Each reactor has its own front; a request's parts are answered to the front it came through. A front holds no data and no locks:
 //! order among overlapping requests is made by the shards. A flush goes to all shards; it covers what was acknowledged before, and an
 //! acknowledged request was answered by all its shards before, so each shard knows its share.
+//!
+//! The whole extents of a long discard or write-zeroes are not split: [`ranges`] takes them to all shards together.
+
+mod ranges;
+
+pub use ranges::{RANGE_EXTENTS_MIN, home_of};
 
 use crate::admission::{LOG_WRITE_SECTORS_MAX, Seen, StreamToken, Streams};
 use crate::api::{Op, Outcome, Reply, Request, RequestError, VolumeOptions};
@@ -12,6 +18,7 @@ use crate::mutants;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::PageVec;
+use ranges::{Next, Ranges, range_in};
 use types::{BLOCK_SECTORS, BypassReason, EXTENT_SECTORS, Mode, SECTOR_BYTES, ShardIndex, VOLUME_SECTORS_MAX, VolumeId, VolumeIndex};
 
 /// What the front wants done.
@@ -53,6 +60,7 @@ pub struct Front {
     shards: u16,
     volumes: Map<u16, Volume>,
     joining: Vec<Option<Joining>>,
+    ranges: Ranges,
     free: Vec<u32>,
     /// Blocks of reads in several parts that are in the shards.
     joined_blocks: u64,
@@ -76,6 +84,7 @@ impl Front {
             shards,
             volumes: Map::default(),
             joining: Vec::new(),
+            ranges: Ranges::new(shards),
             free: Vec::new(),
             joined_blocks: 0,
             joined_blocks_max: JOINED_BLOCKS_MAX,
@@ -124,7 +133,8 @@ impl Front {
     }
 
     fn refuse(&mut self, request: &Request) {
-        let reply = Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other };
+        let reply =
+            Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other, range: None };
         self.actions.push_back(FrontAction::Reply(reply));
     }
 
@@ -147,10 +157,21 @@ impl Front {
                 waiting += 1;
             }
         } else {
-            for part in split(&request) {
-                let shard = shard_of(id, part.start_sector, self.shards);
-                let part = Request { id: part_id(slot, waiting), ..part };
-                self.actions.push_back(FrontAction::ToShard(shard, part));
+            let end = request.start_sector + u64::from(request.sectors);
+            let range = range_in(&request);
+            // Without a range: all of it, and nothing behind.
+            let (before, behind) = range.map_or((end, end), |(start, end)| (start, end));
+            for (start, end) in [(request.start_sector, before), (behind, end)] {
+                for part in split(&request, start, end) {
+                    let shard = shard_of(id, part.start_sector, self.shards);
+                    let part = Request { id: part_id(slot, waiting), ..part };
+                    self.actions.push_back(FrontAction::ToShard(shard, part));
+                    waiting += 1;
+                }
+            }
+            if let Some((start, end)) = range {
+                let part = Request { start_sector: start, sectors: (end - start) as u32, pages: PageVec::new(), ..request };
+                self.ranges.add(slot, id, part);
                 waiting += 1;
             }
         }
@@ -162,6 +183,25 @@ impl Front {
         let joining =
             Joining { client_id: request.id, is_read, joined_blocks, waiting, result: Ok(()), outcome: Outcome::RamHit, parts, stream };
         self.joining[slot as usize] = Some(joining);
+        self.begin_ranges();
+    }
+
+    fn begin_ranges(&mut self) {
+        loop {
+            let volumes = &self.volumes;
+            let is_known = |request: &Request, id: VolumeId| volumes.get(&request.volume.0).is_some_and(|volume| volume.id == id);
+            let Some(next) = self.ranges.begin_next(is_known) else { return };
+            self.range_goes_on(next);
+        }
+    }
+
+    fn range_goes_on(&mut self, next: Next) {
+        match next {
+            Next::Steps(steps) => self.actions.extend(steps.into_iter().map(|(shard, step)| FrontAction::ToShard(shard, step))),
+            Next::Done { joining, result } => {
+                self.part_done(joining, 0, Reply { id: 0, result, pages: PageVec::new(), outcome: Outcome::Other, range: None });
+            }
+        }
     }
 
     /// Reads of several parts have been answered: those that waited for them go in, in order.
@@ -176,8 +216,18 @@ impl Front {
     }
 
     /// A shard has answered a part.
-    pub fn shard_reply(&mut self, _shard: ShardIndex, reply: Reply) {
+    pub fn shard_reply(&mut self, shard: ShardIndex, reply: Reply) {
         let (slot, part) = ((reply.id >> 32) as u32, reply.id as u32);
+        if slot & RANGE_SLOT == 0 {
+            return self.part_done(slot, part, reply);
+        }
+        if let Some(next) = self.ranges.answered(slot & !RANGE_SLOT, shard, &reply) {
+            self.range_goes_on(next);
+            self.begin_ranges();
+        }
+    }
+
+    fn part_done(&mut self, slot: u32, part: u32, reply: Reply) {
         let joining = self.joining[slot as usize].as_mut().expect("a part of a request in flight");
         joining.waiting -= 1;
         if let Err(error) = reply.result {
@@ -205,7 +255,7 @@ impl Front {
         if joining.result.is_err() || !joining.is_read {
             pages = PageVec::new();
         }
-        let reply = Reply { id: joining.client_id, result: joining.result, pages, outcome: joining.outcome };
+        let reply = Reply { id: joining.client_id, result: joining.result, pages, outcome: joining.outcome, range: None };
         self.actions.push_back(FrontAction::Reply(reply));
         if joining.joined_blocks > 0 {
             self.joined_blocks -= joining.joined_blocks;
@@ -252,6 +302,9 @@ impl Volume {
     }
 }
 
+/// Bit of a slot that says that a range request is meant.
+const RANGE_SLOT: u32 = 1 << 27;
+
 fn part_id(slot: u32, part: u32) -> u64 {
     (u64::from(slot) << 32) | u64::from(part)
 }
@@ -263,10 +316,8 @@ fn joined_blocks(request: &Request) -> u64 {
     if is_joined { end.div_ceil(BLOCK_SECTORS) - request.start_sector / BLOCK_SECTORS } else { 0 }
 }
 
-/// The parts of a request, one for each extent, in address order. Pages go with their blocks.
-fn split(request: &Request) -> impl Iterator<Item = Request> + '_ {
-    let end = request.start_sector + u64::from(request.sectors);
-    let mut start = request.start_sector;
+/// The parts of a request between two sectors of it, one for each extent, in address order. Pages go with their blocks.
+fn split(request: &Request, mut start: u64, end: u64) -> impl Iterator<Item = Request> + '_ {
     core::iter::from_fn(move || {
         if start == end {
             return None;
@@ -299,10 +350,22 @@ fn slower(one: Outcome, other: Outcome) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{RangeReply, RangeStep, RangeWrite};
     use page::PagePool;
 
     fn request(op: Op, start_sector: u64, sectors: u32) -> Request {
-        Request { id: 7, volume: VolumeIndex(0), op, fua: false, start_sector, sectors, pages: PageVec::new(), bypass: None, wanted: false }
+        Request {
+            id: 7,
+            volume: VolumeIndex(0),
+            op,
+            fua: false,
+            start_sector,
+            sectors,
+            pages: PageVec::new(),
+            bypass: None,
+            wanted: false,
+            range: None,
+        }
     }
 
     fn front(shards: u16) -> Front {
@@ -331,7 +394,7 @@ mod tests {
                     page[0] = number;
                     page.freeze()
                 });
-                Reply { id: part.id, result: Ok(()), pages: pages.collect(), outcome: Outcome::SsdHit }
+                Reply { id: part.id, result: Ok(()), pages: pages.collect(), outcome: Outcome::SsdHit, range: None }
             })
             .collect();
         replies.reverse();
@@ -371,7 +434,10 @@ mod tests {
         assert_eq!(front.in_flight(), 6);
         let answer = |front: &mut Front, parts: Vec<Request>| {
             for part in parts {
-                front.shard_reply(ShardIndex(0), Reply { id: part.id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::SsdHit });
+                front.shard_reply(
+                    ShardIndex(0),
+                    Reply { id: part.id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::SsdHit, range: None },
+                );
             }
             let Some(FrontAction::Reply(reply)) = front.poll() else { panic!("no reply") };
             reply.id
@@ -400,7 +466,7 @@ mod tests {
             })
             .collect();
         for id in ids {
-            front.shard_reply(ShardIndex(0), Reply { id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::SsdHit });
+            front.shard_reply(ShardIndex(0), Reply { id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::SsdHit, range: None });
         }
         let replies: Vec<(u64, bool)> = core::iter::from_fn(|| front.poll())
             .map(|action| match action {
@@ -425,7 +491,7 @@ mod tests {
         assert_eq!(ids.len(), 2);
         for (at, id) in ids.into_iter().enumerate() {
             let result = if at == 0 { Err(RequestError::Io) } else { Ok(()) };
-            front.shard_reply(ShardIndex(at as u16), Reply { id, result, pages: PageVec::new(), outcome: Outcome::Other });
+            front.shard_reply(ShardIndex(at as u16), Reply { id, result, pages: PageVec::new(), outcome: Outcome::Other, range: None });
         }
         assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { result: Err(RequestError::Io), .. }))));
     }
@@ -451,6 +517,103 @@ mod tests {
         assert_eq!(last, Some(BypassReason::Sequential), "a client's stream beside them is still seen");
         let through = VolumeOptions { mode: Mode::PassThrough, ..options };
         assert_eq!(bypass_of(&through, true, 8, 8), Some(BypassReason::PassThrough));
+    }
+
+    /// All steps there are now, with the shards they are for.
+    fn steps(front: &mut Front) -> Vec<(u16, Request)> {
+        core::iter::from_fn(|| front.poll())
+            .map(|action| match action {
+                FrontAction::ToShard(shard, part) => (shard.0, part),
+                FrontAction::Reply(reply) => panic!("answered: {reply:?}"),
+            })
+            .collect()
+    }
+
+    fn answer(front: &mut Front, to: &(u16, Request), result: Result<(), RequestError>, range: Option<RangeReply>) {
+        let reply = Reply { id: to.1.id, result, pages: PageVec::new(), outcome: Outcome::Other, range };
+        front.shard_reply(ShardIndex(to.0), reply);
+    }
+
+    const HELD: Option<RangeReply> = Some(RangeReply::Held { over_dirty: false });
+
+    #[test]
+    fn a_long_discard_is_one_write_that_all_shards_hold() {
+        let mut front = front(3);
+        let home = home_of(VolumeId(1), 3).0;
+        // Four gibibytes less a block, off the extents' boundaries.
+        front.submit(request(Op::Discard, 8 * 8, (1 << 23) - 8));
+        let first = steps(&mut front);
+        assert_eq!(first.len(), 3, "what lies before the first whole extent and behind the last, and the home shard's step");
+        assert_eq!(first.iter().filter(|(_, part)| part.range.is_none()).map(|(_, part)| u64::from(part.sectors)).sum::<u64>(), 2048 - 8);
+        let hold = first.iter().find(|(_, part)| part.range == Some(RangeStep::Hold)).expect("a range").clone();
+        assert_eq!((hold.0, hold.1.start_sector, u64::from(hold.1.sectors)), (home, EXTENT_SECTORS, (1 << 23) - EXTENT_SECTORS));
+        first.iter().filter(|(_, part)| part.range.is_none()).for_each(|part| answer(&mut front, part, Ok(()), None));
+        answer(&mut front, &hold, Ok(()), HELD);
+        let others = steps(&mut front);
+        assert_eq!(others.len(), 2);
+        assert!(others.iter().all(|(shard, part)| *shard != home && part.range == Some(RangeStep::Hold)));
+        answer(&mut front, &others[0], Ok(()), Some(RangeReply::Held { over_dirty: true }));
+        assert!(steps(&mut front).is_empty(), "one shard does not hold it yet");
+        answer(&mut front, &others[1], Ok(()), HELD);
+        let write = steps(&mut front);
+        assert_eq!((write.len(), write[0].0, write[0].1.range), (1, home, Some(RangeStep::Write { over_dirty: true })));
+        let done = RangeWrite::Done { durable: true };
+        answer(&mut front, &write[0], Ok(()), Some(RangeReply::Written(done)));
+        let release = steps(&mut front);
+        assert_eq!(release.iter().map(|(_, part)| part.range).collect::<Vec<_>>(), [Some(RangeStep::Release(done)); 3]);
+        release.iter().for_each(|step| answer(&mut front, step, Ok(()), None));
+        assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { id: 7, result: Ok(()), .. }))));
+        assert_eq!(front.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_range_that_one_shard_cannot_hold_is_released_by_the_others_and_not_written() {
+        let mut front = front(3);
+        front.submit(request(Op::WriteZeroes, 0, 64 * EXTENT_SECTORS as u32));
+        let home = steps(&mut front);
+        answer(&mut front, &home[0], Ok(()), HELD);
+        let others = steps(&mut front);
+        answer(&mut front, &others[0], Err(RequestError::Shutdown), None);
+        answer(&mut front, &others[1], Ok(()), HELD);
+        let release = steps(&mut front);
+        assert_eq!(release.iter().map(|(shard, _)| *shard).collect::<Vec<_>>().len(), 2);
+        assert!(
+            release.iter().all(|(shard, part)| { *shard != others[0].0 && part.range == Some(RangeStep::Release(RangeWrite::Untouched)) })
+        );
+        release.iter().for_each(|step| answer(&mut front, step, Ok(()), None));
+        assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { result: Err(RequestError::Shutdown), .. }))));
+        // A write that failed: what is said of it goes to all.
+        front.submit(request(Op::WriteZeroes, 0, 64 * EXTENT_SECTORS as u32));
+        for _ in 0..2 {
+            steps(&mut front).iter().for_each(|step| answer(&mut front, step, Ok(()), HELD));
+        }
+        let write = steps(&mut front);
+        answer(&mut front, &write[0], Err(RequestError::NoSpace), Some(RangeReply::Written(RangeWrite::Failed)));
+        let release = steps(&mut front);
+        assert!(release.len() == 3 && release.iter().all(|(_, part)| part.range == Some(RangeStep::Release(RangeWrite::Failed))));
+        release.iter().for_each(|step| answer(&mut front, step, Ok(()), None));
+        assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { result: Err(RequestError::NoSpace), .. }))));
+        assert_eq!(front.in_flight(), 0);
+    }
+
+    #[test]
+    fn ranges_beyond_a_few_wait_and_are_refused_if_their_volume_has_gone() {
+        let mut front = front(1);
+        for id in 0..6 {
+            front.submit(Request { id, ..request(Op::Discard, 0, 2 * EXTENT_SECTORS as u32) });
+        }
+        let begun = steps(&mut front);
+        assert_eq!(begun.len(), 4);
+        front.remove_volume(VolumeIndex(0));
+        answer(&mut front, &begun[2], Err(RequestError::Io), None);
+        let replies: Vec<(u64, Option<RequestError>)> = core::iter::from_fn(|| front.poll())
+            .map(|action| match action {
+                FrontAction::Reply(reply) => (reply.id, reply.result.err()),
+                FrontAction::ToShard(..) => panic!("the volume has gone"),
+            })
+            .collect();
+        assert_eq!(replies, [(2, Some(RequestError::Io)), (4, Some(RequestError::Invalid)), (5, Some(RequestError::Invalid))]);
+        assert_eq!(front.in_flight(), 3);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod numbered;
 pub mod outbox;
 pub mod packer;
 pub mod policy;
+pub mod presence;
 pub mod ram;
 pub mod recovery;
 pub mod region_heat;

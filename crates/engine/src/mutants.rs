@@ -89,4 +89,5 @@ pub const ALL: &[(u32, &str)] = &[
     (72, "a packed block that is lost is zeroes"),
     (73, "on a busy host nothing goes home, whatever asks for it"),
     (74, "a check believes that blocks get their places in the order in which it heard of them"),
+    (75, "destage goes on in a range that is being discarded"),
 ];

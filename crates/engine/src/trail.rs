@@ -7,7 +7,9 @@ use crate::api::{Op, Outcome};
 use crate::key::{ExtentKey, Key};
 use crate::mutants;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec;
+use core::ops::Range;
 use types::{BLOCK_SECTORS, BypassReason};
 
 /// Buckets: with as many extents in use as that, two in three of them share theirs with another or more.
@@ -88,8 +90,22 @@ pub struct Recent {
     pub reason: Option<BypassReason>,
 }
 
+/// Range requests remembered, of all volumes.
+const RANGES_MAX: usize = 32;
+
+/// A range request: it would be in the buckets of thousands of extents.
+#[derive(Clone, Debug)]
+struct RangeEntry {
+    keys: Range<Key>,
+    time: u32,
+    op: Op,
+    outcome: Outcome,
+}
+
 /// See the module.
 pub struct Trail {
+    /// Newest first.
+    ranges: VecDeque<RangeEntry>,
     entries: Box<[[Entry; ENTRIES_PER_BUCKET]; BUCKETS]>,
     /// By bucket, how many entries it got, modulo 256: says which is the oldest.
     next: Box<[u8; BUCKETS]>,
@@ -100,7 +116,7 @@ impl Default for Trail {
         let entries = vec![[NONE; ENTRIES_PER_BUCKET]; BUCKETS].into_boxed_slice();
         let next = vec![0; BUCKETS].into_boxed_slice();
         let same = "as many as there are buckets";
-        Trail { entries: entries.try_into().expect(same), next: next.try_into().expect(same) }
+        Trail { ranges: VecDeque::new(), entries: entries.try_into().expect(same), next: next.try_into().expect(same) }
     }
 }
 
@@ -131,6 +147,25 @@ impl Trail {
         };
     }
 
+    /// Takes note of a range request that is answered now.
+    pub fn note_range(&mut self, now_ns: u64, keys: Range<Key>, op: Op, outcome: Outcome) {
+        self.ranges.truncate(RANGES_MAX - 1);
+        self.ranges.push_front(RangeEntry { keys, time: (now_ns >> TIME_SHIFT) as u32, op, outcome });
+    }
+
+    /// The latest range requests that touched any of these blocks, newest first.
+    pub fn recent_ranges(&self, now_ns: u64, keys: Range<Key>) -> impl Iterator<Item = Recent> + '_ {
+        let touches = move |entry: &&RangeEntry| entry.keys.start < keys.end && keys.start < entry.keys.end;
+        self.ranges.iter().filter(touches).map(move |RangeEntry { keys, time, op, outcome }| Recent {
+            ago_ns: u64::from(((now_ns >> TIME_SHIFT) as u32).wrapping_sub(*time)) << TIME_SHIFT,
+            op: *op,
+            start_sector: keys.start.start_sector(),
+            sectors: ((keys.end.0 - keys.start.0) * BLOCK_SECTORS) as u32,
+            outcome: *outcome,
+            reason: None,
+        })
+    }
+
     /// What the latest request for this block was served with, or was to bring, has been turned away from the cache.
     pub fn turned_away(&mut self, key: Key, reason: BypassReason) {
         let bucket = bucket_of(key.extent());
@@ -147,6 +182,7 @@ impl Trail {
 
     /// Forgets the volume: its place may be given to another.
     pub fn forget_volume(&mut self, volume: types::VolumeIndex) {
+        self.ranges.retain(|entry| entry.keys.start.volume() != volume);
         for entry in self.entries.iter_mut().flatten().filter(|entry| entry.first.volume() == volume) {
             *entry = NONE;
         }

@@ -72,7 +72,7 @@ impl Rig {
 
     fn submit(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec, bypass: Option<BypassReason>) {
         self.now_ns += 1000;
-        let request = Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false };
+        let request = Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false, range: None };
         self.shard.submit(self.now_ns, request);
     }
 

@@ -65,7 +65,7 @@ impl Rig {
             page.freeze()
         };
         let pages: PageVec = if op == Op::Write { (0..blocks).map(page).collect() } else { PageVec::new() };
-        let request = Request { id: 1, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false };
+        let request = Request { id: 1, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false, range: None };
         self.shard.submit(self.now_ns, request);
         self.drain();
     }

@@ -95,8 +95,18 @@ fn rig_with_a_dirty_block() -> Rig {
     let mut rig = Rig::new();
     rig.shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: 1 << 20, options: options(Mode::WriteBack) });
     let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
-    let write =
-        Request { id: 1, volume: VOLUME, op: Op::Write, fua: true, start_sector: 0, sectors: 8, pages, bypass: None, wanted: false };
+    let write = Request {
+        id: 1,
+        volume: VOLUME,
+        op: Op::Write,
+        fua: true,
+        start_sector: 0,
+        sectors: 8,
+        pages,
+        bypass: None,
+        wanted: false,
+        range: None,
+    };
     rig.shard.submit(0, write);
     rig.pass(10_000_000);
     assert_eq!((rig.replies, rig.home_writes), (1, 0), "durable in the log, and only there");

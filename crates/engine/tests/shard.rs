@@ -280,6 +280,7 @@ fn life(seed: u64, ram_blocks: u64, content: Option<Treatment>, mut modes: Vec<V
                 pages,
                 bypass: None,
                 wanted: false,
+                range: None,
             };
             rig.front.submit(request);
             if op == Op::Read {
@@ -476,7 +477,18 @@ fn cold_dirty_blocks_go_home_before_their_segment_is_the_tail() {
         page[..8].copy_from_slice(&id.to_le_bytes());
         let pages = PageVec::from_iter([page.freeze()]);
         let (volume, start_sector) = (VolumeIndex(0), block * 8);
-        rig.front.submit(Request { id, volume, op: Op::Write, fua: false, start_sector, sectors: 8, pages, bypass: None, wanted: false });
+        rig.front.submit(Request {
+            id,
+            volume,
+            op: Op::Write,
+            fua: false,
+            start_sector,
+            sectors: 8,
+            pages,
+            bypass: None,
+            wanted: false,
+            range: None,
+        });
         rig.settle();
     };
     // Spread over all extents, so that both shards have some of each kind.

@@ -318,5 +318,6 @@ pub(crate) fn request(work: &Work, id: u64, pages: PageVec) -> Request {
         pages,
         bypass: None,
         wanted: false,
+        range: None,
     }
 }

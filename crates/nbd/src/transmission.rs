@@ -374,5 +374,6 @@ fn request(part: PartId, op: Op, fua: bool, offset_bytes: u64, length_bytes: u32
         pages,
         bypass: None,
         wanted: false,
+        range: None,
     }
 }

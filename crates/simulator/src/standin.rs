@@ -183,7 +183,7 @@ impl Plain {
         if self.bug == Bug::ReplyForgotten && self.count.is_multiple_of(200) {
             return;
         }
-        self.outputs.push_back(Output::Reply(Reply { id, result, pages, outcome: Outcome::Bypass }));
+        self.outputs.push_back(Output::Reply(Reply { id, result, pages, outcome: Outcome::Bypass, range: None }));
     }
 
     fn finish(&mut self, request: Request, result: Result<(), IoError>, pages: PageMutVec) {

@@ -154,6 +154,7 @@ impl World {
             pages,
             bypass: (!self.warming && blocks * BLOCK_BYTES > self.max_io_bytes).then_some(BypassReason::Size),
             wanted: self.warming,
+            range: None,
         };
         let shard = usize::from(shard_of(VOLUME_ID, request.start_sector, self.shards.len() as u16).0);
         self.shards[shard].submit(self.now_ns, request);

@@ -128,6 +128,7 @@ impl ShardReplay {
             pages,
             bypass: None,
             wanted: false,
+            range: None,
         };
         self.next_id += 1;
         self.in_flight += 1;

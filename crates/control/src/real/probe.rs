@@ -102,6 +102,7 @@ impl Endpoint for Probe {
             pages: PageVec::new(),
             bypass: None,
             wanted: false,
+            range: None,
         };
         // The only request of its volume: there is room for it.
         if cx.submit(&self.volume, request).is_err() {

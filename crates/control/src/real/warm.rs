@@ -70,6 +70,7 @@ impl Warmer {
                 pages: PageVec::new(),
                 bypass: None,
                 wanted: true,
+                range: None,
             };
             match cx.submit(&self.volume, request) {
                 Ok(()) => (self.next_id, self.in_flight) = (self.next_id + 1, self.in_flight + 1),

@@ -56,6 +56,7 @@ impl Shard {
         let meta = SlotMeta { dirty, partial: mask != u8::MAX, frequency: heat.bits(), checksum };
         if self.index.insert(key, slot, meta).is_none() {
             self.volume_of(key).cached_blocks += 1;
+            self.presence.enter(key);
         }
         self.partial.remove(&key);
         if meta.partial {
@@ -83,6 +84,7 @@ impl Shard {
     pub(super) fn forget(&mut self, key: Key) {
         if self.index.remove(key).is_some() {
             self.volume_of(key).cached_blocks -= 1;
+            self.presence.leave(key);
         }
         self.partial.remove(&key);
         self.dirty.remove(key);
@@ -130,6 +132,7 @@ impl Shard {
         let slot = self.policy.ram_insert(key.0, arrival);
         self.ram.insert(key, RamBlock { page, slot });
         self.volume_of(key).ram_blocks += 1;
+        self.presence.enter(key);
         while self.ram.len() > self.config.ram_blocks {
             let Some(victim) = self.policy.ram_evict() else { break };
             let key = Key(victim.key);
@@ -153,6 +156,7 @@ impl Shard {
             }
             let page = self.ram.remove(key).expect("policy and RAM hold the same blocks").page;
             self.volume_of(key).ram_blocks -= 1;
+            self.presence.leave(key);
             match victim.verdict {
                 Verdict::Admit(heat) => self.admit(key, page, heat),
                 Verdict::Forget => self.turn_away_block(key, BypassReason::FirstTouch),
@@ -228,6 +232,7 @@ impl Shard {
         let Some(block) = self.ram.remove(key) else { return false };
         self.policy.ram_remove(block.slot);
         self.volume_of(key).ram_blocks -= 1;
+        self.presence.leave(key);
         true
     }
 }

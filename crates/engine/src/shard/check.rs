@@ -36,6 +36,8 @@ impl Shard {
         }
         assert_eq!(self.policy.ram_len(), self.ram.len(), "policy and RAM hold the same blocks");
         assert!(self.ram.keys().all(|key| !self.partial.contains_key(&key)), "RAM holds whole blocks only");
+        let in_index = self.index.every_slot().filter_map(|slot| self.index.key_of(slot));
+        self.presence.check(in_index.chain(self.ram.keys()));
         let quick: u32 = self.attached.iter().filter_map(|index| Some(self.volume(*index)?.quick_reads)).sum();
         assert_eq!(quick, self.quick_reads, "quick reads of all volumes");
         for op in self.ops.iter().filter(|op| op.blocks > 0) {
@@ -85,6 +87,7 @@ impl Shard {
             self.quick_reads,
         );
         self.describe_destage(&mut text);
+        self.describe_ranges(&mut text);
         self.describe_commands(&mut text);
         for op in self.ops.iter() {
             let (request, phase) = (&op.request, op.phase);

@@ -27,6 +27,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::ops::Range;
 use page::{Page, PageMutVec, PageVec};
 use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
 
@@ -119,6 +120,16 @@ impl Shard {
     /// Whether a destage write of the block may be on its way to the backing device.
     pub(super) fn is_on_its_way_home(&self, key: Key) -> bool {
         self.destager.on_the_way.contains_key(&key)
+    }
+
+    /// A block of the range whose destage write may be on its way to the backing device.
+    pub(super) fn on_its_way_home_in(&self, range: &Range<Key>) -> Option<Key> {
+        self.destager.on_the_way.keys().find(|key| range.contains(key)).copied()
+    }
+
+    /// Whether a client's write to the backing device covers the block: destage leaves it alone.
+    fn is_shielded(&self, key: Key) -> bool {
+        self.shielded.contains(&key) || self.ranges.covers(key) && !mutants::active(75)
     }
 
     /// A block is dirty from now on.
@@ -214,6 +225,11 @@ impl Shard {
         }
     }
 
+    /// The same for all blocks of a range of which no destage write is on its way.
+    pub(super) fn destage_overtaken_in(&mut self, range: &Range<Key>) {
+        self.destager.written.iter_mut().filter(|(key, _)| range.contains(key)).for_each(|(_, slot)| *slot = OVERTAKEN);
+    }
+
     /// For [`Shard::describe`].
     pub(super) fn describe_destage(&self, text: &mut String) {
         let destager = &self.destager;
@@ -298,7 +314,7 @@ impl Shard {
             if stuck || !self.dirty.contains(key) {
                 self.destager.demanded.remove(&key);
                 self.wake_destage_waiters(key);
-            } else if !self.is_on_its_way_home(key) && !self.destager.written.contains_key(&key) && !self.shielded.contains(&key) {
+            } else if !self.is_on_its_way_home(key) && !self.destager.written.contains_key(&key) && !self.is_shielded(key) {
                 self.start_run(key, 1);
             }
         }
@@ -602,7 +618,7 @@ impl Shard {
                 self.destager.candidates.insert(key.extent());
                 // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
                 // version as a clean block over the new one. It stays dirty until that write makes it void.
-                let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.shielded.contains(&key);
+                let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.is_shielded(key);
                 let newest = self.index.get(key).filter(|slot| mutants::active(3) && self.index.meta(*slot).dirty);
                 if let Some(slot) = newest {
                     self.is_home(key, slot);

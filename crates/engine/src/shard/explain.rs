@@ -130,7 +130,7 @@ pub struct Explained {
     pub blocks: Vec<BlockFacts>,
     /// Extents that have dirty blocks, inside the range or beside it.
     pub dirty: Vec<DirtyExtent>,
-    /// The latest requests in each extent, newest first within each.
+    /// The latest requests in each extent, newest first within each; then those over many extents that touched the range.
     pub recent: Vec<Recent>,
 }
 
@@ -153,6 +153,8 @@ impl Shard {
             }
             explained.recent.extend(self.trail.recent(now_ns, first.extent()));
         });
+        let first = Key::new(volume, first_block);
+        explained.recent.extend(self.trail.recent_ranges(now_ns, first..Key(first.0 + blocks)));
         Some(explained)
     }
 

@@ -91,9 +91,8 @@ impl Shard {
             return;
         }
         if ok && !backing.failed {
-            backing.flushed = backing.flushed.max(covered);
+            backing.writes_are_durable(covered);
             let flushed = backing.flushed;
-            backing.unflushed.retain(|_, written| *written > flushed);
             backing.waiters.retain(|(written, id)| {
                 let done = *written <= flushed;
                 woken.extend(done.then_some(*id));

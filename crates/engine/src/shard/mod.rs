@@ -8,7 +8,8 @@
 //! * a read of one block that is cached takes a short way ([`quick`]), or
 //! * a read ([`read`]) gathers each block from RAM, a group in flight, the SSD, or the backing device;
 //! * a write takes one of two ways, chosen by [`route`]: into the log ([`write_log`]), or to the backing device with
-//!   the cache kept coherent ([`write_backing`]).
+//!   the cache kept coherent ([`write_backing`]);
+//! * a discard or write-zeroes over many extents comes step by step ([`range`]), the same steps for all shards.
 //!
 //! Background work: [`clean`] takes back the oldest segment (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
 //!
@@ -38,6 +39,7 @@ mod parts;
 mod proof;
 mod quick;
 mod quiet;
+mod range;
 mod read;
 mod recompress;
 mod restore;
@@ -50,7 +52,7 @@ mod volume;
 mod write_backing;
 mod write_log;
 
-use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, Reply, Request, RequestError};
+use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, RangeStep, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
@@ -61,6 +63,7 @@ use crate::numbered::Numbered;
 use crate::outbox::Outbox;
 use crate::packer::Packer;
 use crate::policy::Policy;
+use crate::presence::Presence;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
 use crate::stats::{ShardStats, VolumeStats};
@@ -129,6 +132,7 @@ enum Context {
     MergeSsd { op: OpId, edge: usize, found: write_log::MergeBase },
     MergeBacking { op: OpId, edge: usize },
     ClientWrite(OpId),
+    RangeWrite { op: OpId, durable: bool },
     BackingFlush(VolumeIndex),
     CleanRead(clean::Batch),
     Fetch(parts::PartsRead),
@@ -156,6 +160,9 @@ pub struct Shard {
     partial: Map<Key, u8>,
     log: Log,
     locks: Locks,
+    /// Where index and RAM have blocks.
+    presence: Presence,
+    ranges: range::Ranges,
     ram: Ram,
     policy: Policy,
     dirty: DirtySet,
@@ -239,6 +246,8 @@ impl Shard {
             index: found.index,
             partial: found.partial,
             locks: Locks::default(),
+            presence: found.presence.finish(),
+            ranges: range::Ranges::default(),
             ram: Ram::default(),
             policy: Policy::new(config.ram_blocks, u64::from(slots)),
             dirty: found.dirty,
@@ -286,11 +295,13 @@ impl Shard {
     pub fn submit(&mut self, now_ns: u64, request: Request) {
         self.advance_time(now_ns);
         if let Err(error) = self.refuse(&request) {
-            self.out.reply(Reply { id: request.id, result: Err(error), pages: PageVec::new(), outcome: Outcome::Other });
+            self.out.reply(Reply { id: request.id, result: Err(error), pages: PageVec::new(), outcome: Outcome::Other, range: None });
             return;
         }
         self.count(&request);
-        if request.op == OpKind::Flush {
+        if let Some(step) = request.range {
+            self.begin_range_step(request, step);
+        } else if request.op == OpKind::Flush {
             self.begin_flush(request);
         } else if request.op == OpKind::Read && (self.read_from_ram(&request) || self.read_quickly(&request)) {
             // Nothing became possible that was not, except by the time that has passed.
@@ -310,6 +321,10 @@ impl Shard {
     }
 
     fn refuse(&self, request: &Request) -> Result<(), RequestError> {
+        if request.range.is_some_and(|step| step != RangeStep::Hold) {
+            // What has begun is ended.
+            return Ok(());
+        }
         if self.quiescing {
             return Err(RequestError::Shutdown);
         }
@@ -320,6 +335,12 @@ impl Shard {
         if request.op == OpKind::Flush {
             return Ok(());
         }
+        if request.op != OpKind::Read && volume.options.read_only {
+            return Err(RequestError::ReadOnly);
+        }
+        if request.range.is_some() {
+            return Shard::refuse_range(request, volume.sectors());
+        }
         let end = request.start_sector.checked_add(u64::from(request.sectors)).ok_or(RequestError::Invalid)?;
         let one_extent = request.start_sector / EXTENT_SECTORS == (end - 1) / EXTENT_SECTORS;
         let blocks = (end.div_ceil(BLOCK_SECTORS) - request.start_sector / BLOCK_SECTORS) as usize;
@@ -327,13 +348,14 @@ impl Shard {
         if request.sectors == 0 || end > volume.sectors() || !one_extent || !pages_fit {
             return Err(RequestError::Invalid);
         }
-        if request.op != OpKind::Read && volume.options.read_only {
-            return Err(RequestError::ReadOnly);
-        }
         Ok(())
     }
 
     fn count(&mut self, request: &Request) {
+        if request.range.is_some_and(|step| step != RangeStep::Hold || !self.is_home_of_ranges(request.volume)) {
+            // Counted once.
+            return;
+        }
         let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
         let bytes = u64::from(request.sectors) * types::SECTOR_BYTES;
         match request.op {
@@ -366,6 +388,7 @@ impl Shard {
             Context::MergeSsd { op, edge, found } => self.merge_ssd_read(op, edge, found, result, pages),
             Context::MergeBacking { op, edge } => self.merge_backing_read(op, edge, result, pages),
             Context::ClientWrite(op) => self.client_write_done(op, result),
+            Context::RangeWrite { op, durable } => self.range_written(op, durable, result),
             Context::BackingFlush(volume) => self.backing_flushed(volume, result.is_ok()),
             Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
             Context::Fetch(read) => self.parts_read(read, result, pages),
@@ -399,10 +422,8 @@ impl Shard {
         let starved = waits.then_some(self.now_ns + 1_000_000);
         let recompression = self.recompression.deadline();
         let throttle = self.throttle.deadline();
-        [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), recompression, self.scrub.deadline(), starved, throttle]
-            .into_iter()
-            .flatten()
-            .min()
+        let own = [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), self.ranges.deadline()];
+        [recompression, self.scrub.deadline(), starved, throttle].into_iter().chain(own).flatten().min()
     }
 
     /// The next thing to do outside, or `None` when drained.
@@ -424,6 +445,7 @@ impl Shard {
     /// Ends each feeding call: everything that can proceed does.
     fn turn(&mut self) {
         self.short_of_pages = false;
+        self.begin_slice();
         loop {
             while let Some(id) = self.ready.pop_front() {
                 self.advance(id);
@@ -470,6 +492,7 @@ impl Shard {
     #[inline(never)]
     fn advance(&mut self, id: OpId) {
         match self.ops.get(id).phase {
+            Phase::Start if self.ops.get(id).request.range.is_some() => self.hold_range(id),
             Phase::Start => match self.ops.get(id).request.op {
                 OpKind::Read => self.begin_read(id),
                 OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => self.begin_write(id),
@@ -483,6 +506,10 @@ impl Shard {
             Phase::BackingWritten => self.settle_backing_write(id),
             Phase::Settled => self.finish_backing_write(id),
             Phase::Flushing => self.advance_flush(id),
+            Phase::RangeVoid => self.range_is_void(id),
+            Phase::RangeHeld => unreachable!("the front wakes it"),
+            Phase::RangeReleasing => self.release_range(id),
+            Phase::RangeSettled => self.finish_range(id),
         }
     }
 
@@ -514,7 +541,10 @@ impl Shard {
         if op.blocks > 0 && !unlocked {
             self.locks.release(op.first, op.blocks, op.lock_kind(), &mut self.ready);
         }
-        self.out.reply(Reply { id: op.request.id, result, pages, outcome });
+        if op.request.range.is_some() {
+            self.leave_range(id, &op.request);
+        }
+        self.out.reply(Reply { id: op.request.id, result, pages, outcome, range: None });
     }
 
     fn fail(&mut self, id: OpId, error: RequestError) {
@@ -594,7 +624,7 @@ impl Shard {
             dirty_blocks: self.dirty.blocks(),
             slots: u64::from(self.index.slots()),
             ram_blocks: self.ram.len(),
-            index_bytes: self.index.memory_bytes(),
+            index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
             policy_bytes: self.policy.memory_bytes(),
             head_seq: self.log.space().head_seq(),
             tail_seq: self.log.space().tail_seq(),

@@ -34,6 +34,14 @@ pub enum Phase {
     Settled,
     /// A flush.
     Flushing,
+    /// A range request whose `Invalidate` records are on their way.
+    RangeVoid,
+    /// A range request that holds its range: the front sends the next step.
+    RangeHeld,
+    /// A range request that makes dirty versions void.
+    RangeReleasing,
+    /// A range request whose last records are on their way.
+    RangeSettled,
 }
 
 /// An edge block of a log write that the request covers only in part.
@@ -127,6 +135,11 @@ impl Op {
             shielded: Vec::new(),
             was_cached: [0; 4],
         }
+    }
+
+    /// A range request of which this is the first block. It locks its range as a whole and has no blocks of its own.
+    pub fn of_range(request: Request, first: Key) -> Op {
+        Op { first, blocks: 0, ..Op::new(request) }
     }
 
     /// How it locks its blocks.

@@ -145,6 +145,7 @@ impl Shard {
         let slot = self.index.packed_slot(appended.physical, appended.ordinal);
         if self.index.insert_packed(key, slot, meta, stored).is_none() {
             self.volume_of(key).cached_blocks += 1;
+            self.presence.enter(key);
         }
         self.partial.remove(&key);
         if meta.dirty {

@@ -105,7 +105,7 @@ impl Shard {
         let start_sector = u64::from(read.first_sector);
         let (op, sectors, outcome) = (OpKind::Read, u32::from(read.sectors), Outcome::SsdHit);
         self.trail.note(self.now_ns, Happened { first: key, start_sector, sectors, op, outcome, reason: None });
-        self.out.reply(Reply { id, result: Ok(()), pages: PageVec::from_buf([page]), outcome: Outcome::SsdHit });
+        self.out.reply(Reply { id, result: Ok(()), pages: PageVec::from_buf([page]), outcome: Outcome::SsdHit, range: None });
     }
 
     fn quick_read_failed(&mut self, read: QuickRead, result: Result<(), IoError>, pages: PageMutVec) {
@@ -120,6 +120,7 @@ impl Shard {
             pages: PageVec::new(),
             bypass: None,
             wanted: false,
+            range: None,
         });
         op.phase = Phase::Reading;
         op.pending = 1;

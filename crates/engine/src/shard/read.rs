@@ -91,7 +91,7 @@ impl Shard {
         let Request { id, op, start_sector, sectors, .. } = *request;
         let outcome = Outcome::RamHit;
         self.trail.note(self.now_ns, Happened { first, start_sector, sectors, op, outcome, reason: None });
-        self.out.reply(Reply { id, result: Ok(()), pages, outcome });
+        self.out.reply(Reply { id, result: Ok(()), pages, outcome, range: None });
         true
     }
 

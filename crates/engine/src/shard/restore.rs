@@ -4,6 +4,7 @@ use super::Proof;
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot, SlotMeta, Stored};
 use crate::key::{Key, Map};
+use crate::presence::Gathering;
 use alloc::vec::Vec;
 use types::VolumeIndex;
 
@@ -58,6 +59,7 @@ pub struct Restored {
     pub(super) dirty: DirtySet,
     /// Blocks by volume.
     pub(super) blocks: Map<u16, u64>,
+    pub(super) presence: Gathering,
     waiting: Vec<Found>,
     /// Packed records came: their references must be counted.
     packed: bool,
@@ -73,6 +75,7 @@ impl Restored {
             partial: Map::default(),
             dirty: DirtySet::default(),
             blocks: Map::default(),
+            presence: Gathering::default(),
             waiting: Vec::with_capacity(BATCH_BLOCKS),
             packed: false,
             next_object: 1,
@@ -151,6 +154,7 @@ impl Restored {
         };
         if old.is_none() {
             *self.blocks.entry(block.volume.0).or_default() += 1;
+            self.presence.add(key);
         }
         if !self.partial.is_empty() {
             self.partial.remove(&key);

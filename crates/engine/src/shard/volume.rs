@@ -7,6 +7,7 @@ use crate::locks::OpId;
 use crate::region_heat::RegionHeat;
 use crate::stats::VolumeStats;
 use alloc::vec::Vec;
+use core::ops::Range;
 use types::{SECTOR_BYTES, VolumeId};
 
 /// See the module.
@@ -103,6 +104,8 @@ pub struct Backing {
     /// Extents written since the last flush, with the count of the write: what a power cut may still undo. A clean block of such an extent
     /// must not enter the log, which would keep it while the backing device falls back to an older version.
     pub unflushed: Map<ExtentKey, u64>,
+    /// The same for ranges of extents.
+    unflushed_ranges: Vec<(Range<ExtentKey>, u64)>,
     /// A flush failed: final until the volume is attached anew.
     pub failed: bool,
     /// Client I/Os on it now.
@@ -116,6 +119,9 @@ pub struct Backing {
     /// How long slow client reads on it take lately, in nanoseconds: the slowest, forgotten over some dozens of reads.
     pub slow_read_ns: u64,
 }
+
+/// Ranges written since the last flush that are known apart.
+const UNFLUSHED_RANGES_MAX: usize = 16;
 
 impl Volume {
     /// A volume as attached now.
@@ -183,9 +189,37 @@ impl Backing {
         }
     }
 
+    /// The same for a range of extents, written as one.
+    pub fn note_range_write(&mut self, extents: Range<ExtentKey>, fua: bool) {
+        self.written += 1;
+        if fua {
+            return;
+        }
+        let touches = |(other, _): &(Range<ExtentKey>, u64)| other.start <= extents.end && extents.start <= other.end;
+        // Neighbours become one, and of too many the last takes the new one in, with all between: a clean block waits for a flush without need.
+        let full = self.unflushed_ranges.len() == UNFLUSHED_RANGES_MAX;
+        let at = self.unflushed_ranges.iter().position(touches).or_else(|| full.then_some(UNFLUSHED_RANGES_MAX - 1));
+        match at {
+            Some(at) => {
+                let (other, written) = &mut self.unflushed_ranges[at];
+                *other = other.start.min(extents.start)..other.end.max(extents.end);
+                *written = self.written;
+            }
+            None => self.unflushed_ranges.push((extents, self.written)),
+        }
+    }
+
+    /// So many of the writes are durable.
+    pub fn writes_are_durable(&mut self, written: u64) {
+        self.flushed = self.flushed.max(written);
+        let flushed = self.flushed;
+        self.unflushed.retain(|_, written| *written > flushed);
+        self.unflushed_ranges.retain(|(_, written)| *written > flushed);
+    }
+
     /// Whether everything that was ever written to the extent survives a power cut.
     pub fn is_settled(&self, extent: ExtentKey) -> bool {
-        !self.unflushed.contains_key(&extent)
+        !self.unflushed.contains_key(&extent) && !self.unflushed_ranges.iter().any(|(range, _)| range.contains(&extent))
     }
 }
 
@@ -209,6 +243,27 @@ mod tests {
         awaited.written(104, 6_000_000);
         awaited.flushed(6_000_100);
         assert!(awaited.expects(104) && !awaited.expects(99), "a journal moves on and is remembered once");
+    }
+
+    #[test]
+    fn ranges_that_were_written_are_unsettled_until_a_flush_covers_them() {
+        let mut backing = Backing::default();
+        let extent = |number| ExtentKey(number);
+        backing.note_range_write(extent(10)..extent(20), false);
+        backing.note_range_write(extent(40)..extent(50), true);
+        let first = backing.written;
+        backing.note_range_write(extent(20)..extent(30), false);
+        let settled =
+            |backing: &Backing, numbers: &[u64]| numbers.iter().map(|number| backing.is_settled(extent(*number))).collect::<Vec<_>>();
+        assert_eq!(settled(&backing, &[9, 10, 29, 30, 45]), [true, false, false, true, true]);
+        backing.writes_are_durable(first);
+        assert_eq!(settled(&backing, &[10, 20]), [false, false], "what has grown together is flushed together");
+        backing.writes_are_durable(backing.written);
+        assert!(backing.is_settled(extent(20)) && backing.unflushed_ranges.is_empty());
+        // Of any number, none is forgotten.
+        (0..100).for_each(|number| backing.note_range_write(extent(1000 + 10 * number)..extent(1001 + 10 * number), false));
+        assert_eq!(backing.unflushed_ranges.len(), UNFLUSHED_RANGES_MAX);
+        assert!((0..100).all(|number| !backing.is_settled(extent(1000 + 10 * number))));
     }
 
     #[test]

@@ -137,7 +137,8 @@ impl Rig {
         let (id, start_sector) = (self.next_id, block * 8);
         self.next_id += 1;
         let sectors = 8 * pages.len().max(1) as u32;
-        let request = Request { id, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false };
+        let request =
+            Request { id, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false, range: None };
         self.shard.submit(self.now_ns, request);
         self.drain();
     }

@@ -326,6 +326,7 @@ impl Client {
             pages,
             bypass: None,
             wanted: false,
+            range: None,
         };
         cx.submit(&self.volume, request).is_ok()
     }

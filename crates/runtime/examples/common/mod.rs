@@ -38,6 +38,7 @@ impl Reader {
             pages: PageVec::new(),
             bypass: None,
             wanted: false,
+            range: None,
         };
         cx.submit(&self.volume, request).expect("the depth is below the limit");
         self.to_send -= 1;

@@ -198,7 +198,7 @@ impl Reactor {
             self.callbacks.push_back(Callback::VolumeAvailable(key));
         }
         let removing = !volume.removing.is_empty();
-        let reply = Reply { id: request.client_id, result, pages, outcome };
+        let reply = Reply { id: request.client_id, result, pages, outcome, range: None };
         self.callbacks.push_back(Callback::Reply(request.endpoint, reply));
         if removing {
             self.end_removal_if_quiet(request.volume);
@@ -217,7 +217,7 @@ impl Reactor {
 }
 
 fn failure(id: u64, error: RequestError) -> Reply {
-    Reply { id, result: Err(error), pages: PageVec::new(), outcome: Outcome::Other }
+    Reply { id, result: Err(error), pages: PageVec::new(), outcome: Outcome::Other, range: None }
 }
 
 #[cfg(test)]
@@ -233,7 +233,8 @@ mod tests {
         shared.logical_block_bytes = 4096;
         let volume = VolumeRef(Arc::new(shared));
         let pages = (0..pages).map(|_| pool.allocate().unwrap().freeze()).collect();
-        let request = Request { id: 1, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false };
+        let request =
+            Request { id: 1, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false, range: None };
         check(&volume.0, &volume, &request)
     }
 

@@ -36,7 +36,18 @@ pub fn open(runtime: &Runtime, path: &Path, size_bytes: u64, model: Option<DiskM
 
 /// A request without data.
 pub fn request(id: u64, op: Op, start_sector: u64, sectors: u32) -> Request {
-    Request { id, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages: PageVec::new(), bypass: None, wanted: false }
+    Request {
+        id,
+        volume: ANY_VOLUME,
+        op,
+        fua: false,
+        start_sector,
+        sectors,
+        pages: PageVec::new(),
+        bypass: None,
+        wanted: false,
+        range: None,
+    }
 }
 
 /// Copies data into pages laid out as a write from `start_sector`.

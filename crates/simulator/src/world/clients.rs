@@ -123,6 +123,7 @@ impl World<'_> {
             pages,
             bypass: None,
             wanted: false,
+            range: None,
         };
         let now = self.queue.now_ns();
         self.system_mut().submit(now, connection, request);

@@ -186,6 +186,7 @@ impl World {
                 pages,
                 bypass: None,
                 wanted: false,
+                range: None,
             });
             id
         };

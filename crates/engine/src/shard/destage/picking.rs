@@ -85,9 +85,8 @@ impl Shard {
                 return false;
             }
             let key = extent.key(index);
-            let held = !mutants::active(27) && self.is_on_its_way_home(key)
-                || self.destager.written.contains_key(&key)
-                || self.shielded.contains(&key);
+            let held =
+                !mutants::active(27) && self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.is_shielded(key);
             !held && self.destager.unreadable.get(&key).is_none_or(|retry_at_ns| *retry_at_ns <= self.now_ns)
         };
         let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;

@@ -1,0 +1,450 @@
+//! Range requests: a discard or write-zeroes over whole extents, many at a time. The front takes all shards through it step by step
+//! ([`RangeStep`]); here is what one shard does.
+//!
+//! The order of steps is that of [`super::write_backing`], for all blocks of the range that lie in this shard:
+//! 1. *Hold.* The range is locked. Destage begins nothing in it any more, and what it has under way there ends. Clean cached versions are
+//!    made void: RAM at once, the log by `Invalidate` records that are durable before the answer. The records of dirty versions are durable too.
+//! 2. *Write*, in one shard, when all hold the range: one I/O to the backing device; durable if any shard has dirty blocks in the range.
+//! 3. *Release.* If the range was written, its dirty versions are made void; if not, they stay the newest. Then the range is unlocked.
+//!
+//! So a crash finds each block old or new, as with any write.
+//!
+//! What it costs is what is cached and dirty in the range: extents without cached blocks are passed by ([`crate::presence`]). Blocks are made
+//! void in slices, so that clients wait for some tens of microseconds at most.
+
+use super::op::{Op, Phase};
+use super::{Context, Shard};
+use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RangeReply, RangeStep, RangeWrite, Reply, Request, RequestError, Target};
+use crate::front::home_of;
+use crate::key::{ExtentKey, Key};
+use crate::locks::OpId;
+use crate::log::Urgency;
+use crate::mutants;
+use crate::outbox::Span;
+use crate::presence::Found;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::ops::Range;
+use page::PageVec;
+use types::{BLOCK_SECTORS, EXTENT_BLOCKS, EXTENT_SECTORS, SECTOR_BYTES, VolumeIndex};
+
+/// Steps of a slice; a step is about ten nanoseconds. In the simulator's build a range takes several slices even in its small pools.
+const SLICE_STEPS: u32 = if cfg!(feature = "mutants") { 600 } else { 4096 };
+
+/// From the begin of a slice to that of the next: clients get the time between.
+const SLICE_EVERY_NS: u64 = 100_000;
+
+/// Steps that it takes to look for a block in index and RAM.
+const STEPS_A_LOOK: u32 = 2;
+
+/// Steps that it takes to make a block void.
+const STEPS_A_BLOCK: u32 = 100;
+
+/// Invalidate records that nobody waited for are looked at one by one up to this count; of more, all are waited for.
+const UNSETTLED_LOOKS_MAX: usize = 4096;
+
+/// A range that is locked here.
+struct HeldRange {
+    op: OpId,
+    range: Range<Key>,
+    /// Blocks before this one have been looked at in the present step.
+    from: Key,
+    /// The write was done: dirty versions are to go.
+    written: bool,
+}
+
+/// Range requests of the shard.
+#[derive(Default)]
+pub struct Ranges {
+    held: Vec<HeldRange>,
+    /// They go on in the next slice, in order.
+    paused: VecDeque<OpId>,
+    slice_ends_ns: u64,
+    steps_left: u32,
+}
+
+impl Ranges {
+    /// Whether destage has to leave the block alone.
+    #[inline]
+    pub fn covers(&self, key: Key) -> bool {
+        !self.held.is_empty() && self.held.iter().any(|held| held.range.contains(&key))
+    }
+
+    /// When the next slice begins, if one is wanted.
+    pub fn deadline(&self) -> Option<u64> {
+        (!self.paused.is_empty()).then_some(self.slice_ends_ns)
+    }
+
+    fn of(&mut self, id: OpId) -> &mut HeldRange {
+        self.held.iter_mut().find(|held| held.op == id).expect("the request holds its range")
+    }
+
+    /// Takes steps of the present slice. False when there are none left: the request goes on in the next.
+    fn may_go_on(&mut self, now_ns: u64, id: OpId, steps: u32) -> bool {
+        if now_ns >= self.slice_ends_ns {
+            (self.slice_ends_ns, self.steps_left) = (now_ns + SLICE_EVERY_NS, SLICE_STEPS);
+        }
+        let goes_on = self.steps_left > 0;
+        self.steps_left = self.steps_left.saturating_sub(steps);
+        if !goes_on {
+            self.paused.push_back(id);
+        }
+        goes_on
+    }
+}
+
+/// The blocks of a range request.
+fn keys_of(request: &Request) -> Range<Key> {
+    let first = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
+    first..Key(first.0 + u64::from(request.sectors) / BLOCK_SECTORS)
+}
+
+fn extents_of(range: &Range<Key>) -> Range<ExtentKey> {
+    range.start.extent()..range.end.extent()
+}
+
+impl Shard {
+    /// Whether a range request may begin: as [`Shard::refuse`], of whole extents.
+    pub(super) fn refuse_range(request: &Request, volume_sectors: u64) -> Result<(), RequestError> {
+        let end = request.start_sector.checked_add(u64::from(request.sectors)).ok_or(RequestError::Invalid)?;
+        let whole = (request.start_sector | end).is_multiple_of(EXTENT_SECTORS);
+        let zeroes = matches!(request.op, OpKind::Discard | OpKind::WriteZeroes);
+        let valid = request.sectors > 0 && end <= volume_sectors && whole && zeroes && request.pages.is_empty();
+        if valid { Ok(()) } else { Err(RequestError::Invalid) }
+    }
+
+    /// Whether this shard does for a volume's range requests what only one must do.
+    pub(super) fn is_home_of_ranges(&self, index: VolumeIndex) -> bool {
+        let place = &self.config.place;
+        self.volume(index).is_some_and(|volume| home_of(volume.id, place.layout.shards) == place.shard)
+    }
+
+    /// The next step of a range request.
+    pub(super) fn begin_range_step(&mut self, request: Request, step: RangeStep) {
+        let range = keys_of(&request);
+        if step == RangeStep::Hold {
+            let id = self.ops.add(Op::of_range(request, range.start));
+            if self.locks.acquire_range(id, range) {
+                self.ready.push_back(id);
+            }
+            return;
+        }
+        // It holds the range alone, so the range says which it is.
+        let held = self.ranges.held.iter_mut().find(|held| held.range == range).expect("the front goes on with what is held");
+        let id = held.op;
+        held.from = range.start;
+        assert_eq!(self.ops.get(id).phase, Phase::RangeHeld, "the step before is over");
+        self.ops.get_mut(id).request = request;
+        match step {
+            RangeStep::Hold => unreachable!("seen above"),
+            RangeStep::Write { over_dirty } => self.write_range(id, over_dirty),
+            RangeStep::Release(write) => self.begin_release(id, write),
+        }
+    }
+
+    /// A request that waited for the next slice goes on if it has come.
+    pub(super) fn begin_slice(&mut self) {
+        if self.ranges.deadline().is_some_and(|time_ns| time_ns <= self.now_ns) {
+            self.ready.extend(self.ranges.paused.drain(..));
+        }
+    }
+
+    /// Step 1: the range is locked.
+    pub(super) fn hold_range(&mut self, id: OpId) {
+        let index = self.ops.get(id).request.volume;
+        if self.volume(index).is_none_or(|volume| volume.backing.failed) {
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        if self.log.is_failed() && !self.may_write_degraded(id) {
+            return;
+        }
+        let range = keys_of(&self.ops.get(id).request);
+        if !self.ranges.held.iter().any(|held| held.op == id) {
+            self.ranges.held.push(HeldRange { op: id, range: range.clone(), from: range.start, written: false });
+        }
+        if let Some(key) = self.on_its_way_home_in(&range) {
+            self.wait_destaged(key, id);
+            return;
+        }
+        // What destage has written there and not yet flushed is written over too: should this write fail, it must go home again.
+        self.destage_overtaken_in(&range);
+        if !self.void_clean(id) {
+            return;
+        }
+        let mut group = self.ops.get(id).group.max(self.unsettled_in(&range));
+        if self.dirty_extent_in(&range).is_some() && !mutants::active(47) {
+            // Their records must be durable before the backing device changes: see `make_void`.
+            group = self.log.last_group();
+        }
+        if self.log.is_failed() {
+            // It makes nothing durable any more, and nobody will believe it.
+            group = 0;
+        }
+        let op = self.ops.get_mut(id);
+        (op.phase, op.group) = (Phase::RangeVoid, group);
+        if mutants::active(44) || !self.log.wait_durable(group, id) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Makes what is cached of the range and clean void. False if it goes on later.
+    fn void_clean(&mut self, id: OpId) -> bool {
+        loop {
+            let HeldRange { range, from, .. } = self.ranges.of(id);
+            let (from, end) = (*from, range.end);
+            if from == end {
+                return true;
+            }
+            let extent = match from.0 % EXTENT_BLOCKS {
+                0 => match self.presence.next_extent(from.extent()..end.extent(), SLICE_STEPS) {
+                    Found::Extent(extent) => extent,
+                    Found::NoneBefore(next) => {
+                        self.ranges.of(id).from = next.key(0);
+                        if !self.ranges.may_go_on(self.now_ns, id, regions_between(from.extent(), next)) {
+                            return false;
+                        }
+                        continue;
+                    }
+                },
+                _ => from.extent(),
+            };
+            let dirty =
+                self.dirty.next_extent(extent.volume(), extent).filter(|(found, _)| *found == extent).map(|(_, dirty)| dirty.clone());
+            for key in (from.max(extent.key(0)).0..extent.key(0).0 + EXTENT_BLOCKS).map(Key) {
+                let is_dirty = dirty.as_ref().is_some_and(|dirty| dirty.contains((key.0 % EXTENT_BLOCKS) as usize));
+                if !is_dirty && !self.void_clean_block(id, key) {
+                    self.ranges.of(id).from = key;
+                    return false;
+                }
+            }
+            if dirty.is_none() && !self.log.is_failed() {
+                self.presence.is_empty_now(extent);
+            }
+            self.ranges.of(id).from = Key(extent.key(0).0 + EXTENT_BLOCKS);
+        }
+    }
+
+    /// False if it waits, for the next slice or for room in the log.
+    fn void_clean_block(&mut self, id: OpId, key: Key) -> bool {
+        let on_ssd = self.index.get(key).is_some();
+        let in_ram = self.ram.get(key).is_some();
+        let steps = if on_ssd || in_ram { STEPS_A_BLOCK } else { STEPS_A_LOOK };
+        if !self.ranges.may_go_on(self.now_ns, id, steps) {
+            return false;
+        }
+        if on_ssd && !self.log.is_failed() {
+            if !self.log.has_room() {
+                self.starved.push_back(id);
+                return false;
+            }
+            let group = self.log_invalidate(key, Urgency::Durable);
+            self.unsettled.insert(key, group);
+            self.ops.get_mut(id).group = group;
+        }
+        self.drop_from_ram(key);
+        true
+    }
+
+    /// The newest group with an `Invalidate` record of the range that nobody waited for; 0 if there is none.
+    fn unsettled_in(&self, range: &Range<Key>) -> u64 {
+        if self.unsettled.len() > UNSETTLED_LOOKS_MAX {
+            return self.log.last_group();
+        }
+        self.unsettled.iter().filter(|(key, _)| range.contains(key)).map(|(_, group)| *group).max().unwrap_or(0)
+    }
+
+    /// The first extent of the range with dirty blocks.
+    fn dirty_extent_in(&self, range: &Range<Key>) -> Option<ExtentKey> {
+        let extents = extents_of(range);
+        let (extent, _) = self.dirty.next_extent(extents.start.volume(), extents.start)?;
+        (extent < extents.end).then_some(extent)
+    }
+
+    /// The range is void, durably: the front hears that it is held.
+    pub(super) fn range_is_void(&mut self, id: OpId) {
+        let op = self.ops.get_mut(id);
+        if op.group > self.log.durable() && !mutants::active(44) {
+            // The SSD failed under the records: go on without it once the host has written that down.
+            op.phase = Phase::Start;
+            let held = self.ranges.of(id);
+            held.from = held.range.start;
+            self.ready.push_back(id);
+            return;
+        }
+        op.phase = Phase::RangeHeld;
+        op.group = 0;
+        let range = keys_of(&self.ops.get(id).request);
+        let over_dirty = self.dirty_extent_in(&range).is_some();
+        self.answer_range(id, Ok(()), RangeReply::Held { over_dirty });
+    }
+
+    fn answer_range(&mut self, id: OpId, result: Result<(), RequestError>, range: RangeReply) {
+        let id = self.ops.get(id).request.id;
+        self.out.reply(Reply { id, result, pages: PageVec::new(), outcome: Outcome::Other, range: Some(range) });
+    }
+
+    /// Step 2, in one shard.
+    fn write_range(&mut self, id: OpId, over_dirty: bool) {
+        let Request { volume: index, op, fua, start_sector, sectors, .. } = self.ops.get(id).request;
+        let volume = self.volume_of(Key::new(index, 0));
+        if volume.backing.failed {
+            self.answer_range(id, Err(RequestError::Io), RangeReply::Written(RangeWrite::Untouched));
+            return;
+        }
+        let span = Span {
+            target: Target::Backing(index),
+            offset_bytes: start_sector * SECTOR_BYTES,
+            length_bytes: u64::from(sectors) * SECTOR_BYTES,
+            background: false,
+        };
+        volume.stats.backing_writes += 1;
+        volume.stats.backing_written_bytes += span.length_bytes;
+        volume.backing.client_in_flight += 1;
+        let fua = (fua || over_dirty && !mutants::active(45)) && !mutants::active(8);
+        // A discard has no FUA: zeroes, which it allows, do.
+        let (kind, durable) = match op {
+            OpKind::Discard if !over_dirty => (IoKind::Discard, false),
+            _ => (IoKind::WriteZeroes { fua }, fua),
+        };
+        self.out.io(span, kind, Context::RangeWrite { op: id, durable });
+    }
+
+    /// The backing device has answered.
+    pub(super) fn range_written(&mut self, id: OpId, durable: bool, result: Result<(), IoError>) {
+        let now_ns = self.now_ns;
+        let Request { volume: index, op, .. } = self.ops.get(id).request;
+        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        backing.client_in_flight -= 1;
+        backing.client_last_ns = now_ns;
+        let result = if mutants::active(35) { Ok(()) } else { result };
+        let (write, result) = match result {
+            Ok(()) => (RangeWrite::Done { durable }, Ok(())),
+            // A device that cannot deallocate leaves the data as it is, which a discard allows.
+            Err(IoError::Unsupported) if op == OpKind::Discard => (RangeWrite::Untouched, Ok(())),
+            Err(IoError::NoSpace) => (RangeWrite::Failed, Err(RequestError::NoSpace)),
+            Err(IoError::Failed | IoError::Unsupported) => (RangeWrite::Failed, Err(RequestError::Io)),
+        };
+        self.answer_range(id, result, RangeReply::Written(write));
+    }
+
+    /// Step 3.
+    fn begin_release(&mut self, id: OpId, write: RangeWrite) {
+        let held = self.ranges.of(id);
+        held.written = matches!(write, RangeWrite::Done { .. });
+        let extents = extents_of(&held.range);
+        let backing = &mut self.volume_of(extents.start.key(0)).backing;
+        match write {
+            RangeWrite::Done { durable } => backing.note_range_write(extents, durable),
+            RangeWrite::Failed => backing.note_range_write(extents, false),
+            RangeWrite::Untouched => {}
+        }
+        self.ops.get_mut(id).phase = Phase::RangeReleasing;
+        self.release_range(id);
+    }
+
+    /// Makes dirty versions void if the range was written.
+    pub(super) fn release_range(&mut self, id: OpId) {
+        if self.ranges.of(id).written && !self.void_dirty(id) {
+            return;
+        }
+        let op = self.ops.get_mut(id);
+        op.phase = Phase::RangeSettled;
+        let (group, fua) = (op.group, op.request.fua);
+        let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
+        if !waits {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// False if it goes on later, or failed.
+    fn void_dirty(&mut self, id: OpId) -> bool {
+        let range = self.ranges.of(id).range.clone();
+        // As in `settle_backing_write`: a flush that follows covers these records; FUA waits for them here.
+        let urgency = if self.ops.get(id).request.fua { Urgency::Durable } else { Urgency::Commit };
+        while let Some(extent) = self.dirty_extent_in(&range) {
+            let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).expect("just found");
+            let keys: Vec<Key> = dirty.iter().map(|index| extent.key(index)).collect();
+            for key in keys {
+                if self.log.is_failed() {
+                    // The old version could come back after a restart: this write cannot be promised.
+                    self.fail(id, RequestError::Io);
+                    return false;
+                }
+                if !self.ranges.may_go_on(self.now_ns, id, STEPS_A_BLOCK) {
+                    return false;
+                }
+                if !self.log.has_room() {
+                    self.starved.push_back(id);
+                    return false;
+                }
+                self.drop_from_ram(key);
+                let group = self.log_invalidate(key, urgency);
+                self.unsettled.insert(key, group);
+                self.ops.get_mut(id).group = group;
+                // As good as a note that the block came home, and whoever leaves write-back waits for it alike.
+                let volume = self.volume_of(key);
+                volume.note_group = volume.note_group.max(group);
+            }
+            self.presence.is_empty_now(extent);
+        }
+        true
+    }
+
+    /// The records are as safe as the client asked: the range is free.
+    pub(super) fn finish_range(&mut self, id: OpId) {
+        let op = self.ops.get(id);
+        let (group, fua, kind, index) = (op.group, op.request.fua, op.request.op, op.request.volume);
+        let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
+        if !safe {
+            self.fail(id, RequestError::Io);
+            return;
+        }
+        if fua && kind == OpKind::Discard && self.ranges.of(id).written && self.is_home_of_ranges(index) {
+            // Devices have no FUA for deallocation: flush instead.
+            let written = self.volume_of(Key::new(index, 0)).backing.written;
+            if self.wait_backing_flushed(index, written, id) {
+                return;
+            }
+            if self.volume_of(Key::new(index, 0)).backing.failed {
+                self.fail(id, RequestError::Io);
+                return;
+            }
+        }
+        let volume = self.volume_of(Key::new(index, 0));
+        volume.log_group = volume.log_group.max(group);
+        self.finish(id, Ok(()), PageVec::new(), Outcome::Other);
+    }
+
+    /// For [`Shard::describe`].
+    pub(super) fn describe_ranges(&self, text: &mut String) {
+        for HeldRange { op, range, from, written } in &self.ranges.held {
+            let (start, end, from) = (range.start.block(), range.end.0 - range.start.0 + range.start.block(), from.block());
+            let phase = self.ops.get(*op).phase;
+            let _ =
+                writeln!(text, "range: blocks {start}..{end} of volume {}, {phase:?} at {from}, written {written}", range.start.volume().0);
+        }
+    }
+
+    /// A range request ends here, well or not: others may use its range.
+    pub(super) fn leave_range(&mut self, id: OpId, request: &Request) {
+        let range = keys_of(request);
+        self.ranges.held.retain(|held| held.op != id);
+        let mut from = range.start.extent();
+        while let Some((extent, _)) = self.dirty.next_extent(from.volume(), from).filter(|(extent, _)| *extent < range.end.extent()) {
+            self.destage_may_look_at(extent.key(0));
+            from = ExtentKey(extent.0 + 1);
+        }
+        if request.range != Some(RangeStep::Hold) && self.is_home_of_ranges(request.volume) {
+            self.trail.note_range(self.now_ns, range, request.op, Outcome::Other);
+        }
+        self.locks.release_range(id, &mut self.ready);
+    }
+}
+
+/// Steps that it took to find nothing from the one extent to before the other.
+fn regions_between(from: ExtentKey, to: ExtentKey) -> u32 {
+    ((to.0 - from.0) / u64::from(u64::BITS) + 1) as u32
+}
