@@ -46,6 +46,8 @@ pub struct Mix {
     pub sizes: [u32; 6],
     /// Requests that go on where the last one ended, in a hundred.
     pub sequential_percent: u32,
+    /// Zeroes and discards that go over many extents, up to the whole volume, in a hundred.
+    pub ranges_percent: u32,
 }
 
 /// Weights of what the operator does: set options, destage, cancel, drop clean, detach and attach, clean stop, replace the
@@ -240,7 +242,15 @@ impl Plan {
             connections: 1,
             depth: 16,
             requests: 0,
-            mix: Mix { ops: [1; 5], fua_percent: 0, hot_blocks: 1, hot_percent: 0, sizes: [1; 6], sequential_percent: 0 },
+            mix: Mix {
+                ops: [1; 5],
+                fua_percent: 0,
+                hot_blocks: 1,
+                hot_percent: 0,
+                sizes: [1; 6],
+                sequential_percent: 0,
+                ranges_percent: 0,
+            },
             think_ns: 1_000,
             crashes: 0,
             power_percent: 0,
@@ -381,6 +391,45 @@ impl Plan {
         }
     }
 
+    /// Volumes of many extents, of which many are discarded or zeroed at once while others read and write in them, from two threads.
+    fn use_ranges(&mut self, prng: &mut Prng) {
+        for volume in &mut self.volumes {
+            volume.sectors = EXTENT_SECTORS * prng.between(3, 7) + prng.pick(&[0, 0, 5, 24]);
+            volume.discards = prng.percent(80);
+        }
+        (self.mix.ranges_percent, self.fronts) = (prng.pick(&[30, 90]), prng.pick(&[1, 2, 2]));
+        self.mix.ops[2] = prng.pick(&[0, 3, 10]);
+        self.mix.ops[3] = prng.pick(&[3, 10]);
+        self.requests = self.requests.min(300);
+        if prng.percent(40) {
+            self.use_ranges_before_flushes(prng);
+        }
+    }
+
+    /// What ranges meet is in the log or at home, and not flushed there, when the power goes; or the backing device refuses.
+    fn use_ranges_before_flushes(&mut self, prng: &mut Prng) {
+        (self.mix.ops, self.mix.sizes, self.mix.fua_percent) = ([60, 40, 4, 8, 2], [0, 0, 40, 5, 20, 0], 0);
+        (self.mix.hot_blocks, self.mix.hot_percent, self.requests) = (prng.pick(&[32, 128]), 95, 400);
+        self.ssd_pace.flush_ns = self.ssd_pace.io_ns * prng.pick(&[1, 30]);
+        (self.crashes, self.power_percent, self.ssd_volatile, self.read_all_after_restart) = (6, 100, true, true);
+        (self.ssd_faults, self.ssd_leaves, self.backing_leaves, self.rot_ns) = (Faults::none(), false, false, 0);
+        let (refuses, mode) = (prng.percent(50), prng.pick(&[Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough]));
+        for volume in &mut self.volumes {
+            let options = &mut volume.options;
+            (options.mode, options.admission, options.write_cache_depth_ns) = (mode, Admission::Always, 1_000_000);
+            (volume.volatile, volume.pace.flush_ns) = (true, volume.pace.io_ns * prng.pick(&[3, 100]));
+            volume.faults = Faults::none();
+            if refuses {
+                (volume.faults.on, volume.faults.budget, volume.faults.write_error_per_10k) = (true, 20, 500);
+            }
+        }
+    }
+
+    /// Makes it a run like those of [`Plan::use_ranges`], whatever the seed says.
+    pub fn always_use_ranges(&mut self) {
+        self.use_ranges(&mut Prng::new(self.seed).fork(17));
+    }
+
     /// Makes it a run like those of [`Plan::check`], whatever the seed says.
     pub fn always_check(&mut self) {
         let prng = &mut Prng::new(self.seed).fork(16);
@@ -473,6 +522,7 @@ impl Plan {
             hot_percent: prng.pick(&[50, 90, 99]),
             sizes: [prng.pick(&[0, 5, 20]), prng.pick(&[0, 5]), 40, prng.pick(&[5, 20]), prng.pick(&[0, 4]), prng.pick(&[0, 0, 1])],
             sequential_percent: prng.pick(&[0, 0, 20, 70]),
+            ranges_percent: 0,
         };
         let operator_on = prng.percent(60);
         let mut plan = Plan {
@@ -534,6 +584,10 @@ impl Plan {
         if plan.meddles.is_none() && plan.operator_ns > 0 && own.percent(15) {
             plan.releases = true;
             (plan.operator[4], plan.operator_ns) = (5, own.pick(&[300_000, 1_000_000, 10_000_000]));
+        }
+        let own = &mut Prng::new(seed).fork(27);
+        if own.percent(15) {
+            plan.use_ranges(own);
         }
         plan
     }

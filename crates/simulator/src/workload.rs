@@ -58,7 +58,8 @@ impl Client {
         if op == Op::Flush {
             return Draft::of(volume, op, 0, 0);
         }
-        let sectors = length(mix, prng).min(size);
+        let is_range = mix.ranges_percent > 0 && matches!(op, Op::WriteZeroes | Op::Discard) && prng.percent(mix.ranges_percent);
+        let sectors = if is_range { range_length(size, prng) } else { length(mix, prng).min(size) };
         let cursor = &mut self.cursor[usize::from(volume)];
         let start_sector =
             if prng.percent(mix.sequential_percent) && *cursor + sectors <= size { *cursor } else { place(mix, size, sectors, prng) };
@@ -85,6 +86,16 @@ fn length(mix: &Mix, prng: &mut Prng) -> u64 {
         3 => prng.between(1, 4 * BLOCK_SECTORS + 1),
         4 => prng.between(1, 129),
         _ => prng.between(EXTENT_SECTORS / 2, EXTENT_SECTORS * 2),
+    }
+}
+
+/// The whole volume, or some of its extents, on their boundaries or off them.
+fn range_length(size: u64, prng: &mut Prng) -> u64 {
+    let extents = size / EXTENT_SECTORS;
+    match prng.below(4) {
+        0 => size,
+        1 => extents * EXTENT_SECTORS,
+        _ => (prng.between(2, extents.max(2) + 1) * EXTENT_SECTORS + prng.below(64)).min(size),
     }
 }
 

@@ -72,6 +72,9 @@ fn adjust(number: u32, plan: &mut Plan) {
     if number == 74 {
         plan.always_check();
     }
+    if number == 75 {
+        plan.always_use_ranges();
+    }
     if number == 70 || number == 72 {
         plan.damage_writes();
     }
