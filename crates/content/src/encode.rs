@@ -145,6 +145,8 @@ pub struct Encoder {
     found: Found,
     /// Keys of the block encoded last, as far as they were asked for: it is often remembered next.
     whole_key: Option<u64>,
+    /// The first bytes of the block encoded last.
+    last_begins: [u8; 8],
     part_keys: Option<[Option<u64>; fingerprint::PARTS]>,
 }
 
@@ -169,6 +171,7 @@ impl Encoder {
             other: Vec::new(),
             found: Found::default(),
             whole_key: None,
+            last_begins: [0; 8],
             part_keys: None,
         }
     }
@@ -232,6 +235,7 @@ impl Encoder {
 
     fn choose(&mut self, block: &Block, previous: Option<Previous<'_>>, bases: &impl Bases) -> Form {
         self.bytes.clear();
+        self.last_begins.copy_from_slice(&block[..8]);
         self.found = Found::default();
         (self.whole_key, self.part_keys) = (None, None);
         if is_zero(block) {
@@ -288,7 +292,7 @@ impl Encoder {
     /// The same for those steps alone that are taken.
     pub fn remember_within(&mut self, allowed: Steps, object: ObjectId, block: &Block) {
         let steps = self.steps.and(allowed);
-        debug_assert!(self.whole_key.is_none_or(|key| key == self.key_of(block)), "the block encoded last");
+        assert!(self.last_begins == block[..8], "the block encoded last");
         if steps.duplicates {
             let key = self.whole_key.unwrap_or_else(|| self.key_of(block));
             self.duplicates.put(key, object);

@@ -69,7 +69,7 @@ impl<W> FlushGate<W> {
 
     /// The running flush has ended. Moves those it answers to `answered`.
     pub fn end(&mut self, succeeded: bool, answered: &mut Vec<W>) -> Ended {
-        debug_assert!(self.running);
+        assert!(self.running, "a flush ends that was begun");
         self.failed |= !succeeded && !mutants::active(7);
         answered.append(&mut self.covered);
         if self.failed {

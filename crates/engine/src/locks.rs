@@ -176,7 +176,7 @@ impl Locks {
                 has_one_more(&mut self.lacking, op, ready);
             }
             if !lock.writer && lock.readers == 0 {
-                debug_assert!(lock.waiting.is_empty());
+                assert!(lock.waiting.is_empty(), "a lock that goes has nobody waiting");
                 self.held.remove(&key);
             }
         }

@@ -3,6 +3,8 @@
 use crate::api::{Action, Event, Io, IoId, IoKind, Reply, Target};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
+use types::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// Low bits of an [`IoId`] that name a place; the rest is a serial number, so that names ascend in the order of handing out.
 const PLACE_BITS: u32 = 20;
@@ -13,17 +15,21 @@ pub struct Outbox<C> {
     places: Vec<Place<C>>,
     free: Vec<u32>,
     serial: u64,
+    /// All I/O of the SSD lies here, in bytes.
+    ssd: Range<u64>,
 }
 
 /// Where the meaning of one I/O is kept until its completion; used again afterwards.
 struct Place<C> {
     id: IoId,
     context: Option<C>,
+    /// What a read that went well brings; 0 for other kinds.
+    pages: usize,
 }
 
 impl<C> Default for Outbox<C> {
     fn default() -> Outbox<C> {
-        Outbox { actions: VecDeque::new(), places: Vec::new(), free: Vec::new(), serial: 0 }
+        Outbox { actions: VecDeque::new(), places: Vec::new(), free: Vec::new(), serial: 0, ssd: 0..u64::MAX }
     }
 }
 
@@ -41,13 +47,22 @@ pub struct Span {
 }
 
 impl<C> Outbox<C> {
+    /// I/O of the SSD that is not in this range, in bytes, is refused by an assertion: it would meet what is not this shard's.
+    pub fn within(ssd: Range<u64>) -> Outbox<C> {
+        Outbox { ssd, ..Outbox::default() }
+    }
+
     /// Hands out an I/O whose completion means `context`.
+    ///
+    /// # Panics
+    /// If it is none that a device can do: see [`Io`].
     pub fn io(&mut self, span: Span, kind: IoKind, context: C) -> IoId {
         let place = self.free.pop().unwrap_or(self.places.len() as u32);
         assert!(place < 1 << PLACE_BITS, "a million I/Os in flight");
         let id = IoId(self.serial << PLACE_BITS | u64::from(place));
         self.serial += 1;
-        let kept = Place { id, context: Some(context) };
+        let pages = self.check(&span, &kind);
+        let kept = Place { id, context: Some(context), pages };
         match self.places.get_mut(place as usize) {
             Some(free) => *free = kept,
             None => self.places.push(kept),
@@ -57,15 +72,42 @@ impl<C> Outbox<C> {
         id
     }
 
-    /// What the completion of `id` means.
+    /// Asserts that the I/O keeps the rules of [`Io`] and meets nothing that is not this shard's. Gives the pages that a read must bring.
+    fn check(&self, span: &Span, kind: &IoKind) -> usize {
+        let Span { target, offset_bytes: offset, length_bytes: length, .. } = *span;
+        if matches!(kind, IoKind::Flush) {
+            assert_eq!(length, 0, "a flush is of the whole device");
+            return 0;
+        }
+        let unit = if target == Target::Ssd { BLOCK_BYTES } else { SECTOR_BYTES };
+        assert!(length > 0 && (offset | length).is_multiple_of(unit), "{length} bytes at {offset} of {target:?}: no whole units");
+        let is_own = target != Target::Ssd || self.ssd.start <= offset && offset + length <= self.ssd.end;
+        assert!(is_own, "{length} bytes at {offset} of the SSD are not in the shard's {:?}", self.ssd);
+        let pages = (offset % BLOCK_BYTES + length).div_ceil(BLOCK_BYTES) as usize;
+        match kind {
+            IoKind::Read(into) => {
+                assert_eq!(into.len(), pages, "pages for {length} bytes");
+                pages
+            }
+            IoKind::Write { pages: data, .. } => {
+                assert_eq!(data.len(), pages, "pages of {length} bytes");
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    /// What the completion of `id` means; `brought` is the count of pages that came with it, if it went well.
     ///
     /// # Panics
-    /// If that I/O is not in flight: the outside completed it twice, or made it up.
-    pub fn completed(&mut self, id: IoId) -> C {
+    /// If that I/O is not in flight (the outside completed it twice, or made it up), or a read that went well lacks pages.
+    pub fn completed(&mut self, id: IoId, brought: Option<usize>) -> C {
         let number = (id.0 & ((1 << PLACE_BITS) - 1)) as u32;
         let place = self.places.get_mut(number as usize).filter(|place| place.id == id);
+        let wanted = place.as_ref().map(|place| place.pages);
         let context = place.and_then(|place| place.context.take());
         self.free.push(number);
+        assert!(brought.is_none() || brought == wanted, "{id:?} brought {brought:?} pages of {wanted:?}");
         context.unwrap_or_else(|| panic!("completion of an I/O that is not in flight: {id:?}"))
     }
 

@@ -56,6 +56,12 @@ pub enum OpenError {
         /// The session of the superblock.
         known: u64,
     },
+    /// Parts of the log, each with a checksum that matches, cannot have been written one after the other.
+    #[error("the log contradicts itself from segment {segment} on: somebody changed the SSD, or it was put together from two copies")]
+    Contradiction {
+        /// The first segment that does not follow.
+        segment: u64,
+    },
 }
 
 /// A pool's superblock and how it stands on the medium.

@@ -41,7 +41,7 @@ pub(crate) fn encode(object: &str, chunk: &Chunk) -> Vec<u8> {
         for byte in 0..if chunk.grain == Grain::Second { 0 } else { 2 } {
             raw.extend(column.seconds.iter().map(|seconds| seconds.to_le_bytes()[byte]));
         }
-        debug_assert_eq!(column.values.len(), points);
+        assert_eq!(column.values.len(), points, "a value for each point");
     }
     let mut body = vec![0; HEADER_BYTES + block::get_maximum_output_size(raw.len())];
     body[8..HEADER_BYTES].copy_from_slice(&(raw.len() as u32).to_le_bytes());

@@ -45,7 +45,7 @@ impl<M> Inbox<M> {
         if self.asleep.swap(false, Ordering::SeqCst) {
             // Would block only at 2^64 - 2 rings without a read.
             let rung = (&self.bell).write(&1u64.to_ne_bytes());
-            debug_assert!(rung.is_ok_and(|bytes| bytes == 8));
+            assert!(rung.is_ok_and(|bytes| bytes == 8), "the bell of a reactor");
         }
     }
 
@@ -56,7 +56,7 @@ impl<M> Inbox<M> {
 
     /// Exchanges the queue with `into`, which must be empty: its memory becomes the queue's.
     pub(crate) fn take(&self, into: &mut VecDeque<M>) {
-        debug_assert!(into.is_empty());
+        assert!(into.is_empty(), "the queue before was taken in");
         if self.is_empty() {
             return;
         }

@@ -341,7 +341,10 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
         OpenError::NoPool => "bring the right SSD back and restart the daemon, or destroy the pool if its SSD was given away".into(),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
-        OpenError::SuperblockDamaged | OpenError::SuperblockOutdated { .. } | OpenError::Truncated { .. } => {
+        OpenError::SuperblockDamaged
+        | OpenError::SuperblockOutdated { .. }
+        | OpenError::Contradiction { .. }
+        | OpenError::Truncated { .. } => {
             format!("{check}, restore it, and restart the daemon")
         }
     };

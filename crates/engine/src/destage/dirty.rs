@@ -60,14 +60,14 @@ impl Default for ByAge {
 
 impl ByAge {
     fn insert(&mut self, since_ns: u64, extent: ExtentKey) {
-        self.all.insert((extent.volume(), since_ns, extent));
+        assert!(self.all.insert((extent.volume(), since_ns, extent)), "{extent:?} has one age");
         let oldest = &mut self.oldest[usize::from(extent.volume().0)];
         *oldest = Some(oldest.map_or((since_ns, extent), |oldest| oldest.min((since_ns, extent))));
     }
 
     fn remove(&mut self, since_ns: u64, extent: ExtentKey) {
         let volume = extent.volume();
-        self.all.remove(&(volume, since_ns, extent));
+        assert!(self.all.remove(&(volume, since_ns, extent)), "{extent:?} has an age");
         let oldest = &mut self.oldest[usize::from(volume.0)];
         if *oldest == Some((since_ns, extent)) {
             let first = self.all.range((volume, 0, ExtentKey(0))..).next();
@@ -113,7 +113,9 @@ impl DirtySet {
         let bit = 1 << (index % 64);
         if extent.bits[index / 64] & bit != 0 {
             extent.bits[index / 64] &= !bit;
-            self.counts[usize::from(key.volume().0)] -= 1;
+            let count = &mut self.counts[usize::from(key.volume().0)];
+            assert!((1..=self.total).contains(count), "{count} dirty blocks of the volume, {} in all", self.total);
+            *count -= 1;
             self.total -= 1;
             if extent.is_empty() {
                 self.by_age.remove(extent.oldest_ns, key.extent());

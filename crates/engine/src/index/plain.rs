@@ -24,7 +24,7 @@ pub(super) const NONE: Entry = [0; 5];
 /// Of a block.
 #[inline]
 pub(super) fn entry(key: Key, meta: SlotMeta) -> Entry {
-    debug_assert!(meta.frequency < 4);
+    assert!(meta.frequency < 4, "two bits");
     let flags = if meta.dirty { FLAG_DIRTY } else { 0 } | if meta.partial { FLAG_PARTIAL } else { 0 };
     let high = !((key.0 >> 32) as u16) & KEY_HIGH | flags | u16::from(meta.frequency) << FREQUENCY_SHIFT;
     [!(key.0 as u16), !((key.0 >> 16) as u16), high, meta.checksum as u16, (meta.checksum >> 16) as u16]

@@ -566,11 +566,15 @@ impl Log {
             sealed.tail_seq = head.tail_seq;
         }
         self.last_written_tail = head.tail_seq;
+        assert!(group.group > self.durable && group.tail_seq <= group.seq, "group {} is the next", group.group);
+        assert!(self.space.is_live(group.seq), "segment {} is neither free nor history", group.seq);
+        assert!(self.in_flight.back().is_none_or(|before| before.group < group.group), "groups are written in order");
         let first = self.slot_at(group.seq, group.first_page);
         let mut pages: PageVec = smallvec![header.freeze()];
         pages.extend(group.pages);
         pages.extend(packed);
         let count = pages.len() as u32;
+        assert!(group.first_page + count <= self.place.layout.pages_per_segment(), "group {} ends in its segment", group.group);
         self.in_flight.push_back(InFlight {
             group: group.group,
             end: (group.seq, group.first_page + count),
@@ -655,9 +659,11 @@ impl Log {
 
     fn group_written(&mut self, number: u64, progress: &mut Progress) {
         let group = self.in_flight.iter_mut().find(|group| group.group == number).expect("a group in flight");
+        assert!(!group.done, "group {number} is written once");
         group.done = true;
         while self.in_flight.front().is_some_and(|group| group.done) {
             let group = self.in_flight.pop_front().expect("looked above");
+            assert!(self.complete < group.group && self.complete_tail <= group.tail_seq, "the log goes forward");
             self.complete = group.group;
             self.complete_tail = group.tail_seq;
             self.complete_end = group.end;
@@ -678,6 +684,7 @@ impl Log {
 
     fn flushed(&mut self, progress: &mut Progress) {
         let (group, tail_seq, end) = self.flush.take().expect("a flush was running");
+        assert!(group <= self.complete && tail_seq <= self.complete_tail, "what is durable was complete");
         self.durable = self.durable.max(group);
         self.durable_end = self.durable_end.max(end);
         self.waiters.take_durable(self.durable, &mut progress.ready);

@@ -96,6 +96,11 @@ impl Space {
         (1..=self.free_segments()).find(closed).map_or(self.free_segments(), |ahead| ahead - 1)
     }
 
+    /// Whether the segment belongs to the log: it is not free, and not history.
+    pub fn is_live(&self, seq: u64) -> bool {
+        (self.tail_durable..=self.head_seq).contains(&seq)
+    }
+
     /// Segments from the tail to the head.
     pub fn live_segments(&self) -> u64 {
         self.head_seq + 1 - self.tail_seq

@@ -51,6 +51,7 @@ impl Contents {
                 self.shrink_to(self.pages_max);
             }
         }
+        assert!(self.held.len() <= self.pages_max, "{} pages of {}", self.held.len(), self.pages_max);
     }
 
     /// The object is no more.
@@ -63,7 +64,7 @@ impl Contents {
     /// Lets go until at most so many are left.
     pub fn shrink_to(&mut self, pages: usize) {
         while self.held.len() > pages {
-            let Some(next) = self.order.pop_front() else { break };
+            let next = self.order.pop_front().expect("all that is held has a place in the order");
             match self.held.get_mut(&next) {
                 Some(held) if held.used => {
                     held.used = false;

@@ -21,6 +21,41 @@ pub(super) struct Found {
     pub segments: Vec<Segment>,
 }
 
+impl Found {
+    /// How many segments from the tail on make a log. Checksums that match do not say that what they cover was written by one writer: of an
+    /// SSD that somebody changed, or put together from two, anything can be read.
+    fn sound(&self) -> usize {
+        let LogEnd { next_seq, next_group, tail_seq } = self.end;
+        let fits = |at: usize| {
+            let segment = &self.segments[at];
+            let follows = at
+                .checked_sub(1)
+                .map(|before| &self.segments[before])
+                .is_none_or(|before| before.seq < segment.seq && before.last_group < segment.first_group);
+            let is_within = (tail_seq..next_seq).contains(&segment.seq) && segment.last_group < next_group;
+            follows && is_within && segment.first_group <= segment.last_group
+        };
+        (0..self.segments.len()).take_while(|at| fits(*at)).count()
+    }
+
+    /// Takes what makes a log, if `force`.
+    ///
+    /// # Errors
+    /// [`OpenError::Contradiction`], without `force`.
+    fn checked(mut self, force: bool, report: &mut RecoveryReport) -> Result<Found, OpenError> {
+        let sound = self.sound();
+        if let Some(first) = self.segments.get(sound) {
+            if !force {
+                return Err(OpenError::Contradiction { segment: first.seq });
+            }
+            report.damaged_places += 1;
+            self.segments.truncate(sound);
+        }
+        self.end.tail_seq = self.end.tail_seq.min(self.end.next_seq);
+        Ok(self)
+    }
+}
+
 /// The groups of segments walked one behind the other without a gap.
 type Run = Vec<Vec<Group>>;
 
@@ -69,7 +104,7 @@ pub(super) fn find(reader: &mut Reader, report: &mut RecoveryReport) -> Result<F
             if reader.session_seen > reader.session && !reader.force {
                 return Err(OpenError::SuperblockOutdated { found: reader.session_seen, known: reader.session });
             }
-            return Ok(found);
+            return found.checked(reader.force, report);
         }
     }
 }

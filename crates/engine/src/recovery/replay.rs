@@ -75,12 +75,15 @@ pub(super) fn replay(
     }
     // Bases of dirty blocks keep their segments as dirty blocks do; bases of clean ones do not, so those are looked at when the tail is known.
     replay.need_bases_of_dirty();
+    let dirty = replay.dirty();
     let mut end = found.end;
     let first = replay.move_tail(&mut end, u64::from(superblock.layout.segments_per_shard), report);
     report.forgotten_blocks += replay.need_bases_of_clean(first);
     for played in &replay.segments[first..] {
         replay.give(played, report, sink);
     }
+    assert_eq!(report.dirty_blocks, dirty, "every dirty block is given");
+    assert!(end.tail_seq >= found.end.tail_seq && end.tail_seq <= end.next_seq, "the tail moves on, and not past the end");
     (end, replay.next_object)
 }
 
@@ -101,6 +104,11 @@ impl Replay {
             passed += 1;
         }
         passed
+    }
+
+    /// Dirty blocks.
+    fn dirty(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.kind.is_dirty()).count() as u64
     }
 
     /// Gives what is live of one segment.
@@ -135,6 +143,7 @@ impl Replay {
     /// Plays one segment, the next in order.
     fn segment(&mut self, segment: Segment) {
         let Records { entries, parts } = segment.records;
+        assert!(self.segments.last().is_none_or(|before| before.seq < segment.seq), "segments are played in order");
         let first = self.entries.len() as Place;
         self.entries.extend_from_slice(&entries);
         let end = self.entries.len() as Place;
@@ -272,6 +281,7 @@ impl Replay {
         match found {
             hashbrown::hash_table::Entry::Occupied(mut occupied) => {
                 let older = core::mem::replace(occupied.get_mut(), place);
+                assert!(older < place, "the newer record supersedes the older");
                 self.kill(older);
             }
             hashbrown::hash_table::Entry::Vacant(vacant) => {

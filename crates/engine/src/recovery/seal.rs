@@ -27,6 +27,7 @@ pub(super) fn seal(
     // flushed, so they must be before it can reach the medium.
     pool.flush(medium)?;
     for segment in found.segments.iter().filter(|segment| !segment.has_footer) {
+        assert!((found.end.tail_seq..found.end.next_seq).contains(&segment.seq), "a footer for a live segment");
         write_footer(medium, pool, shard, segment, segment.last_group)?;
         report.footers_written += 1;
     }
@@ -88,6 +89,8 @@ fn write_footer(
     flushed_group: u64,
 ) -> Result<(), OpenError> {
     let layout = pool.superblock.layout;
+    assert!(segment.last_group <= flushed_group, "a footer says that its groups were flushed");
+    assert!(segment.session <= pool.superblock.session, "a segment of session {}, which is yet to come", segment.session);
     let mut records: Vec<Record> = segment.records.iter(segment.seq).collect();
     if mutants::active(15) {
         records.pop();
@@ -108,5 +111,7 @@ fn write_footer(
     };
     let bytes = head.encode_marked(&layout, &records, segment.marked_in_session);
     let offset_bytes = layout.footer_write_offset(shard, layout.physical(segment.seq), records.len() as u32);
+    let segment_ends_at = layout.segment_offset(shard, layout.physical(segment.seq)) + u64::from(layout.segment_bytes);
+    assert_eq!(offset_bytes + bytes.len() as u64, segment_ends_at, "a footer ends its segment");
     Ok(medium.write(offset_bytes, &bytes)?)
 }

@@ -381,11 +381,20 @@ impl Shard {
         }
     }
 
+    /// Where a block of the dirty set lies: dirty set, index and log agree about it.
+    fn slot_of_dirty(&self, key: Key) -> Slot {
+        let slot = self.index.get(key).expect("a dirty block is in the index");
+        assert!(self.index.meta(slot).dirty, "{key:?} is in the dirty set and clean in the index");
+        assert!(self.log.space().is_live(self.seq_of(slot)), "{key:?} is dirty and in no live segment");
+        slot
+    }
+
     /// Starts reading a run. False if there are no pages.
     #[inline(never)]
     fn start_run(&mut self, first: Key, count: usize) -> bool {
+        assert!((1..=RUN_BLOCKS_MAX).contains(&count), "{count} blocks in a run");
         let keys = (0..count as u64).map(|ahead| Key(first.0 + ahead));
-        let slots: Vec<Slot> = keys.clone().map(|key| self.index.get(key).expect("a dirty block is in the index")).collect();
+        let slots: Vec<Slot> = keys.clone().map(|key| self.slot_of_dirty(key)).collect();
         let mut pages: Vec<Option<Page>> = keys
             .clone()
             .zip(&slots)
@@ -413,7 +422,8 @@ impl Shard {
         let id = self.destager.next_run;
         self.destager.next_run = self.destager.next_run.wrapping_add(1);
         for (key, slot) in keys.zip(&slots) {
-            self.destager.on_the_way.insert(key, *slot);
+            let before = self.destager.on_the_way.insert(key, *slot);
+            assert!(before.is_none() || mutants::active(27), "{key:?} is in one run at most");
         }
         self.destager.pages += count;
         self.destager.sweeps.entry(first.volume().0).or_default().runs += 1;
@@ -450,6 +460,7 @@ impl Shard {
         }
         pages.truncate(count);
         let group = if slots.iter().all(|slot| self.is_durable(*slot)) { 0 } else { self.log.last_group() };
+        assert!(group <= self.log.last_group(), "it waits for a group that there is");
         self.log.want_durable(group);
         self.destager.runs.insert(id, Run { first, slots, mask, pages, proofs, reading, failed: false, group, written: None });
         if reading == 0 {
@@ -494,7 +505,9 @@ impl Shard {
             }
         }
         let run = &self.destager.runs[&id];
+        assert!(run.reading == 0 && run.written.is_none(), "a run is written once, when all of it was read");
         let pages: PageVec = run.pages.iter().map(|page| page.clone().expect("all parts were read")).collect();
+        assert!(mask == u8::MAX || mask != 0 && pages.len() == 1, "{} pages with mask {mask:08b}", pages.len());
         let mut span = self.backing_span(first, pages.len() as u64);
         span.background = true;
         if mask != u8::MAX {
@@ -539,7 +552,8 @@ impl Shard {
         for ahead in 0..count as u64 {
             let key = Key(first.0 + ahead);
             let slot = self.destager.on_the_way.remove(&key).expect("a block of a run");
-            self.destager.written.insert(key, slot);
+            let before = self.destager.written.insert(key, slot);
+            assert!(before.is_none() || mutants::active(27), "{key:?} waits for one flush at most");
             self.wake_destage_waiters_unless_demanded(key);
         }
         if mutants::active(1) {
@@ -550,10 +564,12 @@ impl Shard {
                 }
             }
         }
+        assert!(self.destager.pages >= count, "{} pages on their way, {count} have come home", self.destager.pages);
         self.destager.pages -= count;
         self.volume_of(first).stats.destaged_bytes += count as u64 * BLOCK_BYTES;
         let demanded = self.destager.demanded.iter().any(|key| key.volume() == index);
         let sweep = self.destager.sweeps.entry(index.0).or_default();
+        assert!(sweep.runs > 0, "the run was counted");
         sweep.runs -= 1;
         sweep.unflushed += count;
         if sweep.runs == 0 || sweep.unflushed >= UNFLUSHED_BLOCKS_MAX || demanded {
@@ -610,6 +626,7 @@ impl Shard {
         for id in done {
             let run = self.destager.runs.remove(&id).expect("found above");
             let sweep = self.destager.sweeps.entry(index.0).or_default();
+            assert!(sweep.unflushed >= run.slots.len(), "the blocks of the run were counted");
             sweep.unflushed -= run.slots.len();
             for ahead in 0..run.slots.len() as u64 {
                 let key = Key(run.first.0 + ahead);
@@ -646,6 +663,7 @@ impl Shard {
     }
 
     fn is_home(&mut self, key: Key, slot: Slot) {
+        assert!(self.index.meta(slot).dirty && self.dirty.contains(key), "{key:?} was dirty until it came home");
         self.index.set_clean(slot);
         self.dirty.remove(key);
         // A note saves destaging the block again after a crash. Nobody waits for it, and without room it comes later.

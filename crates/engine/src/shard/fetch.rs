@@ -191,7 +191,7 @@ impl Shard {
     fn bytes(&mut self, id: u32, part: FetchPart, slot: Slot, stored: &Stored, background: bool, buffers: &mut Vec<PageMut>) -> Bytes {
         let here = self.log.bytes_in_flight(slot).map(<[u8]>::to_vec);
         if here.is_none() {
-            debug_assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
+            assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
             let (first_page, pages) = pages_of(stored);
             let seq = self.seq_of(slot);
             self.log.space_mut().pin(seq);

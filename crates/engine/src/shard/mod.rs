@@ -237,12 +237,14 @@ impl Shard {
         let slots = layout.slots_per_shard();
         assert_eq!(found.index.slots(), slots, "the blocks of a log of this size");
         assert_eq!(found.index.pages_per_segment(), layout.pages_per_segment(), "the blocks of a log with such segments");
+        let shard = config.place.shard;
+        let own_ssd = layout.segment_offset(shard, 0)..layout.segment_offset(shard, layout.segments_per_shard);
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let log = Log::new(config.place.clone(), start);
         let destager = Destager::of(&found.dirty);
         Shard {
             now_ns: 0,
-            out: Outbox::default(),
+            out: Outbox::within(own_ssd),
             index: found.index,
             partial: found.partial,
             locks: Locks::default(),
@@ -380,7 +382,7 @@ impl Shard {
     pub fn complete(&mut self, now_ns: u64, completion: Completion) {
         self.advance_time(now_ns);
         let Completion { id, result, pages } = completion;
-        match self.out.completed(id) {
+        match self.out.completed(id, result.is_ok().then_some(pages.len())) {
             Context::Log(io) => self.log_completed(io, result.is_ok()),
             Context::QuickRead(read) => self.quick_read_done(read, result, pages),
             Context::ReadSsd(part) => self.ssd_read(part, result, pages),
@@ -438,8 +440,8 @@ impl Shard {
     }
 
     fn advance_time(&mut self, now_ns: u64) {
-        debug_assert!(now_ns >= self.now_ns, "time went back");
-        self.now_ns = self.now_ns.max(now_ns);
+        assert!(now_ns >= self.now_ns, "time went back");
+        self.now_ns = now_ns;
     }
 
     /// Ends each feeding call: everything that can proceed does.

@@ -71,7 +71,7 @@ impl Session {
 
     /// What precedes some of the data of a read, in a session with structured replies; `last` if it is all or the rest.
     pub fn read_chunk(&self, cookie: u64, offset_bytes: u64, length_bytes: u32, last: bool) -> ReplyBytes {
-        debug_assert!(self.structured, "only structured replies come in parts");
+        assert!(self.structured, "only structured replies come in parts");
         let flags = if last { chunk::FLAG_DONE } else { 0 };
         // A data chunk's length counts the offset, too. `length_bytes` is at most PAYLOAD_BYTES_MAX: no overflow.
         let mut reply = chunk_header(flags, chunk::OFFSET_DATA, cookie, length_bytes + 8);
