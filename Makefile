@@ -4,11 +4,12 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 SEEDS ?= 20000
 
 .NOTPARALLEL:
-.PHONY: help demo test bench soak build console deb test-deb fmt clippy tidy clean
+.PHONY: help demo test test-long bench soak build console deb test-deb fmt clippy tidy clean
 
 help:
 	@echo "make demo      builds hearth and shows it in front of a modelled slow disk (under five minutes); KEEP=1 leaves it running, console included"
 	@echo "make test      everything CI runs"
+	@echo "make test-long the same with long versions of what only repeats: about an hour"
 	@echo "make build     target/release/hearth, the web console within"
 	@echo "make console   the web console alone: console/dist, which the next build embeds"
 	@echo "make deb       a Debian package of the build: target/hearth_VERSION_ARCH.deb"
@@ -45,6 +46,9 @@ demo: setup-demo build
 
 test: setup-test
 	scripts/test
+
+test-long: setup-test
+	scripts/test long
 
 bench: setup-bench
 	scripts/bench

@@ -310,7 +310,6 @@ fn packed_blocks_are_told_with_their_form() {
         hint_bytes: 1 << 20,
         base_pages: 16,
         cpu_ns_per_second: u64::MAX,
-        cpu_clock: None,
         key_bits: 64,
     });
     rig.request(Op::WriteZeroes, 0, 8, None);

@@ -419,6 +419,7 @@ fn a_volume_whose_device_was_let_go_comes_back_with_all_it_had() {
                 pages,
                 bypass: None,
                 wanted: false,
+                range: None,
             });
             rig.settle();
         };
@@ -442,6 +443,7 @@ fn a_volume_whose_device_was_let_go_comes_back_with_all_it_had() {
                     pages,
                     bypass: None,
                     wanted: false,
+                    range: None,
                 };
                 shard.submit(rig.now_ns, request);
                 assert!(matches!(shard.poll_action(), Some(Action::Reply(Reply { result: Err(_), .. }))), "it takes no requests");

@@ -11,7 +11,7 @@ use crate::device_io::{DeviceIo, Finished, Owner};
 use crate::message::{Directory, Message};
 use crate::ring::Ring;
 use crate::slab::Slab;
-use engine::api::{Action, Command, Completion, Event, Reply, Request, Target};
+use engine::api::{Action, Command, Completion, Event, Op, Reply, Request, Target};
 use engine::front::{Front, FrontAction};
 use engine::shard::Shard;
 use std::sync::Arc;
@@ -83,7 +83,12 @@ impl PoolPart {
         let local = self.local(shard);
         request.id = u64::from(local.requests.insert(origin));
         local.touched = true;
-        local.machine.submit(now_ns, request);
+        // Reads encode nothing until their blocks are here.
+        if request.op == Op::Read {
+            local.machine.submit(now_ns, request);
+        } else {
+            content::timed(&mut local.machine, |machine| machine.submit(now_ns, request));
+        }
     }
 
     /// A shard elsewhere has answered.
@@ -96,7 +101,8 @@ impl PoolPart {
         let Owner::Shard { shard, id, .. } = finished.owner else { unreachable!("routed by owner") };
         let local = self.local(shard);
         local.touched = true;
-        local.machine.complete(now_ns, Completion { id, result: finished.result, pages: finished.pages });
+        let completion = Completion { id, result: finished.result, pages: finished.pages };
+        content::timed(&mut local.machine, |machine| machine.complete(now_ns, completion));
     }
 
     /// A command for all shards: this reactor's share of it.
@@ -105,7 +111,7 @@ impl PoolPart {
         for place in &mut self.shards {
             if let ShardPlace::Here(local) = place {
                 local.touched = true;
-                local.machine.command(now_ns, command.clone());
+                content::timed(&mut local.machine, |machine| machine.command(now_ns, command.clone()));
             }
         }
     }
@@ -147,7 +153,7 @@ impl PoolPart {
                 && local.machine.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now_ns)
             {
                 local.touched = true;
-                local.machine.tick(now_ns);
+                content::timed(&mut local.machine, |machine| machine.tick(now_ns));
             }
         }
     }
@@ -158,7 +164,7 @@ impl PoolPart {
             if let ShardPlace::Here(local) = place {
                 local.touched = true;
                 local.machine.set_host_busy(is_busy);
-                local.machine.tick(now_ns);
+                content::timed(&mut local.machine, |machine| machine.tick(now_ns));
             }
         }
     }

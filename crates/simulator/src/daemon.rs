@@ -1,7 +1,6 @@
 //! The engine as a daemon runs it, without the daemon: fronts, shards, superblock, recovery and checkpoint, put together in the
 //! order the runtime does it. Everything that decides anything is the engine's own code.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::api::{Action, Command, Completion, Event, Request};
@@ -193,18 +192,6 @@ fn gather(ssd: &mut Blocking, pool: &mut PoolState) -> Result<Vec<FoundShard>, R
     Ok(found)
 }
 
-thread_local! {
-    static CPU_NS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// A clock of CPU time for which a block always takes as long to encode: each look at it is that much later.
-fn cpu_clock() -> u64 {
-    CPU_NS.with(|now_ns| {
-        now_ns.set(now_ns.get() + ENCODING_NS);
-        now_ns.get()
-    })
-}
-
 fn content_options(setting: &ContentSetting) -> ContentOptions {
     ContentOptions {
         level: match setting.level {
@@ -217,7 +204,6 @@ fn content_options(setting: &ContentSetting) -> ContentOptions {
         hint_bytes: setting.hint_bytes,
         base_pages: setting.base_pages,
         cpu_ns_per_second: setting.cpu_ns_per_second.unwrap_or(u64::MAX),
-        cpu_clock: setting.cpu_ns_per_second.map(|_| cpu_clock as fn() -> u64),
         key_bits: setting.key_bits,
     }
 }
@@ -260,6 +246,10 @@ impl Daemon {
                 }
             }
             for shard in 0..self.shards.len() {
+                let looks = self.shards[shard].untimed_looks();
+                if looks > 0 {
+                    self.shards[shard].encoding_took(u64::from(looks) * ENCODING_NS);
+                }
                 while let Some(action) = self.shards[shard].poll_action() {
                     idle = false;
                     self.shard_wants(shard as u16, action);

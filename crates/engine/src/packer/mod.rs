@@ -32,25 +32,17 @@ pub struct ContentOptions {
     pub hint_bytes: u64,
     /// Most pages for the contents of bases, beside the RAM tier.
     pub base_pages: usize,
-    /// CPU time that encoding may take, in nanoseconds a second.
+    /// CPU time that encoding may take, in nanoseconds a second. The host says what it took ([`Packer::took`]): if it never does, the budget
+    /// is never spent.
     pub cpu_ns_per_second: u64,
-    /// A clock of the CPU time that encoding takes, in nanoseconds. Without one nothing is counted and the budget is never spent.
-    pub cpu_clock: Option<fn() -> u64>,
     /// Bits of keys that count: 64, all. Fewer let different blocks meet, for tests.
     pub key_bits: u32,
 }
 
 impl ContentOptions {
     /// A shard that stores blocks as they are.
-    pub const OFF: ContentOptions = ContentOptions {
-        level: Content::Off,
-        seed: 0,
-        hint_bytes: 0,
-        base_pages: 0,
-        cpu_ns_per_second: 0,
-        cpu_clock: None,
-        key_bits: u64::BITS,
-    };
+    pub const OFF: ContentOptions =
+        ContentOptions { level: Content::Off, seed: 0, hint_bytes: 0, base_pages: 0, cpu_ns_per_second: 0, key_bits: u64::BITS };
 
     /// What suits a shard of that many slots and pages of RAM: at most 16 bytes of hints a slot (where blocks are so small that there are several to
     /// a slot; 9 otherwise), and an eighth of the RAM tier for bases.
@@ -100,6 +92,7 @@ pub struct Packer {
     /// Made when content is first asked for: its tables are large.
     encoder: Option<Box<Encoder>>,
     budget: Budget,
+    untimed_looks: u32,
     contents: Contents,
     codec: dense::Codec,
     /// What pays on each volume, by its place; for [`Content::Auto`].
@@ -206,6 +199,7 @@ impl Packer {
             options: ContentOptions::OFF,
             encoder: None,
             budget: Budget::new(0),
+            untimed_looks: 0,
             contents: Contents::default(),
             codec: dense::Codec::default(),
             volumes: Map::default(),
@@ -241,6 +235,18 @@ impl Packer {
     /// What it has cost and brought.
     pub fn stats(&self) -> PackerStats {
         self.stats
+    }
+
+    /// Looks at blocks of which the host has not yet said how long they took.
+    pub fn untimed_looks(&self) -> u32 {
+        self.untimed_looks
+    }
+
+    /// That long the looks took of which nothing was said yet, in nanoseconds.
+    pub fn took(&mut self, ns: u64) {
+        self.untimed_looks = 0;
+        self.stats.cpu_ns += ns;
+        self.budget.spent(ns);
     }
 
     /// The number the next object gets.
@@ -330,7 +336,7 @@ impl Packer {
         if steps == Steps::NONE || self.next_object >= OBJECTS_MAX {
             return None;
         }
-        let started_ns = self.options.cpu_clock.map(|clock| clock());
+        self.untimed_looks += 1;
         let known = Known { at_hand, contents: &self.contents, condemned: &self.condemned, next_object: self.next_object };
         let had_version = rests_on.is_some_and(|object| known.content(object as u32).is_some());
         let previous = rests_on.map(|object| Previous { base: object as u32, content: None });
@@ -366,14 +372,14 @@ impl Packer {
         } else {
             (encoding == Encoding::Zero).then_some(Chosen { encoding, object: 0 })
         };
+        if let Some(Chosen { encoding, object }) = chosen {
+            assert!(object < self.next_object, "object {object} is yet to come");
+            assert_eq!(object == 0, encoding == Encoding::Zero, "{encoding:?} with object {object}");
+            assert!(encoder.bytes().len() <= types::BLOCK_BYTES as usize, "{encoding:?} in {} bytes", encoder.bytes().len());
+        }
         self.stats.blocks += 1;
         let stored_bytes = if encoding == Encoding::Raw { types::BLOCK_BYTES } else { encoder.bytes().len() as u64 };
         self.stats.saved_bytes += types::BLOCK_BYTES - stored_bytes.min(types::BLOCK_BYTES);
-        if let (Some(clock), Some(started_ns)) = (self.options.cpu_clock, started_ns) {
-            let took_ns = clock().saturating_sub(started_ns);
-            self.stats.cpu_ns += took_ns;
-            self.budget.spent(took_ns);
-        }
         chosen
     }
 
@@ -399,16 +405,10 @@ impl Packer {
         if version.is_some_and(is_here) {
             return None;
         }
-        let started_ns = self.options.cpu_clock.map(|clock| clock());
+        self.untimed_looks += 1;
         // Shared content says more than a shared address: a double write buffer holds another page each time.
         let met = encoder.met_by(steps, page, &known).and_then(|hint| known.usable(hint));
-        let wanted = met.or(version).filter(|object| !is_here(*object));
-        if let (Some(clock), Some(started_ns)) = (self.options.cpu_clock, started_ns) {
-            let took_ns = clock().saturating_sub(started_ns);
-            self.stats.cpu_ns += took_ns;
-            self.budget.spent(took_ns);
-        }
-        wanted
+        met.or(version).filter(|object| !is_here(*object))
     }
 
     /// zstd's bytes for a block stored in full in another form, if they are worth being read for longer.
@@ -419,11 +419,10 @@ impl Packer {
         if !allowed.zstd {
             return None;
         }
-        let started_ns = self.options.cpu_clock.map(|clock| clock());
+        self.untimed_looks += 1;
+        assert!(stored_bytes <= types::BLOCK_BYTES as usize, "a block is stored in {stored_bytes} bytes");
         let smaller = encoder.encode_dense(page, stored_bytes);
-        if let (Some(clock), Some(started_ns)) = (self.options.cpu_clock, started_ns) {
-            self.budget.spent(clock().saturating_sub(started_ns));
-        }
+        assert!(!smaller || encoder.bytes().len() < stored_bytes, "{} bytes instead of {stored_bytes}", encoder.bytes().len());
         smaller.then(|| encoder.bytes())
     }
 

@@ -52,6 +52,17 @@ impl Shard {
         self.packer.steps(volume)
     }
 
+    /// How many looks at blocks, to encode them, the last calls took that the host has not yet told the time of. The engine reads no
+    /// clock: the host measures a call that encoded something, and says so by [`Shard::encoding_took`].
+    pub fn untimed_looks(&self) -> u32 {
+        self.packer.untimed_looks()
+    }
+
+    /// That long the calls took in which blocks were looked at, in nanoseconds: it counts against the budget of [`ContentOptions`].
+    pub fn encoding_took(&mut self, ns: u64) {
+        self.packer.took(ns);
+    }
+
     /// How content is treated.
     pub fn content_options(&self) -> &ContentOptions {
         self.packer.options()

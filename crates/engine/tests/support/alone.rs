@@ -30,6 +30,8 @@ pub struct Rig {
     pub ssd_pages_read: u64,
     /// I/Os of the backing device are not performed but kept.
     pub holds_home: bool,
+    /// How long a look at a block takes, to encode it.
+    pub look_ns: u64,
     /// So are reads of the SSD below this offset, in bytes.
     pub holds_ssd_below: u64,
     pub held: Vec<Io>,
@@ -61,6 +63,7 @@ impl Rig {
             ticks: 0,
             ssd_pages_read: 0,
             holds_home: false,
+            look_ns: 0,
             holds_ssd_below: 0,
             held: Vec::new(),
         };
@@ -74,6 +77,10 @@ impl Rig {
     }
 
     pub fn drain(&mut self) {
+        let looks = u64::from(self.shard.untimed_looks());
+        if looks > 0 {
+            self.shard.encoding_took(looks * self.look_ns);
+        }
         while let Some(action) = self.shard.poll_action() {
             match action {
                 Action::Reply(reply) => self.replies.push(reply),

@@ -126,7 +126,7 @@ impl Engine {
     /// As the runtime does it, but without a clock: the n-th access is to be the same one every time.
     pub(super) fn set_content(&mut self, level: Content) {
         for shard in &mut self.shards {
-            let options = ContentOptions { cpu_clock: None, ..runtime::content::options_for(level, shard.config()) };
+            let options = runtime::content::options_for(level, shard.config());
             shard.set_content(options);
         }
     }
