@@ -27,6 +27,7 @@ pub mod manager;
 pub mod names;
 pub mod options;
 pub mod places;
+pub mod privacy;
 pub mod real;
 pub mod recognise;
 pub mod repeats;

@@ -2,6 +2,7 @@
 
 use crate::mounts;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A link to a device. Dropping it removes the link, unless someone has pointed it elsewhere meanwhile.
@@ -39,7 +40,11 @@ impl Link {
 
 /// Made aside and moved into place, so that the name is never missing while it is replaced.
 fn make(directory: &Path, name: &str, path: &Path, target: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
+    if !directory.is_dir() {
+        std::fs::create_dir_all(directory)?;
+        // The daemon's umask keeps others out, but everybody may look for the names of devices.
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
+    }
     let aside = directory.join(format!(".{name}.{}", std::process::id()));
     match std::fs::remove_file(&aside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

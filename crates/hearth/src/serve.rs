@@ -18,6 +18,7 @@ use control::human;
 use control::lock::DaemonLock;
 use control::manager::{Manager, past};
 use control::places::Surroundings;
+use control::privacy;
 use control::real::{Machine, MachineOptions};
 use control::store::FileStore;
 use rest::{Server, ServerOptions, TcpOptions};
@@ -48,8 +49,13 @@ pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
 fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let places = &settings.places;
     let stop = signals()?;
+    // What is made from here on is for the owner alone, unless it is given another mode by name: history, locks, whatever libraries make.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let store = FileStore::open(&places.state_directory)?;
     let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
+    for problem in privacy::make_private(&places.state_directory) {
+        tracing::warn!("{problem}");
+    }
     let _socket_lock = lock_socket(&places.socket)?;
     let server = Server::bind(&places.socket, server_options(settings))?;
     if let Some(address) = server.tcp_address() {
@@ -145,7 +151,7 @@ fn lock_socket(socket: &Path) -> Result<DaemonLock, Failure> {
     let mut name = socket.file_name().ok_or_else(|| Failure::usage("--socket is a directory", "give the path of a socket"))?.to_os_string();
     name.push(".lock");
     if let Some(directory) = socket.parent().filter(|d| !d.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory).map_err(|e| {
+        privacy::make_passable(directory).map_err(|e| {
             Failure::failed(format!("{} cannot be made ({e})", directory.display()), "give another socket with --socket PATH")
         })?;
     }
