@@ -44,6 +44,12 @@ pub enum ListenError {
     /// The address can be reached from other machines.
     #[error("{0} is not a loopback address; NBD without encryption is only served on 127.0.0.0/8, [::1] or a Unix socket")]
     NotLoopback(SocketAddr),
+    /// The daemon is allowed Unix sockets alone.
+    #[error(
+        "this daemon may use Unix sockets alone, so nothing can listen on {0}; if systemd runs it, `systemctl edit hearth` and add under \
+         [Service] the lines RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost"
+    )]
+    NoNetwork(SocketAddr),
     /// A system call failed.
     #[error("cannot {doing} '{place}'")]
     System {
@@ -108,7 +114,11 @@ fn listen_unix(path: &Path, mode: u32, group: Option<u32>) -> Result<Listening, 
     let guard = SocketPath { path: path.to_owned(), identity: (found.dev(), found.ino()) };
     // Nobody can connect before `listen`, so mode and group are in force from the first client on.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .and_then(|()| std::os::unix::fs::chown(path, None, group))
+        .and_then(|()| match group.filter(|group| *group != found.gid()) {
+            Some(group) => std::os::unix::fs::chown(path, None, Some(group)),
+            // The unit allows no chown, and needs none: the daemon runs with the group that its sockets are to have.
+            None => Ok(()),
+        })
         .map_err(|source| ListenError::System { doing: "set mode and group of", place: place.clone(), source })?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
     Ok(Listening { socket, path: Some(guard), address: None })
@@ -144,7 +154,10 @@ fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> {
     }
     let failed = |doing| system(doing, &address);
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = stream_socket(family).map_err(failed("make a socket for"))?;
+    let socket = stream_socket(family).map_err(|errno| match errno {
+        rustix::io::Errno::AFNOSUPPORT => ListenError::NoNetwork(address),
+        errno => failed("make a socket for")(errno),
+    })?;
     sockopt::set_socket_reuseaddr(&socket, true).map_err(failed("prepare"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -82,8 +82,13 @@ impl Socket {
         }
         let listener = UnixListener::bind(path).map_err(|e| failed("the socket cannot be made", e))?;
         let socket = Socket { listener: Some(listener), path: path.to_path_buf() };
-        if group.is_some() {
-            std::os::unix::fs::chown(path, None, group).map_err(|e| failed("its group cannot be set", e))?;
+        let found = std::fs::symlink_metadata(path).map_err(|e| failed("it cannot be looked at", e))?;
+        if let Some(group) = group.filter(|group| *group != found.gid()) {
+            std::os::unix::fs::chown(path, None, Some(group)).map_err(|e| ControlError::State {
+                path: shown.clone(),
+                problem: format!("its group cannot be set ({e})"),
+                remedy: "have the daemon run with that group: `Group=` in a drop-in (`systemctl edit hearth`)".into(),
+            })?;
         }
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(|e| failed("its mode cannot be set", e))?;
         Ok(socket)
@@ -120,6 +125,10 @@ pub struct TcpSocket {
     address: SocketAddr,
 }
 
+/// What to do where the unit allows Unix sockets alone.
+const NO_NETWORK: &str = "if systemd runs the daemon, its unit allows no network: `systemctl edit hearth`, and add under [Service] the lines \
+RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost (or the addresses that may connect)";
+
 impl TcpSocket {
     /// Binds the address.
     ///
@@ -137,7 +146,10 @@ impl TcpSocket {
         let failed = |e: std::io::Error| ControlError::State {
             path: asked.to_string(),
             problem: format!("the API cannot listen there ({e})"),
-            remedy: "give an address of this machine and a port that nobody uses with --listen".into(),
+            remedy: match e.raw_os_error() {
+                Some(no_network) if no_network == rustix::io::Errno::AFNOSUPPORT.raw_os_error() => NO_NETWORK.into(),
+                _ => "give an address of this machine and a port that nobody uses with --listen".into(),
+            },
         };
         let listener = std::net::TcpListener::bind(asked).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

@@ -566,8 +566,8 @@ impl Log {
             sealed.tail_seq = head.tail_seq;
         }
         self.last_written_tail = head.tail_seq;
-        assert!(group.group > self.durable && group.tail_seq <= group.seq, "group {} is the next", group.group);
-        assert!(self.space.is_live(group.seq), "segment {} is neither free nor history", group.seq);
+        let is_next = group.group > self.durable && group.tail_seq <= group.seq;
+        assert!(is_next && self.space.is_live(group.seq), "group {} is the next, in segment {}", group.group, group.seq);
         assert!(self.in_flight.back().is_none_or(|before| before.group < group.group), "groups are written in order");
         let first = self.slot_at(group.seq, group.first_page);
         let mut pages: PageVec = smallvec![header.freeze()];
@@ -659,8 +659,7 @@ impl Log {
 
     fn group_written(&mut self, number: u64, progress: &mut Progress) {
         let group = self.in_flight.iter_mut().find(|group| group.group == number).expect("a group in flight");
-        assert!(!group.done, "group {number} is written once");
-        group.done = true;
+        assert!(!core::mem::replace(&mut group.done, true), "group {number} is written once");
         while self.in_flight.front().is_some_and(|group| group.done) {
             let group = self.in_flight.pop_front().expect("looked above");
             assert!(self.complete < group.group && self.complete_tail <= group.tail_seq, "the log goes forward");

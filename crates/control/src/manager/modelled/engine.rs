@@ -8,7 +8,6 @@ use crate::real::assembly::Root;
 use crate::uuid::Uuid;
 use engine::api::{Action, Command, Event, Reply, Target};
 use engine::front::{Front, FrontAction};
-use engine::packer::ContentOptions;
 use engine::shard::{Proof, Shard};
 use page::PagePool;
 use std::collections::BTreeMap;
