@@ -1,5 +1,6 @@
-//! Where is a volume's backing device? Looked for first under the name it had last, then under all others: names in `/dev` are given anew at
-//! each boot. What was found decides; the name is only where to begin.
+//! Where is a volume's backing device? Looked for first under the name it had last, then under all
+//! others: names in `/dev` are given anew at each boot. What was found decides; the name is only
+//! where to begin.
 
 use super::Manager;
 use super::start::Judged;
@@ -25,7 +26,8 @@ impl Looked {
 }
 
 impl Manager {
-    /// Looks for the backing devices of volumes that are not attached, or lost theirs, and judges them. Those that have other names by now are saved under these.
+    /// Looks for the backing devices of volumes that are not attached, or lost theirs, and judges
+    /// them. Those that have other names by now are saved under these.
     pub(super) fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
         let mut looked: Vec<(&VolumeRecord, Looked)> = volumes.iter().map(|v| (v, self.look_for(v))).collect();
         self.refuse_shared(&mut looked);
@@ -66,7 +68,7 @@ impl Manager {
             return Looked::refused(problem, "take the copy away: the volume then starts by itself".into());
         }
         if let Some((place, facts)) = elsewhere.into_iter().next() {
-            let by = recognise::known_by(&volume.identity, &facts.identity).unwrap_or_default();
+            let by = recognise::known_by(&volume.identity, &facts.identity).unwrap_or_else(|| "what lies on it".into());
             let there = VolumeRecord { backing: place.clone(), ..volume.clone() };
             return Looked { moved: Some((place, by)), ..self.judge_here(&there, &facts) };
         }

@@ -61,6 +61,9 @@ pub(super) struct Watch {
     dirty_bytes: Mutex<BTreeMap<String, u64>>,
     /// What was last told.
     status: Mutex<Option<String>>,
+    /// All that was told.
+    #[cfg(test)]
+    pub(super) told: Mutex<Vec<String>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -76,6 +79,8 @@ impl Watch {
             given_up: Mutex::default(),
             dirty_bytes: Mutex::default(),
             status: Mutex::default(),
+            #[cfg(test)]
+            told: Mutex::default(),
         }
     }
 
@@ -170,6 +175,8 @@ impl Manager {
         let jobs: Vec<String> = self.running_jobs().into_iter().map(job).collect();
         let sentences = watch.sentences(waiting, &jobs);
         sentences.iter().for_each(|sentence| tracing::info!("stopping: {sentence}"));
+        #[cfg(test)]
+        locked(&watch.told).push(sentences.join("; "));
         *locked(&watch.status) = Some(sentences.join("; "));
     }
 
