@@ -70,12 +70,18 @@ fn renamed_files(path: &Path, wanted: &BackingIdentity) -> Vec<PathBuf> {
     entries.take(FILES_MAX).filter_map(|entry| Some(entry.ok()?.path())).filter(is_it).collect()
 }
 
-/// The SSD of a pool, among the block devices that nobody uses.
+/// The SSD of a pool, among the block devices that nobody uses. Of two that both say they are it, one is a copy, perhaps an old one: then none.
 pub(super) fn find_ssd(examine: &Examine, uuid: Uuid) -> Option<String> {
     let list = discover::list(&SystemView::default()).ok()?;
     let free = list.into_iter().filter(|found| found.usages.is_empty() && !found.served);
     let specs = free.map(|found| found.stable_path.unwrap_or(found.path).display().to_string()).collect();
-    examine_all(examine, specs).into_iter().find(|(_, facts)| facts.pool == Some(uuid)).map(|(spec, _)| spec)
+    let found: Vec<String> =
+        examine_all(examine, specs).into_iter().filter(|(_, facts)| facts.pool == Some(uuid)).map(|(spec, _)| spec).collect();
+    if found.len() > 1 {
+        tracing::warn!("{} all hold the pool {uuid}: take the copies away, then restart the daemon", found.join(", "));
+        return None;
+    }
+    found.into_iter().next()
 }
 
 /// Looks at all of them at once. One that does not answer, or is going, is left out.

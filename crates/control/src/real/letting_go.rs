@@ -136,10 +136,22 @@ impl Machine {
         Ok(stamps)
     }
 
+    /// Flushes the backing device of a volume that has a cache.
+    ///
+    /// The kernel may tell of a failed flush only once, and this is the handle that the shards flush by: so a failure here is a failure
+    /// for them too. Otherwise a client's flush could succeed after data was lost.
     pub(super) fn flush_backing_of(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let live = self.volume(&record.name)?;
+        let Some((pool, place)) = &live.cached else { return Err(failed(&"the volume runs without its cache", "")) };
         let opened = self.handle_of(record)?;
-        self.wait_for_backing(&*self.volume(&record.name)?)?;
-        opened.file().sync_all().map_err(|e| failed(&e, "check the backing device"))
+        self.wait_for_backing(&live)?;
+        let Err(error) = opened.file().sync_all() else { return Ok(()) };
+        if self.volume(&record.name).is_ok_and(|now| Arc::ptr_eq(&now, &live))
+            && let Err(untold) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: *place })
+        {
+            tracing::error!(volume = record.name, "the shards cannot be told that the backing device failed: {untold}");
+        }
+        Err(failed(&error, "check the backing device"))
     }
 
     /// A handle of its own, so that a device that hangs keeps nobody's lock.
