@@ -236,7 +236,8 @@ impl Shard {
             return false;
         }
         if on_ssd && !self.log.is_failed() {
-            if !self.log.has_room() {
+            // Of so many records none may take the room that the cleaner needs to make more.
+            if !self.has_room_for_clean() {
                 self.starved.push_back(id);
                 return false;
             }
@@ -376,7 +377,7 @@ impl Shard {
                 if !self.ranges.may_go_on(self.now_ns, id, STEPS_A_BLOCK) {
                     return false;
                 }
-                if !self.log.has_room() {
+                if !self.has_room_for_clean() {
                     self.starved.push_back(id);
                     return false;
                 }
