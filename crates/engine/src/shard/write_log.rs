@@ -94,9 +94,23 @@ impl Shard {
 
     /// Blocks of the write that are not dirty, or may take more room in the log than they do.
     fn becomes_dirty(&self, id: OpId) -> u64 {
+        self.count_blocks(id, |key| self.takes_room(key))
+    }
+
+    fn count_blocks(&self, id: OpId, counts: impl Fn(Key) -> bool) -> u64 {
         let op = self.ops.get(id);
-        let grows = |key: Key| !self.dirty.contains(key) || self.index.get(key).is_some_and(|slot| slot.is_packed());
-        (0..op.blocks as usize).filter(|index| grows(op.key(*index))).count() as u64
+        (0..op.blocks as usize).filter(|index| counts(op.key(*index))).count() as u64
+    }
+
+    /// Whether a write makes the block one more of those that are dirty. An unreadable block does not count until it is written anew.
+    fn adds_dirty(&self, key: Key) -> bool {
+        !self.dirty.contains(key) || self.is_unreadable(key)
+    }
+
+    /// Whether dirty blocks may take more of the log after a write of this one. A packed block may take a whole page
+    /// when it is written anew.
+    fn takes_room(&self, key: Key) -> bool {
+        self.adds_dirty(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()))
     }
 
     /// Dirty blocks of the volume in this shard, and how many there may be. What cannot be read never goes home: did it count, it could hold up the
@@ -125,15 +139,11 @@ impl Shard {
     /// Why this write has to wait, if it has to.
     fn hindrance(&self, id: OpId) -> Option<BypassReason> {
         let op = self.ops.get(id);
-        // An unreadable block does not count (below) until it is written anew.
-        let adds = |key: Key| !self.dirty.contains(key) || self.is_unreadable(key);
-        // One that is packed now may take a whole page when it is written anew.
-        let grows = |key: Key| adds(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()));
-        let count = |of: &dyn Fn(Key) -> bool| (0..op.blocks as usize).filter(|index| of(op.key(*index))).count() as u64;
         // A limit smaller than one request still lets one through at a time.
         let (of_volume, volume_max) = self.dirty_and_limit(op.request.volume);
         let within = |have: u64, new: u64, max: u64| new == 0 || have == 0 || have + new <= max;
-        let limits = within(of_volume, count(&adds), volume_max) && within(self.dirty_pages(), count(&grows), self.dirty_pages_max());
+        let limits = within(of_volume, self.count_blocks(id, |key| self.adds_dirty(key)), volume_max)
+            && within(self.dirty_pages(), self.becomes_dirty(id), self.dirty_pages_max());
         match limits || mutants::active(40) {
             false => Some(BypassReason::DirtyLimit),
             true => (!self.log_has_room_for(op.blocks)).then_some(BypassReason::NoSpace),
