@@ -1,5 +1,5 @@
 //! `mutants [SEEDS [STARTS [NUMBER]]]`: how many seeds each planted mistake lives. `--remember` writes what found them into the file that
-//! the tests read; those that are not found with this many seeds keep what is remembered of them.
+//! the tests read, as each is found; those that are not found with this many seeds keep what is remembered of them.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,9 @@ fn main() -> ExitCode {
     let most = |number: u32| most.unwrap_or(seeds_max(number));
     let only = numbers.next();
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let tell = |verdict: &simulator::mutants::Verdict| {
+    let remember = std::env::args().any(|word| word == "--remember");
+    let mut finders = remembered();
+    let mut tell = |verdict: &simulator::mutants::Verdict| {
         let found: String = verdict.found.chars().take(110).collect();
         println!(
             "M{:<3} {:<75} median {:?} of {:?} exhaustive {:?}  {found}",
@@ -25,6 +27,11 @@ fn main() -> ExitCode {
             verdict.seeds,
             verdict.exhaustive_runs
         );
+        // At once: a search of all takes long, and what is found stays found when it is ended early.
+        if let (true, Some(finder)) = (remember, finder_of(verdict)) {
+            finders.insert(verdict.number, finder);
+            std::fs::write(REMEMBERED, text_of(&finders)).unwrap_or_else(|error| panic!("{REMEMBERED} cannot be written: {error}"));
+        }
     };
     let verdicts = match only {
         Some(number) => {
@@ -34,14 +41,6 @@ fn main() -> ExitCode {
         }
         None => hunt_all(starts, most, threads, tell),
     };
-    if std::env::args().any(|word| word == "--remember") {
-        let mut finders = remembered();
-        finders.extend(verdicts.iter().filter_map(|verdict| Some((verdict.number, finder_of(verdict)?))));
-        if let Err(error) = std::fs::write(REMEMBERED, text_of(&finders)) {
-            eprintln!("{REMEMBERED} cannot be written: {error}");
-            return ExitCode::FAILURE;
-        }
-    }
     for (number, why) in NOT_APPLICABLE {
         println!("M{number:<3} does not apply: {why}");
     }
