@@ -83,14 +83,18 @@ fn copy_pages(pages: &[u8], from: u64, count: u64) {
 
 /// One warmed-up loop, for instruction counts: `valgrind --tool=callgrind --toggle-collect='*one_loop*'`. Without clocks, which valgrind and
 /// the library that asks for them do not agree on.
-pub fn instructions(of_ram: bool, hits: u64) {
-    let mut rig = if of_ram { warm_ram(4096) } else { warm_ssd(4096) };
-    println!("{}", one_loop(&mut rig, of_ram, hits));
+pub fn instructions(which: &str, requests: u64) {
+    let mut rig = if which == "count-ram" { warm_ram(4096) } else { warm_ssd(4096) };
+    println!("{}", one_loop(&mut rig, which, requests));
 }
 
 #[inline(never)]
-fn one_loop(rig: &mut Rig, of_ram: bool, hits: u64) -> u64 {
-    if of_ram { ram_hits(rig, 4096, 0, hits) } else { ssd_hits(rig, 4096, 0, hits) }
+fn one_loop(rig: &mut Rig, which: &str, requests: u64) -> u64 {
+    match which {
+        "count-ram" => ram_hits(rig, 4096, 0, requests),
+        "count-ssd" => ssd_hits(rig, 4096, 0, requests),
+        _ => overwrites(rig, 4096, 0, requests),
+    }
 }
 
 fn warm_ram(set: u64) -> Rig {
@@ -128,6 +132,12 @@ fn ssd_hits(rig: &mut Rig, set: u64, from: u64, requests: u64) -> u64 {
         hits += u64::from(reply.outcome == Outcome::SsdHit && reply.pages[0][..8] == block.to_le_bytes());
     }
     hits
+}
+
+/// Writes of one block into the write cache, over dirty ones.
+fn overwrites(rig: &mut Rig, set: u64, from: u64, requests: u64) -> u64 {
+    let done = (from..from + requests).filter(|step| rig.request(Op::Write, mix(*step) % set).outcome == Outcome::WriteBack);
+    done.count() as u64
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

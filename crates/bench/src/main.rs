@@ -29,9 +29,9 @@ fn main() -> Result<()> {
         "packed" => packed::run(),
         "start" => start::run(),
         "restart" => restart::run(),
-        "count-ram" | "count-ssd" => {
+        "count-ram" | "count-ssd" | "count-write" => {
             let hits = std::env::args().nth(2).map_or(Ok(10_000), |hits| hits.parse())?;
-            hits::instructions(which == "count-ram", hits);
+            hits::instructions(&which, hits);
             Ok(())
         }
         "fill" => match (std::env::args().nth(2), std::env::args().nth(3)) {
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, fill, all"
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-write, fill, all"
             )
         }
     }
