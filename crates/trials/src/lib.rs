@@ -6,6 +6,7 @@
 //! * [`tree`]: the content of a directory tree, for comparison.
 //! * [`nbd`]: an NBD client as small as the protocol allows.
 //! * [`direct`]: a block device around the page cache.
+//! * [`mariadb`]: a database server.
 //! * [`history`]: the checker of register histories.
 //! * [`registers`]: clients that use sectors as registers and record what they saw.
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@
 pub mod command;
 pub mod direct;
 pub mod history;
+pub mod mariadb;
 pub mod nbd;
 pub mod needs;
 pub mod place;

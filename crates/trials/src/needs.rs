@@ -11,6 +11,8 @@ pub enum Need {
     LoopExport,
     /// A program in the usual directories.
     Program(&'static str),
+    /// The programs of a PostgreSQL server.
+    Postgres,
     /// A module of Debian's own Python.
     PythonModule(&'static str),
 }
@@ -30,6 +32,19 @@ pub fn program(name: &str) -> Option<String> {
     path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin"]).map(|d| format!("{d}/{name}")).find(|full| Path::new(full).is_file())
 }
 
+/// The full path of a program of PostgreSQL's server: Debian keeps those of each version apart. The newest counts.
+pub fn postgres(name: &str) -> Option<String> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<(u32, String)> = versions
+        .filter_map(|version| {
+            let full = version.path().join("bin").join(name);
+            full.is_file().then(|| (version.file_name().to_string_lossy().parse().unwrap_or(0), full.display().to_string()))
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(_, full)| full).or_else(|| program(name))
+}
+
 impl Need {
     fn missing(self) -> Option<String> {
         let (there, name) = match self {
@@ -39,6 +54,7 @@ impl Need {
                 (nodes.iter().all(|node| Path::new(node).exists()), nodes.join(" and "))
             }
             Need::Program(name) => (program(name).is_some(), format!("the program {name}")),
+            Need::Postgres => (postgres("initdb").is_some() && postgres("postgres").is_some(), "a PostgreSQL server".to_string()),
             Need::PythonModule(name) => {
                 let import = format!("import {name}");
                 let asked = std::process::Command::new("/usr/bin/python3").args(["-c", &import]).output();

@@ -3,6 +3,7 @@
 use crate::command::{self, Ended, must, run, words};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -166,9 +167,16 @@ impl Place {
 
     /// A volume over a new file; gives its name, which no other trial on this machine has, and where it is offered.
     pub fn volume(&mut self, mib: u64, mode: &str, more: &[&str]) -> (String, Exports) {
-        let backing = self.file("backing.img", mib << 20);
-        let name = format!("trial-{}-{}", std::process::id(), self.starts);
-        let options = ["volume", "add", &name, "--backing", &backing, "--pool", "fast", "--mode", mode, "--admission", "always"];
+        self.volume_by_default(mib, mode, &[&["--admission", "always"], more].concat())
+    }
+
+    /// The same with the admission that users get who say nothing.
+    pub fn volume_by_default(&mut self, mib: u64, mode: &str, more: &[&str]) -> (String, Exports) {
+        let number = self.volumes.len();
+        let file = if number == 0 { "backing.img".to_string() } else { format!("backing-{number}.img") };
+        let backing = self.file(&file, mib << 20);
+        let name = format!("trial-{}-{}-{number}", std::process::id(), self.starts);
+        let options = ["volume", "add", &name, "--backing", &backing, "--pool", "fast", "--mode", mode];
         self.volumes.push(name.clone());
         self.must(&[&options, more].concat());
         let exports = self.exports(&name);
@@ -192,6 +200,12 @@ impl Place {
     pub fn counter(&self, volume: &str, name: &str) -> u64 {
         let stats: serde_json::Value = serde_json::from_str(&self.must(&["stats", volume, "--json"])).expect("--json gives JSON");
         stats[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {stats:#}"))
+    }
+
+    /// Lets users without rights pass through to the mounts of this place, as servers that refuse root do.
+    pub fn open_to_all(&self) {
+        let open = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(self.run.path(), open).expect("the directory is ours");
     }
 
     /// Mounts a device; gives where.

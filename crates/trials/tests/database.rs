@@ -2,12 +2,12 @@
 //! are content, and every commit that was acknowledged is there, row by row.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trials::command;
-use trials::needs::{Need, met, program};
+use trials::mariadb::{Database, install};
+use trials::needs::{Need, met};
 use trials::place::{LONG, Place, SHORT};
 
 const ROUNDS: u32 = 3;
@@ -34,7 +34,7 @@ fn mariadb_survives_kill() {
     // What each client was told is committed, kept outside of the volume.
     let acknowledged: [AtomicU64; CLIENTS] = Default::default();
     for round in 1..=ROUNDS {
-        let mut database = Database::start(&place, &at);
+        let mut database = Database::start(&place, &at, None);
         if round == 1 {
             database.must(
                 "CREATE DATABASE trial; CREATE TABLE trial.entry (id BIGINT PRIMARY KEY, payload VARCHAR(300), KEY (payload(20))) ENGINE=InnoDB;
@@ -69,7 +69,7 @@ fn mariadb_survives_kill() {
         let exports = place.exports(&volume);
         at = place.mount(&exports.loop_device, "noatime");
     }
-    let mut database = Database::start(&place, &at);
+    let mut database = Database::start(&place, &at, None);
     account(&database, &acknowledged);
     database.stop();
     drop(database);
@@ -78,18 +78,6 @@ fn mariadb_survives_kill() {
     place.fsck(&exports.loop_device);
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
     place.stop();
-}
-
-/// The system tables, made on another disk and copied: only what is written under load is of interest here.
-fn install(place: &Place, at: &Path) {
-    let data = place.path("system-tables");
-    let datadir = format!("--datadir={data}");
-    let words =
-        ["mariadb-install-db", "--no-defaults", &datadir, "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db"];
-    place.must_tool(&words, LONG);
-    place.must_tool(&["cp", "-a", &data, &at.join("data").display().to_string()], LONG);
-    // What nobody synced a crash may take: the load is to begin on firm ground.
-    place.must_tool(&["sync", "-f", &at.display().to_string()], LONG);
 }
 
 /// One client: transactions of an insert and an update, one after the other; a commit counts from the moment the server said so.
@@ -147,67 +135,4 @@ fn account(database: &Database, acknowledged: &[AtomicU64; CLIENTS]) {
         eprintln!("client {client}: {last} commits acknowledged, {total} found, every row as it was written");
     }
     assert_eq!(rows.next(), None, "a row beyond the totals: half of a transaction");
-}
-
-/// A private server; killed with its guard.
-struct Database {
-    child: Child,
-    socket: String,
-    log: String,
-}
-
-impl Database {
-    /// Starts the server and waits until it answers, recovery included.
-    fn start(place: &Place, at: &Path) -> Database {
-        let (socket, log) = (place.socket("db.sock"), place.path("mariadbd.err"));
-        let mut server = Command::new(program("mariadbd").expect("it was looked for"));
-        server.args(["--no-defaults", "--user=root", "--skip-networking", "--skip-grant-tables", "--skip-log-bin"]);
-        server.args(["--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=O_DIRECT", "--innodb-buffer-pool-size=8M"]);
-        server.args(["--innodb-log-file-size=8M", "--performance-schema=OFF", "--key-buffer-size=1M"]);
-        server.arg(format!("--datadir={}", at.join("data").display())).arg(format!("--socket={socket}"));
-        server.arg(format!("--pid-file={}", place.path("mariadbd.pid"))).arg(format!("--log-error={log}"));
-        let child = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("mariadbd starts");
-        let mut database = Database { child, socket, log };
-        let begun = Instant::now();
-        while !command::run(database.client().args(["-e", "SELECT 1"]), SHORT).good() {
-            let ended = database.child.try_wait().expect("it is our child");
-            assert!(ended.is_none() && begun.elapsed() < LONG, "mariadbd does not answer ({ended:?}): {}", database.said());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        database
-    }
-
-    fn client(&self) -> Command {
-        let mut client = Command::new("mariadb");
-        client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names", "--unbuffered"]);
-        client.arg(format!("--socket={}", self.socket));
-        client
-    }
-
-    fn must(&self, statements: &str) -> String {
-        let ended = command::run(self.client().args(["-e", statements]), LONG);
-        assert!(ended.good(), "{statements}: {} {}; the server said: {}", ended.stdout, ended.stderr, self.said());
-        ended.stdout
-    }
-
-    /// A clean stop.
-    fn stop(&mut self) {
-        self.must("SHUTDOWN;");
-        let status = command::wait(&mut self.child, LONG);
-        assert!(status.is_some_and(|s| s.success()), "mariadbd stopped with {status:?}: {}", self.said());
-    }
-
-    fn kill(&mut self) {
-        command::end(&mut self.child);
-    }
-
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }

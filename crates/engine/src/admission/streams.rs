@@ -8,7 +8,10 @@
 //! A write stream is a *log* while its client waits for what it wrote: redo logs, WALs and journals write a piece, flush, and only then go
 //! on. Restores and backups keep many writes in flight and do not flush between them. A write counts as awaited if it is FUA, if a flush
 //! came when none of its stream was in flight, or if the next one began where it ended and only after it was acknowledged. A stream is past the
-//! cutoff by what it wrote since it was awaited last, so a log never is.
+//! cutoff by what it wrote since it was awaited last, so a log never is. A log that wrote little until now, or goes on
+//! elsewhere, is known by where it ended ([`super::tails`]).
+
+use super::tails::Tails;
 
 /// Streams remembered. Enough for a backup, a scan and dozens of sequential clients at once; more cost a longer search.
 const STREAMS: usize = 64;
@@ -39,6 +42,8 @@ struct Stream {
     flushes: u8,
     /// Written since the last flush.
     unflushed: bool,
+    /// It began when a log rested: it may be the next piece of that log.
+    presumed: bool,
     /// Tells its life from those of other streams at the same place of the table.
     generation: u32,
 }
@@ -65,12 +70,13 @@ pub struct StreamToken {
 #[derive(Clone)]
 pub struct Streams {
     streams: [Stream; STREAMS],
+    tails: Tails,
     clock: u64,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        Streams { streams: [Stream { next_sector: u64::MAX, ..Stream::default() }; STREAMS], clock: 0 }
+        Streams { streams: [Stream { next_sector: u64::MAX, ..Stream::default() }; STREAMS], tails: Tails::default(), clock: 0 }
     }
 }
 
@@ -92,6 +98,8 @@ impl Streams {
     /// Takes note of a write that is submitted now. With no cutoff, only logs are recognised.
     pub fn write(&mut self, start_sector: u64, sectors: u64, fua: bool, cutoff_bytes: Option<u64>) -> Seen {
         let small = sectors < WRITE_SECTORS_MIN;
+        let log_rests = self.tails.any_rests(LOG_FLUSHES_MIN);
+        let flushes = self.tails.write(start_sector, sectors);
         let place = match self.closest(start_sector, sectors, true) {
             Some(place) => {
                 let stream = &mut self.streams[place];
@@ -103,7 +111,11 @@ impl Streams {
                 place
             }
             None if small => return Seen { log: fua, ..Seen::default() },
-            None => self.begin(start_sector, sectors, true),
+            None => {
+                let place = self.begin(start_sector, sectors, true);
+                (self.streams[place].flushes, self.streams[place].presumed) = (flushes, log_rests);
+                place
+            }
         };
         self.clock += 1;
         let stream = &mut self.streams[place];
@@ -114,13 +126,14 @@ impl Streams {
             stream.run_sectors = 0;
         }
         let run_bytes = stream.run_sectors * types::SECTOR_BYTES;
-        let mut log = stream.flushes >= LOG_FLUSHES_MIN;
-        let allowed_bytes = cutoff_bytes.map(|cutoff| if log { cutoff.saturating_mul(LOG_CUTOFFS) } else { cutoff });
+        let known = stream.flushes >= LOG_FLUSHES_MIN;
+        let allowed_bytes = cutoff_bytes.map(|cutoff| if known { cutoff.saturating_mul(LOG_CUTOFFS) } else { cutoff });
         let past = allowed_bytes.is_some_and(|allowed| run_bytes > allowed);
-        if past && log {
+        if past && known {
             stream.flushes = 0;
-            log = false;
         }
+        stream.presumed &= !past && stream.run_sectors <= LOG_WRITE_SECTORS_MAX;
+        let log = known && !past || stream.presumed;
         let token = StreamToken { place: place as u8, generation: stream.generation };
         Seen { past_cutoff: past && !small, log: log || fua, stream: Some(token) }
     }
@@ -135,6 +148,7 @@ impl Streams {
 
     /// The client asks for a flush: what it has written and seen acknowledged, it waits for. A stream with writes in flight does not.
     pub fn flushed(&mut self) {
+        self.tails.flushed();
         for stream in self.streams.iter_mut().filter(|stream| stream.unflushed) {
             if stream.in_flight == 0 {
                 stream.run_sectors = 0;
@@ -284,6 +298,42 @@ mod tests {
             assert_eq!((seen.past_cutoff, seen.log), (false, step >= 2));
             streams.acknowledged(seen.stream.expect("a stream"));
             streams.flushed();
+        }
+    }
+
+    /// Commits of one page each, then one of 72 KiB at the same place, and one at the begin of the next file.
+    #[test]
+    fn a_log_of_small_writes_is_one_when_it_writes_more_and_elsewhere() {
+        let mut streams = Streams::default();
+        for step in 0..4 {
+            streams.write(step * 16, 16, false, Some(CUTOFF));
+            streams.flushed();
+        }
+        let commit = |streams: &mut Streams, start, sectors| {
+            let seen = streams.write(start, sectors, false, Some(CUTOFF));
+            streams.acknowledged(seen.stream.expect("a stream"));
+            streams.flushed();
+            seen.log
+        };
+        assert!(commit(&mut streams, 64, 144), "it goes on where it ended");
+        assert!(commit(&mut streams, 1_000_000, 2048), "its next file");
+        assert!(commit(&mut streams, 1_002_048, 2048), "and on");
+    }
+
+    #[test]
+    fn a_restore_that_begins_while_a_log_rests_is_one_after_a_mebibyte() {
+        let mut streams = Streams::default();
+        for step in 0..4 {
+            streams.write(step * 16, 16, false, None);
+            streams.flushed();
+        }
+        for cutoff in [None, Some(CUTOFF)] {
+            let mut logs = 0;
+            for step in 0..64_u64 {
+                let seen = streams.write(u64::from(cutoff.is_some()) * (1 << 20) + (1 << 30) + step * 512, 512, false, cutoff);
+                logs += u64::from(seen.log);
+            }
+            assert_eq!(logs, 4, "of 256 KiB each");
         }
     }
 
