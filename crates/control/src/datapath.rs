@@ -329,7 +329,12 @@ pub trait DataPath: Send + Sync {
     /// [`ControlError::Export`] while it is in use (mounted, held by another device), unless forced.
     fn unexport(&self, volume: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError>;
 
-    /// The volume cannot be served: names that a killed daemon left of it are cleared.
+    /// Whether somebody else took the device of a loop export away, so that its number may be another's.
+    fn loop_is_lost(&self, _volume: &str) -> bool {
+        false
+    }
+
+    /// The volume is not served: what a killed daemon left of its exports is cleared, names first of all. What belongs to others stays.
     fn not_served(&self, _volume: &VolumeRecord) {}
 
     /// Who uses an export so that it must not be taken away now ("mounted at /srv").

@@ -144,9 +144,7 @@ fn metadata(path: &Path) -> Result<fs::Metadata, BusyError> {
 
 fn block_usages(number: DeviceNumber, partition: Option<String>, view: &SystemView, usages: &mut Vec<Usage>) -> Result<(), BusyError> {
     for mount in mounts(view)? {
-        // btrfs and others mount under a number of their own: then the source's path tells.
-        let by_source = || mount.source.starts_with("/dev") && is_block_device(&mount.source, number);
-        if mount.number == number || by_source() {
+        if mount.is_of(number) {
             usages.push(Usage::Mounted { partition: partition.clone(), mount_point: mount.point });
         }
     }
@@ -159,7 +157,7 @@ fn block_usages(number: DeviceNumber, partition: Option<String>, view: &SystemVi
     Ok(())
 }
 
-fn is_block_device(path: &Path, number: DeviceNumber) -> bool {
+pub(crate) fn is_block_device(path: &Path, number: DeviceNumber) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device() && DeviceNumber::from_raw(metadata.rdev()) == number)
 }
@@ -190,28 +188,45 @@ pub(crate) fn is_held_exclusively(path: &Path) -> bool {
     opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
-pub(crate) struct Mount {
+/// One line of the mount table.
+pub(crate) struct MountEntry {
     number: DeviceNumber,
-    point: PathBuf,
+    pub(crate) point: PathBuf,
     kind: String,
     source: PathBuf,
 }
 
+impl MountEntry {
+    /// Whether its file system lies on that block device. btrfs and others mount under a number of their own: then the source's path
+    /// tells.
+    pub(crate) fn is_of(&self, number: DeviceNumber) -> bool {
+        self.number == number || (self.source.starts_with("/dev") && is_block_device(&self.source, number))
+    }
+}
+
+/// The mount that a path is in: the last of the longest, since later mounts cover earlier ones.
+pub(crate) fn mount_above<'a>(path: &Path, mounts: &'a [MountEntry]) -> Option<&'a MountEntry> {
+    mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
+}
+
 /// Whether looking at `path` cannot wait for a program: file systems served by one (ours, under our own loop devices, among
 /// them) answer only while that program does. What lies on such a file system is no file of another one, such as `wanted_device`.
-pub(crate) fn may_be_asked(path: &Path, mounts: &[Mount], wanted_device: u64) -> bool {
+pub(crate) fn may_be_asked(path: &Path, mounts: &[MountEntry], wanted_device: u64) -> bool {
     const SERVED: [&str; 6] = ["fuse", "nfs", "cifs", "smb", "9p", "ceph"];
-    // The last of the longest: later mounts cover earlier ones.
-    let mount = mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count());
-    mount.is_none_or(|mount| {
+    mount_above(path, mounts).is_none_or(|mount| {
         let served = mount.kind != "fuseblk" && SERVED.iter().any(|name| mount.kind.starts_with(name));
         !served || mount.number == DeviceNumber::from_raw(wanted_device)
     })
 }
 
 /// proc(5), mountinfo: id, parent, number, root, mount point, options, optional fields, "-", type, source, options.
-pub(crate) fn mounts(view: &SystemView) -> Result<Vec<Mount>, BusyError> {
-    let path = view.proc.join("self/mountinfo");
+pub(crate) fn mounts(view: &SystemView) -> Result<Vec<MountEntry>, BusyError> {
+    mounts_of(&view.proc.join("self"))
+}
+
+/// The mount table of a process, by its directory in proc.
+pub(crate) fn mounts_of(process: &Path) -> Result<Vec<MountEntry>, BusyError> {
+    let path = process.join("mountinfo");
     let text = fs::read_to_string(&path).map_err(|source| BusyError::System { path, source })?;
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -219,13 +234,13 @@ pub(crate) fn mounts(view: &SystemView) -> Result<Vec<Mount>, BusyError> {
         let number = DeviceNumber::parse(before.get(2)?)?;
         let (kind, rest) = after.split_once(' ')?;
         let source = unescape(rest.split(' ').next()?);
-        Some(Mount { number, point: unescape(before.get(4)?), kind: kind.to_string(), source })
+        Some(MountEntry { number, point: unescape(before.get(4)?), kind: kind.to_string(), source })
     };
     Ok(text.lines().filter_map(mount).collect())
 }
 
 /// proc(5), swaps: a line of headings, then the path first on each line. No file means a kernel without swap.
-fn swaps(view: &SystemView) -> Result<Vec<PathBuf>, BusyError> {
+pub(crate) fn swaps(view: &SystemView) -> Result<Vec<PathBuf>, BusyError> {
     let path = view.proc.join("swaps");
     let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -341,7 +356,7 @@ mod tests {
 
     #[test]
     fn files_that_a_program_serves_are_not_looked_at() {
-        let mount = |point: &str, kind: &str, minor| Mount {
+        let mount = |point: &str, kind: &str, minor| MountEntry {
             number: DeviceNumber { major: 0, minor },
             point: PathBuf::from(point),
             kind: kind.to_string(),

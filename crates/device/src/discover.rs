@@ -106,7 +106,7 @@ fn one(
     directory: &Path,
     disk: &Path,
     sort: Sort,
-    mounts: &[busy::Mount],
+    mounts: &[busy::MountEntry],
     stable: &BTreeMap<String, PathBuf>,
     view: &SystemView,
 ) -> Result<Option<Found>, BusyError> {

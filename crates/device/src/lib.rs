@@ -4,6 +4,7 @@
 //! * [`open`]: opening with O_DIRECT, locked against a second daemon, with the geometry found out.
 //! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
 //!   ask [`system`].
+//! * [`stack`]: what stands on a device, up to the mount points.
 //! * [`discover`]: which block devices there are.
 //! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
 //! * [`model`]: a hard disk or array as a pure state machine over time.
@@ -25,6 +26,7 @@ pub mod open;
 pub mod signature;
 pub mod size;
 pub mod spec;
+pub mod stack;
 mod sys;
 pub mod system;
 

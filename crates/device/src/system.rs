@@ -36,6 +36,11 @@ impl DeviceNumber {
         DeviceNumber { major: libc::major(raw), minor: libc::minor(raw) }
     }
 
+    /// As `st_rdev` has it.
+    pub fn raw(self) -> u64 {
+        libc::makedev(self.major, self.minor)
+    }
+
     /// From `8:1`.
     pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.trim().split_once(':')?;

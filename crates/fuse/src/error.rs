@@ -45,6 +45,12 @@ pub enum FuseError {
         /// The path.
         path: PathBuf,
     },
+    /// Somebody else has mounted something there.
+    #[error("something that is not hearth's is mounted over {path:?}: unmount it first")]
+    Covered {
+        /// The path.
+        path: PathBuf,
+    },
     /// The device is mounted or opened.
     #[error("{device:?} is in use ({by}): unmount or close it first")]
     InUse {
@@ -52,6 +58,14 @@ pub enum FuseError {
         device: PathBuf,
         /// Mount points and processes.
         by: String,
+    },
+    /// The device has gone, and what lay in memory above it is lost.
+    #[error("{device:?} went away before all was written back: {problems}")]
+    NotWrittenBack {
+        /// The block device.
+        device: PathBuf,
+        /// One sentence each.
+        problems: String,
     },
     /// Other programs took every loop device that was free.
     #[error("no free loop device after {attempts} attempts, others are faster: try again")]

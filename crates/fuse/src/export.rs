@@ -4,12 +4,14 @@ use crate::connection::{Connection, SLOTS};
 use crate::error::FuseError;
 use crate::file::VolumeFile;
 use crate::handshake::shake;
-use crate::link::Link;
+use crate::link::{Link, forget_stale_name};
 use crate::loopdev::{self, LoopDevice, LoopGeometry};
 use crate::mount::{self, Mount};
+use crate::ownloop::{OwnLoop, mark_of};
 use crate::patience::within;
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
+use crate::{loopusers, writeback};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,8 @@ use std::time::Duration;
 /// Longest READ and WRITE asked for: an extent, which the engine handles as one piece, and what the kernel grants at most by default
 /// (`fs.fuse.max_pages_limit` is 256).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// How long a device may take to go at the end of the daemon, when all it holds is written back or its server has gone.
+const ABANDON_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How requests travel between kernel and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -37,6 +41,8 @@ pub enum Transport {
 /// How an export is made.
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
+    /// Whose device it is: the volume's UUID. With it a device that a killed daemon left is told from devices of others.
+    pub owner: String,
     /// How requests travel.
     pub transport: Transport,
     /// Set the kernel's switch for FUSE over io_uring first. It is off by default, holds for the whole machine, and is not put back.
@@ -50,6 +56,7 @@ pub struct LoopOptions {
 impl Default for LoopOptions {
     fn default() -> LoopOptions {
         LoopOptions {
+            owner: String::new(),
             transport: Transport::default(),
             enable_ring: false,
             link_directory: Some(PathBuf::from("/dev/hearth")),
@@ -142,7 +149,10 @@ pub struct LoopExport {
     // In the order in which they must go.
     link: Option<Link>,
     device: Arc<Mutex<LoopDevice>>,
+    own: OwnLoop,
     device_path: PathBuf,
+    link_directory: Option<PathBuf>,
+    name: String,
     file: FileExport,
     warnings: Vec<String>,
     patience: Duration,
@@ -167,8 +177,9 @@ impl LoopExport {
         let backing = canonical(run_directory)?.join(name);
         let timed_out = |step| move || FuseError::TimedOut { step, seconds: patience.as_secs() };
         // The dead devices go before the dead mount: afterwards their files have no name any more by which they could be found.
-        let stale = backing.clone();
-        let mut warnings = within(patience, "loop-clear", move || loopdev::clear_stale(&stale))
+        let mark = mark_of(&options.owner, name);
+        let (stale, stale_mark) = (backing.clone(), mark.clone());
+        let mut warnings = within(patience, "loop-clear", move || loopdev::clear_stale(&stale_mark, &stale))
             .ok_or_else(timed_out("detaching an old loop device"))??;
         let file = FileExport::start(runtime, volume, name, run_directory, options)?;
         let geometry = LoopGeometry {
@@ -177,22 +188,30 @@ impl LoopExport {
             request_bytes_max: file.negotiated.request_bytes_max,
         };
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.
-        let own = backing.clone();
-        let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &geometry))
+        let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &mark, &geometry))
             .ok_or_else(timed_out("setting up the loop device"))??;
-        let device_path = device.path();
-        let link = match &options.link_directory {
-            None => None,
-            Some(directory) => match Link::new(directory, name, &device_path, &own) {
-                Ok(link) => Some(link),
-                Err(warning) => {
-                    warnings.push(warning);
-                    None
-                }
-            },
+        let own = device.own().clone();
+        let mut made = LoopExport {
+            link: None,
+            device_path: own.path(),
+            device: Arc::new(Mutex::new(device)),
+            own,
+            link_directory: options.link_directory.clone(),
+            name: name.to_owned(),
+            file,
+            warnings: Vec::new(),
+            patience,
         };
-        let device = Arc::new(Mutex::new(device));
-        Ok(LoopExport { link, device, device_path, file, warnings, patience })
+        warnings.extend(made.make_link().err());
+        made.warnings = warnings;
+        Ok(made)
+    }
+
+    /// Makes the stable name.
+    fn make_link(&mut self) -> Result<(), String> {
+        let Some(directory) = &self.link_directory else { return Ok(()) };
+        self.link = Some(Link::new(directory, &self.name, &self.device_path, self.file.path())?);
+        Ok(())
     }
 
     /// `/dev/loopN`.
@@ -216,38 +235,113 @@ impl LoopExport {
         &self.file
     }
 
+    /// What uses the device, for a message: partitions, mounts, swap, devices on it, processes that have it open. Must not be called on a
+    /// reactor's thread.
+    pub fn users(&self) -> Option<String> {
+        self.handle().users()
+    }
+
+    /// What [`LoopExport::users`] asks, for who must not keep the export meanwhile.
+    pub fn handle(&self) -> LoopHandle {
+        LoopHandle { own: self.own.clone(), patience: self.patience }
+    }
+
+    /// Whether somebody else has detached the device. Its number may be another's by now.
+    pub fn is_lost(&self) -> bool {
+        !self.own.is_attached()
+    }
+
     /// Writes back what the page cache holds for the device, then takes everything away. Must not be called on a reactor's thread.
     ///
     /// # Errors
     /// [`FuseError::InUse`], and nothing has changed: the device goes on working. After any other error, call it again or drop the export.
     pub fn stop(&mut self, runtime: &Runtime) -> Result<(), FuseError> {
         let device = self.device.clone();
-        let detach = move || device.lock().unwrap_or_else(PoisonError::into_inner).detach();
-        within(self.patience, "loop-detach", detach)
-            .ok_or(FuseError::TimedOut { step: "detaching the loop device", seconds: self.patience.as_secs() })??;
-        self.link = None;
+        // The name goes while the number is still ours, so that it never leads to a device of others.
+        let mut link = self.link.take();
+        let had_link = link.is_some();
+        let detach = move || device.lock().unwrap_or_else(PoisonError::into_inner).detach(|| drop(link.take()));
+        let detached = within(self.patience, "loop-detach", detach)
+            .ok_or(FuseError::TimedOut { step: "detaching the loop device", seconds: self.patience.as_secs() });
+        if let Err(error) = detached.and_then(|detached| detached) {
+            // Both names lead to a device that goes on.
+            if had_link && let Err(warning) = self.make_link() {
+                tracing::warn!("{warning}");
+            }
+            return Err(error);
+        }
         self.file.stop(runtime)
     }
 
-    /// The end of the daemon: as [`LoopExport::stop`], but users of the device do not hold it up. What file systems and the page
-    /// cache hold is written back as far as its options' patience, and this one, allow; users that are left get errors from then on.
+    /// The end of the daemon: as [`LoopExport::stop`], but users of the device do not hold it up. What file systems and page
+    /// caches hold, on the device and on all that stands on it, is written back as far as its options' patience, and this one, allow;
+    /// users that are left get errors from then on.
     ///
     /// # Errors
     /// What went wrong first; everything has been tried.
     pub fn abandon(mut self, runtime: &Runtime, patience: Duration) -> Result<(), FuseError> {
         let patience = patience.min(self.patience);
-        let device = self.device.clone();
-        let give_up = move || {
-            let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-            let written_back = device.write_back();
-            device.abandon().and(written_back)
-        };
-        let abandoned = within(patience, "loop-abandon", give_up)
-            .unwrap_or(Err(FuseError::TimedOut { step: "writing the page cache back", seconds: patience.as_secs() }));
+        let written_back = writeback::write_back(&self.own, patience);
+        // While the number is still ours.
         self.link = None;
-        let stopped = self.file.stop(runtime);
-        abandoned.and(stopped)
+        let device = self.device.clone();
+        let give_up = move || device.lock().unwrap_or_else(PoisonError::into_inner).abandon();
+        let detach = || {
+            within(ABANDON_PATIENCE, "loop-abandon", give_up)
+                .unwrap_or(Err(FuseError::TimedOut { step: "detaching the loop device", seconds: ABANDON_PATIENCE.as_secs() }))
+        };
+        match written_back {
+            Ok(()) => {
+                let detached = detach();
+                let stopped = self.file.stop(runtime);
+                detached.and(stopped)
+            }
+            Err(problems) => {
+                // What hangs is freed by the end of the connection.
+                let stopped = self.file.stop(runtime);
+                let detached = detach();
+                let unsaved = FuseError::NotWrittenBack { device: self.device_path.clone(), problems: problems.join("; ") };
+                detached.and(stopped).and(Err(unsaved))
+            }
+        }
     }
+}
+
+/// A loop export as something to ask.
+#[derive(Clone, Debug)]
+pub struct LoopHandle {
+    own: OwnLoop,
+    patience: Duration,
+}
+
+impl LoopHandle {
+    /// See [`LoopExport::users`].
+    pub fn users(&self) -> Option<String> {
+        let own = self.own.clone();
+        within(self.patience, "loop-users", move || loopusers::users(&own))
+            .unwrap_or_else(|| Some("what uses it cannot be found out in time".to_owned()))
+    }
+}
+
+/// Takes away what a killed daemon left of an export that is not made anew now: the dead device, the dead mount, the stable name. What
+/// lives, and what belongs to others, stays. Gives sentences for the administrator.
+pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) -> Vec<String> {
+    let backing = run_directory.canonicalize().unwrap_or_else(|_| run_directory.to_owned()).join(name);
+    let mut problems = Vec::new();
+    let (mark, stale) = (mark_of(&options.owner, name), backing.clone());
+    match within(options.patience, "loop-clear", move || loopdev::clear_stale(&mark, &stale)) {
+        Some(Ok(warnings)) => problems.extend(warnings),
+        Some(Err(error)) => problems.push(error.to_string()),
+        None => problems.push("a loop device that a killed daemon left does not go".to_owned()),
+    }
+    match mount::clear_stale(&backing) {
+        Ok(()) | Err(FuseError::ServedElsewhere { .. }) => {}
+        Err(error) => problems.push(error.to_string()),
+    }
+    if let Some(directory) = &options.link_directory {
+        problems.extend(forget_stale_name(directory, name).err());
+    }
+    problems
 }
 
 /// A name that can be a file's.

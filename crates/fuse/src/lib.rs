@@ -7,8 +7,8 @@
 //! the loop driver, without a module of ours.
 //!
 //! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`, `receiver` and `connection` the classic
-//! transport over `/dev/fuse`; `ring` the one over io_uring; `mount` and `mounts`, `loopdev`, `loopsys` and `loopusers` the
-//! kernel's objects, and `link` the stable name; `export` all of it together.
+//! transport over `/dev/fuse`; `ring` the one over io_uring; `mount` and `mounts`, `ownloop`, `loopdev`, `loopsys` and
+//! `loopusers` the kernel's objects, `writeback` what lies in memory above them, and `link` the stable name; `export` all of it together.
 //!
 //! Invariants: nothing here caches or reorders data; a request is answered once, when the volume has answered; I/O on our own devices
 //! is never done on a reactor's thread, which would wait for itself.
@@ -24,11 +24,12 @@ mod loopsys;
 mod loopusers;
 mod mount;
 mod mounts;
+mod ownloop;
 mod patience;
 pub mod protocol;
 mod receiver;
 mod ring;
+mod writeback;
 
 pub use error::FuseError;
-pub use export::{FileExport, LoopExport, LoopOptions, Transport};
-pub use link::forget_stale_name;
+pub use export::{FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};

@@ -1,16 +1,22 @@
 //! The stable name of a device: a link such as `/dev/hearth/NAME`.
 
 use crate::mounts;
+use crate::ownloop::backing_of;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A link to a device. Dropping it removes the link, unless someone has pointed it elsewhere meanwhile.
 #[derive(Debug)]
 pub(crate) struct Link {
     path: PathBuf,
-    target: PathBuf,
+    /// Device and inode: a link of the same name, even to the same device, may be another's.
+    identity: (u64, u64),
 }
+
+/// Where links of ours lead.
+const TARGETS: &str = "/dev/loop";
 
 impl Link {
     /// Makes `directory/name` a link to `target`, a device over the file `own`, in place of a stale one.
@@ -23,14 +29,17 @@ impl Link {
             Ok(facts) if !facts.is_symlink() => {
                 return Err(format!("{} is not a link and was left alone: use {} instead", path.display(), target.display()));
             }
+            Ok(_) if !is_to_a_loop_device(&path) => {
+                return Err(format!("{} leads to no loop device and was left alone: use {} instead", path.display(), target.display()));
+            }
             Ok(_) if is_served_by_another(&path, own) => {
                 return Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()));
             }
             _ => {}
         }
-        make(directory, name, &path, target)
+        let identity = make(directory, name, &path, target)
             .map_err(|error| format!("cannot make {} ({error}): use {} instead", path.display(), target.display()))?;
-        Ok(Link { path, target: target.to_owned() })
+        Ok(Link { path, identity })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -38,8 +47,8 @@ impl Link {
     }
 }
 
-/// Made aside and moved into place, so that the name is never missing while it is replaced.
-fn make(directory: &Path, name: &str, path: &Path, target: &Path) -> io::Result<()> {
+/// Made aside and moved into place, so that the name is never missing while it is replaced. Gives the link's device and inode.
+fn make(directory: &Path, name: &str, path: &Path, target: &Path) -> io::Result<(u64, u64)> {
     if !directory.is_dir() {
         std::fs::create_dir_all(directory)?;
         // The daemon's umask keeps others out, but everybody may look for the names of devices.
@@ -51,22 +60,30 @@ fn make(directory: &Path, name: &str, path: &Path, target: &Path) -> io::Result<
         _ => {}
     }
     std::os::unix::fs::symlink(target, &aside)?;
-    std::fs::rename(&aside, path).inspect_err(|_| {
+    let moved = identity_of(&aside).and_then(|identity| std::fs::rename(&aside, path).map(|()| identity));
+    moved.inspect_err(|_| {
         // The error that matters is being returned.
         let _ = std::fs::remove_file(&aside);
     })
 }
 
-/// Removes the stable name of a device that is not served any more, such as one that a killed daemon left: it leads nowhere, or to whoever
-/// got the loop device since. A name that belongs to another running daemon, or that is no link, stays. `own` is the file that the device
-/// was over.
+fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|facts| (facts.dev(), facts.ino()))
+}
+
+/// Whether it is a link of a kind that we make: what an administrator points elsewhere is the administrator's.
+fn is_to_a_loop_device(path: &Path) -> bool {
+    std::fs::read_link(path).is_ok_and(|target| target.as_os_str().as_bytes().starts_with(TARGETS.as_bytes()))
+}
+
+/// Removes a stable name that leads to no device that a hearth daemon serves: a killed one may have left it, and whoever gets the loop device
+/// next must not be found under it. What is no link to a loop device stays. Mounts of the dead are cleared before.
 ///
 /// # Errors
 /// A sentence for the administrator.
-pub fn forget_stale_name(directory: &Path, name: &str, own: &Path) -> Result<(), String> {
+pub(crate) fn forget_stale_name(directory: &Path, name: &str) -> Result<(), String> {
     let path = directory.join(name);
-    let is_link = std::fs::symlink_metadata(&path).is_ok_and(|facts| facts.is_symlink());
-    if !is_link || is_served_by_another(&path, own) {
+    if !is_to_a_loop_device(&path) || server_of(&path).is_some() {
         return Ok(());
     }
     std::fs::remove_file(&path).map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
@@ -75,19 +92,21 @@ pub fn forget_stale_name(directory: &Path, name: &str, own: &Path) -> Result<(),
 /// Whether the link leads to a loop device over a file that a hearth daemon serves, and the file is not `own`: nobody else serves that one,
 /// so what is over it was left by our own predecessor.
 fn is_served_by_another(link: &Path, own: &Path) -> bool {
-    let Ok(device) = std::fs::read_link(link) else { return false };
-    let Some(device_name) = device.file_name() else { return false };
-    let Ok(backing) = std::fs::read_to_string(Path::new("/sys/block").join(device_name).join("loop/backing_file")) else {
-        return false;
-    };
-    let backing = Path::new(backing.trim_end());
+    server_of(link).is_some_and(|backing| backing != own)
+}
+
+/// The file of a hearth daemon that is below the loop device that the link leads to.
+fn server_of(link: &Path) -> Option<PathBuf> {
+    let device = std::fs::read_link(link).ok()?;
+    let number = device.file_name()?.to_str()?.strip_prefix("loop")?.parse().ok()?;
+    let backing = backing_of(number)?;
     let mounts = mounts::read().unwrap_or_default();
-    backing != own && mounts.iter().any(|mount| mount.is_ours() && mount.point == backing)
+    mounts.iter().any(|mount| mount.is_ours() && mount.point == backing).then_some(backing)
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if std::fs::read_link(&self.path).is_ok_and(|target| target == self.target)
+        if identity_of(&self.path).is_ok_and(|now| now == self.identity)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "a link stays behind");
@@ -112,6 +131,11 @@ mod tests {
         assert!(
             Link::new(directory.path(), "volume", Path::new("/dev/x"), Path::new("/own")).expect_err("left alone").contains("not a link")
         );
+        std::fs::remove_file(&path).and_then(|()| std::os::unix::fs::symlink("/dev/sdb", &path)).expect("an administrator's link");
+        let error = Link::new(directory.path(), "volume", Path::new("/dev/loop1"), Path::new("/own")).expect_err("left alone");
+        assert!(error.contains("leads to no loop device"), "{error}");
+        forget_stale_name(directory.path(), "volume").expect("left alone");
+        assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/sdb"));
     }
 
     #[test]
@@ -119,19 +143,19 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("volume");
         std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
-        forget_stale_name(directory.path(), "volume", Path::new("/own")).expect("removed");
+        forget_stale_name(directory.path(), "volume").expect("removed");
         assert!(std::fs::symlink_metadata(&path).is_err());
         std::fs::write(&path, "mine").expect("a file");
-        forget_stale_name(directory.path(), "volume", Path::new("/own")).expect("left alone");
+        forget_stale_name(directory.path(), "volume").expect("left alone");
         assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
-        forget_stale_name(directory.path(), "another", Path::new("/own")).expect("nothing to do");
+        forget_stale_name(directory.path(), "another").expect("nothing to do");
     }
 
     #[test]
-    fn a_link_that_was_pointed_elsewhere_is_not_removed() {
+    fn a_link_that_another_made_is_not_removed_even_to_the_same_device() {
         let directory = tempfile::tempdir().expect("a directory");
-        let old = Link::new(directory.path(), "volume", Path::new("/dev/a"), Path::new("/own")).expect("made");
-        let new = Link::new(directory.path(), "volume", Path::new("/dev/b"), Path::new("/own")).expect("replaced");
+        let old = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), Path::new("/own")).expect("made");
+        let new = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), Path::new("/own")).expect("replaced");
         drop(old);
         assert!(std::fs::read_link(directory.path().join("volume")).is_ok());
         drop(new);

@@ -1,16 +1,14 @@
-//! Loop devices: making one over our file, finding out who uses one, and taking it down.
+//! Loop devices: making one over our file, and taking it down.
 //!
 //! Every function here may block on I/O that a reactor of this very process must answer: call none of them on a reactor's thread.
 
 use crate::error::FuseError;
 use crate::loopsys::{self, LoopConfig};
+use crate::loopusers;
+use crate::ownloop::{self, OwnLoop, clear, device_path, node, sysfs};
 use crate::patience::wait_until;
-use crate::{loopusers, mounts};
-use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,18 +31,19 @@ pub(crate) struct LoopGeometry {
 /// A configured loop device. Dropping it detaches the device (or leaves that to its last user).
 #[derive(Debug)]
 pub(crate) struct LoopDevice {
-    number: u32,
+    own: OwnLoop,
+    geometry: LoopGeometry,
     attached: bool,
     /// Queue settings as they were: the kernel keeps them for the next user of the same number.
     before: Vec<(PathBuf, String)>,
 }
 
 impl LoopDevice {
-    /// Makes a loop device over `backing`.
+    /// Makes a loop device over `backing`, known by `mark`.
     ///
     /// # Errors
     /// [`FuseError::NoLoop`], [`FuseError::NoFreeDevice`], [`FuseError::NoDirectIo`], or the system's.
-    pub(crate) fn new(backing: &Path, geometry: &LoopGeometry) -> Result<LoopDevice, FuseError> {
+    pub(crate) fn new(backing: &Path, mark: &[u8], geometry: &LoopGeometry) -> Result<LoopDevice, FuseError> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(|source| FuseError::NoLoop { source })?;
         let file = OpenOptions::new()
             .read(true)
@@ -52,15 +51,20 @@ impl LoopDevice {
             .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC)
             .open(backing)
             .map_err(FuseError::system("open", backing))?;
-        let config = LoopConfig::new(&file, geometry.block_bytes, geometry.read_only, backing.as_os_str().as_bytes());
+        let config = LoopConfig::new(&file, geometry.block_bytes, geometry.read_only, mark);
         for _ in 0..ATTEMPTS {
             let number = loopsys::get_free(&control).map_err(FuseError::system("get a free device from", "/dev/loop-control"))?;
             // A device configured through a read-only descriptor would become read-only.
             let node = node(number, !geometry.read_only)?;
             match loopsys::configure(&node, &config) {
                 Ok(()) => {
-                    let mut device = LoopDevice { number, attached: true, before: Vec::new() };
-                    device.settle(geometry)?;
+                    let own = OwnLoop::new(number, &node, backing).inspect_err(|_| {
+                        // The error that matters is being returned; through this descriptor the device is ours without a look.
+                        let _ = loopsys::clear(&node);
+                    });
+                    let own = own.map_err(FuseError::system("look at", device_path(number)))?;
+                    let mut device = LoopDevice { own, geometry: *geometry, attached: true, before: Vec::new() };
+                    device.settle()?;
                     return Ok(device);
                 }
                 // Taken by another program since.
@@ -71,32 +75,32 @@ impl LoopDevice {
         Err(FuseError::NoFreeDevice { attempts: ATTEMPTS })
     }
 
-    /// `/dev/loopN`.
-    pub(crate) fn path(&self) -> PathBuf {
-        device_path(self.number)
+    /// What it is known by.
+    pub(crate) fn own(&self) -> &OwnLoop {
+        &self.own
     }
 
-    /// Checks that direct I/O is in effect and sets the queue up.
-    fn settle(&mut self, geometry: &LoopGeometry) -> Result<(), FuseError> {
-        let direct = std::fs::read_to_string(sysfs(self.number).join("loop/dio"));
+    /// Checks that direct I/O is in effect and sets the queue up. Its caller holds the device open.
+    fn settle(&mut self) -> Result<(), FuseError> {
+        let direct = std::fs::read_to_string(sysfs(self.own.number()).join("loop/dio"));
         if !direct.is_ok_and(|text| text.trim() == "1") {
-            return Err(FuseError::NoDirectIo { device: self.path() });
+            return Err(FuseError::NoDirectIo { device: self.own.path() });
         }
-        // Ordering and merging are the engine's business, and cost time here.
-        for (name, value) in [("scheduler", "none"), ("max_sectors_kb", &(geometry.request_bytes_max / 1024).to_string())] {
-            if let Err(error) = self.set(name, value) {
-                tracing::debug!(device = self.number, name, value, %error, "a queue setting was not taken");
-            }
-        }
+        self.set_queue_up();
         Ok(())
     }
 
-    fn setting(&self, name: &str) -> PathBuf {
-        sysfs(self.number).join("queue").join(name)
+    /// Ordering and merging are the engine's business, and cost time here.
+    fn set_queue_up(&mut self) {
+        for (name, value) in [("scheduler", "none"), ("max_sectors_kb", &(self.geometry.request_bytes_max / 1024).to_string())] {
+            if let Err(error) = self.set(name, value) {
+                tracing::debug!(device = self.own.number(), name, value, %error, "a queue setting was not taken");
+            }
+        }
     }
 
     fn set(&mut self, name: &str, value: &str) -> io::Result<()> {
-        let path = self.setting(name);
+        let path = sysfs(self.own.number()).join("queue").join(name);
         let before = std::fs::read_to_string(&path)?;
         std::fs::write(&path, value)?;
         // A choice is written as "[none] mq-deadline".
@@ -105,7 +109,7 @@ impl LoopDevice {
         Ok(())
     }
 
-    /// Puts the queue's settings back. Nobody depends on it, so what fails is only noted.
+    /// Puts the queue's settings back. Nobody depends on it, so what fails is only noted. Its caller holds the device open.
     fn put_settings_back(&mut self) {
         for (path, value) in self.before.drain(..).rev() {
             if let Err(error) = std::fs::write(&path, &value) {
@@ -114,54 +118,56 @@ impl LoopDevice {
         }
     }
 
-    /// Detaches the device if nobody uses it.
+    /// Opens the device if it is still attached and still ours. If it is not, it has been taken from us: nothing is left to do.
+    fn open(&mut self) -> Result<Option<File>, FuseError> {
+        if !self.attached {
+            return Ok(None);
+        }
+        let node = self.own.open()?;
+        if node.is_none() {
+            tracing::warn!(device = %self.own.path().display(), "the loop device was detached by somebody else and is left alone");
+            self.attached = false;
+            self.before.clear();
+        }
+        Ok(node)
+    }
+
+    /// Detaches the device if nobody uses it. `going` is called when that is certain but for users of the last moment, while the number
+    /// is still ours.
     ///
     /// # Errors
     /// [`FuseError::InUse`]: then the device goes on working. Or the system's.
-    pub(crate) fn detach(&mut self) -> Result<(), FuseError> {
-        if !self.attached {
+    pub(crate) fn detach(&mut self, going: impl FnOnce()) -> Result<(), FuseError> {
+        let Some(node) = self.open()? else {
+            going();
+            return Ok(());
+        };
+        loopusers::refuse_if_used(&self.own)?;
+        // What the page cache of the device holds goes home first.
+        node.sync_all().map_err(FuseError::system("flush", self.own.path()))?;
+        clear(&node, self.own.number())?;
+        self.put_settings_back();
+        going();
+        drop(node);
+        if wait_until(DETACH_PATIENCE, || !self.own.is_attached()) {
+            self.attached = false;
             return Ok(());
         }
-        loopusers::refuse_if_used(self.number)?;
-        self.detach_now()
-    }
-
-    /// Brings home what mounted file systems and the page cache hold.
-    pub(crate) fn write_back(&self) -> Result<(), FuseError> {
-        for point in mount_points(self.number) {
-            let root = File::open(&point).map_err(FuseError::system("open", &point))?;
-            // SAFETY: the descriptor is open.
-            if unsafe { libc::syncfs(root.as_raw_fd()) } != 0 {
-                return Err(FuseError::system("sync", &point)(io::Error::last_os_error()));
-            }
-        }
-        node(self.number, false)?.sync_all().map_err(FuseError::system("flush", self.path()))
+        // Someone opened it at the last moment: take the order back, so that the device goes on as it was.
+        let Some(node) = self.open()? else { return Ok(()) };
+        loopsys::keep(&node).map_err(FuseError::system("keep", self.own.path()))?;
+        self.set_queue_up();
+        let by = loopusers::users(&self.own).unwrap_or_else(|| "open in a process that the daemon may not look at".to_owned());
+        Err(FuseError::InUse { device: self.own.path(), by })
     }
 
     /// Detaches the device even under its users; those that have it open keep a device that fails all I/O, which vanishes when they close it.
     pub(crate) fn abandon(&mut self) -> Result<(), FuseError> {
-        if !self.attached {
-            return Ok(());
-        }
+        let Some(node) = self.open()? else { return Ok(()) };
         self.attached = false;
+        let cleared = clear(&node, self.own.number());
         self.put_settings_back();
-        clear(self.number, false)
-    }
-
-    fn detach_now(&mut self) -> Result<(), FuseError> {
-        clear(self.number, true)?;
-        if wait_until(DETACH_PATIENCE, || !is_attached(self.number)) {
-            self.attached = false;
-            self.put_settings_back();
-            return Ok(());
-        }
-        // Someone opened it at the last moment: take the order back, so that the device goes on as it was.
-        loopsys::keep(&node(self.number, false)?).map_err(FuseError::system("keep", self.path()))?;
-        let mut by = loopusers::users(self.number);
-        if by.is_empty() {
-            by = "open in a process that the daemon may not look at".to_owned();
-        }
-        Err(FuseError::InUse { device: self.path(), by })
+        cleared
     }
 }
 
@@ -173,94 +179,24 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Detaches loop devices over `backing` that a killed daemon left. Returns one sentence for each that is still used: such a device
-/// fails all I/O and vanishes when its last user closes it.
-pub(crate) fn clear_stale(backing: &Path) -> Result<Vec<String>, FuseError> {
+/// Detaches what a killed daemon left of the export with that mark over `backing`, and nothing else. Returns one sentence for each that is
+/// still used: such a device fails all I/O and vanishes when its last user closes it.
+pub(crate) fn clear_stale(mark: &[u8], backing: &Path) -> Result<Vec<String>, FuseError> {
     let mut warnings = Vec::new();
-    for number in attached_to(backing)? {
-        let used = loopusers::refuse_if_used(number).err();
-        clear(number, false)?;
+    for left in ownloop::leftovers(mark, backing)? {
+        let number = left.number;
+        let used = loopusers::users_of(number);
+        left.detach()?;
+        let device = device_path(number);
         match used {
-            Some(error) => warnings.push(format!(
-                "{} was left by a daemon that was killed, and every access to it fails; {error} and it will vanish",
-                device_path(number).display()
+            Some(by) => warnings.push(format!(
+                "{} was left by a daemon that was killed, and every access to it fails; it is in use ({by}): unmount or close it, and it vanishes",
+                device.display()
             )),
             None => {
-                wait_until(DETACH_PATIENCE, || !is_attached(number));
+                wait_until(DETACH_PATIENCE, || !ownloop::backing_of(number).is_some_and(|shown| shown == backing));
             }
         }
     }
     Ok(warnings)
-}
-
-/// Numbers of the loop devices over `backing`.
-fn attached_to(backing: &Path) -> Result<Vec<u32>, FuseError> {
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir("/sys/block").map_err(FuseError::system("list", "/sys/block"))? {
-        let entry = entry.map_err(FuseError::system("list", "/sys/block"))?;
-        let Some(number) = number_of(&entry.file_name()) else { continue };
-        // Devices without a backing file have no such attribute.
-        if let Ok(mut file) = std::fs::read(entry.path().join("loop/backing_file")) {
-            file.truncate(file.trim_ascii_end().len());
-            if Path::new(OsStr::from_bytes(&file)) == backing || (file == b"/" && was_over(number, backing)) {
-                numbers.push(number);
-            }
-        }
-    }
-    Ok(numbers)
-}
-
-/// Whether a device over a file that is nowhere any more was made over `backing`. A daemon with a mount namespace of its own takes its mounts along
-/// when it is killed: what is left is the device, a file without a path, and the name that the device was given.
-fn was_over(number: u32, backing: &Path) -> bool {
-    let name = node(number, false).and_then(|device| loopsys::name_of(&device).map_err(FuseError::system("look at", device_path(number))));
-    name.is_ok_and(|name| name == loopsys::cut_name(backing.as_os_str().as_bytes()))
-}
-
-fn number_of(name: &OsStr) -> Option<u32> {
-    name.to_str()?.strip_prefix("loop")?.parse().ok()
-}
-
-fn is_attached(number: u32) -> bool {
-    sysfs(number).join("loop/backing_file").exists()
-}
-
-/// Writes back what the device's page cache holds (if `sync`), then orders the detachment, which takes effect at the last close.
-fn clear(number: u32, sync: bool) -> Result<(), FuseError> {
-    let device = node(number, false)?;
-    if sync {
-        device.sync_all().map_err(FuseError::system("flush", device_path(number)))?;
-    }
-    match loopsys::clear(&device) {
-        Err(error) if error.raw_os_error() != Some(libc::ENXIO) => Err(FuseError::system("detach", device_path(number))(error)),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn device_path(number: u32) -> PathBuf {
-    PathBuf::from(format!("/dev/loop{number}"))
-}
-
-pub(crate) fn sysfs(number: u32) -> PathBuf {
-    PathBuf::from(format!("/sys/block/loop{number}"))
-}
-
-/// Opens `/dev/loopN`, making the node where no udev does.
-fn node(number: u32, write: bool) -> Result<File, FuseError> {
-    let path = device_path(number);
-    let open = || OpenOptions::new().read(true).write(write).custom_flags(libc::O_CLOEXEC).open(&path);
-    match open() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            loopsys::make_node(&path, &loopusers::device_numbers(number)).map_err(FuseError::system("make", &path))?;
-            open().map_err(FuseError::system("open", &path))
-        }
-        result => result.map_err(FuseError::system("open", &path)),
-    }
-}
-
-/// Where device `number` is mounted, in this mount namespace.
-pub(crate) fn mount_points(number: u32) -> Vec<PathBuf> {
-    let device = loopusers::device_numbers(number);
-    let mounts = mounts::read().unwrap_or_default();
-    mounts.into_iter().filter(|mount| mount.device == device).map(|mount| mount.point).collect()
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
@@ -14,6 +15,7 @@ const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const FLAG_READ_ONLY: u32 = 1;
 const FLAG_AUTOCLEAR: u32 = 4;
+const FLAG_PARTITION_SCAN: u32 = 8;
 const FLAG_DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64`.
@@ -63,10 +65,11 @@ const NO_INFO: LoopInfo = LoopInfo {
 };
 
 impl LoopConfig {
-    /// Direct I/O over `file`. `name` is what `losetup` shows (cut at 63 bytes). The file must stay open until the configuration is used.
+    /// Direct I/O over `file`, with the partitions that the kernel finds. `name` is what the kernel keeps with the device (cut at 63
+    /// bytes). The file must stay open until the configuration is used.
     pub(crate) fn new(file: &File, block_bytes: u32, read_only: bool, name: &[u8]) -> LoopConfig {
         let mut info = NO_INFO;
-        info.flags = FLAG_DIRECT_IO | if read_only { FLAG_READ_ONLY } else { 0 };
+        info.flags = FLAG_DIRECT_IO | FLAG_PARTITION_SCAN | if read_only { FLAG_READ_ONLY } else { 0 };
         let name = cut_name(name);
         info.file_name[..name.len()].copy_from_slice(name);
         LoopConfig { file: file.as_raw_fd() as u32, block_bytes, info, reserved: [0; 8] }
@@ -78,12 +81,44 @@ pub(crate) fn cut_name(name: &[u8]) -> &[u8] {
     &name[..name.len().min(NO_INFO.file_name.len() - 1)]
 }
 
-/// The name that a device was configured with, cut as by [`cut_name`]; `ENXIO` if there is nothing attached.
-pub(crate) fn name_of(device: &File) -> io::Result<Vec<u8>> {
+/// What the kernel knows of a device: together, whose it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LoopFacts {
+    /// The file's device and inode.
+    file: (u64, u64),
+    /// The name that it was configured with, cut as by [`cut_name`].
+    pub(crate) name: Vec<u8>,
+}
+
+/// Asks about a device; `ENXIO` if there is nothing attached.
+pub(crate) fn facts(device: &File) -> io::Result<LoopFacts> {
     let mut info = NO_INFO;
     // SAFETY: the kernel writes a `loop_info64`, for which this has room.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, std::ptr::from_mut(&mut info)) })?;
-    Ok(info.file_name.into_iter().take_while(|byte| *byte != 0).collect())
+    let name = info.file_name.into_iter().take_while(|byte| *byte != 0).collect();
+    Ok(LoopFacts { file: (info.device, info.inode), name })
+}
+
+/// Reads the first page past the page cache.
+pub(crate) fn read_first_page(device: &Path) -> io::Result<()> {
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC).open(device)?;
+    let mut page = page_of_zeroes();
+    file.read_exact_at(&mut page.0, 0)
+}
+
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+fn page_of_zeroes() -> Box<Page> {
+    Box::new(Page([0; 4096]))
+}
+
+/// Writes home what a file system that is mounted directly on this device holds, in whatever mount namespace, and what the device's own
+/// page cache does.
+pub(crate) fn flush_buffers(device: &File) -> io::Result<()> {
+    const BLKFLSBUF: libc::c_ulong = 0x1261;
+    // SAFETY: this request takes no argument.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) })
 }
 
 /// The number of a device that was free a moment ago.

@@ -1,59 +1,65 @@
 //! Who uses a loop device: what an administrator must undo before it can go.
 
 use crate::error::FuseError;
-use crate::loopdev::{device_path, mount_points, sysfs};
+use crate::ownloop::{OwnLoop, device_numbers, device_path};
+use device::stack::{self, Stack};
+use device::system::SystemView;
 use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
-/// Says no if the device is mounted, held by another device, or open in any process that this one may look at.
+/// Says no if the device, or a partition of it, is mounted, swap, held by another device, below one, or open in any process that this one
+/// may look at. Its caller holds the device open, so that it stays ours.
 ///
 /// # Errors
 /// [`FuseError::InUse`] with all that was found.
-pub(crate) fn refuse_if_used(number: u32) -> Result<(), FuseError> {
+pub(crate) fn refuse_if_used(own: &OwnLoop) -> Result<(), FuseError> {
+    match users_of(own.number()) {
+        Some(by) => Err(FuseError::InUse { device: own.path(), by }),
+        None => Ok(()),
+    }
+}
+
+/// What uses the device, for a message; `None` also if it is not ours any more.
+pub(crate) fn users(own: &OwnLoop) -> Option<String> {
+    // Held open while others are looked for.
+    let _node = own.open().ok()??;
+    users_of(own.number())
+}
+
+/// The same of the device that has this number.
+pub(crate) fn users_of(number: u32) -> Option<String> {
+    let stack = match stack_on(number) {
+        Ok(stack) => stack,
+        // Nothing is taken away under somebody unseen.
+        Err(error) => return Some(error.to_string()),
+    };
     let device = device_path(number);
-    let mut by = users(number);
-    if by.is_empty() {
-        // Mounts in other namespaces and holders inside the kernel show only by their exclusive claim.
-        match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&device) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => by = "claimed within the kernel".to_owned(),
-            // Any other trouble is met again, and told, by the detachment itself.
-            _ => return Ok(()),
-        }
+    let opened = stack::openers(&stack.devices, &SystemView::default()).into_iter().map(|(pid, name, path)| {
+        let which = if path == device { String::new() } else { format!("{} ", path.display()) };
+        format!("{which}open in {name}, process {pid}")
+    });
+    let found: Vec<String> = stack.uses.iter().map(ToString::to_string).chain(opened).collect();
+    if !found.is_empty() {
+        return Some(found.join("; "));
     }
-    Err(FuseError::InUse { device, by })
-}
-
-/// Mount points, holders and processes, for a message; empty if there are none.
-pub(crate) fn users(number: u32) -> String {
-    let mounted = mount_points(number).into_iter().map(|point| format!("mounted at {}", point.display()));
-    let held = holders(number).into_iter().map(|name| format!("held by {name}"));
-    let opened = openers(&device_path(number)).into_iter().map(|(pid, name)| format!("open in {name}, process {pid}"));
-    mounted.chain(held).chain(opened).collect::<Vec<_>>().join(", ")
-}
-
-/// "major:minor" of device `number`, as sysfs writes it; empty if there is no such device.
-pub(crate) fn device_numbers(number: u32) -> String {
-    std::fs::read_to_string(sysfs(number).join("dev")).unwrap_or_default().trim().to_owned()
-}
-
-/// Device mapper and RAID devices that stand on this one.
-fn holders(number: u32) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(sysfs(number).join("holders")) else { return Vec::new() };
-    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// Processes with an open descriptor of `device`. Processes vanish while one looks: what cannot be read is passed over.
-fn openers(device: &Path) -> Vec<(u32, String)> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let mut found = Vec::new();
-    for process in processes.flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Ok(descriptors) = std::fs::read_dir(process.path().join("fd")) else { continue };
-        if descriptors.flatten().any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| target == device)) {
-            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            found.push((pid, name.trim().to_owned()));
+    // File systems that were unmounted lazily show only by their exclusive claim.
+    match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&device) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Some("the kernel holds it and shows no name for that, as after `umount -l`; end the processes with files on it".to_owned())
         }
+        // Any other trouble is met again, and told, by the detachment itself.
+        _ => None,
     }
-    found
+}
+
+/// What stands on the device.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub(crate) fn stack_on(number: u32) -> io::Result<Stack> {
+    let numbers = device_numbers(number);
+    let parsed = numbers.split_once(':').and_then(|(major, minor)| Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?)));
+    let parsed = parsed.ok_or_else(|| io::Error::other(format!("loop{number} is no device of this machine")))?;
+    stack::stack(parsed, &SystemView::default()).map_err(io::Error::other)
 }

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,10 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Mount {
     path: PathBuf,
     mounted: bool,
+    /// The number of our file system, by which the mount is told from one that somebody else makes over it or in its place.
+    device: String,
+    /// Device and inode of the empty file below it.
+    below: (u64, u64),
 }
 
 impl Mount {
@@ -33,6 +37,7 @@ impl Mount {
             return Err(FuseError::NotRoot);
         }
         make_file(path)?;
+        let below = identity_of(path).map_err(FuseError::system("look at", path))?;
         let connection = OpenOptions::new()
             .read(true)
             .write(true)
@@ -49,7 +54,16 @@ impl Mount {
         if result != 0 {
             return Err(FuseError::system("mount a FUSE file over", path)(io::Error::last_os_error()));
         }
-        Ok((Mount { path: path.to_owned(), mounted: true }, connection.into()))
+        match mounts::top(path) {
+            Ok(Some(top)) if top.is_ours() => {
+                Ok((Mount { path: path.to_owned(), mounted: true, device: top.device, below }, connection.into()))
+            }
+            Ok(_) => Err(FuseError::Covered { path: path.to_owned() }),
+            Err(error) => {
+                detach(path)?;
+                Err(error)
+            }
+        }
     }
 
     /// Breaks the connection (whatever waits for an answer gets an error), detaches the mount, and removes the file.
@@ -61,8 +75,18 @@ impl Mount {
             return Ok(());
         }
         self.mounted = false;
-        detach(&self.path)?;
-        std::fs::remove_file(&self.path).map_err(FuseError::system("remove", &self.path))
+        match mounts::top(&self.path)? {
+            Some(top) if self.device == top.device => detach(&self.path)?,
+            Some(_) if mounts::read()?.iter().any(|mount| mount.device == self.device) => {
+                return Err(FuseError::Covered { path: self.path.clone() });
+            }
+            // Somebody has unmounted it already; what is there now is not ours.
+            Some(_) | None => {}
+        }
+        if identity_of(&self.path).is_ok_and(|now| now == self.below) {
+            std::fs::remove_file(&self.path).map_err(FuseError::system("remove", &self.path))?;
+        }
+        Ok(())
     }
 }
 
@@ -74,24 +98,31 @@ impl Drop for Mount {
     }
 }
 
-/// Detaches dead FUSE mounts at `path`, left by a daemon that was killed.
+/// Detaches dead mounts of ours at `path`, left by a daemon that was killed.
 ///
 /// # Errors
-/// [`FuseError::ServedElsewhere`] if someone answers there.
+/// [`FuseError::ServedElsewhere`] if someone answers there, or takes long to, and [`FuseError::Covered`] if the mount is no hearth's.
 pub(crate) fn clear_stale(path: &Path) -> Result<(), FuseError> {
-    while mounts::read()?.iter().any(|mount| mount.point == path) {
+    while let Some(top) = mounts::top(path)? {
+        if !top.is_ours() {
+            return Err(FuseError::Covered { path: path.to_owned() });
+        }
         let probed = path.to_owned();
         // STATFS is never answered from a cache, so a dead connection cannot hide.
         match within(PROBE_PATIENCE, "fuse-probe", move || statfs(&probed)) {
-            Some(Ok(())) => return Err(FuseError::ServedElsewhere { path: path.to_owned() }),
+            // A server that is stopped or hangs is there all the same; the end of a process closes its connection.
+            Some(Ok(())) | None => return Err(FuseError::ServedElsewhere { path: path.to_owned() }),
             Some(Err(error)) if !matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
                 return Err(FuseError::system("look at the mount", path)(error));
             }
-            // Dead; or so much stuck in its end that it will never answer, for which breaking the connection is the cure.
-            Some(Err(_)) | None => detach(path)?,
+            Some(Err(_)) => detach(path)?,
         }
     }
     Ok(())
+}
+
+fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|facts| (facts.dev(), facts.ino()))
 }
 
 fn statfs(path: &Path) -> io::Result<()> {

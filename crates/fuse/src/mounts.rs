@@ -3,7 +3,7 @@
 use crate::error::FuseError;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const TABLE: &str = "/proc/self/mountinfo";
 
@@ -32,6 +32,11 @@ impl MountEntry {
 pub(crate) fn read() -> Result<Vec<MountEntry>, FuseError> {
     let table = std::fs::read(TABLE).map_err(FuseError::system("read", TABLE))?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
+}
+
+/// The mount that one meets at exactly this path: the last that was made there.
+pub(crate) fn top(path: &Path) -> Result<Option<MountEntry>, FuseError> {
+    Ok(read()?.into_iter().rfind(|mount| mount.point == path))
 }
 
 /// Fields by proc(5): id, parent, major:minor, root, mount point, options, any number of others, a hyphen, type, and more.

@@ -322,7 +322,8 @@ fn server_to_be_killed() {
     let transport = if std::env::var(SERVER_TRANSPORT).is_ok_and(|name| name == "Ring") { Transport::Ring } else { Transport::Classic };
     let stage = Stage::new(&StageOptions { transport, ..StageOptions::default() });
     let run_directory = Path::new(&directory).join("run");
-    let options = fuse::LoopOptions { link_directory: Some(Path::new(&directory).join("links")), ..stage.options() };
+    let owner = Path::new(&directory).file_name().expect("it has a name").to_string_lossy().into_owned();
+    let options = fuse::LoopOptions { owner, link_directory: Some(Path::new(&directory).join("links")), ..stage.options() };
     let export = LoopExport::start(stage.runtime(), &stage.volume, "volume", &run_directory, &options).expect("exported");
     // The harness has written to this line already.
     println!("\n{}", export.device_path().display());

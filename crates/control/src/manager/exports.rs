@@ -3,6 +3,7 @@
 use super::Manager;
 use crate::api::Severity;
 use crate::error::ControlError;
+use crate::names::Named;
 use crate::state::VolumeRecord;
 use crate::words::Export;
 
@@ -79,6 +80,31 @@ impl Manager {
             }
         }
         Ok(())
+    }
+
+    /// Makes the loop export anew whose device somebody else took away: nothing of ours may lead to a number that is another's.
+    pub(super) fn renew_lost_loop(&self, volume: &VolumeRecord) {
+        let name = &volume.name;
+        // Whoever is at it sees it too; or the next look does.
+        let Ok(_claim) = self.claim(&[(Named::Volume, name)], "the renewal of its loop device") else { return };
+        let Some(lost) = self.memory().volumes.get(name).and_then(|live| live.exports.get(&Export::Loop).cloned()) else { return };
+        if !self.data().loop_is_lost(name) {
+            return;
+        }
+        if let Err(error) = self.withdraw_one(volume, Export::Loop, true) {
+            tracing::warn!("what is left of the loop device of {name} does not go: {error}");
+        }
+        match self.offer_one(volume, Export::Loop) {
+            Ok(()) => {
+                let now = self.memory().volumes.get(name).and_then(|live| live.exports.get(&Export::Loop).cloned()).unwrap_or_default();
+                let message = format!("its loop device {lost} was detached by another program: it is offered as {now} now");
+                self.events().note(Severity::Warning, name, message);
+            }
+            Err(error) => {
+                let message = format!("its loop device {lost} was detached by another program, and it cannot be offered again: {error}");
+                self.events().note(Severity::Error, name, message);
+            }
+        }
     }
 
     fn offered(&self, volume: &VolumeRecord) -> Vec<Export> {

@@ -43,6 +43,8 @@ impl Manager {
         let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
         names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let claim = self.claim(&names, "the daemon's start")?;
+        // At once, and of all volumes: some take their time, or do not start at all.
+        state.volumes.iter().for_each(|volume| self.data().not_served(volume));
         let wanted: Vec<VolumeRecord> = state.volumes.iter().filter(|v| !v.rests()).cloned().collect();
         let judged = self.judge_all(&wanted);
         self.save_before_first_io(&judged)?;

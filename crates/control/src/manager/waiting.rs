@@ -64,6 +64,9 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().backing_gone(&v.name) && !self.is_stopping()) {
             self.backing_went(volume);
         }
+        for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
+            self.renew_lost_loop(volume);
+        }
         watched.waiting.retain(|name, _| waiting.iter().any(|v| v.name == *name));
         for volume in &waiting {
             if watched.is_due(&volume.name, self.data().device_mark(&volume.backing)) {

@@ -45,7 +45,7 @@ impl Machine {
         let mounts = self.export_directory.join(MOUNTS);
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
-        let options = LoopOptions { link_directory, ..LoopOptions::default() };
+        let options = LoopOptions { owner: record.uuid.to_string(), link_directory, ..LoopOptions::default() };
         let made = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options).map_err(|e| fuse_error(&e))?;
         let offer = Offer {
             place: made.device_path().display().to_string(),
@@ -56,19 +56,23 @@ impl Machine {
         Ok(offer)
     }
 
-    /// Clears the stable name of a volume that does not run: a killed daemon may have left it, and whoever gets its loop device next must not
-    /// be found under it.
-    pub(super) fn clear_name(&self, record: &VolumeRecord) {
+    /// Clears what a killed daemon left of the loop export of a volume that does not run: the stable name above all, since whoever gets its
+    /// loop device next must not be found under it.
+    pub(super) fn clear_leftovers(&self, record: &VolumeRecord) {
         let runs = self.volume(&record.name).is_ok_and(|volume| locked(&volume.loop_export).is_some());
-        if !self.stable_names || runs || !record.exports.contains(&Export::Loop) {
+        if runs || !record.exports.contains(&Export::Loop) {
             return;
         }
-        let mounts = self.export_directory.join(MOUNTS);
-        // As the kernel shows it; without the directory nothing can be mounted there.
-        let own = mounts.canonicalize().unwrap_or(mounts).join(&record.name);
-        if let Err(problem) = fuse::forget_stale_name(Path::new(STABLE_DIRECTORY), &record.name, &own) {
+        let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
+        let options = LoopOptions { owner: record.uuid.to_string(), link_directory, ..LoopOptions::default() };
+        for problem in fuse::clear_leftovers(&options, &record.name, &self.export_directory.join(MOUNTS)) {
             tracing::warn!("{problem}");
         }
+    }
+
+    /// Whether somebody else has taken the loop device away (`losetup -d`).
+    pub(super) fn loop_is_lost(&self, volume: &str) -> bool {
+        self.volume(volume).is_ok_and(|volume| locked(&volume.loop_export).as_ref().is_some_and(LoopExport::is_lost))
     }
 
     fn offer_nbd(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
@@ -141,45 +145,14 @@ impl Machine {
             return None;
         }
         let volume = self.volume(&record.name).ok()?;
-        let device = locked(&volume.loop_export).as_ref()?.device_path().to_path_buf();
-        device_user(&device)
+        // Looking may take a while: not with the lock.
+        let handle = locked(&volume.loop_export).as_ref()?.handle();
+        handle.users()
     }
 }
 
 fn export_options(record: &VolumeRecord) -> ExportOptions {
     ExportOptions { description: format!("hearth volume over {}", record.backing), ..ExportOptions::default() }
-}
-
-/// Mount points, swap areas and devices built on it.
-fn device_user(device: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let number = std::fs::metadata(device).ok()?.rdev();
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    // What cannot be looked up counts as in use: nothing is taken away under somebody unseen.
-    let mounts = match std::fs::read_to_string("/proc/self/mountinfo") {
-        Ok(mounts) => mounts,
-        Err(error) => return Some(format!("the list of mounts cannot be read: {error}")),
-    };
-    let mount = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        (fields.nth(2) == Some(&number)).then(|| fields.nth(1).unwrap_or("?").to_string())
-    });
-    if let Some(mount) = mount {
-        return Some(format!("mounted at {mount}"));
-    }
-    let name = device.file_name()?.to_string_lossy().into_owned();
-    let swaps = match std::fs::read_to_string("/proc/swaps") {
-        Ok(swaps) => swaps,
-        // A kernel without swap has no such file.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Some(format!("the list of swap areas cannot be read: {error}")),
-    };
-    if swaps.lines().any(|line| line.split_whitespace().next().is_some_and(|d| Path::new(d) == device)) {
-        return Some("swap".into());
-    }
-    let mut holders = std::fs::read_dir(format!("/sys/block/{name}/holders")).ok()?;
-    let holder = holders.next()?.ok()?;
-    Some(format!("part of {}", holder.file_name().to_string_lossy()))
 }
 
 fn fuse_error(error: &FuseError) -> ControlError {

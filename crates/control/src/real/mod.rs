@@ -292,8 +292,12 @@ impl DataPath for Machine {
         self.withdraw(volume, export, force)
     }
 
+    fn loop_is_lost(&self, volume: &str) -> bool {
+        Machine::loop_is_lost(self, volume)
+    }
+
     fn not_served(&self, volume: &VolumeRecord) {
-        self.clear_name(volume);
+        self.clear_leftovers(volume);
     }
 
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {

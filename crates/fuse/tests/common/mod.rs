@@ -131,6 +131,8 @@ impl Stage {
 
     pub fn options(&self) -> LoopOptions {
         LoopOptions {
+            // Nobody else's, also where tests run side by side.
+            owner: self.directory.path().file_name().expect("it has a name").to_string_lossy().into_owned(),
             link_directory: Some(self.directory.path().join("links")),
             patience: Duration::from_secs(60),
             transport: self.transport,
@@ -188,6 +190,36 @@ pub fn loop_devices_over(directory: &Path) -> Vec<String> {
 /// Whether anything is mounted below `directory`.
 pub fn mounted_below(directory: &Path) -> bool {
     std::fs::read_to_string("/proc/self/mountinfo").expect("proc").contains(directory.to_str().expect("a plain path"))
+}
+
+/// A partition table of the PC kind: partitions of so many MiB, one behind the other from the first MiB on.
+pub fn partition_table(sizes_mib: &[u32]) -> Vec<u8> {
+    let (mut table, mut first) = (vec![0; 512], 1);
+    for (at, size) in sizes_mib.iter().enumerate() {
+        let entry = &mut table[446 + 16 * at..][..16];
+        entry[4] = 0x83;
+        entry[8..12].copy_from_slice(&(first * 2048u32).to_le_bytes());
+        entry[12..16].copy_from_slice(&(size * 2048).to_le_bytes());
+        first += size;
+    }
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    table
+}
+
+/// A loop device of somebody else; detached when dropped.
+pub struct OthersLoop(pub String);
+
+impl OthersLoop {
+    /// Over `file`, as `losetup` is told.
+    pub fn attach(arguments: &[&str]) -> OthersLoop {
+        OthersLoop(run("losetup", arguments).trim().to_owned())
+    }
+}
+
+impl Drop for OthersLoop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
 }
 
 /// Bytes that differ for every place and round.

@@ -1,0 +1,157 @@
+//! A loop device by what makes it ours. Its number alone does not: anybody may detach the device (`losetup -d`), and the next who asks gets
+//! the number. So every act on it begins with [`OwnLoop::open`], which looks first; and while the descriptor that it gives is open, the
+//! kernel keeps device and file together, so nobody comes between the look and the act.
+
+use crate::error::FuseError;
+use crate::loopsys::{self, LoopFacts};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a device that was left behind may take to say whether its server lives.
+const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a device is known by: the name that the kernel keeps with it, of the form `hearth:UUID:NAME` (cut to 63 bytes).
+pub(crate) fn mark_of(owner: &str, name: &str) -> Vec<u8> {
+    loopsys::cut_name(format!("hearth:{owner}:{name}").as_bytes()).to_vec()
+}
+
+/// A loop device of ours.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnLoop {
+    number: u32,
+    /// The file below it.
+    backing: PathBuf,
+    /// What the kernel said of it when it was made.
+    facts: LoopFacts,
+}
+
+impl OwnLoop {
+    /// Remembers the device that was just configured through `node`.
+    pub(crate) fn new(number: u32, node: &File, backing: &Path) -> io::Result<OwnLoop> {
+        Ok(OwnLoop { number, backing: backing.to_owned(), facts: loopsys::facts(node)? })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// `/dev/loopN`.
+    pub(crate) fn path(&self) -> PathBuf {
+        device_path(self.number)
+    }
+
+    /// Opens the device if it is still ours; `None` if it is free or another's.
+    pub(crate) fn open(&self) -> Result<Option<File>, FuseError> {
+        let node = node(self.number, false)?;
+        match loopsys::facts(&node) {
+            Ok(facts) if facts == self.facts => Ok(Some(node)),
+            Ok(_) => Ok(None),
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            // The file does not answer, as when its server has gone. Then its path has to do.
+            Err(_) => Ok(self.is_attached().then_some(node)),
+        }
+    }
+
+    /// Whether a device of this number is over our file, by its path; without opening it, which would keep it from going.
+    pub(crate) fn is_attached(&self) -> bool {
+        backing_of(self.number).is_some_and(|backing| backing == self.backing)
+    }
+}
+
+/// A loop device that a killed daemon left: over `backing`, or over a file that has no path any more (a daemon with a mount namespace of its
+/// own takes its mounts along), with the given mark, and dead.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    pub(crate) number: u32,
+    node: File,
+}
+
+impl Leftover {
+    /// Detaches it, now or at its last close.
+    pub(crate) fn detach(self) -> Result<(), FuseError> {
+        clear(&self.node, self.number)
+    }
+}
+
+/// Finds what was left of the export with that mark over `backing`.
+///
+/// # Errors
+/// The system's, when the list of devices cannot be had. A single device that cannot be looked at is none of ours.
+pub(crate) fn leftovers(mark: &[u8], backing: &Path) -> Result<Vec<Leftover>, FuseError> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block").map_err(FuseError::system("list", "/sys/block"))? {
+        let entry = entry.map_err(FuseError::system("list", "/sys/block"))?;
+        let Some(number) = number_of(&entry.file_name()) else { continue };
+        let Some(shown) = backing_of(number) else { continue };
+        let (has_our_path, has_no_path) = (shown == backing, shown == Path::new("/"));
+        if !has_our_path && !has_no_path {
+            continue;
+        }
+        let Ok(node) = node(number, false) else { continue };
+        let is_ours = match loopsys::facts(&node) {
+            // Devices of versions before this mark are named by their file.
+            Ok(facts) => facts.name == mark || facts.name == loopsys::cut_name(backing.as_os_str().as_bytes()),
+            // Its file does not answer: the path alone tells, and only a device over a file of ours has it.
+            Err(error) => has_our_path && error.raw_os_error() != Some(libc::ENXIO),
+        };
+        if is_ours && is_dead(number) {
+            found.push(Leftover { number, node });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether reading fails. A device that takes its time has somebody behind it.
+fn is_dead(number: u32) -> bool {
+    crate::patience::within(PROBE_PATIENCE, "loop-probe", move || loopsys::read_first_page(&device_path(number)))
+        .is_some_and(|read| read.is_err_and(|error| error.raw_os_error() == Some(libc::EIO)))
+}
+
+/// Orders the detachment, which takes effect at the last close. The caller has looked whose device it is, through this descriptor.
+pub(crate) fn clear(node: &File, number: u32) -> Result<(), FuseError> {
+    match loopsys::clear(node) {
+        Err(error) if error.raw_os_error() != Some(libc::ENXIO) => Err(FuseError::system("detach", device_path(number))(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The file below a device, as the kernel shows it; `None` if there is none.
+pub(crate) fn backing_of(number: u32) -> Option<PathBuf> {
+    let mut file = std::fs::read(sysfs(number).join("loop/backing_file")).ok()?;
+    file.truncate(file.trim_ascii_end().len());
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(&file)))
+}
+
+fn number_of(name: &std::ffi::OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix("loop")?.parse().ok()
+}
+
+pub(crate) fn device_path(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/loop{number}"))
+}
+
+pub(crate) fn sysfs(number: u32) -> PathBuf {
+    PathBuf::from(format!("/sys/block/loop{number}"))
+}
+
+/// "major:minor" of device `number`, as sysfs writes it; empty if there is no such device.
+pub(crate) fn device_numbers(number: u32) -> String {
+    std::fs::read_to_string(sysfs(number).join("dev")).unwrap_or_default().trim().to_owned()
+}
+
+/// Opens `/dev/loopN`, making the node where no udev does.
+pub(crate) fn node(number: u32, write: bool) -> Result<File, FuseError> {
+    let path = device_path(number);
+    let open = || OpenOptions::new().read(true).write(write).custom_flags(libc::O_CLOEXEC).open(&path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            loopsys::make_node(&path, &device_numbers(number)).map_err(FuseError::system("make", &path))?;
+            open().map_err(FuseError::system("open", &path))
+        }
+        result => result.map_err(FuseError::system("open", &path)),
+    }
+}
