@@ -211,3 +211,63 @@ fn what_cannot_be_found_out_is_an_error_not_a_no() {
     let error = busy::usages(&machine.path("sda1"), &machine.view).expect_err("mounts are unknown");
     assert!(error.to_string().contains("unknown what uses the device"), "{error}");
 }
+
+/// The way up from the disk, as it is told to an administrator.
+#[test]
+fn what_stands_on_a_disk_is_told_with_the_way_up() {
+    let Some(machine) = Machine::new() else { return };
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(machine.path(path).parent().expect("it has one")).expect("directories");
+        fs::write(machine.path(path), text).expect("a file");
+    };
+    // dm-0 is a logical volume with a swap file in a file system; an image on sda1 is a loop device with a file system of its own.
+    write("sys/devices/dm-0/dm/name", "vg0-root\n");
+    write("sys/devices/loop7/dev", "242:7\n");
+    std::os::unix::fs::symlink("../../devices/loop7", machine.path("sys/dev/block/242:7")).expect("a link");
+    write("sys/block/loop7/loop/backing_file", "/srv/a b/images/disk one\n");
+    write("sys/block/loop7/dev", "242:7\n");
+    write(
+        "proc/self/mountinfo",
+        "30 1 240:1 / /srv/a\\040b rw shared:1 - ext4 /dev/sda1 rw\n\
+         31 1 241:0 / /data rw - xfs /dev/mapper/vg0-root rw\n\
+         32 1 242:7 / /inner rw - ext4 /dev/loop7 rw\n\
+         33 1 240:9 / /srv/a\\040b/elsewhere rw - ext4 /dev/sdz rw\n",
+    );
+    let mut swaps = fs::read_to_string(machine.path("proc/swaps")).expect("there");
+    swaps.push_str("/data/swap\\040file file 1 0 -3\n");
+    write("proc/swaps", &swaps);
+    let number = |major, minor| rustix::fs::makedev(major, minor);
+    let told = |number| {
+        let stack = device::stack::stack(number, &machine.view).expect("it is told");
+        (stack.uses.iter().map(ToString::to_string).collect::<Vec<_>>(), stack)
+    };
+    let (uses, stack) = told(number(240, 0));
+    let expected = [
+        "partition sda1, loop7 over /srv/a b/images/disk one on it mounted at /inner",
+        "partition sda1 mounted at /srv/a b",
+        "partition sda2, dm-0 (vg0-root) on it mounted at /data",
+        "partition sda2, dm-0 (vg0-root) on it with the swap file /data/swap file",
+        "partition sda2, dm-1 on it",
+    ];
+    assert_eq!(uses[..5], expected);
+    // The swap area is in the test's own directory, which is no device of this machine's.
+    let names: Vec<&str> = stack.devices.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["loop7", "sda1", "dm-0", "dm-1", "sda2", "sda"], "what stands on a device before the device");
+    assert_eq!(stack.mounts, ["/inner", "/srv/a b", "/data"].map(PathBuf::from));
+    assert_eq!(told(number(241, 1)).0, [""; 0], "a device by itself is not used");
+    // What is on another file system further down that path is not on this one.
+    write("sys/block/loop7/loop/backing_file", "/srv/a b/elsewhere/disk\n");
+    assert!(!told(number(240, 0)).0.iter().any(|line| line.contains("loop7")));
+    // A mount in another namespace, seen by its process.
+    write("proc/self/mountinfo", "31 1 241:0 / /data rw - xfs /dev/mapper/vg0-root rw\n");
+    write("proc/77/mountinfo", "30 1 240:1 / /there rw - ext4 /dev/sda1 rw\n");
+    for (process, namespace) in [("self", 1), ("77", 2)] {
+        fs::create_dir_all(machine.path(&format!("proc/{process}/ns"))).expect("directories");
+        std::os::unix::fs::symlink(format!("mnt:[{namespace}]"), machine.path(&format!("proc/{process}/ns/mnt"))).expect("a link");
+    }
+    let (uses, stack) = told(number(240, 0));
+    assert_eq!(uses[0], "partition sda1 mounted at /there in the mount namespace of process 77");
+    assert_eq!(stack.mounts[0], machine.path("proc/77/root/there"));
+    fs::remove_file(machine.path("proc/self/mountinfo")).expect("removed");
+    assert!(device::stack::stack(number(240, 0), &machine.view).is_err(), "what is not told is not a no");
+}
