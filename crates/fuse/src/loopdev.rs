@@ -194,7 +194,7 @@ pub(crate) fn clear_stale(mark: &[u8], backing: &Path) -> Result<Vec<String>, Fu
                 device.display()
             )),
             None => {
-                wait_until(DETACH_PATIENCE, || !ownloop::backing_of(number).is_some_and(|shown| shown == backing));
+                wait_until(DETACH_PATIENCE, || ownloop::backing_of(number).is_none_or(|shown| shown != backing));
             }
         }
     }

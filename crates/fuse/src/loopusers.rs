@@ -43,10 +43,10 @@ pub(crate) fn users_of(number: u32) -> Option<String> {
     if !found.is_empty() {
         return Some(found.join("; "));
     }
-    // File systems that were unmounted lazily show only by their exclusive claim.
+    // Some show only by their exclusive claim: file systems that were unmounted lazily, and mounts in namespaces that we may not look at.
     match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&device) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Some("the kernel holds it and shows no name for that, as after `umount -l`; end the processes with files on it".to_owned())
+            Some("mounted in a way that is not shown here: in another mount namespace, or unmounted with `umount -l`".to_owned())
         }
         // Any other trouble is met again, and told, by the detachment itself.
         _ => None,

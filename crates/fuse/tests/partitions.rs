@@ -72,9 +72,12 @@ fn a_mounted_partition_holds_the_device_and_is_named() {
     drop(open);
     export.stop(stage.runtime()).expect("nobody uses it");
     assert!(!partitions[0].exists(), "partitions go with the device");
-    assert!(!std::fs::read_dir(Path::new("/sys/block").join(device.file_name().expect("it has one"))).expect("there").flatten().any(
-        |entry| entry.path().join("partition").exists()
-    ));
+    assert!(
+        !std::fs::read_dir(Path::new("/sys/block").join(device.file_name().expect("it has one")))
+            .expect("there")
+            .flatten()
+            .any(|entry| entry.path().join("partition").exists())
+    );
 }
 
 /// What applications have written and not synced is in the backing file when the daemon has ended: on a partition, and in a file system in an
