@@ -161,12 +161,22 @@ pub trait Pending: Send {
 /// Something the data path reports by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// A pool's SSD failed. Writes wait until [`DataPath::degraded_recorded`].
+    /// A pool's SSD failed: see [`DataPath::ssd_failed`] and [`DataPath::degraded_recorded`].
     SsdFailed {
         /// The pool.
         pool: String,
         /// Which it is: a pool of that name may be on another SSD by now.
         uuid: Uuid,
+    },
+    /// A pool's SSD failed, and nothing of the volume is dirty in any of its shards. What would make the SSD stale waits until
+    /// [`DataPath::ssd_forgotten`].
+    NothingDirty {
+        /// The pool.
+        pool: String,
+        /// Which it is.
+        uuid: Uuid,
+        /// The volume.
+        volume: String,
     },
     /// A volume's backing device failed a flush: it acknowledges no more writes until it is attached anew. Not all of the pool may know:
     /// see [`DataPath::backing_failed`].
@@ -250,9 +260,15 @@ pub trait DataPath: Send + Sync {
     /// Puts the record's treatment of content in force; what is stored already stays as it is. A pool that does not run needs not be told.
     fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
-    /// The failure of the pool's SSD is on record: writes may go on without it. `uuid`: which pool; one of that name may be on another SSD
-    /// by now, and its failure would not be on record.
+    /// All shards of the pool are to know that its SSD failed: none uses it any more. `uuid`: which pool; one of that name may be on another
+    /// SSD by now.
+    fn ssd_failed(&self, pool: &str, uuid: Uuid);
+
+    /// It is on record that clean blocks on the pool's SSD are void.
     fn degraded_recorded(&self, pool: &str, uuid: Uuid);
+
+    /// It is on record that the pool's SSD holds nothing of the volume: it goes on without it.
+    fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str);
 
     /// All of the volume's pool is to know that its backing device failed a flush. `false`: that is over, the volume was attached anew since or
     /// is not attached.

@@ -70,7 +70,7 @@ pub struct PoolRecord {
     pub phase: PoolPhase,
     /// The superblock's session number of the latest start. A superblock with a lower one is an old copy of the SSD.
     pub session: u64,
-    /// Set when the SSD failed: its content is behind the backing devices and must never be served again.
+    /// Set when the SSD failed: what is clean on it is behind the backing devices and must never be served again.
     pub degraded: Option<Degraded>,
     /// The number in the log that the next volume gets. Only ever grows.
     pub next_volume_id: u32,
@@ -86,6 +86,10 @@ pub struct Degraded {
     pub reason: String,
     /// When, in seconds since 1970.
     pub since_unix_s: u64,
+    /// What is dirty on the SSD of volumes that `may_have_dirty` is good: when the SSD is back, it is served again. A record of
+    /// a version that did not see to that lacks this.
+    #[serde(default)]
+    pub dirty_is_good: bool,
 }
 
 /// How far a volume has come.

@@ -25,6 +25,7 @@ pub mod model;
 pub mod open;
 pub mod signature;
 pub mod size;
+mod space;
 pub mod spec;
 pub mod stack;
 mod sys;

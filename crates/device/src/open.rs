@@ -7,8 +7,8 @@
 use crate::blocking::{BlockingFile, Geometry, OsDevice};
 use crate::spec::{DeviceKind, SpecError, kind_of};
 use crate::system::{DeviceNumber, SystemView, read_line};
-use crate::{AlignedBuffer, sys};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use crate::{AlignedBuffer, space, sys};
+use rustix::fs::FlockOperation;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -83,12 +83,26 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A new file did not fit.
-    #[error("there is no room for {} at {}: free some space or choose a smaller --size", crate::size::format_exact(*size_bytes), path.display())]
+    #[error("there is no room for {} at {}, {} are free: free some space or choose a smaller --size",
+        crate::size::format_exact(*size_bytes), path.display(), crate::size::format_rounded(*free_bytes))]
     NoSpace {
         /// Which file.
         path: PathBuf,
         /// How large it was to be.
         size_bytes: u64,
+        /// What the file system has left.
+        free_bytes: u64,
+    },
+    /// A file has holes, and the file system has no room to fill them.
+    #[error("{} has holes and needs {} more, its file system has {} free: free some space on it, or make the pool with a smaller --size",
+        path.display(), crate::size::format_rounded(*needed_bytes), crate::size::format_rounded(*free_bytes))]
+    HolesDoNotFit {
+        /// Which file.
+        path: PathBuf,
+        /// Bytes that are still to be allocated.
+        needed_bytes: u64,
+        /// What the file system has left.
+        free_bytes: u64,
     },
     /// The operating system refused.
     #[error("{} cannot be {what}: {source}", path.display())]
@@ -157,7 +171,7 @@ impl OpenDevice {
             }
             other => other?,
         };
-        let device = allocate(&file, path, size_bytes)
+        let device = space::allocate_new(&file, path, size_bytes)
             .and_then(|()| OpenDevice::over(file, path, DeviceKind::RegularFile, Access::ReadWrite))
             .and_then(|device| sync_directory(path).map(|()| device));
         device.inspect_err(|_| {
@@ -218,6 +232,19 @@ impl OpenDevice {
         Ok(OpenDevice { file, path, kind: self.kind, geometry: self.geometry, access: self.access, sequence })
     }
 
+    /// Allocates all of the first `size_bytes` of a file, so that no write there can fail for want
+    /// of space. What the file holds stays. Nothing is to be done for a block device.
+    ///
+    /// # Errors
+    /// [`OpenError::HolesDoNotFit`] if the file system has no room; nothing is changed if it says
+    /// so beforehand.
+    pub fn allocate(&self, size_bytes: u64) -> Result<(), OpenError> {
+        if self.kind == DeviceKind::RegularFile {
+            space::fill_holes(&self.file, &self.path, size_bytes.min(self.geometry.size_bytes))?;
+        }
+        Ok(())
+    }
+
     /// Whether it is a block device that the machine has no more: it was unplugged, or its loop device was given another file. What comes back
     /// under the same name is another open away.
     pub fn is_gone(&self) -> bool {
@@ -234,7 +261,7 @@ impl OpenDevice {
     }
 }
 
-fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {
+pub(crate) fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {
     OpenError::System { path: path.to_path_buf(), what, source }
 }
 
@@ -336,21 +363,6 @@ fn block_discard_limits(device_number: u64) -> (bool, bool) {
         text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
     };
     (limit("discard_max_bytes") > 0, limit("discard_max_bytes") > 0 && limit("write_zeroes_max_bytes") > 0)
-}
-
-fn allocate(file: &File, path: &Path, size_bytes: u64) -> Result<(), OpenError> {
-    let result = loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => break other,
-        }
-    };
-    result.map_err(|errno| match errno {
-        rustix::io::Errno::NOSPC | rustix::io::Errno::FBIG | rustix::io::Errno::DQUOT => {
-            OpenError::NoSpace { path: path.to_path_buf(), size_bytes }
-        }
-        errno => system(path, "given its size", errno.into()),
-    })
 }
 
 /// Makes the new name durable.

@@ -85,6 +85,14 @@ fn a_full_file_system_is_told_and_the_partial_file_removed() {
     let result = OpenDevice::create(&path, 64 << 20);
     assert!(matches!(result, Err(OpenError::NoSpace { size_bytes, .. }) if size_bytes == 64 << 20), "{result:?}");
     assert!(!path.exists());
+    // A sparse file is as much as it says only if there is room for it.
+    File::create(&path).and_then(|file| file.set_len(64 << 20)).expect("a sparse file");
+    let sparse = OpenDevice::open(&path, Access::ReadWrite).expect("a file");
+    let error = sparse.allocate(64 << 20).expect_err("it does not fit");
+    let OpenError::HolesDoNotFit { needed_bytes, free_bytes, .. } = error else { panic!("{error}") };
+    assert!(needed_bytes == 64 << 20 && free_bytes < 16 << 20, "{needed_bytes} {free_bytes}");
+    assert_eq!(std::os::unix::fs::MetadataExt::blocks(&path.metadata().expect("its facts")), 0, "it was left as it was");
+    sparse.allocate(4 << 20).expect("a part of it fits");
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub struct Reply {
     pub pages: PageVec,
     /// Where the answer came from; for latency histograms by outcome.
     pub outcome: Outcome,
-    /// The answer to [`RangeStep::Hold`] and [`RangeStep::Write`]; `None` for all others.
+    /// The answer to a [`RangeStep`]; `None` for all others, and for a range that is released.
     pub range: Option<RangeReply>,
 }
 
@@ -120,6 +120,8 @@ pub enum RangeReply {
     },
     /// What became of the write.
     Written(RangeWrite),
+    /// The SSD was lost meanwhile: the range is free, and the request begins anew.
+    Again,
 }
 
 /// How a request was served.
@@ -232,9 +234,14 @@ pub enum Action {
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The SSD failed. Until [`Command::DegradedRecorded`] arrives, no write is acknowledged that would make the SSD's
-    /// content stale; the receiver must first record durably, outside the SSD, that this pool's cache is not to be trusted.
+    /// This shard cannot write its log any more. The host tells all shards of the pool by
+    /// [`Command::SsdFailed`]. Then it records durably, outside the SSD, that the clean blocks on it
+    /// are void, and says so by [`Command::DegradedRecorded`].
     SsdFailed,
+    /// The SSD failed, and no block of the volume is dirty in this shard any more. When all shards
+    /// have said so, the host records durably that everything the SSD holds of the volume is void,
+    /// dirty blocks too, and gives [`Command::SsdForgotten`].
+    NothingDirty(VolumeIndex),
     /// The backing device failed a flush: final (C5). The volume acknowledges no more writes until it is attached anew.
     BackingFailed(VolumeIndex),
     /// A dirty block cannot be read back; the client got an error.
@@ -364,8 +371,18 @@ pub enum Command {
         /// Which volume.
         volume: VolumeIndex,
     },
-    /// The host has recorded durably that this pool's SSD failed (answer to [`Event::SsdFailed`]).
+    /// Another shard of the pool cannot write its log any more: the SSD is not used by this one
+    /// either.
+    SsdFailed,
+    /// The host has recorded durably that the clean blocks on the SSD are void (answer to
+    /// [`Event::SsdFailed`]).
     DegradedRecorded,
+    /// The host has recorded durably that everything the SSD holds of the volume is void (answer to
+    /// [`Event::NothingDirty`] of all shards).
+    SsdForgotten {
+        /// Which volume.
+        volume: VolumeIndex,
+    },
     /// The volume's backing device failed a flush that another shard had asked for (answer to [`Event::BackingFailed`], for all
     /// shards): a failed flush is final for the device, whoever asked.
     BackingFailed {

@@ -35,3 +35,4 @@ pub mod shard;
 pub mod stats;
 pub mod superblock;
 pub mod trail;
+pub mod unanimous;

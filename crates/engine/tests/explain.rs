@@ -230,7 +230,7 @@ fn without_its_ssd_requests_say_that_it_failed() {
     (0..9).for_each(|block| rig.read(60 + block));
     rig.passes(SECOND);
     assert!(rig.shard.has_lost_its_log());
-    rig.shard.command(rig.now_ns, Command::DegradedRecorded);
+    rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
     rig.read(40);
     rig.write(40);
     let told: Vec<_> = rig.recent(40).iter().take(2).map(|recent| (recent.op, recent.outcome, recent.reason)).collect();

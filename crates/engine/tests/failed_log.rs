@@ -23,6 +23,7 @@ struct Rig {
     home_writes: usize,
     ios: usize,
     ssd_failed: bool,
+    nothing_dirty: bool,
     backing_failed: bool,
     done: Option<Result<(), String>>,
 }
@@ -43,6 +44,7 @@ impl Rig {
             home_writes: 0,
             ios: 0,
             ssd_failed: false,
+            nothing_dirty: false,
             backing_failed: false,
             done: None,
         }
@@ -67,6 +69,7 @@ impl Rig {
                 }
                 Action::Event(Event::BackingFailed(VOLUME)) => self.backing_failed = true,
                 Action::Event(Event::SsdFailed) => self.ssd_failed = true,
+                Action::Event(Event::NothingDirty(VOLUME)) => self.nothing_dirty = true,
                 Action::Event(Event::CommandDone(TOKEN, result)) => self.done = Some(result),
                 Action::Event(event) => panic!("{event:?}"),
             }
@@ -94,23 +97,17 @@ fn options(mode: Mode) -> VolumeOptions {
 fn rig_with_a_dirty_block() -> Rig {
     let mut rig = Rig::new();
     rig.shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: 1 << 20, options: options(Mode::WriteBack) });
-    let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
-    let write = Request {
-        id: 1,
-        volume: VOLUME,
-        op: Op::Write,
-        fua: true,
-        start_sector: 0,
-        sectors: 8,
-        pages,
-        bypass: None,
-        wanted: false,
-        range: None,
-    };
+    let write = write_of(&rig, 1);
     rig.shard.submit(0, write);
     rig.pass(10_000_000);
     assert_eq!((rig.replies, rig.home_writes), (1, 0), "durable in the log, and only there");
     rig
+}
+
+/// A write of the first block.
+fn write_of(rig: &Rig, id: u64) -> Request {
+    let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
+    Request { id, volume: VOLUME, op: Op::Write, fua: true, start_sector: 0, sectors: 8, pages, bypass: None, wanted: false, range: None }
 }
 
 #[test]
@@ -140,5 +137,28 @@ fn leaving_write_back_waits_for_the_host_when_the_log_has_failed() {
     assert_eq!(rig.done, None, "a start now would find the block dirty");
     rig.shard.command(rig.now_ns, Command::DegradedRecorded);
     rig.pass(1_000_000_000);
+    assert_eq!((rig.done.clone(), rig.nothing_dirty), (None, true), "it may still be believed to be dirty");
+    rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
+    rig.pass(1_000_000_000);
     assert_eq!(rig.done, Some(Ok(())));
+}
+
+/// Nothing was dirty: the very write that finds out is done, when the host has recorded that the SSD holds nothing of the volume.
+#[test]
+fn the_write_that_finds_the_ssd_lost_goes_to_the_backing_device() {
+    let mut rig = rig_with_a_dirty_block();
+    rig.shard.command(rig.now_ns, Command::Destage { token: TOKEN, volume: VOLUME });
+    rig.pass(10_000_000_000);
+    assert_eq!((rig.done.take(), rig.home_writes), (Some(Ok(())), 1));
+    rig.ssd_broken = true;
+    let write = write_of(&rig, 2);
+    rig.shard.submit(rig.now_ns, write);
+    rig.pass(1_000_000_000);
+    assert_eq!((rig.ssd_failed, rig.replies, rig.home_writes), (true, 1, 1), "a start now would believe an older clean block");
+    rig.shard.command(rig.now_ns, Command::DegradedRecorded);
+    rig.pass(1_000_000_000);
+    assert_eq!((rig.nothing_dirty, rig.replies, rig.home_writes), (true, 1, 2), "it is at home, and may still be called dirty");
+    rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
+    rig.pass(1_000_000_000);
+    assert_eq!((rig.replies, rig.home_writes), (2, 3));
 }

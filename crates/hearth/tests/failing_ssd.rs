@@ -86,6 +86,34 @@ fn write_through_goes_on_and_the_ssd_is_replaced() {
     (0..BLOCKS).for_each(|n| assert!(client.read(n * 4096, 4096) == expected(n), "block {n} after a restart"));
 }
 
+/// Nothing is dirty when the SSD fails: the write that meets the failure is done on the backing device, and later nobody asks for data
+/// to be given up.
+#[test]
+fn write_back_with_nothing_dirty_goes_on_without_the_ssd() {
+    let place = Place::new();
+    let (daemon, uri) = with_volume(&place, "write-back", "64MiB", KEPT_BYTES);
+    let mut client = Client::connect(&uri);
+    (0..BLOCKS).for_each(|n| client.write(n * 4096, &pattern(1)).expect("a write"));
+    place.must(&["volume", "destage", "v"]);
+    fail_ssd(&place, &daemon);
+    for n in 0..BLOCKS {
+        client.write(n * 4096, &pattern(n)).expect("the client sees no error");
+        assert!(client.read(n * 4096, 4096) == pattern(n), "block {n}");
+    }
+    client.flush();
+    drop(client);
+    let home = std::fs::read(place.path("disk.img")).expect("it is there");
+    (0..BLOCKS).for_each(|n| assert_eq!(home[n as usize * 4096..][..4096], pattern(n), "block {n} at home"));
+    assert_eq!(text_of(&place, &["pool", "show", "p"], "health"), "degraded", "{}", daemon.log());
+    daemon.kill();
+    std::fs::rename(place.path("ssd.img"), place.path("away.img")).expect("it is there");
+    let daemon = place.daemon();
+    assert_eq!(text_of(&place, &["volume", "show", "v"], "health"), "degraded", "{}", daemon.log());
+    let mut client = Client::connect(&uri);
+    (0..BLOCKS).for_each(|n| assert!(client.read(n * 4096, 4096) == pattern(n), "block {n} after a restart"));
+    client.write(0, &pattern(9)).expect("it is served without its cache");
+}
+
 #[test]
 fn write_back_tells_what_is_lost_and_gives_nothing_old() {
     let place = Place::new();

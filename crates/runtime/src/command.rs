@@ -125,7 +125,9 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         unanswered @ (Command::Attach { .. }
         | Command::Hold { .. }
         | Command::Cancel { .. }
+        | Command::SsdFailed
         | Command::DegradedRecorded
+        | Command::SsdForgotten { .. }
         | Command::BackingFailed { .. }) => {
             return Err(unanswered);
         }

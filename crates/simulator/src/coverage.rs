@@ -29,6 +29,8 @@ pub enum Fault {
     Gone,
     /// F7: the SSD comes back as an older copy of itself, or shorter.
     Exchanged,
+    /// F7: the SSD comes back after it was lost.
+    Returned,
     /// F10: a power cut on a device that ignores flushes.
     LyingFlush,
     /// F11: a client goes with requests in flight.
@@ -40,7 +42,7 @@ pub enum Fault {
 }
 
 /// Names of the faults, in order.
-pub const FAULTS: [&str; 14] = [
+pub const FAULTS: [&str; 15] = [
     "F1 crash",
     "F2 power cut",
     "F3 SSD error",
@@ -51,6 +53,7 @@ pub const FAULTS: [&str; 14] = [
     "F6 latency",
     "F7 device gone",
     "F7 older, shorter",
+    "F7 SSD returns",
     "F10 lying flush",
     "F11 disconnect",
     "F12 operator",
@@ -143,6 +146,8 @@ fn reachable(fault: usize, phase: usize) -> bool {
         f if f == Fault::Corruption as usize => !blocking,
         // Another SSD is noticed when it is opened.
         f if f == Fault::Exchanged as usize => phase == recovery,
+        // An SSD that was lost is there again at a start.
+        f if f == Fault::Returned as usize => phase == recovery,
         // A client that goes has something in flight; nobody is served during blocking work, nor while the SSD is replaced.
         f if f == Fault::Disconnect as usize => !blocking && phase != Phase::Idle as usize && phase != Phase::Replace as usize,
         // Blocking work takes its memory before anything is served, or from the system.

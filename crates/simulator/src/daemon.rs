@@ -84,6 +84,11 @@ impl Builder for Engine {
         }
         let next = VolumeId(plan.volumes.len() as u32 + 1 + host.retired);
         pool.superblock.next_volume_id = pool.superblock.next_volume_id.max(next);
+        for (volume, number) in &host.renumbered {
+            let name = name_of(usize::from(*volume));
+            let record = pool.superblock.volumes.iter_mut().find(|record| record.name == name).expect("every volume has a record");
+            record.id = record.id.max(VolumeId(*number));
+        }
         let found = gather(ssd, &mut pool)?;
         let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
         let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();
@@ -367,7 +372,9 @@ impl System for Daemon {
             Command::Attach { .. }
             | Command::Hold { .. }
             | Command::Cancel { .. }
+            | Command::SsdFailed
             | Command::DegradedRecorded
+            | Command::SsdForgotten { .. }
             | Command::BackingFailed { .. } => None,
         };
         if let Some(token) = token {
@@ -498,9 +505,9 @@ impl System for Daemon {
                 let record = self.record_mut(volume);
                 (record.may_have_dirty, record.damaged, record.mode) = (false, false, mode);
             }
-            Change::Retire(volume) => {
-                let id = self.pool.superblock.next_volume_id;
-                self.pool.superblock.next_volume_id = VolumeId(id.0 + 1);
+            Change::Retire(volume, id) => {
+                let next = self.pool.superblock.next_volume_id;
+                self.pool.superblock.next_volume_id = next.max(VolumeId(id.0 + 1));
                 self.record_mut(volume).id = id;
             }
         }

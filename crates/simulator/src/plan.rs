@@ -103,6 +103,8 @@ pub struct Plan {
     pub read_all_after_restart: bool,
     /// The SSD leaves once during the safety phase (F7).
     pub ssd_leaves: bool,
+    /// And in each life that follows.
+    pub ssd_leaves_again: bool,
     /// The backing device of volume 0 leaves for a while (F7).
     pub backing_leaves: bool,
     /// Typical time between damages to old data on the SSD (F5); 0: none.
@@ -260,6 +262,7 @@ impl Plan {
             message_ns: 0,
             read_all_after_restart: false,
             ssd_leaves: false,
+            ssd_leaves_again: false,
             backing_leaves: false,
             rot_ns: 0,
             meddles: None,
@@ -425,6 +428,28 @@ impl Plan {
         }
     }
 
+    /// The SSD is lost in every life, with much that is dirty on it, and mostly comes back.
+    pub fn always_lose_ssd(&mut self) {
+        let prng = &mut Prng::new(self.seed).fork(28);
+        (self.ssd_leaves, self.ssd_leaves_again, self.backing_leaves, self.rot_ns) = (true, true, false, 0);
+        self.ssd_faults = Faults::none();
+        (self.crashes, self.power_percent) = (prng.pick(&[2, 4, 6]), prng.pick(&[0, 0, 50]));
+        self.mix.ops[1] = prng.pick(&[40, 80]);
+        self.mix.ops[4] = prng.pick(&[0, 3, 10]);
+        (self.mix.hot_blocks, self.requests) = (prng.pick(&[8, 32, 128]), self.requests.max(300));
+        if prng.percent(50) {
+            // Little is read from RAM, so that what is dirty cannot all go home.
+            self.ram_bytes = 64 << 10;
+        }
+        let depth_ns = prng.pick(&[1_000_000, 30_000_000_000]);
+        for volume in &mut self.volumes {
+            (volume.options.mode, volume.options.write_cache_depth_ns) = (Mode::WriteBack, depth_ns);
+            if prng.percent(70) {
+                volume.faults = Faults::none();
+            }
+        }
+    }
+
     /// Makes it a run like those of [`Plan::use_ranges`], whatever the seed says.
     pub fn always_use_ranges(&mut self) {
         self.use_ranges(&mut Prng::new(self.seed).fork(17));
@@ -548,6 +573,7 @@ impl Plan {
             operator: std::array::from_fn(|act| if act < 6 { prng.pick(&[0, 1, 3]) } else { prng.pick(&[0, 0, 1]) }),
             message_ns: prng.pick(&[0, 1_000, 100_000]),
             read_all_after_restart: prng.percent(30),
+            ssd_leaves_again: false,
             ssd_leaves: matches!(theme, Theme::SsdLeaves | Theme::All) && prng.percent(70),
             backing_leaves: theme == Theme::SsdLeaves && prng.percent(50),
             rot_ns: if theme == Theme::SsdCorruption { prng.pick(&[0, 1_000_000, 20_000_000]) } else { 0 },

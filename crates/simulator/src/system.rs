@@ -1,5 +1,7 @@
 //! What the harness drives: one life of a daemon's data path, and how such a life begins and ends.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use engine::api::{Command, Completion, Event, Io, Reply, Request};
 use page::PagePool;
 use types::{Mode, VolumeId};
@@ -107,8 +109,8 @@ pub enum Change {
     MayHaveDirty(u16),
     /// No dirty block is left and the mode makes none.
     Settled(u16, Mode),
-    /// The volume's number is never used again; it gets another.
-    Retire(u16),
+    /// The volume's number is never used again; it gets this one.
+    Retire(u16, VolumeId),
 }
 
 /// A life that began.
@@ -133,14 +135,32 @@ pub struct Refusal {
 /// What the host keeps outside the SSD (its state directory), changed atomically and durable at once.
 #[derive(Clone, Debug)]
 pub struct HostRecord {
-    /// The SSD failed: its content is not to be trusted.
-    pub degraded: bool,
+    /// The SSD was lost, and of these volumes the clean blocks on it are void.
+    pub stale: BTreeSet<u16>,
+    /// The SSD was lost, and all that it holds of these volumes is void: nothing was dirty.
+    pub forgotten: BTreeSet<u16>,
+    /// By volume: what the log holds of it under a lower number is void.
+    pub renumbered: BTreeMap<u16, u32>,
     /// Identity of the pool, drawn when it was formatted.
     pub pool_uuid: [u8; 16],
     /// The superblock's session number of the latest start.
     pub session: u64,
     /// How many numbers of volumes were retired since the pool was formatted: an SSD that loses its superblock must not have them given out again.
     pub retired: u32,
+}
+
+impl HostRecord {
+    /// Of a pool that is about to be formatted.
+    pub fn of_new_pool(pool_uuid: [u8; 16]) -> HostRecord {
+        let (stale, forgotten, renumbered) = Default::default();
+        HostRecord { stale, forgotten, renumbered, pool_uuid, session: 0, retired: 0 }
+    }
+
+    /// A number that no volume of the pool ever had.
+    pub fn retire(&mut self, volumes: usize) -> u32 {
+        self.retired += 1;
+        volumes as u32 + self.retired
+    }
 }
 
 /// How lives begin. Implemented by the stand-in and by the engine.

@@ -358,7 +358,11 @@ impl DataPath for World {
         Ok(())
     }
 
+    fn ssd_failed(&self, _pool: &str, _uuid: Uuid) {}
+
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {}
+
+    fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, _volume: &str) {}
 
     fn backing_failed(&self, volume: &str) -> bool {
         self.inside().attached.contains_key(volume)

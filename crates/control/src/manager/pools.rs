@@ -85,7 +85,7 @@ impl Manager {
         let started = self.data().start_pool(record, known)?;
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
-                (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+                (pool.session, pool.phase, pool.degraded) = (started.session, PoolPhase::Ready, None);
             }
         });
         if let Err(error) = saved {

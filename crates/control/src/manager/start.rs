@@ -109,7 +109,7 @@ impl Manager {
 
     /// Whether the pool runs now; not if it was on its way in or out.
     fn bring_up_pool(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<bool, ControlError> {
-        if let Some(degraded) = &pool.degraded {
+        if let Some(degraded) = pool.degraded.as_ref().filter(|degraded| !degraded.dirty_is_good) {
             return Err(ControlError::NotRunning {
                 named: "pool",
                 name: pool.name.clone(),

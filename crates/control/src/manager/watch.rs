@@ -4,7 +4,7 @@ use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::datapath::Notice;
 use crate::events::unix_s;
-use crate::state::Degraded;
+use crate::state::{Degraded, State};
 use crate::uuid::Uuid;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ impl Manager {
     pub(super) fn take_notice(&self, notice: &Notice) {
         match notice {
             Notice::SsdFailed { pool, uuid } => self.ssd_failed(pool, *uuid),
+            Notice::NothingDirty { pool, uuid, volume } => self.nothing_dirty(pool, *uuid, volume),
             Notice::BackingFailed { volume } => {
                 // A word that came late: the volume was stopped, or started anew.
                 if !self.data().backing_failed(volume) || self.has_given_up(volume) {
@@ -64,39 +65,60 @@ impl Manager {
         }
     }
 
-    /// Puts the failure on record before any write is acknowledged that would make the SSD's content stale.
+    /// Puts the failure on record. Until then nothing is done that relies on it.
     fn ssd_failed(&self, pool: &str, uuid: Uuid) {
+        self.data().ssd_failed(pool, uuid);
         let reason = "an I/O to the SSD failed";
-        let record = || {
-            self.change(|state| {
-                let Some(failed) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
-                failed.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s() });
-                state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
-                true
-            })
-        };
-        let concerns = loop {
-            match record() {
-                Ok(concerns) => break concerns,
+        let concerns = self.record_stubbornly(pool, |state| {
+            let Some(failed) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
+            failed.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s(), dirty_is_good: true });
+            state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
+            true
+        });
+        if !concerns {
+            // The word came late: the pool has left that SSD.
+            return;
+        }
+        self.data().degraded_recorded(pool, uuid);
+        let problem = format!(
+            "{reason}; its volumes go on without it, but for those with dirty data that cannot be read there: writes to these get an error"
+        );
+        let remedy = format!(
+            "bring the SSD back and restart the daemon: dirty data on it is then served again; \
+             or put the pool on another SSD with `hearth pool replace {pool} --ssd PATH`"
+        );
+        self.events().note(Severity::Error, pool, &problem);
+        self.set_live_pool(pool, |live| {
+            live.health = Health::Degraded;
+            live.trouble = Some(Trouble { problem: problem.clone(), remedy });
+        });
+    }
+
+    /// Puts on record that the SSD holds nothing of the volume; then it goes on without the SSD.
+    fn nothing_dirty(&self, pool: &str, uuid: Uuid, name: &str) {
+        let concerns = self.record_stubbornly(pool, |state| {
+            let failed = state.pool(pool).is_some_and(|p| p.uuid == uuid && p.degraded.is_some());
+            let Some(volume) = state.volume_mut(name).filter(|v| failed && v.pool == pool) else { return false };
+            (volume.cache_stale, volume.may_have_dirty) = (true, false);
+            true
+        });
+        if concerns {
+            self.data().ssd_forgotten(pool, uuid, name);
+            self.events().note(Severity::Info, name, "nothing of it is dirty on the SSD that failed: it goes on without its cache");
+        }
+    }
+
+    /// Saves what the data path waits for, however often it takes.
+    fn record_stubbornly(&self, pool: &str, change: impl Fn(&mut State) -> bool) -> bool {
+        loop {
+            match self.change(&change) {
+                Ok(concerns) => return concerns,
                 Err(error) => {
                     let message = format!("its SSD failed and that cannot be recorded, so writes wait: {error}");
                     self.events().note(Severity::Error, pool, message);
                     std::thread::sleep(RECORD_AGAIN);
                 }
             }
-        };
-        if !concerns {
-            // The word came late: the pool has left that SSD.
-            return;
         }
-        self.data().degraded_recorded(pool, uuid);
-        let problem =
-            format!("{reason}; its volumes run on their backing devices alone, dirty data on the SSD is lost unless it can be read there");
-        let remedy = format!("put it on a good SSD with `hearth pool replace {pool} --ssd PATH`; nothing of its volumes is lost by that");
-        self.events().note(Severity::Error, pool, &problem);
-        self.set_live_pool(pool, |live| {
-            live.health = Health::Degraded;
-            live.trouble = Some(Trouble { problem: problem.clone(), remedy });
-        });
     }
 }

@@ -90,6 +90,11 @@ pub(super) fn make_file(path: &str, size_bytes: u64) -> Result<(), ControlError>
     OpenDevice::create(Path::new(path), size_bytes).map(drop).map_err(|e| open_error(Path::new(path), e))
 }
 
+/// Allocates what an SSD's file lacks of the first `size_bytes`, or refuses it.
+pub(super) fn allocate(ssd: &OpenDevice, size_bytes: u64) -> Result<(), ControlError> {
+    ssd.allocate(size_bytes).map_err(|error| open_error(ssd.path(), error))
+}
+
 /// Removes it again.
 pub(super) fn remove_file(path: &str) -> Result<(), ControlError> {
     match std::fs::remove_file(path) {

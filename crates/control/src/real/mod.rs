@@ -28,6 +28,7 @@ use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
+use engine::api::Command;
 use runtime::{Endpoint, EndpointGroup, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -208,8 +209,16 @@ impl DataPath for Machine {
         self.change_content(pool)
     }
 
+    fn ssd_failed(&self, pool: &str, uuid: Uuid) {
+        self.tell_shards(pool, uuid, |_| Some(Command::SsdFailed));
+    }
+
     fn degraded_recorded(&self, pool: &str, uuid: Uuid) {
-        self.tell_degraded(pool, uuid);
+        self.tell_shards(pool, uuid, |_| Some(Command::DegradedRecorded));
+    }
+
+    fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str) {
+        self.tell_shards(pool, uuid, |pool| Some(Command::SsdForgotten { volume: self.place_in(pool, volume)? }));
     }
 
     fn backing_failed(&self, volume: &str) -> bool {

@@ -16,6 +16,7 @@ use engine::api::{Command, Event};
 use engine::medium::Medium;
 use engine::shard::{Proof, Shard};
 use engine::superblock;
+use engine::unanimous::Unanimous;
 use format::Layout;
 use page::PagePool;
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
@@ -59,6 +60,7 @@ impl Machine {
     pub(super) fn format_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes);
+        devices::allocate(&ssd, usable_bytes)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
@@ -85,6 +87,8 @@ impl Machine {
     pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
         let path = record.ssd.clone();
         let ssd = self.patiently(&record.ssd, move || devices::open(&path, Access::ReadWrite))?;
+        // A pool that was made before files were allocated may still lie on a sparse one.
+        devices::allocate(&ssd, record.size_bytes.unwrap_or(u64::MAX))?;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
             Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit of open files"))?)))
         };
@@ -121,7 +125,8 @@ impl Machine {
         let file = ssd.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
         let options = DeviceOptions { name: record.ssd.clone(), file, geometry: ssd.geometry(), model: None };
         let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
-        let pool = PoolOptions { ssd: device.clone(), shards, pages, events: self.events_of(record) };
+        let events = self.events_of(record, shards.len());
+        let pool = PoolOptions { ssd: device.clone(), shards, pages, events };
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(&e, ""))?;
         self.note_use(&device, DeviceUse::Ssd { pool: record.name.clone() }, Some(&handle));
         Ok((handle, device))
@@ -150,11 +155,20 @@ impl Machine {
         self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then ask again"))
     }
 
-    pub(super) fn tell_degraded(&self, pool: &str, uuid: Uuid) {
+    /// Tells all shards of a pool, if it runs, what concerns its lost SSD.
+    pub(super) fn tell_shards(&self, pool: &str, uuid: Uuid, command: impl FnOnce(&LivePool) -> Option<Command>) {
         let Some(pool) = self.pool(pool).ok().filter(|live| locked(&live.root).is_pool(uuid)) else { return };
-        if let Err(error) = self.runtime.command(&pool.handle, Command::DegradedRecorded) {
-            tracing::error!(pool = pool.name, "the shards cannot be told that the SSD's failure is on record: {error}");
+        let Some(command) = command(&pool) else { return };
+        if let Err(error) = self.runtime.command(&pool.handle, command) {
+            tracing::error!(pool = pool.name, "the shards cannot be told of the failure of the SSD: {error}");
         }
+    }
+
+    /// The place of a volume of that name in the shards' tables.
+    pub(super) fn place_in(&self, pool: &LivePool, volume: &str) -> Option<VolumeIndex> {
+        let names = locked(&self.names_by_place);
+        let named = |((of, _), name): &(&(String, u16), &String)| *of == pool.name && name.as_str() == volume;
+        names.iter().find(named).map(|((_, place), _)| VolumeIndex(*place))
     }
 
     /// Puts the volume's record into the superblock, durably, before anything can be logged under its number; gives its place in the
@@ -178,15 +192,18 @@ impl Machine {
         locked(&pool.root).place_of(id)
     }
 
-    fn events_of(&self, pool: &PoolRecord) -> EventSink {
+    fn events_of(&self, pool: &PoolRecord, shards: usize) -> EventSink {
+        let clean = Mutex::new(Unanimous::of(shards));
         let (notices, name, uuid) = (Mutex::new(self.notices.clone()), pool.name.clone(), pool.uuid);
         let names = self.names_by_place.clone();
-        Arc::new(move |_, event| {
+        Arc::new(move |shard, event| {
             let volume = |place: VolumeIndex| {
                 locked(&names).get(&(name.clone(), place.0)).cloned().unwrap_or_else(|| format!("{name} #{}", place.0))
             };
             let notice = match event {
                 Event::SsdFailed => Notice::SsdFailed { pool: name.clone(), uuid },
+                Event::NothingDirty(place) if !locked(&clean).said_by(shard, place) => return,
+                Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), uuid, volume: volume(place) },
                 Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
                 Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
                 Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },

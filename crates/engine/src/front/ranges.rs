@@ -9,7 +9,8 @@
 //! Home comes first and alone: of two range requests that overlap, the second asks no other shard before the first has the range in all of them.
 //! So two fronts cannot each hold what the other waits for. All other requests want something of one shard only.
 //!
-//! A step that fails ends the request: what holds the range releases it.
+//! A step that fails ends the request: what holds the range releases it. If the SSD is lost meanwhile, the request begins anew when all
+//! have released it.
 
 use crate::api::{Op, RangeReply, RangeStep, RangeWrite, Reply, Request, RequestError};
 use crate::key::mix;
@@ -58,6 +59,8 @@ struct RangeRequest {
     /// Which shards hold the range.
     held: Vec<bool>,
     over_dirty: bool,
+    /// A shard lost the SSD under it.
+    again: bool,
     error: Option<RequestError>,
 }
 
@@ -92,7 +95,17 @@ impl Ranges {
             (self.table.len() - 1) as u32
         });
         let held = vec![false; usize::from(self.shards)];
-        let range = RangeRequest { joining, volume, request, stage: Stage::HoldingHome, waiting: 0, held, over_dirty: false, error: None };
+        let range = RangeRequest {
+            joining,
+            volume,
+            request,
+            stage: Stage::HoldingHome,
+            waiting: 0,
+            held,
+            over_dirty: false,
+            again: false,
+            error: None,
+        };
         self.table[number as usize] = Some(range);
         self.queue.push_back(number);
     }
@@ -137,6 +150,7 @@ impl Ranges {
             range.held[usize::from(shard.0)] = true;
             range.over_dirty |= over_dirty;
         }
+        range.again |= reply.range == Some(RangeReply::Again);
         if range.waiting > 0 {
             return None;
         }
@@ -157,6 +171,11 @@ impl Ranges {
                 Some(RangeReply::Written(write)) => self.release(number, write, &holders),
                 other => panic!("{other:?} is no answer to a write"),
             },
+            Stage::Releasing if range.again && !failed => {
+                (range.again, range.over_dirty) = (false, false);
+                range.held.fill(false);
+                self.send(number, Stage::HoldingHome, RangeStep::Hold, &[home])
+            }
             Stage::Releasing => self.end(number),
         })
     }

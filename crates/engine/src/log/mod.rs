@@ -222,6 +222,13 @@ impl Log {
         self.next_group - 1
     }
 
+    /// The SSD is given up: gives who waited for it.
+    pub fn fail(&mut self) -> Vec<u32> {
+        self.failed = true;
+        self.flush = None;
+        self.waiters.take_all()
+    }
+
     /// Whether a write or flush failed.
     pub fn is_failed(&self) -> bool {
         self.failed
@@ -645,9 +652,7 @@ impl Log {
             return progress;
         }
         if !ok && !mutants::active(36) {
-            self.failed = true;
-            self.flush = None;
-            return Progress { ready: self.waiters.take_all(), tail_moved: None, failed: true };
+            return Progress { ready: self.fail(), tail_moved: None, failed: true };
         }
         match io {
             LogIo::Group(number) => self.group_written(number, &mut progress),

@@ -89,6 +89,9 @@ impl Shard {
         self.describe_destage(&mut text);
         self.describe_ranges(&mut text);
         self.describe_commands(&mut text);
+        if self.log.is_failed() {
+            let _ = writeln!(text, "SSD lost, recorded: {}; {} requests wait", self.loss.recorded, self.loss.waiting());
+        }
         for op in self.ops.iter() {
             let (request, phase) = (&op.request, op.phase);
             let _ = writeln!(

@@ -103,7 +103,9 @@ impl Shard {
                 self.drop_ram_of(volume);
                 self.commands.jobs.push(Job::DropClean { token: Some(token), volume, cursor: 0, group: 0 });
             }
+            Command::SsdFailed => self.ssd_is_lost(),
             Command::DegradedRecorded => self.degraded_is_recorded(),
+            Command::SsdForgotten { volume } => self.ssd_is_forgotten(volume),
             Command::BackingFailed { volume } => {
                 if self.volume(volume).is_some() {
                     self.backing_failed_now(volume);
@@ -345,7 +347,10 @@ impl Shard {
     }
 
     fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut cursor: u64, mut group: u64) -> Standing {
-        if self.log.is_failed() || self.volume(index).is_none() {
+        if self.log.is_failed() {
+            return Standing::Ended(token, Err("the SSD failed".to_string()));
+        }
+        if self.volume(index).is_none() {
             return Standing::Ended(token, Ok(()));
         }
         for _ in 0..SLOTS_A_TURN {

@@ -329,7 +329,9 @@ impl Shard {
         let dirty = self.dirty.blocks_of(index);
         let oldest_ns = self.dirty.oldest(index).map_or(now_ns, |(oldest_ns, _)| oldest_ns);
         let idle = !self.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
-        let (clients, rate) = (backing.clients(options.latency_goal_ns), options.destage_rate_bytes);
+        let clients = backing.clients(options.latency_goal_ns);
+        // What would be lost with the SSD goes home as fast as the device takes it.
+        let rate = options.destage_rate_bytes.filter(|_| !self.log.is_failed());
         let depth_ns = options.write_cache_depth_ns;
         let overdue_ns = depth_ns.saturating_add(depth_ns / OVERDUE_ONE_IN);
         let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
@@ -496,7 +498,7 @@ impl Shard {
         }
         let run = &self.destager.runs[&id];
         if run.group > self.log.durable() && !mutants::active(42) {
-            if self.log.is_failed() && (self.degraded_recorded || mutants::active(43)) {
+            if self.log.is_failed() && (self.loss.recorded || mutants::active(43)) {
                 // It never will be durable, and after a restart nobody will believe the log, so nothing can fall behind it.
                 self.destager.waiting_durable.retain(|other| *other != id);
             } else {
@@ -645,6 +647,9 @@ impl Shard {
                 self.destager.demanded.remove(&key);
                 self.wake_destage_waiters(key);
             }
+        }
+        if self.dirty.blocks_of(index) < before {
+            self.loss.made_progress(now_ns);
         }
         self.throttle.destaged(now_ns, index, before - self.dirty.blocks_of(index));
         self.flush_after_destage(index);

@@ -47,15 +47,16 @@ impl Shard {
         // A failure after the fact does not undo durability, but a device whose flush failed is not believed about anything.
         let backing_failed = self.volume(index).is_none_or(|volume| volume.backing.failed);
         let logged = self.log.durable() >= group;
-        if backing_failed || !logged && self.dirty.blocks_of(index) > 0 {
+        let is_past = self.volume(index).is_some_and(|volume| volume.past_ssd);
+        if backing_failed {
             self.fail(id, crate::api::RequestError::Io);
-        } else if logged || self.degraded_recorded {
+        } else if logged || is_past {
             // With the log lost and nothing dirty, all that was acknowledged is on the backing device, which has flushed.
             self.finish(id, Ok(()), PageVec::new(), Outcome::Other);
         } else {
             // Before that is recorded, a restart would still believe the log, whose records may be older than the backing device.
             self.ops.get_mut(id).pending = 1;
-            self.waiting_degraded.push(id);
+            self.wait_for_loss(id);
         }
     }
 

@@ -32,6 +32,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod flush;
+mod loss;
 mod notes;
 mod op;
 mod packing;
@@ -52,7 +53,7 @@ mod volume;
 mod write_backing;
 mod write_log;
 
-use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, RangeStep, Reply, Request, RequestError};
+use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, RangeReply, RangeStep, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
@@ -194,9 +195,7 @@ pub struct Shard {
     starved: VecDeque<OpId>,
     /// Destage or the cleaner could not go on for want of pages.
     short_of_pages: bool,
-    /// Requests that wait for the host to record that the SSD failed.
-    waiting_degraded: Vec<OpId>,
-    degraded_recorded: bool,
+    loss: loss::Loss,
     /// `Invalidate` records nobody waited for: a backing write must not overtake them.
     unsettled: Map<Key, u64>,
     /// Dirty blocks that a backing write is about to replace: destage leaves them alone.
@@ -269,8 +268,7 @@ impl Shard {
             throttle: throttle::Throttle::default(),
             starved: VecDeque::new(),
             short_of_pages: false,
-            waiting_degraded: Vec::new(),
-            degraded_recorded: false,
+            loss: loss::Loss::default(),
             unsettled: Map::default(),
             shielded: Set::default(),
             unnoted: BTreeMap::new(),
@@ -413,6 +411,7 @@ impl Shard {
     pub fn tick(&mut self, now_ns: u64) {
         self.advance_time(now_ns);
         self.wake_starved();
+        self.give_up_waiting();
         self.recompress_when_idle();
         self.turn();
     }
@@ -424,7 +423,7 @@ impl Shard {
         let starved = waits.then_some(self.now_ns + 1_000_000);
         let recompression = self.recompression.deadline();
         let throttle = self.throttle.deadline();
-        let own = [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), self.ranges.deadline()];
+        let own = [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), self.ranges.deadline(), self.loss.deadline()];
         [recompression, self.scrub.deadline(), starved, throttle].into_iter().chain(own).flatten().min()
     }
 
@@ -468,6 +467,9 @@ impl Shard {
             self.fade_heat();
         }
         self.end_quietly();
+        if self.log.is_failed() && !self.is_quiesced() {
+            self.check_loss();
+        }
         let head_seq = self.log.space().head_seq();
         while self.head_seq_seen < head_seq {
             // Before the tail there is none: at the start of an empty log the segment before the head's first was never written, or is lost.
@@ -533,8 +535,18 @@ impl Shard {
 
     /// Replies and gives the blocks back.
     fn finish(&mut self, id: OpId, result: Result<(), RequestError>, pages: PageVec, outcome: Outcome) {
+        self.finish_as(id, Reply { id: self.ops.get(id).request.id, result, pages, outcome, range: None });
+    }
+
+    /// A range request ends.
+    fn end_range(&mut self, id: OpId, result: Result<(), RequestError>, range: Option<RangeReply>) {
+        let outcome = Outcome::Other;
+        self.finish_as(id, Reply { id: self.ops.get(id).request.id, result, pages: PageVec::new(), outcome, range });
+    }
+
+    fn finish_as(&mut self, id: OpId, reply: Reply) {
         let mut op = self.ops.remove(id);
-        note(&mut self.trail, self.now_ns, &mut op, outcome);
+        note(&mut self.trail, self.now_ns, &mut op, reply.outcome);
         for key in &op.shielded {
             self.shielded.remove(key);
             self.destage_may_look_at(*key);
@@ -546,7 +558,7 @@ impl Shard {
         if op.request.range.is_some() {
             self.leave_range(id, &op.request);
         }
-        self.out.reply(Reply { id: op.request.id, result, pages, outcome, range: None });
+        self.out.reply(reply);
     }
 
     fn fail(&mut self, id: OpId, error: RequestError) {

@@ -79,7 +79,7 @@ impl Shard {
     /// more: then the host's record that nobody is to believe it must do.
     pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
         if self.log.is_failed() {
-            return self.degraded_recorded;
+            return self.volume(index).is_some_and(|volume| volume.past_ssd);
         }
         while let Some((key, _)) = self.unnoted.range(Key::new(index, 0)..).next().filter(|(key, _)| key.volume() == index) {
             let key = *key;

@@ -53,6 +53,8 @@ struct HeldRange {
     from: Key,
     /// The write was done: dirty versions are to go.
     written: bool,
+    /// The SSD was lost since it was locked: destage is not held back in it any more, and the request begins anew.
+    spoilt: bool,
 }
 
 /// Range requests of the shard.
@@ -69,7 +71,12 @@ impl Ranges {
     /// Whether destage has to leave the block alone.
     #[inline]
     pub fn covers(&self, key: Key) -> bool {
-        !self.held.is_empty() && self.held.iter().any(|held| held.range.contains(&key))
+        !self.held.is_empty() && self.held.iter().any(|held| !held.spoilt && held.range.contains(&key))
+    }
+
+    /// The SSD was lost: what is dirty in the ranges goes home first.
+    pub fn are_spoilt(&mut self) {
+        self.held.iter_mut().for_each(|held| held.spoilt = true);
     }
 
     /// When the next slice begins, if one is wanted.
@@ -158,12 +165,16 @@ impl Shard {
             self.fail(id, RequestError::Io);
             return;
         }
-        if self.log.is_failed() && !self.may_write_degraded(id) {
+        if self.log.is_failed() && !self.may_write_past(id) {
             return;
         }
         let range = keys_of(&self.ops.get(id).request);
-        if !self.ranges.held.iter().any(|held| held.op == id) {
-            self.ranges.held.push(HeldRange { op: id, range: range.clone(), from: range.start, written: false });
+        match self.ranges.held.iter_mut().find(|held| held.op == id) {
+            Some(held) => held.spoilt = false,
+            None => {
+                let from = range.start;
+                self.ranges.held.push(HeldRange { op: id, range: range.clone(), from, written: false, spoilt: false });
+            }
         }
         if let Some(key) = self.on_its_way_home_in(&range) {
             self.wait_destaged(key, id);
@@ -348,6 +359,9 @@ impl Shard {
 
     /// Makes dirty versions void if the range was written.
     pub(super) fn release_range(&mut self, id: OpId) {
+        if self.ranges.of(id).spoilt {
+            return self.end_range(id, Ok(()), Some(RangeReply::Again));
+        }
         if self.ranges.of(id).written && !self.void_dirty(id) {
             return;
         }
@@ -369,11 +383,7 @@ impl Shard {
             let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).expect("just found");
             let keys: Vec<Key> = dirty.iter().map(|index| extent.key(index)).collect();
             for key in keys {
-                if self.log.is_failed() {
-                    // The old version could come back after a restart: this write cannot be promised.
-                    self.fail(id, RequestError::Io);
-                    return false;
-                }
+                assert!(!self.log.is_failed(), "a range that is held past the SSD has no dirty blocks");
                 if !self.ranges.may_go_on(self.now_ns, id, STEPS_A_BLOCK) {
                     return false;
                 }
@@ -400,8 +410,8 @@ impl Shard {
         let (group, fua, kind, index) = (op.group, op.request.fua, op.request.op, op.request.volume);
         let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
         if !safe {
-            self.fail(id, RequestError::Io);
-            return;
+            // The SSD failed under the records: old versions could come back after a restart.
+            return self.end_range(id, Ok(()), Some(RangeReply::Again));
         }
         if fua && kind == OpKind::Discard && self.ranges.of(id).written && self.is_home_of_ranges(index) {
             // Devices have no FUA for deallocation: flush instead.
@@ -421,11 +431,14 @@ impl Shard {
 
     /// For [`Shard::describe`].
     pub(super) fn describe_ranges(&self, text: &mut String) {
-        for HeldRange { op, range, from, written } in &self.ranges.held {
+        for HeldRange { op, range, from, written, spoilt } in &self.ranges.held {
             let (start, end, from) = (range.start.block(), range.end.0 - range.start.0 + range.start.block(), from.block());
             let phase = self.ops.get(*op).phase;
-            let _ =
-                writeln!(text, "range: blocks {start}..{end} of volume {}, {phase:?} at {from}, written {written}", range.start.volume().0);
+            let _ = writeln!(
+                text,
+                "range: blocks {start}..{end} of volume {}, {phase:?} at {from}, {written} {spoilt}",
+                range.start.volume().0
+            );
         }
     }
 

@@ -24,6 +24,10 @@ pub struct Volume {
     pub releasing: bool,
     /// Known, but its backing device is not available: no requests, no destage; its dirty blocks are kept.
     pub held: bool,
+    /// The SSD is lost, and the host has recorded that it holds nothing of the volume.
+    pub past_ssd: bool,
+    /// The SSD is lost, and the host was told that nothing of the volume is dirty here.
+    pub said_nothing_dirty: bool,
     /// When it was attached.
     pub attached_ns: u64,
     /// Its counters.
@@ -133,6 +137,8 @@ impl Volume {
             detaching: false,
             releasing: false,
             held: false,
+            past_ssd: false,
+            said_nothing_dirty: false,
             attached_ns: now_ns,
             stats: VolumeStats::default(),
             heat: RegionHeat::new(size_bytes, now_ns),

@@ -59,7 +59,7 @@ impl Shard {
             self.fail(id, RequestError::Io);
             return;
         }
-        if self.log.is_failed() && !self.may_write_degraded(id) {
+        if self.log.is_failed() && !self.may_write_past(id) {
             return;
         }
         let op = self.ops.get(id);
@@ -119,7 +119,7 @@ impl Shard {
                 let made = self.log_invalidate(*key, Urgency::Durable);
                 self.unsettled.insert(*key, made);
             }
-            // A failed log makes nothing durable any more, and after `may_write_degraded` nobody will believe it: no wait then.
+            // A failed log makes nothing durable any more, and after `may_write_past` it is not believed: no wait then.
             if !self.log.is_failed() {
                 group = group.max(self.unsettled.get(key).copied().unwrap_or(0));
             }
@@ -136,11 +136,8 @@ impl Shard {
     pub(super) fn issue_backing_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         if op.group > self.log.durable() && !mutants::active(44) {
-            // The SSD failed under the `Invalidate` records: go on without it once the host has written that down.
-            self.ops.get_mut(id).phase = Phase::Draining;
-            self.ops.get_mut(id).over_dirty.clear();
-            self.ready.push_back(id);
-            return;
+            // The SSD failed under the `Invalidate` records.
+            return self.go_past_ssd(id);
         }
         let op = self.ops.get(id);
         let request = &op.request;
@@ -208,9 +205,8 @@ impl Shard {
         }
         let keys = core::mem::take(&mut self.ops.get_mut(id).over_dirty);
         if self.log.is_failed() && !keys.is_empty() {
-            // The old version could come back after a restart: this write cannot be promised.
-            self.fail(id, RequestError::Io);
-            return;
+            // The old version could come back after a restart. It goes home now, and this write follows it.
+            return self.go_past_ssd(id);
         }
         // A discard must be durable like a write if the next flush is to cover it; FUA waits for the flush here.
         let fua = self.ops.get(id).request.fua;
@@ -248,8 +244,7 @@ impl Shard {
         let (group, fua, key) = (op.group, op.request.fua, op.first);
         let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
         if !safe {
-            self.fail(id, RequestError::Io);
-            return;
+            return self.go_past_ssd(id);
         }
         if fua && op.request.op == OpKind::Discard {
             // Devices have no FUA for deallocation: flush instead.

@@ -59,9 +59,12 @@ impl Shard {
         {
             let id = self.throttle.first_of(volume).expect("a volume that waits has a write");
             let paced_until = self.pace_until(id);
-            if self.log.is_failed() || self.backing_failed(id) {
+            if self.backing_failed(id) {
                 self.throttle.pop(volume);
                 self.fail(id, RequestError::Io);
+            } else if self.log.is_failed() {
+                self.throttle.pop(volume);
+                self.go_past_ssd(id);
             } else if paced_until.is_none() && self.may_log(id) {
                 self.throttle.pop(volume);
                 self.let_in(id);
@@ -342,9 +345,12 @@ impl Shard {
             self.fail(id, error);
             return;
         }
-        if self.log.is_failed() || self.backing_failed(id) {
+        if self.backing_failed(id) {
             self.fail(id, RequestError::Io);
             return;
+        }
+        if self.log.is_failed() {
+            return self.go_past_ssd(id);
         }
         if self.ops.get(id).starved {
             return self.begin_anew(id);
@@ -427,7 +433,6 @@ impl Shard {
         let op = self.ops.get_mut(id);
         op.phase = Phase::Logged;
         op.group = group;
-        op.request.pages = PageVec::new();
         let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
         if !waits {
             self.ready.push_back(id);
@@ -440,8 +445,7 @@ impl Shard {
         let (volume, group, end_block) = (op.request.volume, op.group, op.first.block() + u64::from(op.blocks));
         let safe = if op.request.fua && !mutants::active(8) { self.log.durable() >= group } else { self.log.complete() >= group };
         if !safe {
-            self.fail(id, RequestError::Io);
-            return;
+            return self.go_past_ssd(id);
         }
         let now_ns = self.now_ns;
         let volume = self.volume_of(Key::new(volume, 0));

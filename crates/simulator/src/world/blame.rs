@@ -150,9 +150,13 @@ impl Blame {
         }
         if failed {
             self.ssd_failed = true;
-            self.ssd_harmed = true;
             self.strikes(0, now_ns);
         }
+        let untouched = matches!(strike, Strike::Error { partial: false } | Strike::NoSpace);
+        if untouched {
+            return;
+        }
+        self.ssd_harmed |= failed;
         match strike {
             Strike::None if !failed => {
                 for harmed in [&mut self.tainted, &mut self.torn].into_iter().filter(|harmed| !harmed.is_empty()) {

@@ -48,7 +48,7 @@ impl World<'_> {
         }
         let draft = self.clients[index].draw(self.plan);
         let think_ns = self.clients[index].think_ns(self.plan);
-        if self.volumes[usize::from(draft.volume)].paused {
+        if self.volumes[usize::from(draft.volume)].is_shut() {
             self.client_idle[index] = true;
             return;
         }
@@ -225,7 +225,7 @@ impl World<'_> {
         let end = draft.start_sector + u64::from(draft.sectors);
         let wounded = self.wounded.range((draft.volume, draft.start_sector / 8)..(draft.volume, end.div_ceil(8))).next().is_some();
         let excused = read_only || wounded || self.explains_error(draft.volume, pending.submitted_ns, settled);
-        if excused {
+        if excused && (read_only || wounded || self.needs_lost_ssd(pending)) {
             return Ok(());
         }
         let place = Some((draft.volume, draft.start_sector));

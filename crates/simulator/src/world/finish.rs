@@ -76,7 +76,7 @@ impl World<'_> {
             for (mut start_sector, count) in self.oracle.written_runs(volume) {
                 let end = start_sector + u64::from(count);
                 while start_sector < end {
-                    if self.volumes[usize::from(volume)].paused {
+                    if self.volumes[usize::from(volume)].is_shut() {
                         // While faults last, an operator may want clients away from it.
                         break;
                     }
@@ -95,7 +95,7 @@ impl World<'_> {
 
     /// A device may have failed for good by an I/O that was under way when faults stopped: then another life is needed.
     fn restart_if_wounded(&mut self) -> Result<bool, Failure> {
-        let wounded = self.ssd_failed || self.host.degraded || self.volumes.iter().any(|volume| volume.backing_failed);
+        let wounded = self.ssd_failed || self.volumes.iter().any(|volume| volume.backing_failed);
         if wounded || self.restart_wanted {
             self.restart_wanted = false;
             self.crash_and_restart()?;

@@ -1,6 +1,7 @@
 //! How a life of the system ends and the next begins: crashes, power cuts, recovery, and what may go wrong in it.
 
 use engine::api::Command;
+use engine::unanimous::Unanimous;
 use types::{Mode, VolumeIndex};
 
 use super::gates::Gates;
@@ -67,8 +68,10 @@ impl World<'_> {
 
     /// Settles all devices and the oracle after the process (or the power) went.
     pub fn devices_crash(&mut self, power: bool) {
-        self.blame_crash(power);
-        for device in &mut self.devices {
+        let dip = self.ssd_loses_power(power);
+        self.blame_crash(power || dip);
+        for (index, device) in self.devices.iter_mut().enumerate() {
+            let power = power || dip && index == 0;
             device.settle(&mut self.disk_prng);
             if power {
                 let keep = Keep::draw(&mut self.disk_prng);
@@ -76,13 +79,16 @@ impl World<'_> {
             }
         }
         self.oracle.crash(power);
+        if dip {
+            self.give_up_unsettled();
+        }
         self.wounds_come_back();
         if power {
             self.stats.power_cuts += 1
         } else {
             self.stats.crashes += 1
         }
-        self.doubt_a_lying_ssd(power);
+        self.doubt_a_lying_ssd(power || dip);
     }
 
     /// An SSD that confirmed what it did not write may have lost the end of the log, and nothing on it says so.
@@ -124,9 +130,10 @@ impl World<'_> {
         self.client_busy.fill(0);
         self.client_idle.fill(false);
         self.operator.forget();
+        self.loss.clean = Unanimous::of(usize::from(self.plan.shards));
         self.log_writes.crash();
         for volume in &mut self.volumes {
-            (volume.paused, volume.in_flight, volume.settles_with) = (false, 0, None);
+            (volume.paused, volume.voiding, volume.in_flight, volume.settles_with) = (false, false, 0, None);
             volume.dirty_blocks = Vec::new();
         }
         self.dirty_pages = Vec::new();
@@ -159,9 +166,7 @@ impl World<'_> {
 
     /// Begins a life from what the devices hold.
     pub fn start(&mut self) -> Step {
-        if self.host.degraded || (self.devices[0].faults.gone && self.ssd_failed) {
-            self.replace_ssd()?;
-        }
+        self.find_ssd()?;
         // A failure that was not recorded before the process died is not known to the next life, which may trust the SSD.
         self.ssd_failed = false;
         self.restore_devices();
@@ -301,7 +306,7 @@ impl World<'_> {
         self.stats.refusals += 1;
         self.tell("the SSD is given up; a new pool is made".to_string());
         for volume in 0..self.volumes.len() {
-            if !self.volumes[volume].settled {
+            if !self.volumes[volume].settled && !self.host.forgotten.contains(&(volume as u16)) {
                 self.doubt_all(volume as u16);
             }
         }
@@ -315,7 +320,7 @@ impl World<'_> {
         }
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
-        self.host = HostRecord { degraded: false, pool_uuid: uuid, session: 0, retired: 0 };
+        self.host = HostRecord::of_new_pool(uuid);
         self.format()
     }
 
@@ -327,6 +332,7 @@ impl World<'_> {
         for volume in 0..self.volumes.len() {
             self.attach(volume as u16);
         }
+        self.void_stale();
         self.drain()?;
         for volume in 0..self.volumes.len() as u16 {
             let state = &self.volumes[usize::from(volume)];
@@ -336,6 +342,7 @@ impl World<'_> {
         }
         self.drain()?;
         if self.safety {
+            self.ssd_may_leave_again();
             for connection in 0..self.plan.connections {
                 self.queue.after(u64::from(connection), Happening::Client(connection));
             }

@@ -1,7 +1,7 @@
 //! One run: clients, operator, devices and one life of the system after the other, in virtual time.
 //!
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
-//! and starts; [`replace`] exchanges the SSD; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+//! and starts; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
 mod busy;
@@ -16,6 +16,7 @@ mod life;
 mod limits;
 mod log_writes;
 mod looking;
+mod loss;
 pub(crate) mod operator;
 mod phases;
 mod replace;
@@ -67,6 +68,8 @@ pub struct Outcome {
     pub crashes_in_blocking: u64,
     /// Lives ended by a clean stop.
     pub clean_stops: u64,
+    /// Lives begun with the SSD that the one before had lost.
+    pub returns: u64,
     /// Times a life refused to begin because of injected damage.
     pub refusals: u64,
     /// Sectors of which older versions were put in doubt, because the SSD lied or a cache with dirty data was given up.
@@ -112,6 +115,8 @@ pub(crate) struct VolumeState {
     pub settles_with: Option<u64>,
     /// Clients leave it alone.
     pub paused: bool,
+    /// What the SSD holds of it is being made void: clients have to wait.
+    pub voiding: bool,
     pub in_flight: u32,
     /// Of the longest request so far.
     pub longest_blocks: u64,
@@ -119,6 +124,13 @@ pub(crate) struct VolumeState {
     pub dirty_blocks: Vec<u64>,
     /// The device failed a flush; it needs a new start.
     pub backing_failed: bool,
+}
+
+impl VolumeState {
+    /// Clients have to wait.
+    pub fn is_shut(&self) -> bool {
+        self.paused || self.voiding
+    }
 }
 
 pub(crate) enum Happening {
@@ -130,7 +142,10 @@ pub(crate) enum Happening {
     Client(u16),
     Operator,
     Tick,
+    /// The host tells all shards that the SSD is lost.
+    SsdFailureTold,
     DegradedRecorded,
+    SsdForgotten(VolumeIndex),
     /// The host tells all shards that this volume's backing device failed a flush.
     BackingFailureTold(VolumeIndex),
     Rot,
@@ -191,6 +206,7 @@ pub(crate) struct World<'a> {
     pub blame: Blame,
     pub content: content::Treatment,
     pub ssd_failed: bool,
+    pub loss: loss::Loss,
     pub log_writes: LogWrites,
     pub written_places: BTreeSet<u64>,
     pub reused_places: BTreeSet<u64>,
@@ -265,6 +281,7 @@ impl<'a> World<'a> {
                 before: None,
                 settles_with: None,
                 paused: false,
+                voiding: false,
                 in_flight: 0,
                 longest_blocks: 1,
                 dirty_blocks: Vec::new(),
@@ -291,7 +308,7 @@ impl<'a> World<'a> {
             pending: BTreeMap::new(),
             volumes,
             dirty_pages: Vec::new(),
-            host: HostRecord { degraded: false, pool_uuid, session: 0, retired: 0 },
+            host: HostRecord::of_new_pool(pool_uuid),
             operator: Operator::default(),
             channels: BTreeMap::new(),
             requests_left: plan.requests,
@@ -309,6 +326,7 @@ impl<'a> World<'a> {
             blame: Blame::default(),
             content: content::Treatment::of(plan, root.fork(5)),
             ssd_failed: false,
+            loss: loss::Loss::none(plan.shards),
             log_writes: LogWrites::default(),
             gates: Gates::default(),
             written_places: BTreeSet::new(),
@@ -405,11 +423,9 @@ impl<'a> World<'a> {
                 }
                 self.system_mut().tick(now);
             }
-            Happening::DegradedRecorded => {
-                self.host.degraded = true;
-                self.tell("host: recorded that the SSD is not to be trusted".to_string());
-                self.system_mut().command(now, Command::DegradedRecorded);
-            }
+            Happening::SsdFailureTold => self.system_mut().command(now, Command::SsdFailed),
+            Happening::DegradedRecorded => self.record_loss(),
+            Happening::SsdForgotten(volume) => self.record_forgotten(volume),
             Happening::BackingFailureTold(volume) => self.system_mut().command(now, Command::BackingFailed { volume }),
             Happening::Rot => self.rot(),
             Happening::SsdLeaves => {
@@ -577,6 +593,7 @@ impl<'a> World<'a> {
         let device = |volume: &VolumeIndex| 1 + usize::from(volume.0);
         let (name, excused) = match &event {
             Event::SsdFailed => ("SsdFailed", self.blame.ssd_failed),
+            Event::NothingDirty(_) => ("NothingDirty", self.blame.ssd_failed),
             Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
             // A block once found unreadable stays so, also where its bad content was carried to.
             Event::DirtyBlockUnreadable(volume, block) => {
@@ -601,18 +618,9 @@ impl<'a> World<'a> {
             Event::DestageFailed(volume, _) => {
                 self.blame.destage_failed.insert(volume.0);
             }
-            Event::DirtyBlockUnreadable(volume, block) => drop(self.wounded.insert((volume.0, block), now)),
-            Event::SsdFailed if !self.ssd_failed => {
-                self.ssd_failed = true;
-                self.operator.ssd_failed = self.plan.operator[6] > 0 && self.prng.percent(60);
-                let typical = self.prng.pick(&[1_000_000, 100_000_000]);
-                let delay = self.prng.spread(typical);
-                self.queue.after(delay, Happening::DegradedRecorded);
-                if self.crashes_left > 0 && self.safety && self.prng.percent(50) {
-                    // What was not recorded is not known to the next life: a moment to look at.
-                    self.crash_at = Some(self.steps + self.prng.below(100));
-                }
-            }
+            Event::DirtyBlockUnreadable(volume, block) => self.wound((volume.0, block)),
+            Event::SsdFailed if !self.ssd_failed => self.ssd_fails(),
+            Event::NothingDirty(volume) => self.nothing_dirty(lane, volume),
             Event::BackingFailed(volume) => {
                 let state = &mut self.volumes[usize::from(volume.0)];
                 if !state.backing_failed {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use engine::api::{Command, VolumeOptions};
-use types::{Mode, VolumeIndex};
+use types::{Mode, VolumeId, VolumeIndex};
 
 use super::replace::Replacement;
 use super::{Happening, Step, World, failed};
@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
     Check,
     /// The backing device is let go, and comes again.
     Release,
+    /// The SSD was lost: what it holds and is clean becomes void before clients come.
+    DropStale,
 }
 
 impl Purpose {
@@ -87,7 +89,7 @@ impl Operator {
             Purpose::Destage | Purpose::DestageQuiet => command == 1,
             Purpose::DestageToDetach | Purpose::Detach => command == 2,
             Purpose::DestageToReplace | Purpose::QuiesceToReplace => command == 3,
-            Purpose::DropClean | Purpose::Release | Purpose::Quiesce | Purpose::Check => false,
+            Purpose::DropClean | Purpose::Release | Purpose::Quiesce | Purpose::Check | Purpose::DropStale => false,
         })
     }
 
@@ -294,6 +296,7 @@ impl World<'_> {
                 self.attach(volume);
                 self.resume();
             }
+            (Purpose::DropStale, is_void) => self.stale_is_void(volume, is_void),
             (Purpose::Quiesce, true) => self.stop_and_start()?,
             (Purpose::DestageToReplace, home) => self.destaged_to_replace(volume, home)?,
             (Purpose::QuiesceToReplace, true) => self.exchange_ssd()?,
@@ -313,8 +316,8 @@ impl World<'_> {
     /// Everything is at home: the volume's number is retired, then the shards forget it.
     fn detach(&mut self, volume: u16) -> Step {
         self.check_all_at_home(volume)?;
-        self.host.retired += 1;
-        if !self.record(Change::Retire(volume))? {
+        let id = VolumeId(self.host.retire(self.volumes.len()));
+        if !self.record(Change::Retire(volume, id))? {
             return self.start();
         }
         self.command(Purpose::Detach, volume, |token| Command::Detach { token, volume: VolumeIndex(volume) });

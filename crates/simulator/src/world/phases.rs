@@ -77,7 +77,9 @@ impl World<'_> {
         for waiting in self.operator.waiting.values() {
             phases.push(match waiting.purpose {
                 Purpose::SetOptions => Phase::SetOptions,
-                Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean | Purpose::Check => Phase::DestageCommand,
+                Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean | Purpose::DropStale | Purpose::Check => {
+                    Phase::DestageCommand
+                }
                 Purpose::DestageToDetach | Purpose::Detach | Purpose::Release => Phase::Detach,
                 Purpose::Quiesce => Phase::Stop,
                 Purpose::DestageToReplace | Purpose::QuiesceToReplace => Phase::Replace,

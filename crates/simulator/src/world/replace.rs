@@ -116,7 +116,7 @@ impl World<'_> {
         disk.faults.on = self.safety;
         let mut pool_uuid = [0; 16];
         pool_uuid.fill_with(|| self.prng.bits() as u8);
-        let record = HostRecord { degraded: false, pool_uuid, session: 0, retired: 0 };
+        let record = HostRecord::of_new_pool(pool_uuid);
         let dies_after = self.death();
         let mut ssd = Blocking::new(&mut disk, &mut self.disk_prng, dies_after);
         let result = self.builder.format(self.plan, &record, &mut ssd);

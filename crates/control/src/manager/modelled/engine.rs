@@ -9,6 +9,7 @@ use crate::uuid::Uuid;
 use engine::api::{Action, Command, Event, Reply, Target};
 use engine::front::{Front, FrontAction};
 use engine::shard::{Proof, Shard};
+use engine::unanimous::Unanimous;
 use page::PagePool;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,8 @@ pub(super) struct Engine {
     pub(super) commands: BTreeMap<u64, (usize, Result<(), String>)>,
     /// Backing devices by place, and who is attached there.
     pub(super) backing: BTreeMap<u16, (String, String)>,
+    /// Volumes of which nothing is dirty after a loss of the SSD.
+    pub(super) clean: Unanimous,
 }
 
 #[derive(Default)]
@@ -77,17 +80,19 @@ impl Engine {
                             self.shards[index].complete(self.now_ns, completion);
                         }
                         Action::Reply(reply) => self.front.shard_reply(ShardIndex(index as u16), reply),
-                        Action::Event(event) => self.event(event, hardware, ears),
+                        Action::Event(event) => self.event(ShardIndex(index as u16), event, hardware, ears),
                     }
                 }
             }
         }
     }
 
-    pub(super) fn event(&mut self, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
+    pub(super) fn event(&mut self, shard: ShardIndex, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
         let volume = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
         let notice = match event {
             Event::SsdFailed => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid },
+            Event::NothingDirty(place) if !self.clean.said_by(shard, place) => return,
+            Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place) },
             Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
             Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
             Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },

@@ -332,6 +332,7 @@ impl DataPath for World {
             replies: BTreeMap::new(),
             commands: BTreeMap::new(),
             backing: BTreeMap::new(),
+            clean: ::engine::unanimous::Unanimous::of(usize::from(SHARDS)),
         };
         engine.set_content(pool.content);
         holds.iter().for_each(|hold| engine.tell(hold));
@@ -355,6 +356,15 @@ impl DataPath for World {
             _ => {}
         }
         Ok(())
+    }
+
+    fn ssd_failed(&self, _pool: &str, _uuid: Uuid) {
+        drop(self.engine(|engine| engine.tell(&Command::SsdFailed)));
+    }
+
+    fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, volume: &str) {
+        let Some(place) = self.place(volume) else { return };
+        drop(self.engine(|engine| engine.tell(&Command::SsdForgotten { volume: place })));
     }
 
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {

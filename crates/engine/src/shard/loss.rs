@@ -1,0 +1,158 @@
+//! The SSD cannot be written any more: what goes on, and what waits.
+//!
+//! 1. A write or flush of the log fails in one shard ([`Event::SsdFailed`]); the host tells all others ([`Shard::ssd_is_lost`]).
+//!    From then on clean blocks on the SSD count as absent. Dirty ones are read, and checked, as long as that works, and go home.
+//! 2. The host records that clean blocks on the SSD are void. Then what the log has not made durable may go home too: an older
+//!    clean record below it is not believed by a later start.
+//! 3. When no shard has dirty blocks of a volume any more ([`Event::NothingDirty`]), the host records that the SSD holds nothing of
+//!    the volume, and the volume goes on past the SSD ([`Shard::ssd_is_forgotten`]).
+//!
+//! Until 3, a start that finds the SSD again serves what was dirty there. So nothing is written past it: requests that would do that
+//! wait, and fail when for some time nothing has gone home.
+
+use super::Shard;
+use super::op::Phase;
+use crate::api::{Event, RequestError};
+use crate::locks::OpId;
+use crate::mutants;
+use alloc::vec::Vec;
+use types::{BypassReason, VolumeIndex};
+
+/// Requests that would make the SSD stale wait this long for dirty blocks to go home: drives and links that reset are back by then.
+pub const PATIENCE_NS: u64 = 30_000_000_000;
+
+/// See the module.
+#[derive(Default)]
+pub struct Loss {
+    /// The host has recorded that clean blocks on the SSD are void.
+    pub recorded: bool,
+    /// When the log failed, or a dirty block last went home since.
+    progress_ns: u64,
+    /// Requests that wait until the SSD is forgotten.
+    waiting: Vec<OpId>,
+}
+
+impl Loss {
+    /// When those who wait fail.
+    pub fn deadline(&self) -> Option<u64> {
+        (!self.waiting.is_empty()).then_some(self.progress_ns + PATIENCE_NS)
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Dirty blocks have gone home.
+    pub fn made_progress(&mut self, now_ns: u64) {
+        self.progress_ns = now_ns;
+    }
+}
+
+impl Shard {
+    /// A write or flush of the log failed.
+    pub(super) fn ssd_failed(&mut self) {
+        self.out.event(Event::SsdFailed);
+        self.begin_loss();
+    }
+
+    /// Another shard cannot write the SSD: this one does not use it any more either, so that nothing new depends on it.
+    pub(super) fn ssd_is_lost(&mut self) {
+        if !self.log.is_failed() {
+            let waiters = self.log.fail();
+            self.ready.extend(waiters);
+            self.begin_loss();
+            self.destage_log_moved();
+        }
+    }
+
+    fn begin_loss(&mut self) {
+        self.cleaner.stop();
+        self.loss.made_progress(self.now_ns);
+        self.ranges.are_spoilt();
+        // What waits for room in the log will get none: it takes another way.
+        self.ready.extend(self.starved.drain(..));
+    }
+
+    /// The host has recorded that clean blocks on the SSD are void.
+    pub(super) fn degraded_is_recorded(&mut self) {
+        self.loss.recorded = true;
+        self.destage_log_moved();
+    }
+
+    /// The host has recorded that the SSD holds nothing of the volume: it goes on past the SSD.
+    pub(super) fn ssd_is_forgotten(&mut self, index: VolumeIndex) {
+        if let Some(volume) = &mut self.volumes[usize::from(index.0)] {
+            assert!(self.log.is_failed() && self.dirty.blocks_of(index) == 0, "nothing of volume {} depends on the SSD", index.0);
+            volume.past_ssd = true;
+            self.wake_lost();
+        }
+    }
+
+    /// Those who wait look again.
+    pub(super) fn wake_lost(&mut self) {
+        self.ready.append(&mut self.loss.waiting.drain(..).collect());
+    }
+
+    /// Ends each turn once the log has failed: tells of volumes that need the SSD no more.
+    pub(super) fn check_loss(&mut self) {
+        for at in 0..self.attached.len() {
+            let index = self.attached[at];
+            let nothing = self.dirty.blocks_of(index) == 0;
+            let volume = self.volumes[usize::from(index.0)].as_mut().expect("attached");
+            if nothing && !volume.said_nothing_dirty {
+                volume.said_nothing_dirty = true;
+                self.out.event(Event::NothingDirty(index));
+            }
+        }
+    }
+
+    /// Time passes: whoever has waited long enough hears that it was in vain.
+    pub(super) fn give_up_waiting(&mut self) {
+        if self.loss.deadline().is_some_and(|time_ns| time_ns <= self.now_ns) {
+            for id in core::mem::take(&mut self.loss.waiting) {
+                self.fail(id, RequestError::Io);
+            }
+        }
+    }
+
+    /// Whether a request may go to the backing device although the log is lost. If not, it has been failed or set to wait.
+    pub(super) fn may_write_past(&mut self, id: OpId) -> bool {
+        if mutants::active(6) {
+            return true;
+        }
+        let index = self.ops.get(id).request.volume;
+        let is_past = self.volume(index).is_some_and(|volume| volume.past_ssd);
+        if !is_past {
+            self.wait_for_loss(id);
+        }
+        is_past
+    }
+
+    /// The request waits until the SSD is forgotten, if that may still come.
+    pub(super) fn wait_for_loss(&mut self, id: OpId) {
+        if self.now_ns >= self.loss.progress_ns + PATIENCE_NS {
+            self.fail(id, RequestError::Io);
+        } else {
+            self.loss.waiting.push(id);
+        }
+    }
+
+    /// The SSD failed under the request: it begins anew, on its way to the backing device.
+    pub(super) fn go_past_ssd(&mut self, id: OpId) {
+        assert!(self.log.is_failed(), "the SSD was lost");
+        let op = self.ops.get_mut(id);
+        assert_eq!(op.pending, 0, "nothing is under way for it");
+        (op.phase, op.group) = (Phase::Draining, 0);
+        op.over_dirty.clear();
+        op.edges.clear();
+        for key in core::mem::take(&mut op.shielded) {
+            self.shielded.remove(&key);
+            self.destage_may_look_at(key);
+        }
+        if self.ops.get(id).reason.is_none() {
+            self.turn_away(id, BypassReason::Degraded);
+        }
+        self.ready.push_back(id);
+    }
+}

@@ -1,0 +1,146 @@
+//! The SSD is lost while the pool runs (F7), what the host records of that, and how the next life finds the SSD: it is back as it was, without
+//! what it had only in its volatile cache, or it is gone for good.
+
+use std::collections::BTreeSet;
+
+use engine::api::{Command, Op};
+use engine::unanimous::Unanimous;
+use types::{ShardIndex, VolumeIndex};
+
+use super::clients::Pending;
+use super::operator::Purpose;
+use super::{Happening, Step, World};
+use crate::coverage::{Fault, Phase};
+
+/// What is so while an SSD is lost.
+pub struct Loss {
+    /// Volumes of which shards have said that nothing is dirty in them.
+    pub clean: Unanimous,
+    /// Blocks that could not be read because the SSD was away.
+    absent: BTreeSet<(u16, u64)>,
+}
+
+impl Loss {
+    /// None so far, of a pool with that many shards.
+    pub fn none(shards: u16) -> Loss {
+        Loss { clean: Unanimous::of(usize::from(shards)), absent: BTreeSet::new() }
+    }
+}
+
+impl World<'_> {
+    /// A life begins: does it lose its SSD too?
+    pub fn ssd_may_leave_again(&mut self) {
+        if self.plan.ssd_leaves_again && self.oracle.life() > 0 {
+            let at_ns = self.prng.below(u64::from(self.requests_left + 1) * self.plan.think_ns.max(20_000));
+            self.queue.after(at_ns, Happening::SsdLeaves);
+        }
+    }
+
+    /// A shard cannot write its log any more: the host tells the others, and records it.
+    pub fn ssd_fails(&mut self) {
+        self.ssd_failed = true;
+        self.operator.ssd_failed = self.plan.operator[6] > 0 && self.prng.percent(60);
+        let told_ns = self.prng.pick(&[1_000, 1_000_000]);
+        self.queue.after(told_ns, Happening::SsdFailureTold);
+        let typical = self.prng.pick(&[1_000_000, 100_000_000]);
+        let delay = self.prng.spread(typical);
+        self.queue.after(delay, Happening::DegradedRecorded);
+        if self.crashes_left > 0 && self.safety && self.prng.percent(50) {
+            // What was not recorded is not known to the next life: a moment to look at.
+            self.crash_at = Some(self.steps + self.prng.below(100));
+        }
+    }
+
+    /// The host records that clean blocks on the SSD are void.
+    pub fn record_loss(&mut self) {
+        self.host.stale = (0..self.volumes.len() as u16).collect();
+        self.tell("host: recorded that clean blocks on the SSD are void".to_string());
+        let now = self.queue.now_ns();
+        self.system_mut().command(now, Command::DegradedRecorded);
+    }
+
+    /// A shard says that nothing of the volume is dirty in it.
+    pub fn nothing_dirty(&mut self, lane: u16, volume: VolumeIndex) {
+        if self.loss.clean.said_by(ShardIndex(lane), volume) {
+            let typical = self.prng.pick(&[1_000_000, 100_000_000]);
+            let delay = self.prng.spread(typical);
+            self.queue.after(delay, Happening::SsdForgotten(volume));
+        }
+    }
+
+    /// The host records that the SSD holds nothing of the volume.
+    pub fn record_forgotten(&mut self, volume: VolumeIndex) {
+        let number = self.host.retire(self.volumes.len());
+        self.host.renumbered.insert(volume.0, number);
+        self.host.forgotten.insert(volume.0);
+        self.tell(format!("host: recorded that the SSD holds nothing of volume {}", volume.0));
+        let now = self.queue.now_ns();
+        self.system_mut().command(now, Command::SsdForgotten { volume });
+    }
+
+    /// Whether a request may fail because the SSD is lost, if it is: while something dirty cannot go home, and reads only if that is
+    /// what they are of. Where one copy is good there are no errors.
+    pub fn needs_lost_ssd(&self, pending: &Pending) -> bool {
+        let draft = &pending.draft;
+        let device = 1 + usize::from(draft.volume);
+        if !self.ssd_failed || self.blame.struck_since(device, pending.submitted_ns) || self.blame.flush_failed.contains(&device) {
+            return true;
+        }
+        let system = self.system.as_ref().expect("a life is running");
+        if draft.op != Op::Read {
+            return system.dirty_blocks(draft.volume).iter().sum::<u64>() > 0;
+        }
+        let blocks = draft.start_sector / 8..(draft.start_sector + u64::from(draft.sectors)).div_ceil(8);
+        system.dirty_list(draft.volume).iter().any(|block| blocks.contains(block))
+    }
+
+    /// Whether the SSD that is away loses what it had in its volatile cache when the process dies.
+    pub fn ssd_loses_power(&mut self, power: bool) -> bool {
+        !power && self.devices[0].faults.gone && self.builder.uses_ssd() && self.disk_prng.percent(50)
+    }
+
+    /// A block is dirty and cannot be read.
+    pub fn wound(&mut self, block: (u16, u64)) {
+        let now = self.queue.now_ns();
+        if self.wounded.insert(block, now).is_none() && self.devices[0].faults.gone {
+            self.loss.absent.insert(block);
+        }
+    }
+
+    /// A life is to begin, perhaps after one that had lost its SSD: either the SSD is back, or it is given up.
+    pub fn find_ssd(&mut self) -> Step {
+        if self.ssd_failed && self.prng.percent(30) {
+            self.loss.absent.clear();
+            return self.replace_ssd();
+        }
+        if self.ssd_failed || self.devices[0].faults.gone {
+            self.tell("the SSD is back".to_string());
+            self.stats.returns += u64::from(self.ssd_failed);
+            self.stats.coverage.hit(Fault::Returned, Phase::Recovery);
+            self.devices[0].faults.gone = false;
+            for block in std::mem::take(&mut self.loss.absent) {
+                self.wounded.remove(&block);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the SSD holds of volumes that went on without it, and is clean, becomes void before clients come.
+    pub fn void_stale(&mut self) {
+        let forgotten = std::mem::take(&mut self.host.forgotten);
+        self.host.stale.retain(|volume| !forgotten.contains(volume));
+        for volume in self.host.stale.clone() {
+            self.volumes[usize::from(volume)].voiding = true;
+            self.command(Purpose::DropStale, volume, |token| Command::DropClean { token, volume: VolumeIndex(volume) });
+        }
+    }
+
+    /// It is, or the SSD is lost again.
+    pub fn stale_is_void(&mut self, volume: u16, is_void: bool) {
+        if is_void {
+            self.host.stale.remove(&volume);
+        }
+        self.volumes[usize::from(volume)].voiding = false;
+        self.wake_clients();
+    }
+}
