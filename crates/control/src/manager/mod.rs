@@ -41,6 +41,8 @@ pub mod fake;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
+mod lost_ssd_tests;
+#[cfg(test)]
 mod modelled;
 #[cfg(test)]
 mod right_disk_tests;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::Content;
 
-const SSD: &str = "/ssd";
-const DISK: &str = "/disk";
+pub(super) const SSD: &str = "/ssd";
+pub(super) const DISK: &str = "/disk";
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let world = World::default();
     for (path, size) in [(SSD, 1 << 30), (DISK, 1 << 30), ("/disk2", 1 << 30), ("/ssd2", 1 << 30)] {
         world.add_device(path, size);
@@ -30,7 +30,7 @@ fn manager(world: &World) -> Manager {
 }
 
 /// A manager that has started; on a machine that was rebooted.
-fn started(world: &World) -> Manager {
+pub(super) fn started(world: &World) -> Manager {
     world.reboot();
     let manager = manager(world);
     manager.start().expect("the state can be saved");
@@ -44,12 +44,12 @@ fn wait_for_jobs(manager: &Manager) {
     }
 }
 
-fn create() -> Action {
+pub(super) fn create() -> Action {
     let create = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content: None, force: false };
     Action::PoolCreate(create)
 }
 
-fn add(name: &str, backing: &str, mode: &str) -> Action {
+pub(super) fn add(name: &str, backing: &str, mode: &str) -> Action {
     Action::VolumeAdd(VolumeAdd {
         name: name.into(),
         pool: "p".into(),
@@ -90,12 +90,12 @@ fn wait_for(manager: &Manager, id: u64) -> JobView {
     }
 }
 
-fn must(manager: &Manager, action: Action) {
+pub(super) fn must(manager: &Manager, action: Action) {
     let shown = format!("{action:?}");
     carry_out(manager, action).unwrap_or_else(|e| panic!("{shown}: {e}"));
 }
 
-fn volume(manager: &Manager) -> Option<VolumeView> {
+pub(super) fn volume(manager: &Manager) -> Option<VolumeView> {
     match manager.handle(Action::VolumeShow { name: "v".into() }) {
         Ok(Answer::Volume(volume)) => Some(*volume),
         Err(ControlError::Unknown { .. }) => None,
@@ -171,7 +171,7 @@ fn add_is_done_or_undone_at_every_step() {
     every_step(prepare, || add("v", DISK, "write-back"), check);
 }
 
-fn with_dirty_volume(world: &World) {
+pub(super) fn with_dirty_volume(world: &World) {
     let manager = started(world);
     must(&manager, create());
     must(&manager, add("v", DISK, "write-back"));
@@ -496,105 +496,8 @@ fn refused(manager: &Manager, expected: &str) {
     assert!(remedy.contains("bring the right device back") && remedy.contains("`hearth volume "), "{remedy}");
 }
 
-/// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
-#[test]
-fn a_lost_ssd_stops_only_what_may_be_dirty() {
-    let world = world();
-    let manager = started(&world);
-    must(&manager, create());
-    must(&manager, add("v", DISK, "write-through"));
-    must(&manager, add("w", "/disk2", "write-back"));
-    assert!(world.write("v", 5) && world.write("w", 6));
-    let ssd = world.inside().devices.remove(SSD).expect("it is there");
-    let manager = started(&world);
-    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
-    assert_eq!((world.read("v"), world.read("w")), (Some(5), None));
-    assert!(world.write("v", 8));
-    world.inside().devices.insert(SSD.into(), ssd);
-    started(&world);
-    assert_eq!((world.read("v"), world.read("w")), (Some(8), Some(6)), "stale cache was served");
-}
-
-/// A write-back volume that was stopped with nothing dirty needs no SSD, start after start.
-#[test]
-fn a_write_back_volume_without_dirty_data_survives_the_loss_of_its_ssd() {
-    let world = world();
-    with_dirty_volume(&world);
-    let manager = started(&world);
-    must(&manager, Action::VolumeDestage { name: "v".into() });
-    manager.stop().expect("nothing fails");
-    let ssd = world.inside().devices.remove(SSD).expect("it is there");
-    for version in [7, 8] {
-        let manager = started(&world);
-        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
-        assert!(world.write("v", version));
-    }
-    world.inside().devices.insert(SSD.into(), ssd);
-    started(&world);
-    assert_eq!(world.read("v"), Some(8));
-    assert!(world.write("v", 9) && world.inside().saved.volumes[0].may_have_dirty, "write-back again, and marked");
-}
-
-#[test]
-fn what_is_clean_on_an_ssd_that_failed_is_never_believed_again() {
-    let world = world();
-    let manager = started(&world);
-    must(&manager, create());
-    must(&manager, add("v", DISK, "write-through"));
-    assert!(world.write("v", 5));
-    manager.notice(&ssd_failed(&world));
-    world.inside().devices.get_mut(DISK).expect("it is there").version = 6;
-    let manager = started(&world);
-    assert_eq!(world.read("v"), Some(6));
-    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Running), "the SSD is there again");
-    assert!(world.inside().saved.pools[0].degraded.is_none() && !world.inside().saved.volumes[0].cache_stale);
-}
-
-/// What is dirty on an SSD that failed is good until something is written past it.
-#[test]
-fn what_is_dirty_on_an_ssd_that_failed_is_served_when_it_is_back() {
-    let world = world();
-    with_dirty_volume(&world);
-    let manager = started(&world);
-    let dirty = world.read("v");
-    manager.notice(&ssd_failed(&world));
-    assert_eq!(world.inside().saved.pools[0].degraded.as_ref().map(|d| d.dirty_is_good), Some(true));
-    let ssd = world.inside().devices.remove(SSD).expect("it is there");
-    let manager = started(&world);
-    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Failed), None), "it may be dirty");
-    world.inside().devices.insert(SSD.into(), ssd);
-    let manager = started(&world);
-    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), dirty));
-    must(&manager, Action::VolumeDestage { name: "v".into() });
-}
-
-/// That nothing was dirty on an SSD that failed is remembered: nobody is asked to give up what is not there.
-#[test]
-fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
-    let world = world();
-    with_dirty_volume(&world);
-    let manager = started(&world);
-    must(&manager, Action::VolumeDestage { name: "v".into() });
-    let Notice::SsdFailed { pool, uuid } = ssd_failed(&world) else { unreachable!("made so") };
-    let nothing_dirty = Notice::NothingDirty { pool: pool.clone(), uuid, volume: "v".into() };
-    manager.notice(&nothing_dirty);
-    assert!(world.inside().saved.volumes[0].may_have_dirty, "only after a failure");
-    manager.notice(&Notice::SsdFailed { pool, uuid });
-    manager.notice(&nothing_dirty);
-    assert!(!world.inside().saved.volumes[0].may_have_dirty);
-    let ssd = world.inside().devices.remove(SSD).expect("it is there");
-    for version in [7, 8] {
-        let manager = started(&world);
-        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
-        assert!(world.write("v", version));
-    }
-    world.inside().devices.insert(SSD.into(), ssd);
-    started(&world);
-    assert_eq!(world.read("v"), Some(8), "what the SSD holds of it is void");
-}
-
 /// What the pool's data path says now when its SSD fails.
-fn ssd_failed(world: &World) -> Notice {
+pub(super) fn ssd_failed(world: &World) -> Notice {
     Notice::SsdFailed { pool: "p".into(), uuid: world.inside().saved.pools[0].uuid }
 }
 

@@ -1,0 +1,102 @@
+//! An SSD that is lost: what is served without it, what is remembered, and what is served when it is back.
+
+use super::tests::{DISK, SSD, add, create, must, ssd_failed, started, volume, with_dirty_volume, world};
+use crate::api::{Action, Health};
+use crate::datapath::Notice;
+
+/// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
+#[test]
+fn a_lost_ssd_stops_only_what_may_be_dirty() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-through"));
+    must(&manager, add("w", "/disk2", "write-back"));
+    assert!(world.write("v", 5) && world.write("w", 6));
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    let manager = started(&world);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+    assert_eq!((world.read("v"), world.read("w")), (Some(5), None));
+    assert!(world.write("v", 8));
+    world.inside().devices.insert(SSD.into(), ssd);
+    started(&world);
+    assert_eq!((world.read("v"), world.read("w")), (Some(8), Some(6)), "stale cache was served");
+}
+
+/// A write-back volume that was stopped with nothing dirty needs no SSD, start after start.
+#[test]
+fn a_write_back_volume_without_dirty_data_survives_the_loss_of_its_ssd() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    manager.stop().expect("nothing fails");
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    for version in [7, 8] {
+        let manager = started(&world);
+        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+        assert!(world.write("v", version));
+    }
+    world.inside().devices.insert(SSD.into(), ssd);
+    started(&world);
+    assert_eq!(world.read("v"), Some(8));
+    assert!(world.write("v", 9) && world.inside().saved.volumes[0].may_have_dirty, "write-back again, and marked");
+}
+
+#[test]
+fn what_is_clean_on_an_ssd_that_failed_is_never_believed_again() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-through"));
+    assert!(world.write("v", 5));
+    manager.notice(&ssd_failed(&world));
+    world.inside().devices.get_mut(DISK).expect("it is there").version = 6;
+    let manager = started(&world);
+    assert_eq!(world.read("v"), Some(6));
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Running), "the SSD is there again");
+    assert!(world.inside().saved.pools[0].degraded.is_none() && !world.inside().saved.volumes[0].cache_stale);
+}
+
+/// What is dirty on an SSD that failed is good until something is written past it.
+#[test]
+fn what_is_dirty_on_an_ssd_that_failed_is_served_when_it_is_back() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    let dirty = world.read("v");
+    manager.notice(&ssd_failed(&world));
+    assert_eq!(world.inside().saved.pools[0].degraded.as_ref().map(|d| d.dirty_is_good), Some(true));
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    let manager = started(&world);
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Failed), None), "it may be dirty");
+    world.inside().devices.insert(SSD.into(), ssd);
+    let manager = started(&world);
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), dirty));
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+}
+
+/// That nothing was dirty on an SSD that failed is remembered: nobody is asked to give up what is not there.
+#[test]
+fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    let Notice::SsdFailed { pool, uuid } = ssd_failed(&world) else { unreachable!("made so") };
+    let nothing_dirty = Notice::NothingDirty { pool: pool.clone(), uuid, volume: "v".into() };
+    manager.notice(&nothing_dirty);
+    assert!(world.inside().saved.volumes[0].may_have_dirty, "only after a failure");
+    manager.notice(&Notice::SsdFailed { pool, uuid });
+    manager.notice(&nothing_dirty);
+    assert!(!world.inside().saved.volumes[0].may_have_dirty);
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    for version in [7, 8] {
+        let manager = started(&world);
+        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+        assert!(world.write("v", version));
+    }
+    world.inside().devices.insert(SSD.into(), ssd);
+    started(&world);
+    assert_eq!(world.read("v"), Some(8), "what the SSD holds of it is void");
+}
