@@ -167,6 +167,8 @@ pub enum Notice {
         pool: String,
         /// Which it is: a pool of that name may be on another SSD by now.
         uuid: Uuid,
+        /// It has no space for what was written.
+        no_space: bool,
     },
     /// A pool's SSD failed, and nothing of the volume is dirty in any of its shards. What would make the SSD stale waits until
     /// [`DataPath::ssd_forgotten`].

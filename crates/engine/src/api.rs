@@ -237,7 +237,10 @@ pub enum Event {
     /// This shard cannot write its log any more. The host tells all shards of the pool by
     /// [`Command::SsdFailed`]. Then it records durably, outside the SSD, that the clean blocks on it
     /// are void, and says so by [`Command::DegradedRecorded`].
-    SsdFailed,
+    SsdFailed {
+        /// It has no space for what was written: its file system is full, or what it is thinly provisioned from.
+        no_space: bool,
+    },
     /// The SSD failed, and no block of the volume is dirty in this shard any more. When all shards
     /// have said so, the host records durably that everything the SSD holds of the volume is void,
     /// dirty blocks too, and gives [`Command::SsdForgotten`].

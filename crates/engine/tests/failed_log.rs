@@ -68,7 +68,7 @@ impl Rig {
                     self.replies += 1;
                 }
                 Action::Event(Event::BackingFailed(VOLUME)) => self.backing_failed = true,
-                Action::Event(Event::SsdFailed) => self.ssd_failed = true,
+                Action::Event(Event::SsdFailed { .. }) => self.ssd_failed = true,
                 Action::Event(Event::NothingDirty(VOLUME)) => self.nothing_dirty = true,
                 Action::Event(Event::CommandDone(TOKEN, result)) => self.done = Some(result),
                 Action::Event(event) => panic!("{event:?}"),

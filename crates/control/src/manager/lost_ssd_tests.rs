@@ -1,7 +1,7 @@
 //! An SSD that is lost: what is served without it, what is remembered, and what is served when it is back.
 
-use super::tests::{DISK, SSD, add, create, must, ssd_failed, started, volume, with_dirty_volume, world};
-use crate::api::{Action, Health};
+use super::tests::{DISK, SSD, add, carry_out, create, must, ssd_failed, started, volume, with_dirty_volume, world};
+use crate::api::{Action, Health, PoolReplace};
 use crate::datapath::Notice;
 
 /// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
@@ -83,11 +83,11 @@ fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
     with_dirty_volume(&world);
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
-    let Notice::SsdFailed { pool, uuid } = ssd_failed(&world) else { unreachable!("made so") };
+    let Notice::SsdFailed { pool, uuid, no_space } = ssd_failed(&world) else { unreachable!("made so") };
     let nothing_dirty = Notice::NothingDirty { pool: pool.clone(), uuid, volume: "v".into() };
     manager.notice(&nothing_dirty);
     assert!(world.inside().saved.volumes[0].may_have_dirty, "only after a failure");
-    manager.notice(&Notice::SsdFailed { pool, uuid });
+    manager.notice(&Notice::SsdFailed { pool, uuid, no_space });
     manager.notice(&nothing_dirty);
     assert!(!world.inside().saved.volumes[0].may_have_dirty);
     let ssd = world.inside().devices.remove(SSD).expect("it is there");
@@ -99,4 +99,50 @@ fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
     world.inside().devices.insert(SSD.into(), ssd);
     started(&world);
     assert_eq!(world.read("v"), Some(8), "what the SSD holds of it is void");
+}
+
+/// The same SSD is formatted anew for its pool when that is said; dirty data goes home first.
+#[test]
+fn the_same_ssd_is_formatted_anew_by_force() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    let before = (world.read("v"), world.inside().saved.pools[0].uuid);
+    let replace = |force| {
+        let replace = PoolReplace { ssd: SSD.into(), size_bytes: None, force, drop_dirty: false };
+        Action::PoolReplace { name: "p".into(), replace }
+    };
+    let refused = manager.handle(replace(false)).expect_err("not without a word").refusal().to_string();
+    assert!(refused.contains("it is the SSD of this pool") && refused.contains("--force"), "{refused}");
+    must(&manager, replace(true));
+    assert_ne!(world.inside().saved.pools[0].uuid, before.1, "it is another pool");
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), before.0));
+    assert!(world.write("v", 9));
+    let manager = started(&world);
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(9)));
+}
+
+/// What a failure while the SSD is formatted anew leaves: every volume is served, with its cache or without, and it can be asked for again.
+#[test]
+fn formatting_anew_loses_nothing_at_any_step() {
+    for crash in [false, true] {
+        for n in 1..60 {
+            let world = world();
+            with_dirty_volume(&world);
+            let manager = started(&world);
+            let before = world.read("v");
+            let first = world.inside().steps;
+            (world.inside().fail_at, world.inside().crash) = (Some(first + n), crash);
+            let replace = PoolReplace { ssd: SSD.into(), size_bytes: None, force: true, drop_dirty: false };
+            let replace = Action::PoolReplace { name: "p".into(), replace };
+            let result = carry_out(&manager, replace.clone());
+            let case = format!("crash {crash}, step {n}: {result:?}");
+            let manager = started(&world);
+            let health = volume(&manager).map(|v| v.health);
+            assert!(matches!(health, Some(Health::Running | Health::Degraded)), "{case}: {health:?}");
+            assert_eq!(world.read("v"), before, "{case}");
+            must(&manager, replace);
+            assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), before), "{case}, asked again");
+        }
+    }
 }

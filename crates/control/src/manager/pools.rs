@@ -166,7 +166,15 @@ impl Manager {
     /// Everything of C7 that concerns an SSD. Tells whether its file has to be made.
     pub(super) fn check_ssd(&self, create: &PoolCreate) -> Result<bool, ControlError> {
         let ssd = &create.ssd;
-        self.check_overlaps(ssd, None)?;
+        // The pool of that name is there already if its SSD is to be formatted anew.
+        let formats_anew = self.is_ssd_of(ssd, &create.name)?;
+        if formats_anew && !create.force {
+            let remedy = "choose another device, or give --force to format this one anew (what is cached on it is then lost)";
+            return Err(device(ssd, "it is the SSD of this pool".into(), remedy.into(), Kind::Conflict));
+        }
+        if !formats_anew {
+            self.check_overlaps(ssd, None)?;
+        }
         let facts = match self.data().examine_ssd(ssd) {
             Ok(facts) => facts,
             Err(ControlError::Unknown { .. }) if create.size_bytes.is_some() && !ssd.starts_with("/dev/") => {
@@ -193,6 +201,9 @@ impl Manager {
             let remedy = format!("use at least {}", human::bytes(SSD_BYTES_MIN));
             return Err(device(ssd, problem, remedy, Kind::Conflict));
         }
+        if formats_anew {
+            return Ok(false);
+        }
         if let Some(user) = &facts.in_use {
             return Err(device(
                 ssd,
@@ -209,7 +220,10 @@ impl Manager {
         let ssd = &create.ssd;
         let ours = facts.pool.and_then(|uuid| self.memory().state.pools.iter().find(|p| p.uuid == uuid).map(|p| p.name.clone()));
         if let Some(pool) = ours {
-            let remedy = format!("destroy that pool first with `hearth pool destroy {pool}`");
+            let remedy = format!(
+                "format it anew for that pool with `hearth pool replace {pool} --ssd {ssd} --force`, or destroy that pool first with \
+                 `hearth pool destroy {pool}`"
+            );
             return Err(device(ssd, format!("it belongs to the pool \"{pool}\""), remedy, Kind::Conflict));
         }
         match &facts.signature {
@@ -220,6 +234,12 @@ impl Manager {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the path is the SSD of the pool of that name, if there is one.
+    pub(super) fn is_ssd_of(&self, path: &str, pool: &str) -> Result<bool, ControlError> {
+        let Some(ssd) = self.memory().state.pool(pool).map(|p| p.ssd.clone()) else { return Ok(false) };
+        Ok(path == ssd || self.data().overlap(path, &ssd)?.is_some())
     }
 
     /// Refuses a path that shares bytes with an SSD or a backing device in use by hearth, `except` for one volume's.
@@ -236,8 +256,11 @@ impl Manager {
         }
         for (pool, ssd) in ssds {
             if let Some(how) = self.data().overlap(path, &ssd)? {
-                let remedy = "choose another device: an SSD belongs to one pool and can never be a backing device";
-                return Err(device(path, format!("it is the SSD of the pool \"{pool}\" ({how})"), remedy.into(), Kind::Conflict));
+                let remedy = format!(
+                    "choose another device: an SSD belongs to one pool and can never be a backing device; `hearth pool replace {pool} --ssd \
+                     {ssd} --force` formats it anew for that pool, `hearth pool destroy {pool}` gives it free"
+                );
+                return Err(device(path, format!("it is the SSD of the pool \"{pool}\" ({how})"), remedy, Kind::Conflict));
             }
         }
         for (volume, backing) in backings {

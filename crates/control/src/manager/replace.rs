@@ -7,6 +7,9 @@
 //!
 //! Until 3 the old SSD is the pool's: after a failure it comes up again, after a crash the next start does that. Until the pool stops, the job can
 //! be stopped, and all is as it was but for what has gone home.
+//!
+//! The same SSD may be formatted anew (`--force`). Then there is no old one to come back to: before 2 a save says that nothing is dirty and the
+//! caches are void, so that after a failure or crash the volumes are served without a cache, and the replacement can be asked for again.
 
 use super::Manager;
 use crate::api::{JobView, PoolCreate, PoolReplace, Severity};
@@ -58,6 +61,7 @@ impl Manager {
         job: &Job,
     ) -> Result<(), ControlError> {
         let name = &old.name;
+        let formats_anew = self.is_ssd_of(&replace.ssd, name)?;
         self.bring_home(old, volumes, replace, job)?;
         let new = PoolRecord {
             uuid: super::pools::new_uuid()?,
@@ -77,7 +81,7 @@ impl Manager {
             return Err(error);
         }
         self.stop_quietly(name);
-        let result = self.exchange(&new);
+        let result = self.exchange(&new, formats_anew);
         if result.is_err() && new.file_made {
             // What failed is told; a file that stays behind is only in the way of the next try.
             if let Err(also) = self.data().remove_file(&new.ssd) {
@@ -87,8 +91,9 @@ impl Manager {
         // With the new SSD or, after a failure, with the old one again.
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
         let judged = self.judge_all(&volumes);
+        let saved = self.save_before_first_io(&judged);
         self.start_one_pool(&self.pool_record(name)?, &judged);
-        result?;
+        result.and(saved)?;
         self.running_pool(name)?;
         self.events().note(Severity::Info, name, format!("the pool is on {} now; its cache is empty", new.ssd));
         Ok(())
@@ -137,7 +142,14 @@ impl Manager {
     }
 
     /// Steps 2 and 3.
-    fn exchange(&self, new: &PoolRecord) -> Result<(), ControlError> {
+    fn exchange(&self, new: &PoolRecord, formats_anew: bool) -> Result<(), ControlError> {
+        if formats_anew {
+            self.change(|state| {
+                for volume in state.volumes.iter_mut().filter(|v| v.pool == new.name) {
+                    (volume.cache_stale, volume.may_have_dirty) = (true, false);
+                }
+            })?;
+        }
         if new.file_made {
             self.data().make_file(&new.ssd, new.size_bytes.unwrap_or(super::pools::SSD_BYTES_MIN))?;
         }

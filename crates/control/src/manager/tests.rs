@@ -69,7 +69,7 @@ fn remove(drop_dirty: bool) -> Action {
 }
 
 /// Carries out an action and, if it began a job, the job.
-fn carry_out(manager: &Manager, action: Action) -> Result<(), String> {
+pub(super) fn carry_out(manager: &Manager, action: Action) -> Result<(), String> {
     match manager.handle(action) {
         Ok(Answer::Job(job)) => match wait_for(manager, job.id).state {
             JobState::Failed { error } => Err(error.to_string()),
@@ -498,7 +498,7 @@ fn refused(manager: &Manager, expected: &str) {
 
 /// What the pool's data path says now when its SSD fails.
 pub(super) fn ssd_failed(world: &World) -> Notice {
-    Notice::SsdFailed { pool: "p".into(), uuid: world.inside().saved.pools[0].uuid }
+    Notice::SsdFailed { pool: "p".into(), uuid: world.inside().saved.pools[0].uuid, no_space: false }
 }
 
 /// An SSD that fails while it is given up may be heard of late: that says nothing about the new one.

@@ -14,7 +14,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 impl Manager {
     pub(super) fn take_notice(&self, notice: &Notice) {
         match notice {
-            Notice::SsdFailed { pool, uuid } => self.ssd_failed(pool, *uuid),
+            Notice::SsdFailed { pool, uuid, no_space } => self.ssd_failed(pool, *uuid, *no_space),
             Notice::NothingDirty { pool, uuid, volume } => self.nothing_dirty(pool, *uuid, volume),
             Notice::BackingFailed { volume } => {
                 // A word that came late: the volume was stopped, or started anew.
@@ -66,9 +66,9 @@ impl Manager {
     }
 
     /// Puts the failure on record. Until then nothing is done that relies on it.
-    fn ssd_failed(&self, pool: &str, uuid: Uuid) {
+    fn ssd_failed(&self, pool: &str, uuid: Uuid, no_space: bool) {
         self.data().ssd_failed(pool, uuid);
-        let reason = "an I/O to the SSD failed";
+        let reason = if no_space { "the SSD is full: there is no space for what is written to it" } else { "an I/O to the SSD failed" };
         let concerns = self.record_stubbornly(pool, |state| {
             let Some(failed) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
             failed.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s(), dirty_is_good: true });
@@ -83,10 +83,12 @@ impl Manager {
         let problem = format!(
             "{reason}; its volumes go on without it, but for those with dirty data that cannot be read there: writes to these get an error"
         );
-        let remedy = format!(
-            "bring the SSD back and restart the daemon: dirty data on it is then served again; \
-             or put the pool on another SSD with `hearth pool replace {pool} --ssd PATH`"
-        );
+        let first = if no_space {
+            "make room on the file system or volume that the SSD lies on, and restart the daemon"
+        } else {
+            "bring the SSD back and restart the daemon: dirty data on it is then served again"
+        };
+        let remedy = format!("{first}; or put the pool on another SSD with `hearth pool replace {pool} --ssd PATH`");
         self.events().note(Severity::Error, pool, &problem);
         self.set_live_pool(pool, |live| {
             live.health = Health::Degraded;

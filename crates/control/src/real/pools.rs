@@ -201,7 +201,7 @@ impl Machine {
                 locked(&names).get(&(name.clone(), place.0)).cloned().unwrap_or_else(|| format!("{name} #{}", place.0))
             };
             let notice = match event {
-                Event::SsdFailed => Notice::SsdFailed { pool: name.clone(), uuid },
+                Event::SsdFailed { no_space } => Notice::SsdFailed { pool: name.clone(), uuid, no_space },
                 Event::NothingDirty(place) if !locked(&clean).said_by(shard, place) => return,
                 Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), uuid, volume: volume(place) },
                 Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },

@@ -12,7 +12,7 @@
 
 use super::Shard;
 use super::op::Phase;
-use crate::api::{Event, RequestError};
+use crate::api::{Event, IoError, RequestError};
 use crate::locks::OpId;
 use crate::mutants;
 use alloc::vec::Vec;
@@ -51,8 +51,8 @@ impl Loss {
 
 impl Shard {
     /// A write or flush of the log failed.
-    pub(super) fn ssd_failed(&mut self) {
-        self.out.event(Event::SsdFailed);
+    pub(super) fn ssd_failed(&mut self, error: IoError) {
+        self.out.event(Event::SsdFailed { no_space: error == IoError::NoSpace });
         self.begin_loss();
     }
 

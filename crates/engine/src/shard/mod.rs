@@ -53,7 +53,7 @@ mod volume;
 mod write_backing;
 mod write_log;
 
-use crate::api::{Action, Command, Completion, Op as OpKind, Outcome, RangeReply, RangeStep, Reply, Request, RequestError};
+use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Outcome, RangeReply, RangeStep, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
@@ -381,7 +381,7 @@ impl Shard {
         self.advance_time(now_ns);
         let Completion { id, result, pages } = completion;
         match self.out.completed(id, result.is_ok().then_some(pages.len())) {
-            Context::Log(io) => self.log_completed(io, result.is_ok()),
+            Context::Log(io) => self.log_completed(io, result),
             Context::QuickRead(read) => self.quick_read_done(read, result, pages),
             Context::ReadSsd(part) => self.ssd_read(part, result, pages),
             Context::ReadBacking(part) => self.backing_read(part, result, pages),
@@ -572,12 +572,12 @@ impl Shard {
         }
     }
 
-    fn log_completed(&mut self, io: LogIo, ok: bool) {
+    fn log_completed(&mut self, io: LogIo, result: Result<(), IoError>) {
         self.note_places();
-        let progress = self.log.completed(io, ok);
+        let progress = self.log.completed(io, result.is_ok());
         self.ready.extend(progress.ready);
         if progress.failed {
-            self.ssd_failed();
+            self.ssd_failed(result.err().unwrap_or(IoError::Failed));
         }
         if io == LogIo::Flush || progress.failed {
             self.destage_log_moved();

@@ -592,7 +592,7 @@ impl<'a> World<'a> {
         let bad_copy = self.blame.explains_bad_copy(lane);
         let device = |volume: &VolumeIndex| 1 + usize::from(volume.0);
         let (name, excused) = match &event {
-            Event::SsdFailed => ("SsdFailed", self.blame.ssd_failed),
+            Event::SsdFailed { .. } => ("SsdFailed", self.blame.ssd_failed),
             Event::NothingDirty(_) => ("NothingDirty", self.blame.ssd_failed),
             Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
             // A block once found unreadable stays so, also where its bad content was carried to.
@@ -619,7 +619,7 @@ impl<'a> World<'a> {
                 self.blame.destage_failed.insert(volume.0);
             }
             Event::DirtyBlockUnreadable(volume, block) => self.wound((volume.0, block)),
-            Event::SsdFailed if !self.ssd_failed => self.ssd_fails(),
+            Event::SsdFailed { .. } if !self.ssd_failed => self.ssd_fails(),
             Event::NothingDirty(volume) => self.nothing_dirty(lane, volume),
             Event::BackingFailed(volume) => {
                 let state = &mut self.volumes[usize::from(volume.0)];

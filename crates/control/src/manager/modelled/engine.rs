@@ -90,7 +90,7 @@ impl Engine {
     pub(super) fn event(&mut self, shard: ShardIndex, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
         let volume = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
         let notice = match event {
-            Event::SsdFailed => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid },
+            Event::SsdFailed { no_space } => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid, no_space },
             Event::NothingDirty(place) if !self.clean.said_by(shard, place) => return,
             Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place) },
             Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
