@@ -26,6 +26,8 @@ pub struct DeviceFacts {
     pub pool: Option<Uuid>,
     /// Who uses it ("mounted at /srv", "part of md0"); `None`: nobody, as far as can be known.
     pub in_use: Option<String>,
+    /// Whether it refuses writes.
+    pub read_only: bool,
     /// By what it can be recognized later.
     pub identity: BackingIdentity,
 }

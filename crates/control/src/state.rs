@@ -170,6 +170,11 @@ pub struct Fact {
 }
 
 impl VolumeRecord {
+    /// Whether its backing device must take writes: a client's, or what is dirty.
+    pub fn writes_backing(&self) -> bool {
+        !self.options.read_only || self.may_have_dirty
+    }
+
     /// Whether it is to stay as it is until a person starts it. A volume on its way out goes on.
     pub fn rests(&self) -> bool {
         self.stopped && self.phase == VolumePhase::Ready

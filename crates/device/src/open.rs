@@ -55,7 +55,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Write-protected.
-    #[error("{} is read-only: make it writable, or add the volume with --read-only", path.display())]
+    #[error("{} is read-only: make it writable", path.display())]
     ReadOnlyDevice {
         /// Which device.
         path: PathBuf,
@@ -151,6 +151,10 @@ impl OpenDevice {
                 other => break other.map_err(|error| open_error(path, error))?,
             }
         };
+        // The kernel opens a write-protected device for writing, and refuses each write.
+        if kind == DeviceKind::BlockDevice && access == Access::ReadWrite && is_write_protected(&file, path)? {
+            return Err(OpenError::ReadOnlyDevice { path: path.to_path_buf() });
+        }
         OpenDevice::over(file, path, kind, access)
     }
 
@@ -252,6 +256,19 @@ impl OpenDevice {
             && (self.sequence != sequence(&self.file) || sys::block_size_bytes(&self.file).unwrap_or(0) == 0)
     }
 
+    /// Whether it could be written now, had it been opened for that: a block device by its own word; a file by its permissions, its attributes
+    /// and the mount it is on.
+    pub fn is_writable(&self) -> Result<bool, OpenError> {
+        match self.kind {
+            DeviceKind::BlockDevice => is_write_protected(&self.file, &self.path).map(|protected| !protected),
+            DeviceKind::RegularFile => match rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK) {
+                Ok(()) => Ok(true),
+                Err(rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => Ok(false),
+                Err(errno) => Err(system(&self.path, "looked at", errno.into())),
+            },
+        }
+    }
+
     /// A blocking handle on the same open file (and lock).
     pub fn blocking(&self) -> Result<BlockingFile, OpenError> {
         let file = self.file.try_clone().map_err(|error| system(&self.path, "opened a second time", error))?;
@@ -259,6 +276,10 @@ impl OpenDevice {
         let raw = OsDevice::new(file, is_block_device, self.geometry.discard_zeroes);
         Ok(BlockingFile::new(raw, self.path.clone(), self.geometry))
     }
+}
+
+fn is_write_protected(device: &File, path: &Path) -> Result<bool, OpenError> {
+    sys::block_is_read_only(device).map_err(|error| system(path, "looked at", error))
 }
 
 pub(crate) fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {

@@ -39,6 +39,16 @@ pub fn direct_alignment(file: &File) -> io::Result<Option<DirectAlignment>> {
     Ok(Some(DirectAlignment { memory_bytes: answer.stx_dio_mem_align, offset_bytes: answer.stx_dio_offset_align }))
 }
 
+/// BLKROGET: whether a block device, or the disk it is a partition of, refuses writes.
+pub fn block_is_read_only(file: &File) -> io::Result<bool> {
+    /// `_IO(0x12, 94)` of linux/fs.h.
+    const BLKROGET: libc::Ioctl = 0x125e;
+    let mut flag: libc::c_int = 0;
+    // SAFETY: BLKROGET writes one int to the pointer, which lives across the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKROGET, &raw mut flag) };
+    if result == 0 { Ok(flag != 0) } else { Err(io::Error::last_os_error()) }
+}
+
 /// BLKGETSIZE64: size of a block device.
 pub fn block_size_bytes(file: &File) -> io::Result<u64> {
     /// `_IOR(0x12, 114, size_t)` of linux/fs.h on a 64-bit machine.

@@ -6,6 +6,7 @@ use common::{LoopDevice, Mounted, direct_directory};
 use device::{Access, BlockingDevice, DeviceKind, OpenDevice, OpenError};
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 
 fn refused(path: &Path) -> String {
     OpenDevice::open(path, Access::ReadWrite).expect_err("refused").to_string()
@@ -130,4 +131,25 @@ fn a_loop_device_is_opened_exclusively_and_measured() {
     if geometry.discard_zeroes {
         assert!(read[..4096].iter().all(|byte| *byte == 0), "a discard that promises zeroes keeps its word");
     }
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_to_a_writer_and_open_to_a_reader() {
+    let Some(directory) = direct_directory() else { return };
+    let image = directory.path().join("disk.img");
+    File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let Some(mounted) = Mounted::ext4(&device.path, &directory.path().join("mount")) else { return };
+    let file = mounted.point.join("file");
+    drop(OpenDevice::create(&file, 1 << 20).expect("there is room"));
+    assert!(OpenDevice::open(&file, Access::ReadOnly).expect("a reader").is_writable().expect("known"));
+    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&mounted.point).status();
+    assert!(remounted.is_ok_and(|status| status.success()), "it can be mounted read-only");
+    assert!(refused(&file).contains("is read-only: make it writable"), "{}", refused(&file));
+    assert!(!OpenDevice::open(&file, Access::ReadOnly).expect("a reader").is_writable().expect("known"));
+    let other = directory.path().join("other.img");
+    File::create(&other).and_then(|file| file.set_len(1 << 20)).expect("an image");
+    let Some(attached) = LoopDevice::attach(&other, &["--read-only"]) else { return };
+    assert!(refused(&attached.path).contains("is read-only: make it writable"), "{}", refused(&attached.path));
+    assert!(!OpenDevice::open(&attached.path, Access::ReadOnly).expect("a reader").is_writable().expect("known"));
 }

@@ -205,6 +205,7 @@ impl Inside {
             signature: device.signature.or(device.pool.map(|p| format!("the hearth pool {p}"))),
             pool: device.pool,
             in_use: device.in_use,
+            read_only: device.read_only,
             identity: BackingIdentity {
                 size_bytes: device.size_bytes,
                 fixed: Some(device.serial)

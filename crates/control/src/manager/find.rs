@@ -99,7 +99,12 @@ impl Manager {
                 ),
             };
         }
-        Looked { verdict: verdict::judge(volume, &facts.identity), now: facts.identity.clone(), moved: None }
+        let judged = verdict::judge(volume, &facts.identity);
+        if facts.read_only && volume.writes_backing() && !matches!(judged, Verdict::Refuse(..)) {
+            let problem = format!("its backing device {} is read-only", volume.backing);
+            return Looked::refused(problem, "make it writable: the volume then starts by itself".into());
+        }
+        Looked { verdict: judged, now: facts.identity.clone(), moved: None }
     }
 
     /// Two volumes must never have one device, however that came.

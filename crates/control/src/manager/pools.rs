@@ -212,6 +212,10 @@ impl Manager {
                 Kind::Conflict,
             ));
         }
+        if facts.read_only {
+            let remedy = "make it writable, or choose another device".to_string();
+            return Err(device(ssd, "it is read-only".into(), remedy, Kind::Conflict));
+        }
         self.check_signature(create, &facts)?;
         Ok(false)
     }

@@ -324,3 +324,43 @@ fn a_device_beyond_64_tib_is_refused_wherever_it_enters() {
         assert_eq!((view(&manager, "a").health, world.read("a")), (Health::Running, Some(5)), "{mode}");
     }
 }
+
+fn add_over(backing: &str, mode: &str, read_only: Option<bool>) -> Action {
+    let options = OptionsPatch { mode: Some(mode.into()), read_only, ..OptionsPatch::default() };
+    let (name, backing) = ("c".to_string(), backing.to_string());
+    Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports: vec![Export::Loop], options })
+}
+
+/// A disk that refuses writes: no volume that may be written is made over it, and one that has it later waits until it can be written.
+#[test]
+fn a_read_only_disk_is_refused_to_all_who_may_write() {
+    for mode in ["write-through", "write-back", "write-around", "pass-through"] {
+        let world = world();
+        let manager = two(&world, mode);
+        world.inside().devices.get_mut("/dev/sdc").expect("it is there").read_only = true;
+        let before = world.inside().saved.clone();
+        let refused = manager.handle(add_over("/dev/sdc", mode, None)).expect_err("nothing could be written").refusal().to_string();
+        assert!(refused.contains("it is read-only") && refused.contains("with --read-only"), "{refused}");
+        assert_eq!(refused.contains("--mode write-through"), mode == "write-back", "{refused}");
+        assert_eq!(world.inside().saved, before, "a refusal changes nothing");
+        if mode != "write-back" {
+            manager.handle(add_over("/dev/sdc", mode, Some(true))).expect("it is only read");
+            assert_eq!(view(&manager, "c").health, Health::Running);
+        }
+        let ssd = PoolCreate { name: "q".into(), ssd: "/dev/sdc".into(), size_bytes: None, ram_bytes: None, content: None, force: true };
+        if mode == "write-back" {
+            let refused = manager.handle(Action::PoolCreate(ssd)).expect_err("an SSD is written").refusal().to_string();
+            assert!(refused.contains("it is read-only"), "{refused}");
+        }
+        // The switch of a disk, and a start after a crash.
+        world.inside().devices.get_mut("/dev/sda").expect("it is there").read_only = true;
+        drop(manager);
+        let manager = started(&world);
+        let (a, b) = (view(&manager, "a"), view(&manager, "b"));
+        assert_eq!((a.health, b.health), (Health::Failed, Health::Running), "{mode}: {a:?}");
+        assert_eq!(a.problem.as_deref(), Some("its backing device /dev/sda is read-only"), "{mode}");
+        world.inside().devices.get_mut("/dev/sda").expect("it is there").read_only = false;
+        manager.watch_devices(&mut Watched::default());
+        assert_eq!((view(&manager, "a").health, world.read("a")), (Health::Running, Some(5)), "{mode}");
+    }
+}

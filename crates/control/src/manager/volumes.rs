@@ -56,7 +56,7 @@ impl Manager {
                 remedy,
             ));
         }
-        let identity = self.check_backing(&add.backing, None)?;
+        let identity = self.check_backing(&add.backing, &options, None)?;
         let record = self.save_new_volume(add, &pool, options, exports, identity)?;
         if let Err(error) = self.offer(&record) {
             self.undo_add(&record);
@@ -135,7 +135,7 @@ impl Manager {
     }
 
     /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device it may be.
-    pub(super) fn check_backing(&self, spec: &str, except: Option<&str>) -> Result<BackingIdentity, ControlError> {
+    pub(super) fn check_backing(&self, spec: &str, options: &Options, except: Option<&str>) -> Result<BackingIdentity, ControlError> {
         self.check_overlaps(spec, except)?;
         let facts = self.data().examine_backing(spec).map_err(|error| match error {
             ControlError::Unknown { .. } => {
@@ -158,6 +158,12 @@ impl Manager {
         if facts.pool.is_some() {
             let remedy = "choose another device: this one is an SSD of hearth, not data of yours";
             return Err(device(spec, "it carries the superblock of a hearth pool".into(), remedy.into(), Kind::Conflict));
+        }
+        if facts.read_only && !options.read_only {
+            let and = if options.mode == Mode::WriteBack { ", so dirty data could never be written to it" } else { "" };
+            let mode = if options.mode == Mode::WriteBack { " and --mode write-through" } else { "" };
+            let remedy = format!("make it writable, or add the volume with --read-only{mode}");
+            return Err(device(spec, format!("it is read-only{and}"), remedy, Kind::Conflict));
         }
         Ok(facts.identity)
     }

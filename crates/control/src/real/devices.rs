@@ -46,6 +46,7 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
         signature: signature::describe(&signatures),
         pool,
         in_use: None,
+        read_only: !device.is_writable().map_err(|e| plain(path, &e))?,
         identity: recorded(identity, &spec),
     })
 }
@@ -110,9 +111,10 @@ pub(super) fn open(path: &str, access: Access) -> Result<OpenDevice, ControlErro
 
 /// Opens and locks a backing device: to write, unless it cannot be written and need not be.
 pub(super) fn open_backing(spec: &DeviceSpec, read_only: bool) -> Result<OpenDevice, ControlError> {
-    match OpenDevice::open(spec.path(), Access::ReadWrite) {
-        Err(OpenError::ReadOnlyDevice { .. } | OpenError::Permission { .. }) if read_only => open_path(spec.path(), Access::ReadOnly),
-        other => other.map_err(|e| open_error(spec.path(), e)),
+    let path = spec.path();
+    match OpenDevice::open(path, Access::ReadWrite) {
+        Err(OpenError::ReadOnlyDevice { .. } | OpenError::Permission { .. }) if read_only => open_path(path, Access::ReadOnly),
+        other => other.map_err(|e| open_error(path, e)),
     }
 }
 

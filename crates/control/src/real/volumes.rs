@@ -38,7 +38,7 @@ pub(super) struct Backing {
 impl Machine {
     pub(super) fn open_backing(&self, record: &VolumeRecord) -> Result<Backing, ControlError> {
         let spec = devices::parse(&record.backing)?;
-        let (path, read_only, wanted) = (spec.clone(), record.options.read_only, record.clone());
+        let (path, read_only, wanted) = (spec.clone(), !record.writes_backing(), record.clone());
         let opened = self.patiently(&record.backing, move || {
             let opened = devices::open_backing(&path, read_only)?;
             // Names change hands at any moment: what was judged before must be what is open now.

@@ -242,7 +242,8 @@ impl World {
             content: Vec::new(),
             stamps: vec![fact("last write", writes.to_string())],
         };
-        Ok(DeviceFacts { size_bytes: says_bytes, signature: pool.map(|p| format!("the hearth pool {p}")), pool, in_use: None, identity })
+        let signature = pool.map(|p| format!("the hearth pool {p}"));
+        Ok(DeviceFacts { size_bytes: says_bytes, signature, pool, in_use: None, read_only: false, identity })
     }
 
     /// As the real data path opens a backing device: nothing unflushed of an earlier life may be shown before it is flushed (C3).
