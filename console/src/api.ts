@@ -184,6 +184,7 @@ export interface VolumeView {
   pool: string;
   backing: string;
   size_bytes: number;
+  sector_bytes: number | null;
   options: Options;
   exports: Record<string, string | null>;
   stable_path: string | null;
@@ -197,6 +198,7 @@ export interface VolumeAdd {
   pool: string;
   backing: string;
   exports?: string[];
+  sector_bytes?: number | null;
   options?: OptionsPatch;
 }
 

@@ -7,6 +7,7 @@
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
+use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -28,6 +29,10 @@ pub struct DeviceFacts {
     pub in_use: Option<String>,
     /// Whether it refuses writes.
     pub read_only: bool,
+    /// Whether it is a file.
+    pub is_file: bool,
+    /// Its sectors; of a file, what direct I/O moves whole.
+    pub sector_bytes: u32,
     /// By what it can be recognized later.
     pub identity: BackingIdentity,
 }
@@ -225,6 +230,11 @@ pub trait DataPath: Send + Sync {
 
     /// A number that changes when a device comes, goes or changes, or the file at `spec` does.
     fn device_mark(&self, spec: &str) -> u64;
+
+    /// How much memory the daemon may have; `None` if that is not known.
+    fn memory(&self) -> Option<MemoryLimit> {
+        crate::memory::limit()
+    }
 
     /// All block devices of this machine. Those that nobody uses are looked at, with little patience: one that does not answer has a `problem`.
     fn devices(&self) -> Result<Vec<FoundDevice>, ControlError>;

@@ -6,6 +6,7 @@
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only. [`recognise`]: whether a device is the one that
 //!   was recorded.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
+//! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
 //!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod live;
 pub mod lock;
 pub mod looking;
 pub mod manager;
+pub mod memory;
 pub mod names;
 pub mod options;
 pub mod places;
@@ -32,6 +34,7 @@ pub mod real;
 pub mod recognise;
 pub mod repeats;
 pub mod sampler;
+pub mod sectors;
 pub mod series;
 mod server_events;
 pub mod state;

@@ -120,6 +120,9 @@ pub struct VolumeRecord {
     pub backing: String,
     /// Size in bytes when it was added; what clients see.
     pub size_bytes: u64,
+    /// Size of its sectors; `None` (of a volume that was added before this was kept): as the backing device has them.
+    #[serde(default)]
+    pub sector_bytes: Option<u32>,
     /// How it is treated.
     pub options: Options,
     /// How it is offered.
@@ -276,6 +279,7 @@ pub(crate) mod samples {
             id,
             backing: format!("/dev/{name}"),
             size_bytes: 1 << 30,
+            sector_bytes: Some(512),
             options: Options::default(),
             exports: vec![Export::Loop],
             phase: VolumePhase::Ready,

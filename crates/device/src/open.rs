@@ -328,8 +328,8 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
     }
     let (size_bytes, logical_block_bytes) = match kind {
         DeviceKind::RegularFile => {
-            // Before 6.1 the kernel does not tell: 4096 suits every device below.
-            (metadata.len(), alignment.map_or(4096, |alignment| alignment.offset_bytes.max(512)))
+            let told = alignment.map(|alignment| alignment.offset_bytes.max(512));
+            (metadata.len(), told.unwrap_or_else(|| untold_alignment(file, metadata.dev())))
         }
         DeviceKind::BlockDevice => {
             let size_bytes = sys::block_size_bytes(file).map_err(|error| system(path, "measured", error))?;
@@ -353,6 +353,24 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
         DeviceKind::BlockDevice => block_discard_limits(metadata.rdev()),
     };
     Ok(Geometry { size_bytes, logical_block_bytes, memory_alignment_bytes, discard, discard_zeroes })
+}
+
+/// What direct I/O to a file moves whole, where the kernel (before 6.1) or the file system does not tell: as the disk below has it; of one that
+/// is not known, what it does with a small read of data. 4096 suits every device.
+fn untold_alignment(file: &File, file_system: u64) -> u32 {
+    let disk = SystemView::default().block_directory(DeviceNumber::from_raw(file_system));
+    let limit = disk.and_then(|directory| {
+        let own = read_line(&directory.join("queue/logical_block_size"));
+        own.or_else(|| read_line(&directory.parent()?.join("queue/logical_block_size")))?.parse::<u32>().ok()
+    });
+    limit.map_or_else(|| if reads_sectors(file) { 512 } else { 4096 }, |limit| limit.max(512))
+}
+
+/// Whether a direct read of the second sector of the first data is done. A hole says nothing: some file systems do not ask the disk for it.
+fn reads_sectors(file: &File) -> bool {
+    let Ok(data_bytes) = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)) else { return false };
+    let mut sector = AlignedBuffer::zeroed(512, 4096);
+    file.read_at(&mut sector, data_bytes / 4096 * 4096 + 512).is_ok_and(|bytes| bytes == 512)
 }
 
 /// File systems that punch holes into files, by the type statfs(2) gives (linux/magic.h). Trying it out would change the file's

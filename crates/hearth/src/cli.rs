@@ -81,6 +81,9 @@ pub enum Command {
         /// How: loop, nbd or nbd:127.0.0.1:PORT
         #[arg(long)]
         export: String,
+        /// Size of its sectors, 512 or 4096 [default: 512]
+        #[arg(long, value_name = "BYTES")]
+        sector_size: Option<u32>,
     },
     /// Replay a trace through the cache's policy in the simulator and print its miss ratio
     Replay(Replay),
@@ -431,6 +434,9 @@ pub enum Volume {
         /// How to offer it: loop, nbd or nbd:127.0.0.1:PORT; may be given more than once
         #[arg(long, value_name = "HOW")]
         export: Vec<String>,
+        /// Size of its sectors, 512 or 4096 [default: 512 for a file, else the device's own]
+        #[arg(long, value_name = "BYTES")]
+        sector_size: Option<u32>,
         /// How to treat it
         #[command(flatten)]
         options: VolumeOptions,

@@ -130,12 +130,13 @@ impl Session {
     /// With the sentence to print.
     pub fn volume(&self, command: &Volume) -> Result<(), Failure> {
         match command {
-            Volume::Add { name, backing, pool, export, options } => {
+            Volume::Add { name, backing, pool, export, sector_size, options } => {
                 let body = VolumeAdd {
                     name: request::name(Named::Volume, name)?.into(),
                     pool: request::name(Named::Pool, pool)?.into(),
                     backing: request::backing("--backing", backing)?,
                     exports: request::exports(export)?,
+                    sector_bytes: *sector_size,
                     options: request::options(options, false)?,
                 };
                 let volume: VolumeView = patiently("adding the volume", || self.client.send("POST", "/volumes", &body))?;

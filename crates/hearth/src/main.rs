@@ -133,8 +133,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             session()?.why(volume, place).map_err(|f| f.cannot(&format!("look into volume \"{}\"", shown(volume))))
         }
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
-        Command::Model { set, file, export } => {
-            model::model(set, file, export, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
+        Command::Model { set, file, export, sector_size } => {
+            model::model(set, file, export, *sector_size, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
         }
         Command::Content(Content::Measure { paths, memory }) => {
             content_measure::measure(paths, memory, cli.json).map_err(|f| f.cannot("measure"))

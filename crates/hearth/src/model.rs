@@ -34,7 +34,7 @@ impl Drop for OwnDirectory {
 ///
 /// # Errors
 /// With the sentence to print.
-pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> Result<(), Failure> {
+pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, socket: &Path, json: bool) -> Result<(), Failure> {
     let export = Export::parse(export)?;
     let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
@@ -62,6 +62,7 @@ pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> 
     if let Some(user) = facts.in_use {
         return Err(Failure::failed(format!("{file} is in use ({user})"), "stop what uses it, or choose another file"));
     }
+    let sector_bytes = control::sectors::chosen(file, sector_bytes, &facts)?;
     let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel gives no randomness ({e})"), "check /dev/urandom"))?;
     let record = VolumeRecord {
         name: format!("model-{}", std::process::id()),
@@ -70,6 +71,7 @@ pub fn model(set: &str, file: &str, export: &str, socket: &Path, json: bool) -> 
         id: 0,
         backing,
         size_bytes: facts.size_bytes,
+        sector_bytes: Some(sector_bytes),
         options: Options::default(),
         exports: vec![export],
         phase: VolumePhase::Ready,

@@ -122,6 +122,7 @@ pub fn volume(volume: &VolumeView) -> String {
         ("name", volume.name.clone()),
         ("state", volume.health.word().into()),
         ("size", human::bytes(volume.size_bytes)),
+        ("sector size", volume.sector_bytes.map_or("the backing device's".into(), |bytes| format!("{bytes} B"))),
         ("backing", volume.backing.clone()),
         ("pool", volume.pool.clone()),
     ];

@@ -121,7 +121,7 @@ fn refusals_of_the_daemon_change_nothing() {
         (&["pool", "create", "q", "--ssd", &new, "--size", "1M"], 2, "--size must be at least"),
         (&["pool", "create", "q", "--ssd", &swap, "--size", "1T"], 1, "less than the 1 TiB of --size"),
         (&["pool", "create", "q", "--ssd", &swap, "--ram", "1"], 2, "--ram must be at least"),
-        (&["pool", "create", "q", "--ssd", &swap, "--force", "--ram", "1P"], 2, "this machine has"),
+        (&["pool", "create", "q", "--ssd", &swap, "--force", "--ram", "1P"], 2, "--ram asks for 1 PiB"),
         (&["pool", "show", "q"], 1, "there is no pool \"q\"; see what there is with `hearth pool list`"),
         (&["pool", "set", "p"], 2, "no option was given"),
         (&["pool", "set", "q", "--content", "off"], 1, "there is no pool \"q\""),

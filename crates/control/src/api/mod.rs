@@ -318,6 +318,10 @@ pub struct VolumeAdd {
     #[serde(default)]
     #[schema(value_type = Vec<String>, max_items = 16)]
     pub exports: Vec<Export>,
+    /// Size of its sectors, 512 or 4096 bytes. Absent: 512 over a file, else as the device has them.
+    #[serde(default)]
+    #[schema(minimum = 512, maximum = 4096)]
+    pub sector_bytes: Option<u32>,
     /// What differs from the defaults.
     #[serde(default)]
     pub options: OptionsPatch,
@@ -411,7 +415,7 @@ pub struct PoolView {
     pub ssd: String,
     /// Bytes of the SSD that the pool uses; 0 while unknown.
     pub size_bytes: u64,
-    /// RAM tier.
+    /// RAM tier; less than was asked for where the memory is limited, see the events.
     pub ram_bytes: u64,
     /// Cached bytes of all volumes.
     pub cached_bytes: u64,
@@ -454,6 +458,9 @@ pub struct VolumeView {
     pub backing: String,
     /// Its size.
     pub size_bytes: u64,
+    /// Size of its sectors; null of a volume that an earlier version added: then as the backing device has them.
+    #[serde(default)]
+    pub sector_bytes: Option<u32>,
     /// How it is treated.
     pub options: Options,
     /// By export ("loop", "nbd", "nbd:127.0.0.1:10809"): where it is offered (`/dev/loopN`, a URI); null while it is not.

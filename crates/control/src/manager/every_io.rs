@@ -200,7 +200,14 @@ fn create(content: Content) -> Action {
 fn add(which: usize) -> Action {
     let (name, backing, mode) = VOLUMES[which];
     let options = OptionsPatch { mode: Some(mode.into()), admission: Some("always".into()), ..OptionsPatch::default() };
-    Action::VolumeAdd(VolumeAdd { name: name.into(), pool: "p".into(), backing: backing.into(), exports: vec![Export::Nbd], options })
+    Action::VolumeAdd(VolumeAdd {
+        name: name.into(),
+        pool: "p".into(),
+        backing: backing.into(),
+        exports: vec![Export::Nbd],
+        sector_bytes: None,
+        options,
+    })
 }
 
 fn set_mode(name: &str, mode: &str) -> Action {

@@ -10,6 +10,7 @@ use crate::datapath::{
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
+use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
@@ -67,6 +68,10 @@ pub struct Inside {
     pub warmed: Vec<u64>,
     /// A device that comes back has lost what was not flushed.
     pub lost_writes: bool,
+    /// How much memory there is; `None`: not known.
+    pub memory_bytes: Option<u64>,
+    /// RAM tiers of the running pools.
+    pub ram_bytes: BTreeMap<String, u64>,
     running: BTreeMap<String, Uuid>,
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
@@ -89,6 +94,8 @@ pub struct Device {
     pub parent: Option<String>,
     pub read_only: bool,
     pub problem: Option<String>,
+    /// 0: 512.
+    pub sector_bytes: u32,
     /// Pool on it, if it is an SSD.
     pub pool: Option<Uuid>,
     /// Log content by volume number: (version, dirty).
@@ -206,6 +213,8 @@ impl Inside {
             pool: device.pool,
             in_use: device.in_use,
             read_only: device.read_only,
+            is_file: !path.starts_with("/dev/"),
+            sector_bytes: device.sector_bytes.max(512),
             identity: BackingIdentity {
                 size_bytes: device.size_bytes,
                 fixed: Some(device.serial)
@@ -266,6 +275,10 @@ impl DataPath for World {
 
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
         self.inside().facts(spec)
+    }
+
+    fn memory(&self) -> Option<MemoryLimit> {
+        self.inside().memory_bytes.map(|bytes| MemoryLimit { bytes, of: "this test".into() })
     }
 
     fn devices(&self) -> Result<Vec<FoundDevice>, ControlError> {
@@ -333,6 +346,7 @@ impl DataPath for World {
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
         inside.running.insert(pool.name.clone(), pool.uuid);
         inside.content.insert(pool.name.clone(), pool.content);
+        inside.ram_bytes.insert(pool.name.clone(), pool.ram_bytes);
         let damaged = inside.damaged.clone();
         Ok(PoolStarted { session: pool.session + 1, size_bytes, dirty_bytes, damaged, ..PoolStarted::default() })
     }

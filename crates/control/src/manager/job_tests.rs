@@ -32,7 +32,14 @@ fn with_volume() -> (World, Manager) {
 
 fn add(manager: &Manager) {
     let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };
-    let add = VolumeAdd { name: "v".into(), pool: "p".into(), backing: "/dev/disk".into(), exports: vec![Export::Loop], options };
+    let add = VolumeAdd {
+        name: "v".into(),
+        pool: "p".into(),
+        backing: "/dev/disk".into(),
+        exports: vec![Export::Loop],
+        sector_bytes: None,
+        options,
+    };
     manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
 }
 

@@ -41,6 +41,8 @@ pub mod fake;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
+mod limits_tests;
+#[cfg(test)]
 mod lost_ssd_tests;
 #[cfg(test)]
 mod modelled;
@@ -107,6 +109,8 @@ struct LivePool {
     trouble: Option<Trouble>,
     recovery: Vec<String>,
     size_bytes: u64,
+    /// Its RAM tier, if it is not the one asked for.
+    ram_bytes: Option<u64>,
     damaged: Vec<u32>,
     /// As found by the pool's start, by number of the volume.
     dirty_bytes: BTreeMap<u32, u64>,
@@ -114,7 +118,15 @@ struct LivePool {
 
 impl LivePool {
     fn new(health: Health) -> LivePool {
-        LivePool { health, trouble: None, recovery: Vec::new(), size_bytes: 0, damaged: Vec::new(), dirty_bytes: BTreeMap::new() }
+        LivePool {
+            health,
+            trouble: None,
+            recovery: Vec::new(),
+            size_bytes: 0,
+            ram_bytes: None,
+            damaged: Vec::new(),
+            dirty_bytes: BTreeMap::new(),
+        }
     }
 }
 

@@ -42,6 +42,7 @@ impl Manager {
     pub(super) fn pool_create(&self, create: &PoolCreate) -> Result<PoolView, ControlError> {
         names::check(Named::Pool, &create.name)?;
         check_sizes(create)?;
+        self.check_memory(&create.name, create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT))?;
         let content = create.content.as_deref().map(options::content).transpose()?.unwrap_or_default();
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
@@ -82,7 +83,8 @@ impl Manager {
 
     /// Starts the pool's shards and notes how it went.
     pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<(), ControlError> {
-        let started = self.data().start_pool(record, known)?;
+        let ram_bytes = self.ram_within_limit(record);
+        let started = self.data().start_pool(&PoolRecord { ram_bytes: ram_bytes.unwrap_or(record.ram_bytes), ..record.clone() }, known)?;
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
                 (pool.session, pool.phase, pool.degraded) = (started.session, PoolPhase::Ready, None);
@@ -96,6 +98,7 @@ impl Manager {
             *live = LivePool {
                 recovery: started.recovery,
                 size_bytes: started.size_bytes,
+                ram_bytes,
                 damaged: started.damaged,
                 dirty_bytes: started.dirty_bytes,
                 ..LivePool::new(Health::Running)
@@ -161,6 +164,40 @@ impl Manager {
             self.events().note(Severity::Info, name, message);
         }
         self.pool_view(name)
+    }
+
+    /// Refuses a RAM tier that this machine, or the memory cgroup, has no room for beside the others.
+    pub(super) fn check_memory(&self, pool: &str, ram_bytes: u64) -> Result<(), ControlError> {
+        let Some(limit) = self.data().memory() else { return Ok(()) };
+        let others_bytes: u64 = self.memory().state.pools.iter().filter(|p| p.name != pool).map(|p| p.ram_bytes).sum();
+        let most_bytes = limit.left_bytes(others_bytes);
+        if ram_bytes <= most_bytes {
+            return Ok(());
+        }
+        let beside =
+            if others_bytes > 0 { format!(", and other pools have RAM tiers of {}", human::bytes(others_bytes)) } else { String::new() };
+        let remedy = match most_bytes {
+            RAM_BYTES_MIN.. => format!("give at most --ram {}: the index and everybody else need theirs", human::bytes(most_bytes)),
+            _ => "give --ram 0 for no RAM tier, or raise the limit".into(),
+        };
+        let problem = format!("asks for {}, {} has {}{beside}", human::bytes(ram_bytes), limit.of, human::bytes(limit.bytes));
+        Err(ControlError::BadOption { option: "--ram", problem, remedy })
+    }
+
+    /// The RAM tier that a pool gets at its start, if it cannot have the one it was created with: the memory has become less since. Tiers of pools with
+    /// names before its own come first. Told.
+    fn ram_within_limit(&self, record: &PoolRecord) -> Option<u64> {
+        let limit = self.data().memory()?;
+        let before_bytes = self.memory().state.pools.iter().filter(|p| p.name < record.name).map(|p| p.ram_bytes).sum();
+        let most_bytes = limit.left_bytes(before_bytes);
+        if record.ram_bytes <= most_bytes {
+            return None;
+        }
+        let ram_bytes = if most_bytes < RAM_BYTES_MIN { 0 } else { most_bytes };
+        let (asked, has, gets) = (human::bytes(record.ram_bytes), human::bytes(limit.bytes), human::bytes(ram_bytes));
+        let message = format!("its RAM tier has {gets} instead of {asked}: {} has {has}; give it more and restart the daemon", limit.of);
+        self.events().note(Severity::Warning, &record.name, message);
+        Some(ram_bytes)
     }
 
     /// Everything of C7 that concerns an SSD. Tells whether its file has to be made.
@@ -378,22 +415,7 @@ pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
             _ => {}
         }
     }
-    let ram_bytes = create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT);
-    match memory_bytes() {
-        Some(has_bytes) if ram_bytes > has_bytes / 2 => bad(
-            "--ram",
-            format!("asks for {}, this machine has {}", human::bytes(ram_bytes), human::bytes(has_bytes)),
-            "give at most half of what there is: the index and everybody else need theirs",
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// The machine's memory; `None` where the kernel does not tell.
-fn memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib: u64 = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+    Ok(())
 }
 
 /// A new UUID.

@@ -35,7 +35,7 @@ fn two(world: &World, mode: &str) -> Manager {
     for (name, backing, version) in [("a", "/dev/sda", 5), ("b", "/dev/sdb", 6)] {
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
         let (name, backing) = (name.to_string(), backing.to_string());
-        let add = VolumeAdd { name: name.clone(), pool: "p".into(), backing, exports: vec![Export::Loop], options };
+        let add = VolumeAdd { name: name.clone(), pool: "p".into(), backing, exports: vec![Export::Loop], sector_bytes: None, options };
         manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
         assert!(world.write(&name, version));
     }
@@ -119,6 +119,7 @@ fn another_disk_is_never_offered() {
             pool: "p".into(),
             backing: "/dev/sda".into(),
             exports: Vec::new(),
+            sector_bytes: None,
             options: OptionsPatch::default(),
         };
         manager.handle(Action::VolumeAdd(add)).expect("it is not the disk of volume a");
@@ -328,7 +329,7 @@ fn a_device_beyond_64_tib_is_refused_wherever_it_enters() {
 fn add_over(backing: &str, mode: &str, read_only: Option<bool>) -> Action {
     let options = OptionsPatch { mode: Some(mode.into()), read_only, ..OptionsPatch::default() };
     let (name, backing) = ("c".to_string(), backing.to_string());
-    Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports: vec![Export::Loop], options })
+    Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports: vec![Export::Loop], sector_bytes: None, options })
 }
 
 /// A disk that refuses writes: no volume that may be written is made over it, and one that has it later waits until it can be written.

@@ -371,7 +371,7 @@ impl Manager {
             return Ok(format!("the volume runs with {} already; {dropped}", volume.backing));
         }
         self.running_pool(&volume.pool)?;
-        let identity = self.check_backing(&volume.backing, &volume.options, Some(name))?;
+        let identity = self.check_backing(&volume.backing, &volume.options, Some(name))?.identity;
         if volume.may_have_dirty && identity.size_bytes < volume.size_bytes {
             return Err(super::pools::device(
                 &volume.backing,

@@ -160,7 +160,9 @@ mod tests {
         for (volume, pool) in [("v", "p"), ("w", "p"), ("x", "q")] {
             let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };
             let (name, pool, backing) = (volume.into(), pool.into(), format!("/dev/{volume}"));
-            manager.handle(Action::VolumeAdd(VolumeAdd { name, pool, backing, exports: Vec::new(), options })).expect("nothing fails");
+            manager
+                .handle(Action::VolumeAdd(VolumeAdd { name, pool, backing, exports: Vec::new(), sector_bytes: None, options }))
+                .expect("nothing fails");
         }
         manager
     }

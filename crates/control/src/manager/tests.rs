@@ -50,13 +50,9 @@ pub(super) fn create() -> Action {
 }
 
 pub(super) fn add(name: &str, backing: &str, mode: &str) -> Action {
-    Action::VolumeAdd(VolumeAdd {
-        name: name.into(),
-        pool: "p".into(),
-        backing: backing.into(),
-        exports: vec![Export::Loop, Export::Nbd],
-        options: OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() },
-    })
+    let (name, backing, exports) = (name.into(), backing.into(), vec![Export::Loop, Export::Nbd]);
+    let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
+    Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports, sector_bytes: None, options })
 }
 
 fn set_mode(mode: &str) -> Action {

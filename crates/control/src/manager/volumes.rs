@@ -28,11 +28,13 @@
 use super::pools::{device, new_uuid};
 use super::{Claim, LiveVolume, Manager, verdict};
 use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::jobs::Work;
 use crate::names::{self, Named};
 use crate::options::Options;
+use crate::sectors;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use crate::words::Export;
 use std::ops::Range;
@@ -56,8 +58,9 @@ impl Manager {
                 remedy,
             ));
         }
-        let identity = self.check_backing(&add.backing, &options, None)?;
-        let record = self.save_new_volume(add, &pool, options, exports, identity)?;
+        let facts = self.check_backing(&add.backing, &options, None)?;
+        let sector_bytes = sectors::chosen(&add.backing, add.sector_bytes, &facts)?;
+        let record = self.save_new_volume(add, &pool, options, exports, (facts.identity, sector_bytes))?;
         if let Err(error) = self.offer(&record) {
             self.undo_add(&record);
             return Err(error);
@@ -72,7 +75,7 @@ impl Manager {
         pool: &PoolRecord,
         options: Options,
         exports: Vec<Export>,
-        identity: BackingIdentity,
+        (identity, sector_bytes): (BackingIdentity, u32),
     ) -> Result<VolumeRecord, ControlError> {
         let uuid = new_uuid()?;
         let saved = self.change(|state| {
@@ -84,6 +87,7 @@ impl Manager {
                 id: pool.next_volume_id,
                 backing: add.backing.clone(),
                 size_bytes: identity.size_bytes / SECTOR_BYTES * SECTOR_BYTES,
+                sector_bytes: Some(sector_bytes),
                 may_have_dirty: options.mode == Mode::WriteBack,
                 options,
                 exports,
@@ -135,7 +139,7 @@ impl Manager {
     }
 
     /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device it may be.
-    pub(super) fn check_backing(&self, spec: &str, options: &Options, except: Option<&str>) -> Result<BackingIdentity, ControlError> {
+    pub(super) fn check_backing(&self, spec: &str, options: &Options, except: Option<&str>) -> Result<DeviceFacts, ControlError> {
         self.check_overlaps(spec, except)?;
         let facts = self.data().examine_backing(spec).map_err(|error| match error {
             ControlError::Unknown { .. } => {
@@ -165,7 +169,7 @@ impl Manager {
             let remedy = format!("make it writable, or add the volume with --read-only{mode}");
             return Err(device(spec, format!("it is read-only{and}"), remedy, Kind::Conflict));
         }
-        Ok(facts.identity)
+        Ok(facts)
     }
 
     fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {

@@ -207,7 +207,8 @@ mod tests {
         manager.start().expect("nothing is there");
         let create = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
-        let add = VolumeAdd { name: "v".into(), pool: "p".into(), backing: "/disk".into(), exports: Vec::new(), options };
+        let add =
+            VolumeAdd { name: "v".into(), pool: "p".into(), backing: "/disk".into(), exports: Vec::new(), sector_bytes: None, options };
         for action in [Action::PoolCreate(create), Action::VolumeAdd(add)] {
             manager.handle(action).expect("it can be made");
         }

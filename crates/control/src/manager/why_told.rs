@@ -279,6 +279,7 @@ mod tests {
             backing: "/disk".into(),
             size_bytes: 1 << 30,
             may_have_dirty: false,
+            sector_bytes: None,
             options,
             exports: Vec::new(),
             phase: VolumePhase::Ready,

@@ -46,6 +46,8 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
         signature: signature::describe(&signatures),
         pool,
         in_use: None,
+        is_file: device.kind() == DeviceKind::RegularFile,
+        sector_bytes: device.geometry().logical_block_bytes,
         read_only: !device.is_writable().map_err(|e| plain(path, &e))?,
         identity: recorded(identity, &spec),
     })
@@ -128,6 +130,20 @@ pub(super) fn check_is_it(opened: &OpenDevice, spec: &DeviceSpec, volume: &Volum
         return Err(ControlError::Device { path: path.display().to_string(), problem, remedy, kind: Kind::Conflict });
     }
     Ok(())
+}
+
+/// Refuses an open device that cannot move what clients of the volume may ask for: its file was moved to a disk with larger sectors.
+pub(super) fn check_sectors(opened: &OpenDevice, volume: &VolumeRecord) -> Result<(), ControlError> {
+    let least = opened.geometry().logical_block_bytes;
+    match volume.sector_bytes {
+        Some(sector_bytes) if least > sector_bytes => Err(ControlError::Device {
+            path: opened.path().display().to_string(),
+            problem: format!("direct I/O to it moves whole {least} bytes, and the volume has sectors of {sector_bytes} bytes"),
+            remedy: format!("bring it to a disk with sectors of {sector_bytes} bytes: the volume then starts by itself"),
+            kind: Kind::Conflict,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn open_path(path: &Path, access: Access) -> Result<OpenDevice, ControlError> {

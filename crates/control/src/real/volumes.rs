@@ -43,13 +43,16 @@ impl Machine {
             let opened = devices::open_backing(&path, read_only)?;
             // Names change hands at any moment: what was judged before must be what is open now.
             devices::check_is_it(&opened, &path, &wanted)?;
+            devices::check_sectors(&opened, &wanted)?;
             if !read_only {
                 // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
                 opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: look at it before it is used"))?;
             }
             Ok(opened)
         })?;
-        let geometry = opened.geometry();
+        let mut geometry = opened.geometry();
+        geometry.logical_block_bytes = record.sector_bytes.unwrap_or(geometry.logical_block_bytes);
+        geometry.size_bytes -= geometry.size_bytes % u64::from(geometry.logical_block_bytes);
         let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
         let model = spec.model().map(|set| devices::model(set, geometry.size_bytes));
         let options = DeviceOptions { name: record.backing.clone(), file, geometry, model };

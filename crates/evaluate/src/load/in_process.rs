@@ -82,6 +82,7 @@ impl InProcess {
             id: 1,
             backing: backing.word(),
             size_bytes,
+            sector_bytes: None,
             options: cache.map(|cache| cache.options.clone()).unwrap_or_default(),
             exports: Vec::new(),
             phase: VolumePhase::Ready,

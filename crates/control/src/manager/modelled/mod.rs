@@ -243,7 +243,7 @@ impl World {
             stamps: vec![fact("last write", writes.to_string())],
         };
         let signature = pool.map(|p| format!("the hearth pool {p}"));
-        Ok(DeviceFacts { size_bytes: says_bytes, signature, pool, in_use: None, read_only: false, identity })
+        Ok(DeviceFacts { size_bytes: says_bytes, signature, pool, sector_bytes: 512, identity, ..DeviceFacts::default() })
     }
 
     /// As the real data path opens a backing device: nothing unflushed of an earlier life may be shown before it is flushed (C3).
