@@ -119,8 +119,13 @@ fn describe(path: &str, operation: &mut Operation, changes: bool) {
     if operation.request_body.is_some() {
         kinds.extend([Kind::TooLarge, Kind::MediaType, Kind::Slow]);
     }
+    // What is cached can be asked of a running volume only.
+    let of_the_cache = path.ends_with("/why") || path.ends_with("/map");
+    if changes || of_the_cache {
+        kinds.push(Kind::Conflict);
+    }
     if changes {
-        kinds.extend([Kind::Conflict, Kind::Busy]);
+        kinds.push(Kind::Busy);
     }
     for kind in kinds {
         let schema = RefOr::Ref(Ref::from_schema_name("Problem"));

@@ -88,6 +88,32 @@ fn what_is_asked_wrongly_is_told_and_changes_nothing() {
     assert_eq!(server.ask("GET", "/api/v1/tokens", "").body, "[]");
 }
 
+#[test]
+fn a_stopped_volume_answers_as_described() {
+    let server = Running::start();
+    for (path, body) in [
+        ("/api/v1/pools", r#"{"name":"p","ssd":"/dev/ssd"}"#),
+        ("/api/v1/volumes", r#"{"name":"v","backing":"/dev/disk","pool":"p","options":{}}"#),
+        ("/api/v1/volumes/v/stop", ""),
+    ] {
+        let done = server.ask("POST", path, body);
+        assert_eq!(done.status, 200, "{done:?}");
+    }
+    for (method, path) in [
+        ("GET", "/api/v1/volumes/v"),
+        ("GET", "/api/v1/volumes/v/stats"),
+        ("GET", "/api/v1/history?name=v&series=reads_s&from_unix_s=1&to_unix_s=5"),
+        ("POST", "/api/v1/volumes/v/destage"),
+        ("POST", "/api/v1/volumes/v/drop-cache"),
+    ] {
+        server.ask(method, path, "");
+    }
+    for path in ["/api/v1/volumes/v/why?start_bytes=0", "/api/v1/volumes/v/map"] {
+        let sentence = server.ask("GET", path, "").problem(409, "conflict");
+        assert!(sentence.contains("hearth volume start v"), "{path}: {sentence}");
+    }
+}
+
 /// Where the description lets a request hold an int64: each as the names that lead to it from the body.
 fn int64_of_schema(description: &Value, schema: &Value, names: &[String], found: &mut Vec<Vec<String>>) {
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.rsplit('/').next()) {

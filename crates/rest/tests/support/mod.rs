@@ -9,11 +9,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -111,9 +112,13 @@ impl Running {
         read_all(&mut self.connect(says))
     }
 
-    /// One request on the socket.
+    /// One request on the socket. Its answer has a status that the description knows for the path.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
-        self.raw(request(method, path, &[], body).as_bytes())
+        let answer = self.raw(request(method, path, &[], body).as_bytes());
+        if let Some(statuses) = described(method, path) {
+            assert!(statuses.contains(&answer.status.to_string()), "{method} {path}: the description has {statuses:?}: {answer:?}");
+        }
+        answer
     }
 
     /// Opens TLS, trusting the server's own certificate.
@@ -152,6 +157,20 @@ impl Drop for Running {
             ended.expect("it does not panic").expect("it ends well");
         }
     }
+}
+
+/// The statuses that the description has for a request, if it knows path and method.
+fn described(method: &str, path: &str) -> Option<BTreeSet<String>> {
+    static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(&rest::openapi::document()).expect("JSON"));
+    let parts: Vec<&str> = path.split('?').next()?.split('/').collect();
+    let is_of = |pattern: &str| {
+        let pattern: Vec<&str> = pattern.split('/').collect();
+        pattern.len() == parts.len() && pattern.iter().zip(&parts).all(|(wanted, part)| wanted.starts_with('{') || wanted == part)
+    };
+    // A fixed name counts before one in braces.
+    let paths = DESCRIPTION["paths"].as_object()?;
+    let item = paths.get(&parts.join("/")).or_else(|| paths.iter().find(|(pattern, _)| is_of(pattern)).map(|(_, item)| item))?;
+    Some(item[method.to_lowercase()]["responses"].as_object()?.keys().cloned().collect())
 }
 
 /// Text of a request that closes its connection. Headers given replace those of the same name.
