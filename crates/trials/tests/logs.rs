@@ -12,6 +12,9 @@ use trials::mariadb::{Database, install};
 use trials::needs::{Need, met, program};
 use trials::place::{LONG, Place, SHORT};
 
+/// The kernel would zero what the file system does not use yet while the load runs, by requests as large as it likes.
+const AT_ONCE: [&str; 2] = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
+
 const LOOP: [&str; 2] = ["--export", "loop"];
 
 /// Writes of the volume; those that went around its cache, for any reason; all counters for whoever has to find out why.
@@ -73,7 +76,7 @@ fn a_redo_log_stays_on_the_ssd() {
     // The log that is made with the system tables has 96 MiB.
     let (redo, log) = place.volume_by_default(160, "write-back", &LOOP);
     let [at, log_at] = [tables, log].map(|exports| {
-        place.must_tool(&["mkfs.ext4", "-q", &exports.loop_device], LONG);
+        place.must_tool(&[&["mkfs.ext4", "-q"], &AT_ONCE[..], &[&exports.loop_device]].concat(), LONG);
         place.mount(&exports.loop_device, "noatime")
     });
     install(&place, &at);
@@ -124,7 +127,7 @@ fn a_write_ahead_log_stays_on_the_ssd() {
     let (_, tables) = place.volume_by_default(384, "write-back", &LOOP);
     let (wal, log) = place.volume_by_default(320, "write-back", &LOOP);
     let [at, log_at] = [tables, log].map(|exports| {
-        place.must_tool(&["mkfs.ext4", "-q", &exports.loop_device], LONG);
+        place.must_tool(&[&["mkfs.ext4", "-q"], &AT_ONCE[..], &[&exports.loop_device]].concat(), LONG);
         let at = place.mount(&exports.loop_device, "noatime");
         std::os::unix::fs::chown(&at, Some(account()), None).expect("we are root");
         std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o755)).expect("we are root");
