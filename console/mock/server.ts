@@ -123,7 +123,7 @@ export class Mock {
       return json(view, { "set-cookie": `hearth=${id}; HttpOnly; SameSite=Strict; Path=/` });
     }
     const session = this.session(request);
-    if (!session) throw new Problem(401, "unauthorised", "nobody is logged in", "log in with a token");
+    if (!session) throw new Problem(401, "unauthorised", "not logged in", "log in with a token");
     if (path === "/session" && method === "GET") return json(session);
     if (method !== "GET") {
       if (request.headers["x-hearth-csrf"] !== CSRF) throw new Problem(403, "forbidden", "the header x-hearth-csrf is missing or wrong", "load the page again");

@@ -29,20 +29,20 @@ const STREAM_PATIENCE: Duration = Duration::from_secs(45);
 pub enum ClientError {
     /// Nobody listens.
     #[error(
-        "nobody answers at {}: is the daemon running? start it with `hearth serve`, or name its socket with --socket",
+        "no answer at {}: is the daemon running? start it with `hearth serve`, or name its socket with --socket",
         .0.display()
     )]
     NoDaemon(PathBuf),
     /// The socket is there, but not for us.
-    #[error("{} may not be used by you: ask as root, or as a member of the socket's group", .0.display())]
+    #[error("{} refuses this user: run the command as root or as a member of the socket's group", .0.display())]
     NotAllowed(PathBuf),
     /// The connection ended in the middle.
     #[error(
-        "the daemon went away in the middle ({0}): see its log, start it again with `hearth serve`, and look with `hearth volume list` at what was done"
+        "the connection to the daemon ended early ({0}): see its log, start it again with `hearth serve`, and check with `hearth volume list` what was done"
     )]
     Gone(String),
     /// Something that is not our API answered.
-    #[error("what answers at {} is not hearth ({problem}): check --socket", socket.display())]
+    #[error("the server at {} is not hearth ({problem}): check --socket", socket.display())]
     NotHearth {
         /// Where it listens.
         socket: PathBuf,
@@ -137,7 +137,7 @@ impl Client {
         match error.kind() {
             ErrorKind::InvalidData => self.strange(error),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                ClientError::Gone(format!("it said nothing for {} s", STREAM_PATIENCE.as_secs()))
+                ClientError::Gone(format!("it sent nothing for {} s", STREAM_PATIENCE.as_secs()))
             }
             _ => ClientError::Gone(error.to_string()),
         }

@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The request itself makes no sense (400; exit status 2).
+    /// The request itself is invalid (400; exit status 2).
     Usage,
-    /// Nobody known asks (401).
+    /// No valid token, session or user (401).
     Unauthenticated,
-    /// Who asks may not do that (403).
+    /// The role does not allow it (403).
     Forbidden,
     /// What it names does not exist (404).
     NotFound,
@@ -21,23 +21,23 @@ pub enum Kind {
     Method,
     /// The request did not come in time (408).
     Slow,
-    /// It contradicts what is there: a name taken, a device in use, dirty data (409).
+    /// Conflicts with the current state: a name taken, a device in use, dirty data (409).
     Conflict,
     /// The body is larger than any that makes sense (413).
     TooLarge,
     /// The body is not of the type that the path takes (415).
     MediaType,
-    /// Something else works on the same object; ask again (423).
+    /// Another operation on the same object is in progress; try again (423).
     Busy,
-    /// Too many requests; ask again later (429).
+    /// Too many requests; try again later (429).
     TooMany,
     /// A device, the file system or the kernel failed (500).
     Failed,
-    /// The daemon itself did wrong (500).
+    /// A bug in the daemon (500).
     Internal,
-    /// Too much is under way; ask again later (503).
+    /// Too many requests in progress; try again later (503).
     Overloaded,
-    /// It takes longer than an answer may take; it goes on (504).
+    /// Not finished within the time limit; it continues (504).
     Late,
 }
 
@@ -105,21 +105,21 @@ impl Kind {
     /// The problem's title: the same for all of this kind.
     pub const fn title(self) -> &'static str {
         match self {
-            Kind::Usage => "The request makes no sense",
-            Kind::Unauthenticated => "Who are you?",
+            Kind::Usage => "Invalid request",
+            Kind::Unauthenticated => "Authentication required",
             Kind::Forbidden => "Not allowed",
-            Kind::NotFound => "There is no such thing",
-            Kind::Method => "Not with this method",
-            Kind::Slow => "The request did not come in time",
-            Kind::Conflict => "It contradicts what is there",
-            Kind::TooLarge => "The request is too large",
-            Kind::MediaType => "The body is of the wrong type",
+            Kind::NotFound => "Not found",
+            Kind::Method => "Method not allowed",
+            Kind::Slow => "Request timed out",
+            Kind::Conflict => "Conflict with the current state",
+            Kind::TooLarge => "Request too large",
+            Kind::MediaType => "Unsupported media type",
             Kind::Busy => "Busy",
             Kind::TooMany => "Too many requests",
-            Kind::Failed => "A device or the system failed",
-            Kind::Internal => "The daemon did wrong",
-            Kind::Overloaded => "Too much is under way",
-            Kind::Late => "It is still under way",
+            Kind::Failed => "Device or system failure",
+            Kind::Internal => "Internal error",
+            Kind::Overloaded => "Overloaded",
+            Kind::Late => "Still in progress",
         }
     }
 }
@@ -202,7 +202,7 @@ pub enum ControlError {
     #[error("{0}")]
     BadCombination(String, String),
     /// A JSON body that is not what the path takes.
-    #[error("the request is not understood: {0}")]
+    #[error("the request is invalid: {0}")]
     BadRequest(String),
     /// No such pool or volume.
     #[error("there is no {named} \"{name}\"")]
@@ -221,7 +221,7 @@ pub enum ControlError {
         name: String,
     },
     /// Another management request works on this object.
-    #[error("{named} \"{name}\" is busy: {doing} is under way")]
+    #[error("{named} \"{name}\" is busy: {doing} is in progress")]
     Claimed {
         /// "pool" or "volume".
         named: &'static str,
@@ -231,7 +231,7 @@ pub enum ControlError {
         doing: &'static str,
     },
     /// The object is there but cannot be used.
-    #[error("{named} \"{name}\" does not run: {reason}")]
+    #[error("{named} \"{name}\" is not running: {reason}")]
     NotRunning {
         /// "pool" or "volume".
         named: &'static str,
@@ -309,7 +309,7 @@ pub enum ControlError {
     #[error("{0}")]
     Job(String, String),
     /// The job was stopped on request.
-    #[error("stopped on request; what is done stays done")]
+    #[error("stopped on request; completed work is kept")]
     Stopped,
     /// The daemon is stopping.
     #[error("the daemon is stopping")]
@@ -345,25 +345,35 @@ impl ControlError {
         }
     }
 
+    /// What is wrong, without the name of the object: for texts that name it, or stand beside its name.
+    pub fn reason(&self) -> String {
+        match self {
+            ControlError::NotRunning { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// What the person should do next.
     pub fn remedy(&self) -> String {
         match self {
             ControlError::BadName { .. } => "use 1 to 64 letters, digits, '.', '_' and '-', not beginning with '-' or '.'".into(),
             ControlError::BadRequest(_) => "use the hearth command of the same version as the daemon".into(),
-            ControlError::Unknown { named: "device", .. } => "see what there is with `hearth devices`".into(),
+            ControlError::Unknown { named: "device", .. } => "list the devices with `hearth devices`".into(),
             ControlError::Unknown { named, .. } => {
-                format!("see what there is with `hearth {named} list`")
+                format!("list the {named}s with `hearth {named} list`")
             }
             ControlError::Taken { named, .. } => {
                 format!("choose another name, or see `hearth {named} list`")
             }
-            ControlError::Claimed { .. } => "wait until it is done, or stop it, and ask again".into(),
+            ControlError::Claimed { .. } => "wait until it is done, or stop it, and try again".into(),
             ControlError::HasVolumes { name, .. } => {
-                format!("remove them first with `hearth volume remove NAME`, or lose them with `hearth pool destroy {name} --force`")
+                format!(
+                    "remove them first with `hearth volume remove NAME`, or remove them and their dirty data with `hearth pool destroy {name} --force`"
+                )
             }
             ControlError::SecondDaemon { .. } => "stop that one first, or give this one its own --state and --socket".into(),
-            ControlError::Stopped => "resume it with `hearth job resume ID`, or ask again".into(),
-            ControlError::Stopping => "ask again when it runs".into(),
+            ControlError::Stopped => "resume it with `hearth job resume ID`, or start it again".into(),
+            ControlError::Stopping => "try again when it is running".into(),
             ControlError::BadCombination(_, remedy)
             | ControlError::DataPath(_, remedy)
             | ControlError::Job(_, remedy)
@@ -415,7 +425,7 @@ mod tests {
         let error = ControlError::Taken { named: "pool", name: "p".into() };
         let document = serde_json::to_value(error.refusal()).expect("it is JSON");
         let expected = serde_json::json!({
-            "type": "/problems/conflict", "title": "It contradicts what is there", "status": 409, "kind": "conflict",
+            "type": "/problems/conflict", "title": "Conflict with the current state", "status": 409, "kind": "conflict",
             "detail": "there is already a pool \"p\"", "remedy": "choose another name, or see `hearth pool list`",
         });
         assert_eq!(document, expected);

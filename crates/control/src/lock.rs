@@ -23,8 +23,8 @@ impl DaemonLock {
         let shown = path.display().to_string();
         let failed = |e: std::io::Error| ControlError::State {
             path: shown.clone(),
-            problem: format!("the lock file cannot be used ({e})"),
-            remedy: "make its directory writable, or give another one with --state DIR".into(),
+            problem: format!("the lock file cannot be opened ({e})"),
+            remedy: "make its directory writable, or use another one with --state DIR".into(),
         };
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

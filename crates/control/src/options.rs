@@ -75,7 +75,7 @@ impl Options {
                 ("admission", o.admission.name().to_string()),
                 ("write-cache depth", time(o.write_cache_depth_ms)),
                 ("dirty limit", limit(o.dirty_limit_bytes)),
-                ("largest I/O that is cached", bytes(o.max_io_bytes)),
+                ("max I/O size", bytes(o.max_io_bytes)),
                 ("sequential cutoff", limit(o.sequential_cutoff_bytes)),
                 ("latency goal", time(o.latency_goal_ms)),
                 ("destage rate", limit(o.destage_rate_bytes)),

@@ -43,7 +43,7 @@ fn value<'a>(facts: &'a [Fact], name: &str) -> Option<&'a str> {
 fn compared(before: &[Fact], now: &[Fact], name: &str) -> Match {
     match (value(before, name), value(now, name)) {
         (Some(was), Some(is)) if was == is => Match::Same,
-        (Some(was), Some(is)) => Match::Other(format!("its {name} was {was} and is {is}")),
+        (Some(was), Some(is)) => Match::Other(format!("its {name} was {was} and is now {is}")),
         _ => Match::Unknown,
     }
 }
@@ -54,8 +54,8 @@ pub fn hardware(before: &[Fact], now: &[Fact]) -> Match {
         return other;
     }
     match (value(before, PARTITION_PLACE[0]), value(now, PARTITION_PLACE[0])) {
-        (Some(_), None) => return Match::Other("it was a partition and is none".into()),
-        (None, Some(_)) => return Match::Other("it was no partition and is one".into()),
+        (Some(_), None) => return Match::Other("it was a partition and is not one now".into()),
+        (None, Some(_)) => return Match::Other("it was not a partition and is one now".into()),
         _ => {}
     }
     let part = match compared(before, now, PARTITION_UUID) {
@@ -89,13 +89,13 @@ fn content_of(identity: &BackingIdentity) -> Vec<&Fact> {
 pub fn content(before: &BackingIdentity, now: &BackingIdentity) -> Match {
     let (before, now) = (content_of(before), content_of(now));
     if let (Some(held), true) = (before.first(), now.is_empty()) {
-        return Match::Other(format!("it held {} {} and holds nothing known", held.name, held.value));
+        return Match::Other(format!("it held {} {} and now holds nothing known", held.name, held.value));
     }
     let mut same = false;
     for was in before {
         match now.iter().find(|is| is.name == was.name) {
             Some(is) if is.value == was.value => same = true,
-            Some(is) => return Match::Other(format!("its {} was {} and is {}", was.name, was.value, is.value)),
+            Some(is) => return Match::Other(format!("its {} was {} and is now {}", was.name, was.value, is.value)),
             None => {}
         }
     }
@@ -157,11 +157,11 @@ mod tests {
     fn a_disk_is_known_by_the_most_telling_name_that_both_know() {
         let was: Pairs = &[("kind", "block device"), ("wwid", "a"), ("serial", "1"), ("udev serial", "X_1")];
         check((was, &[]), (was, &[]), "Certain");
-        check((was, &[]), (&[("wwid", "b"), ("serial", "1")], &[]), "Other(\"its wwid was a and is b");
+        check((was, &[]), (&[("wwid", "b"), ("serial", "1")], &[]), "Other(\"its wwid was a and is now b");
         check((was, &[]), (&[("wwid", "a"), ("serial", "2"), ("udev serial", "Y")], &[]), "Certain");
-        check((was, &[]), (&[("serial", "2")], &[]), "Other(\"its serial was 1 and is 2");
+        check((was, &[]), (&[("serial", "2")], &[]), "Other(\"its serial was 1 and is now 2");
         check((was, &[]), (&[("udev serial", "X_2")], &[]), "Other");
-        check((was, &[]), (&[("kind", "file"), ("wwid", "a")], &[]), "Other(\"its kind was block device and is file");
+        check((was, &[]), (&[("kind", "file"), ("wwid", "a")], &[]), "Other(\"its kind was block device and is now file");
         check((&[("number of tomorrow", "1")], &[]), (&[("number of tomorrow", "2")], &[]), "Other");
     }
 
@@ -169,8 +169,8 @@ mod tests {
     fn a_partition_is_a_part_of_its_disk() {
         let was: Pairs = &[("serial", "1"), ("partition number", "1"), ("partition start", "2048"), ("partition uuid", "u")];
         check((was, &[]), (was, &[]), "Certain");
-        check((was, &[]), (&[("serial", "1")], &[]), "Other(\"it was a partition and is none");
-        check((&[("serial", "1")], &[]), (was, &[]), "Other(\"it was no partition");
+        check((was, &[]), (&[("serial", "1")], &[]), "Other(\"it was a partition and is not one now");
+        check((&[("serial", "1")], &[]), (was, &[]), "Other(\"it was not a partition");
         check((was, &[]), (&[("serial", "1"), ("partition number", "2"), ("partition uuid", "v")], &[]), "Other(\"its partition uuid");
         // Counted anew, at the same place of the same disk; and on a disk without a number the partition's own is enough.
         check((was, &[]), (&[("serial", "1"), ("partition number", "3"), ("partition uuid", "u")], &[]), "Certain");
@@ -186,8 +186,8 @@ mod tests {
     fn a_disk_that_tells_nothing_is_known_by_what_lies_on_it() {
         let held: Pairs = &[("file system", "ext4 a")];
         check((&[], held), (&[], held), "Certain");
-        check((&[], held), (&[], &[("file system", "xfs b")]), "Other(\"its file system was ext4 a and is xfs b");
-        check((&[], held), (&[], &[]), "Other(\"it held file system ext4 a and holds nothing known");
+        check((&[], held), (&[], &[("file system", "xfs b")]), "Other(\"its file system was ext4 a and is now xfs b");
+        check((&[], held), (&[], &[]), "Other(\"it held file system ext4 a and now holds nothing known");
         check((&[], &[]), (&[], held), "Likely");
         check((&[], &[]), (&[], &[]), "Likely");
         check((&[("serial", "1")], held), (&[("serial", "1")], &[("file system", "xfs b")]), "Likely");

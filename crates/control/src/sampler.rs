@@ -203,9 +203,8 @@ impl Known {
         if limited(now) > limited(&self.before) && due(self.limit_told_ms) {
             self.limit_told_ms = Some(unix_ms);
             let dirty = human::bytes(now.stats.dirty_bytes);
-            let message = format!(
-                "the limit of dirty data is reached ({dirty} are dirty): writes wait for destage; raise --dirty-limit if the pool has room"
-            );
+            let message =
+                format!("the dirty limit is reached ({dirty}): writes wait for destage; raise --dirty-limit if the pool has room");
             notable.push(Notable::DirtyLimit { volume: name.into(), message });
         }
         let depth_ms = facts.write_cache_depth_ms;
@@ -215,8 +214,7 @@ impl Known {
             self.behind_told_ms = Some(unix_ms);
             let (oldest, depth) = (human::nanoseconds(oldest_ms * 1_000_000), human::nanoseconds(depth_ms.saturating_mul(1_000_000)));
             let message = format!(
-                "destage is falling behind: the oldest dirty data has waited for {oldest}, the write-cache depth is {depth}; the backing device \
-                 takes less than is written, or --latency-goal and --destage-rate hold destage back"
+                "destage is falling behind: the oldest dirty data is {oldest} old, the write-cache depth is {depth}; the backing device is too slow for the writes, or --latency-goal and --destage-rate limit destage too much"
             );
             notable.push(Notable::DestageBehind { volume: name.into(), message });
         } else if oldest_ms <= depth_ms && self.behind_told_ms.take().is_some() {

@@ -63,7 +63,7 @@ pub struct PoolRecord {
     pub size_bytes: Option<u64>,
     /// RAM tier, in bytes.
     pub ram_bytes: u64,
-    /// How much it makes of what blocks contain. A file from before this was kept reads as the default.
+    /// Content level. A file from before this was kept reads as the default.
     #[serde(with = "words::content", default)]
     pub content: Content,
     /// How far it has come.
@@ -221,16 +221,16 @@ impl State {
         for (at, pool) in self.pools.iter().enumerate() {
             names::check(Named::Pool, &pool.name).map_err(|e| e.to_string())?;
             if self.pools[..at].iter().any(|other| other.name == pool.name || other.uuid == pool.uuid) {
-                return Err(format!("the pool \"{}\" is there twice", pool.name));
+                return Err(format!("the pool \"{}\" is listed twice", pool.name));
             }
         }
         for (at, volume) in self.volumes.iter().enumerate() {
             names::check(Named::Volume, &volume.name).map_err(|e| e.to_string())?;
             if self.volumes[..at].iter().any(|other| other.name == volume.name || other.uuid == volume.uuid) {
-                return Err(format!("the volume \"{}\" is there twice", volume.name));
+                return Err(format!("the volume \"{}\" is listed twice", volume.name));
             }
             let Some(pool) = self.pool(&volume.pool) else {
-                return Err(format!("the volume \"{}\" is of the pool \"{}\", which is not there", volume.name, volume.pool));
+                return Err(format!("the volume \"{}\" belongs to the pool \"{}\", which is missing", volume.name, volume.pool));
             };
             if volume.id >= pool.next_volume_id {
                 return Err(format!("the volume \"{}\" has the number {}, which is still to be given", volume.name, volume.id));
@@ -316,8 +316,8 @@ mod tests {
     fn broken_invariants_are_found() {
         check(|_| (), "");
         check(|s| s.version = 2, "version 2");
-        check(|s| s.pools.clear(), "which is not there");
-        check(|s| s.volumes[1].name = "v".into(), "there twice");
+        check(|s| s.pools.clear(), "which is missing");
+        check(|s| s.volumes[1].name = "v".into(), "listed twice");
         check(|s| s.volumes[1].id = s.volumes[0].id, "have the number");
         check(|s| s.volumes[1].id = 9, "still to be given");
         check(|s| s.volumes[0].name = "a/b".into(), "character");

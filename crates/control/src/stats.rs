@@ -48,7 +48,7 @@ pub struct VolumeStats {
     pub read_misses: u64,
     /// Requests or parts that went around the cache, by reason.
     pub bypassed: BTreeMap<String, u64>,
-    /// Bytes the backing device lacks, now.
+    /// Dirty bytes, now.
     pub dirty_bytes: u64,
     /// Bytes cached on the SSD, now.
     pub cached_bytes: u64,
@@ -69,7 +69,7 @@ pub struct VolumeStats {
     pub backing_writes: u64,
     /// Their bytes.
     pub backing_written_bytes: u64,
-    /// Bytes brought home by destage.
+    /// Bytes destaged.
     pub destaged_bytes: u64,
     /// Cached blocks that did not match their checksum.
     pub checksum_errors: u64,
@@ -85,7 +85,7 @@ pub struct VolumeStats {
 pub struct PoolStats {
     /// Bytes cached of all volumes, now.
     pub cached_bytes: u64,
-    /// Bytes their backing devices lack, now.
+    /// Dirty bytes of all volumes, now.
     pub dirty_bytes: u64,
     /// Bytes written to the SSD: payload, headers, footers, reinsertions.
     pub ssd_written_bytes: u64,
@@ -104,19 +104,19 @@ pub struct PoolStats {
     /// Reads of the SSD that failed.
     #[serde(default)]
     pub ssd_read_errors: u64,
-    /// What comes of what blocks contain; null where that is off and nothing is left of other times.
+    /// Savings by content; null where the level is off and no block is stored that way.
     #[serde(default)]
     pub content: Option<ContentStats>,
 }
 
-/// What a pool makes of what blocks contain.
+/// Savings by content.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ContentStats {
     /// How much is made of it.
     #[serde(with = "words::content")]
     #[schema(value_type = String)]
     pub level: Content,
-    /// Blocks that others rest on, those counted that are blocks no more, now.
+    /// Bases of deltas, including bases that are no longer cached blocks, now.
     pub reference_blocks: u64,
     /// Blocks that are equal to another or stored as the difference to one, now.
     pub associated_blocks: u64,
@@ -140,7 +140,7 @@ pub struct ContentStats {
     pub bases_in_memory_blocks: u64,
     /// RAM of index and policy, now.
     pub index_bytes: u64,
-    /// RAM of the hints by which blocks find each other, now.
+    /// RAM of the hints that find similar blocks, now.
     pub hint_bytes: u64,
     /// `(index_bytes + hint_bytes)` for each cached block; null while nothing is cached.
     pub memory_bytes_per_block: Option<f64>,

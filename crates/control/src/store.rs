@@ -51,7 +51,7 @@ impl FileStore {
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(|e| trouble(directory, format!("the state directory cannot be made ({e})"), "give another one with --state DIR"))?;
+            .map_err(|e| trouble(directory, format!("the state directory cannot be created ({e})"), "use another one with --state DIR"))?;
         Ok(FileStore { directory: directory.to_path_buf() })
     }
 
@@ -66,17 +66,12 @@ impl FileStore {
             .find(|p| !p.exists())
             .expect("one of infinitely many names is free");
         let failed = |e: std::io::Error| {
-            trouble(
-                &self.path(),
-                format!("it is damaged ({problem}) and cannot be set aside ({e})"),
-                "move it away by hand, then start again",
-            )
+            trouble(&self.path(), format!("it is damaged ({problem}) and cannot be renamed ({e})"), "move it away, then start again")
         };
         std::fs::rename(self.path(), &aside).map_err(failed)?;
         File::open(&self.directory).and_then(|d| d.sync_all()).map_err(failed)?;
         Ok(format!(
-            "{} was damaged ({problem}); it was set aside as {} and no pool or volume is known now: put a good copy in its place \
-             and start again, or create the pools and volumes anew",
+            "{} was damaged ({problem}); it was renamed to {}, and hearth now knows no pool or volume: restore a good copy and start again, or create the pools and volumes again",
             self.path().display(),
             aside.display()
         ))
@@ -124,7 +119,7 @@ impl Store for FileStore {
             File::open(&self.directory)?.sync_all()
         };
         write().map_err(|e| {
-            trouble(&path, format!("the new state cannot be saved ({e})"), "make room or repair the file system, then ask again")
+            trouble(&path, format!("the new state cannot be saved ({e})"), "free some space or repair the file system, then try again")
         })
     }
 }

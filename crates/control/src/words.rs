@@ -33,7 +33,7 @@ pub mod admission {
     /// Reads the name.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Admission, D::Error> {
         let name = String::deserialize(deserializer)?;
-        admission_from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no admission \"{name}\"")))
+        admission_from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no admission policy \"{name}\"")))
     }
 }
 
@@ -49,7 +49,7 @@ pub mod content {
     /// Reads the name.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
         let name = String::deserialize(deserializer)?;
-        Content::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no level of content \"{name}\"")))
+        Content::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no content level \"{name}\"")))
     }
 }
 

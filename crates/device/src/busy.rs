@@ -57,7 +57,7 @@ impl fmt::Display for Usage {
             Usage::Swap { partition } => write!(f, "{}used as swap space", part(partition)),
             Usage::Holder { partition, holder } => write!(f, "{}part of /dev/{holder}", part(partition)),
             Usage::LoopDevice { name } => write!(f, "it is attached to /dev/{name}"),
-            Usage::Exclusive => f.write_str("another program has it open exclusively"),
+            Usage::Exclusive => f.write_str("another program has opened it exclusively"),
         }
     }
 }

@@ -95,7 +95,7 @@ pub enum DeviceError {
     },
     /// An earlier flush of this handle failed. Which writes are on the medium is not known any more, and a later flush that
     /// succeeds says nothing about them, so the handle takes no more writes (reads still work).
-    #[error("an earlier flush of {} failed: what was written since is in doubt; reopen the device and check it", device.display())]
+    #[error("an earlier flush of {} failed: later writes may be lost; check the device and reopen it", device.display())]
     FlushFailedBefore {
         /// Which device.
         device: PathBuf,

@@ -318,20 +318,20 @@ pub fn compare(recorded: &DeviceIdentity, present: &DeviceIdentity, stamps: Stam
 fn swapped(recorded: &DeviceIdentity, present: &DeviceIdentity) -> Option<String> {
     if recorded.kind != present.kind {
         let name = |kind| if kind == DeviceKind::BlockDevice { "a block device" } else { "a file" };
-        return Some(format!("it was {} and is {}", name(recorded.kind), name(present.kind)));
+        return Some(format!("it was {} and is now {}", name(recorded.kind), name(present.kind)));
     }
     let mut common = 0;
     for (name, was) in &recorded.ids {
         let Some(is) = present.ids.get(name) else { continue };
         if was != is {
-            return Some(format!("its {name} was {was} and is {is}"));
+            return Some(format!("its {name} was {was} and is now {is}"));
         }
         common += 1;
     }
     // Devices that tell nothing about themselves are known by what is on them.
     match (&recorded.file_system, &present.file_system) {
         (Some(was), Some(is)) if common == 0 && was != is => {
-            Some(format!("its file system was {} {} and is {} {}", was.kind, was.uuid, is.kind, is.uuid))
+            Some(format!("its file system was {} {} and is now {} {}", was.kind, was.uuid, is.kind, is.uuid))
         }
         _ => None,
     }
@@ -343,11 +343,11 @@ fn written(recorded: &DeviceIdentity, present: &DeviceIdentity) -> Option<String
         None => "no file system".to_string(),
     };
     if recorded.file_system != present.file_system {
-        return Some(format!("it held {} and holds {}", name(&recorded.file_system), name(&present.file_system)));
+        return Some(format!("it held {} and now holds {}", name(&recorded.file_system), name(&present.file_system)));
     }
     recorded.stamps.iter().find_map(|(name, was)| {
         let is = present.stamps.get(name)?;
-        (was != is).then(|| format!("its {name} was {was} and is {is}"))
+        (was != is).then(|| format!("its {name} was {was} and is now {is}"))
     })
 }
 
@@ -388,14 +388,14 @@ mod tests {
         let mut is = was.clone();
         is.ids.insert("wwid".to_string(), "b".to_string());
         is.size_bytes = 1 << 20;
-        check(&was, &is, Some("is another device than before: its wwid was a and is b"));
+        check(&was, &is, Some("is another device than before: its wwid was a and is now b"));
         let mut is = was.clone();
         is.size_bytes = 1 << 29;
         check(&was, &is, Some("shrank from 1GiB to 512MiB while it was detached"));
         is.size_bytes = 2 << 30;
         check(&was, &is, Some("grew from 1GiB to 2GiB while it was detached"));
         is.stamps.insert("ext4 write time".to_string(), 101);
-        check(&was, &is, Some("was written to while it was detached: its ext4 write time was 100 and is 101"));
+        check(&was, &is, Some("was written to while it was detached: its ext4 write time was 100 and is now 101"));
         assert_eq!(compare(&was, &with_ext4(was.clone(), "00", 101), Stamps::Stale), Verdict::Same);
         let is = with_ext4(was.clone(), "01", 100);
         check(&was, &is, Some("was written to while it was detached: it held ext4 00 and holds ext4 01"));

@@ -43,13 +43,13 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// No direct I/O there.
-    #[error("{} does not support direct I/O (O_DIRECT), which hearth needs so that data is where it says: put it on another file system", path.display())]
+    #[error("{} does not support direct I/O (O_DIRECT), which hearth needs: use another file system", path.display())]
     NoDirectIo {
         /// Which file.
         path: PathBuf,
     },
     /// No permission.
-    #[error("{} may not be opened: run as root, or as a user with access to it", path.display())]
+    #[error("{} cannot be opened: permission denied; run as root, or as a user with access to it", path.display())]
     Permission {
         /// Which device.
         path: PathBuf,
@@ -77,7 +77,7 @@ pub enum OpenError {
         block_bytes: u32,
     },
     /// A new file was asked for where one is.
-    #[error("{} exists already: choose another path, or leave out --size to use it as it is", path.display())]
+    #[error("{} exists already: choose another path, or leave out --size to use the existing file", path.display())]
     Exists {
         /// Which file.
         path: PathBuf,

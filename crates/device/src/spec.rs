@@ -43,13 +43,13 @@ pub enum SpecError {
     #[error("the device's path is empty: give a block device, a file, or model:SET:FILE")]
     Empty,
     /// Something with a NUL byte in it.
-    #[error("the device's path {text:?} has a NUL byte in it: no path has")]
+    #[error("the device's path {text:?} contains a NUL byte")]
     Nul {
         /// What was given.
         text: String,
     },
     /// `model:` without a second colon, or with nothing behind it.
-    #[error("{text:?} names no file: write model:SET:FILE, for instance model:{}:/var/tmp/disk.img", ModelSet::Disk7k2.name())]
+    #[error("{text:?} has no file: write model:SET:FILE, for instance model:{}:/var/tmp/disk.img", ModelSet::Disk7k2.name())]
     ModelWithoutFile {
         /// What was given.
         text: String,
@@ -67,7 +67,7 @@ pub enum SpecError {
         path: PathBuf,
     },
     /// It cannot be looked at.
-    #[error("{} cannot be looked at: {source}", path.display())]
+    #[error("{} cannot be examined: {source}", path.display())]
     Unreachable {
         /// The path.
         path: PathBuf,
@@ -221,6 +221,6 @@ mod tests {
         assert!(message(directory.path()).contains("a directory"));
         assert!(message(&directory.path().join("none")).contains("does not exist"));
         assert!(message(Path::new("/dev/null")).contains("character device"));
-        assert!(message(&file.join("below")).contains("cannot be looked at"));
+        assert!(message(&file.join("below")).contains("cannot be examined"));
     }
 }

@@ -231,7 +231,7 @@ pub enum Action {
     Event(Event),
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// This shard cannot write its log any more. The host tells all shards of the pool by

@@ -16,7 +16,7 @@ use format::checkpoint::LogEnd;
 use format::layout::SuperblockSlot;
 use format::packed::PLACE_UNIT_BYTES;
 use format::{DecodeError, Encoding, Footer, FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, Superblock};
-use types::{ShardIndex, VolumeId};
+use types::{ShardIndex, VolumeId, counted};
 
 /// Problems told in words; further ones are only counted.
 pub const PROBLEMS_MAX: usize = 1000;
@@ -144,13 +144,11 @@ impl Inspection {
         };
         let report = surveyed.recovery.report;
         if report.damaged_places > 0 {
-            let (places, volumes) = (report.damaged_places, report.damaged_volumes.len());
-            self.problem(|| {
-                format!("shard {}: flushed groups are missing in {places} places; {volumes} volumes may have lost dirty data", shard.0)
-            });
+            let (places, volumes) = (counted(report.damaged_places, "place"), counted(report.damaged_volumes.len() as u64, "volume"));
+            self.problem(|| format!("shard {}: flushed groups are missing in {places}; {volumes} may have lost dirty data", shard.0));
         }
         if report.unreadable_pages > 0 {
-            self.problem(|| format!("shard {}: {} pages cannot be read", shard.0, report.unreadable_pages));
+            self.problem(|| format!("shard {}: {} cannot be read", shard.0, counted(report.unreadable_pages, "page")));
         }
         for item in &live {
             let RecoveredItem::Block(record) = item else { continue };

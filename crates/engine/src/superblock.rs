@@ -46,7 +46,7 @@ pub enum OpenError {
         found_bytes: u64,
     },
     /// A flush failed earlier: what is on the SSD is not known any more.
-    #[error("an earlier flush of the SSD failed, so nothing more is written to it")]
+    #[error("an earlier flush of the SSD failed; nothing more is written to it")]
     FlushFailed,
     /// The log was written by a later session than the superblock knows.
     #[error("the log (session {found}) is newer than the superblock (session {known}): the SSD lost a write that it had confirmed")]
@@ -57,7 +57,7 @@ pub enum OpenError {
         known: u64,
     },
     /// Parts of the log, each with a checksum that matches, cannot have been written one after the other.
-    #[error("the log contradicts itself from segment {segment} on: somebody changed the SSD, or it was put together from two copies")]
+    #[error("the log contradicts itself from segment {segment} on: the SSD was changed, or assembled from two copies")]
     Contradiction {
         /// The first segment that does not follow.
         segment: u64,

@@ -86,7 +86,7 @@ pub struct Recent {
     pub sectors: u32,
     /// How it was served.
     pub outcome: Outcome,
-    /// Why it, or a block of it, was turned away from the cache.
+    /// Why it, or a block of it, bypassed the cache.
     pub reason: Option<BypassReason>,
 }
 

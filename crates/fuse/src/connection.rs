@@ -141,7 +141,7 @@ impl Connection {
             // Unmounted, or aborted.
             Some(libc::ENODEV | libc::ECONNABORTED | libc::ENOTCONN) => Err(Pause::Gone),
             _ => {
-                tracing::error!(volume = self.volume.name(), %error, "reading from /dev/fuse failed: the export is given up");
+                tracing::error!(volume = self.volume.name(), %error, "reading from /dev/fuse failed: the export is closed");
                 Err(Pause::Gone)
             }
         }

@@ -34,7 +34,7 @@ pub enum FuseError {
         name: String,
     },
     /// The file that is to be mounted over has content.
-    #[error("{path:?} is in the way of the export: it is not an empty regular file; move it away")]
+    #[error("{path:?} blocks the export: it is not an empty regular file; move it away")]
     PathTaken {
         /// The path.
         path: PathBuf,
@@ -68,7 +68,7 @@ pub enum FuseError {
         problems: String,
     },
     /// Other programs took every loop device that was free.
-    #[error("no free loop device after {attempts} attempts, others are faster: try again")]
+    #[error("no free loop device after {attempts} attempts, other programs took them: try again")]
     NoFreeDevice {
         /// How often it was tried.
         attempts: u32,
@@ -87,7 +87,7 @@ pub enum FuseError {
     )]
     NoRing,
     /// A step took too long.
-    #[error("{step} took longer than {seconds} seconds and was given up: look at the backing device, then try again")]
+    #[error("{step} took longer than {seconds} seconds and was abandoned: check the backing device, then try again")]
     TimedOut {
         /// What was being done.
         step: &'static str,

@@ -109,7 +109,7 @@ impl Drop for Link {
         if identity_of(&self.path).is_ok_and(|now| now == self.identity)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a link stays behind");
+            tracing::warn!(path = %self.path.display(), %error, "a link was not removed");
         }
     }
 }

@@ -174,7 +174,7 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         if let Err(error) = self.abandon() {
-            tracing::warn!(%error, "a loop device stays behind");
+            tracing::warn!(%error, "a loop device was not removed");
         }
     }
 }

@@ -93,7 +93,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if let Err(error) = self.unmount() {
-            tracing::warn!(%error, "a FUSE mount stays behind");
+            tracing::warn!(%error, "a FUSE mount was not removed");
         }
     }
 }

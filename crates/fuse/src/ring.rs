@@ -190,7 +190,7 @@ impl Endpoint for RingConnection {
         }
         if !matches!(-result, libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED | libc::ENODEV) {
             let error = std::io::Error::from_raw_os_error(-result);
-            tracing::error!(volume = self.volume.name(), %error, "the kernel gave up an entry of FUSE over io_uring");
+            tracing::error!(volume = self.volume.name(), %error, "the kernel dropped an entry of FUSE over io_uring");
         }
         self.alive -= 1;
         if self.alive == 0 {

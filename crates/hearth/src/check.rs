@@ -61,7 +61,10 @@ pub fn check(path: &str, json: bool) -> Result<(), Failure> {
     })?;
     match report.problems_count {
         0 => Ok(()),
-        n => Err(Failure::failed(format!("{path} has {n} problems, listed above"), "see docs/failures.md for what each means")),
+        n => Err(Failure::failed(
+            format!("{path} has {}, listed above", types::counted(n, "problem")),
+            "see docs/failures.md, section \"The SSD\"",
+        )),
     }
 }
 

@@ -30,24 +30,24 @@ pub struct Cli {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Run the daemon in the foreground; SIGTERM or Ctrl-C stops it cleanly, a second one at once
+    /// Run the daemon in the foreground; SIGTERM or Ctrl-C stops it cleanly, a second signal at once
     Serve(Serve),
-    /// SSDs that cache
+    /// SSDs used as caches
     #[command(subcommand)]
     Pool(Pool),
     /// Accelerated volumes
     #[command(subcommand)]
     Volume(Volume),
-    /// The disks of this machine: which are free, and what is on the others
+    /// The disks of this machine, their state and content
     Devices,
-    /// Long work: what runs, what ended, what can go on
+    /// Long operations: list, stop and resume them
     #[command(subcommand)]
     Job(Job),
-    /// Why a place of a volume is cached, or is not, and what happened there lately
+    /// Why a block or range of a volume is cached or not, and its latest requests
     Why {
         /// The volume
         volume: String,
-        /// Of one block, for instance 10GiB; or a range A-B (exclusive) of at most 1GiB
+        /// The offset of one block, for instance 10GiB; or a range A-B (B exclusive) of at most 1GiB
         #[arg(value_name = "OFFSET|RANGE", allow_hyphen_values = true)]
         place: String,
     },
@@ -55,18 +55,18 @@ pub enum Command {
     Stats {
         /// A volume (or a pool)
         name: Option<String>,
-        /// Again every second, with rates, until Ctrl-C
+        /// Repeat every second with rates, until Ctrl-C
         #[arg(long)]
         watch: bool,
     },
-    /// Volumes and pools on a full screen, as they move; q ends it, ? helps
+    /// Volumes and pools, live, on a full screen; q quits, ? shows help
     Top,
     /// The configuration file of the daemon
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Completions for a shell, to be put where it looks for them
+    /// Print completions for a shell
     Completions {
-        /// For which shell
+        /// The shell
         shell: Shell,
     },
     /// Files for packages
@@ -78,7 +78,7 @@ pub enum Command {
         set: String,
         /// The file that holds the bytes
         file: String,
-        /// How: loop, nbd or nbd:127.0.0.1:PORT
+        /// The export: loop, nbd or nbd:127.0.0.1:PORT
         #[arg(long)]
         export: String,
         /// Size of its sectors, 512 or 4096 [default: 512]
@@ -87,15 +87,15 @@ pub enum Command {
     },
     /// Replay a trace through the cache's policy in the simulator and print its miss ratio
     Replay(Replay),
-    /// What the content of blocks would bring
+    /// Measure what deduplication, deltas and compression would save
     #[command(subcommand)]
     Content(Content),
     /// Rerun the tests of published evaluations on this machine, without and with the cache, and write a report
     #[command(subcommand)]
     Evaluate(Evaluate),
-    /// Print the address that opens the web console, logged in; good once and for five minutes
+    /// Print an address that opens the web console, logged in; it works once, within five minutes
     Console,
-    /// Secrets by which scripts ask over TCP
+    /// Secrets for access over TCP
     #[command(subcommand)]
     Token(Token),
     /// Print the API's description (OpenAPI)
@@ -106,11 +106,11 @@ pub enum Command {
 /// What to do with tokens.
 #[derive(Subcommand, Debug)]
 pub enum Token {
-    /// Make a token and print it; it is never shown again
+    /// Create a token and print it; it is shown only once
     Create {
         /// Its name
         name: String,
-        /// What its bearer may do: view or operate
+        /// Its rights: view or operate
         #[arg(long)]
         role: String,
     },
@@ -126,12 +126,12 @@ pub enum Token {
 /// What to do with the configuration file.
 #[derive(Subcommand, Debug)]
 pub enum ConfigCommand {
-    /// Find every problem of the file and its line; needs no daemon
+    /// List every problem of the file with its line; needs no daemon
     Check {
         /// The file [default: as for the daemon]
         file: Option<PathBuf>,
     },
-    /// What a daemon would run with, and where each value is from
+    /// Show the effective values and their origin
     Show,
     /// Print a file with every key, its meaning and its default, all as comments
     Default,
@@ -164,10 +164,10 @@ pub struct Serve {
     /// Threads that do I/O [default: half of the cores]
     #[arg(long, value_name = "N")]
     pub reactors: Option<usize>,
-    /// Serve the API and the console on TCP too, with TLS; a loopback address, for instance 127.0.0.1:7420
+    /// Also serve the API and the console on TCP with TLS; a loopback address, for instance 127.0.0.1:7420
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<std::net::SocketAddr>,
-    /// Let --listen be an address that other machines can reach
+    /// Allow a --listen address that other machines can reach
     #[arg(long, requires = "listen")]
     pub allow_remote: bool,
 }
@@ -187,7 +187,7 @@ pub struct Replay {
 pub enum Evaluate {
     /// The suites: what each reruns, and what was published
     List,
-    /// Run suites, or go on with a run that was stopped
+    /// Run suites, or continue a stopped run
     Run(EvaluateRun),
     /// Write the report of a run
     Report {
@@ -199,7 +199,7 @@ pub enum Evaluate {
         /// Write report.pdf
         #[arg(long)]
         pdf: bool,
-        /// What things cost here, for the cost table; `hearth evaluate prices` prints an example
+        /// Prices for the cost table; `hearth evaluate prices` prints an example
         #[arg(long, value_name = "FILE")]
         prices: Option<PathBuf>,
     },
@@ -209,22 +209,22 @@ pub enum Evaluate {
         first: PathBuf,
         /// The directory of the second run
         second: PathBuf,
-        /// Write the comparison as a page too
+        /// Also write the comparison as a page
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
     },
     /// Print an example of the file that --prices takes
     Prices,
-    /// Play a load on a device or a file, and tell what it brings
+    /// Run a load on a device or a file, and report its performance
     Load(EvaluateLoad),
     /// Fill a device or a file with data, as suites do before they run
     Fill {
-        /// A device, or a file that is made; all that is in it is LOST
+        /// A device, or a file to create; its content is LOST
         path: PathBuf,
         /// How much
         #[arg(long, value_name = "SIZE")]
         size: String,
-        /// So many of a hundred bytes can be compressed away, at most 75 [default: 0]
+        /// Share of the bytes that compression removes, in percent, at most 75 [default: 0]
         #[arg(long, value_name = "PERCENT", default_value_t = 0, hide_default_value = true)]
         compressible: u32,
         /// Overwrite a device
@@ -245,28 +245,28 @@ pub struct EvaluateRun {
     /// One model set for all suites, in place of each one's own
     #[arg(long, value_name = "SET")]
     pub model: Option<String>,
-    /// Where the cache is: a device, all of whose data is LOST, or a directory for a file [default: --out]
+    /// The cache: a device, all of whose data is LOST, or a directory for a file [default: --out]
     #[arg(long, value_name = "PATH")]
     pub ssd: Option<PathBuf>,
-    /// Data of each case
+    /// Data size of each case
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
-    /// Shorter runs, and one pair of each
+    /// Shorter runs, one pair each
     #[arg(long)]
     pub quick: bool,
     /// Pairs of runs of each case [default: 3; 1 with --quick]
     #[arg(long, value_name = "N")]
     pub pairs: Option<u32>,
-    /// Where results and report go; one that is there already is gone on with
+    /// Directory for results and report; an existing run is continued
     #[arg(long, value_name = "DIR", default_value = "hearth-evaluation")]
     pub out: PathBuf,
-    /// What things cost here, for the cost table
+    /// Prices for the cost table
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// The load of the suite "own": a fio job file or a trace
     #[arg(long, value_name = "FILE")]
     pub load: Option<PathBuf>,
-    /// Agree to what is asked before: programs that are installed, devices that are overwritten
+    /// Answer yes to all questions: install programs, overwrite devices
     #[arg(long)]
     pub yes: bool,
     /// Seconds and mebibytes: for tests of the tests
@@ -279,34 +279,34 @@ pub struct EvaluateRun {
 pub struct EvaluateLoad {
     /// The device or file
     pub path: PathBuf,
-    /// Bytes of a request
+    /// Request size
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     pub block: String,
-    /// Use only so much of it
+    /// Use only this much of it
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
-    /// Reads of a hundred requests; with less than 100 its data is LOST, which --yes agrees to
+    /// Percentage of reads; below 100 its data is LOST and --yes is needed
     #[arg(long, value_name = "PERCENT", default_value_t = 100)]
     pub reads: u32,
-    /// Requests under way
+    /// Requests in flight
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub depth: u32,
-    /// So many requests a second, however long they take
+    /// A fixed number of requests per second
     #[arg(long, value_name = "N")]
     pub per_second: Option<f64>,
-    /// How long
+    /// Duration
     #[arg(long, value_name = "TIME", default_value = "20s")]
     pub time: String,
-    /// Where: uniform, sequential, hit-area:SIZE:READS:WRITES (percent), zoned:IO/SPACE:... (percent), zipf:THETA
+    /// Access pattern: uniform, sequential, hit-area:SIZE:READS:WRITES (percent), zoned:IO/SPACE:... (percent), zipf:THETA
     #[arg(long, value_name = "PLACES", default_value = "uniform")]
     pub places: String,
-    /// So many of a hundred bytes written can be compressed away, at most 75
+    /// Share of the written bytes that compression removes, in percent, at most 75
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub compressible: u32,
-    /// The requests follow from it
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Agree that data is overwritten
+    /// Allow data to be overwritten
     #[arg(long)]
     pub yes: bool,
 }
@@ -314,12 +314,12 @@ pub struct EvaluateLoad {
 /// What to do with content.
 #[derive(Subcommand, Debug)]
 pub enum Content {
-    /// Read files or devices and tell how small their blocks become, in each form; changes nothing
+    /// Read files or devices and report how small their blocks become in each form; changes nothing
     Measure {
-        /// Files, disks or partitions; all of them as if they stood in one cache
+        /// Files, disks or partitions, measured together as in one cache
         #[arg(required = true)]
         paths: Vec<PathBuf>,
-        /// Memory for the content of blocks that others may resemble
+        /// Memory for blocks that later blocks are compared with
         #[arg(long, value_name = "SIZE", default_value = "512MiB")]
         memory: String,
     },
@@ -335,16 +335,16 @@ pub enum Pool {
         /// The SSD
         #[arg(long, value_name = "PATH")]
         ssd: String,
-        /// Use only so much of it; a file that is not there is made with this size
+        /// Use only this much of it; a missing file is created with this size
         #[arg(long, value_name = "SIZE")]
         size: Option<String>,
         /// RAM in front of the SSD, 0 for none [default: 256MiB]
         #[arg(long, value_name = "SIZE")]
         ram: Option<String>,
-        /// What is made of what blocks contain (duplicates, deltas, compression): off, fast, dense or auto [default: auto]
+        /// Deduplication, deltas and compression: off, fast, dense or auto [default: auto]
         #[arg(long, value_name = "LEVEL")]
         content: Option<String>,
-        /// Overwrite a file system or anything else that is found on the SSD
+        /// Overwrite a file system or other content found on the SSD
         #[arg(long)]
         force: bool,
     },
@@ -359,24 +359,24 @@ pub enum Pool {
     Set {
         /// Its name
         name: String,
-        /// What is made of what blocks contain from now on: off, fast, dense or auto
+        /// Deduplication, deltas and compression of new blocks: off, fast, dense or auto
         #[arg(long, value_name = "LEVEL")]
         content: Option<String>,
     },
-    /// Put a pool on another SSD; its volumes stay, what is dirty goes home first
+    /// Move a pool to another SSD; its volumes are kept, dirty data is destaged first
     Replace {
         /// Its name
         name: String,
         /// The new SSD
         #[arg(long, value_name = "PATH")]
         ssd: String,
-        /// Use only so much of it; a file that is not there is made with this size
+        /// Use only this much of it; a missing file is created with this size
         #[arg(long, value_name = "SIZE")]
         size: Option<String>,
-        /// Overwrite a file system or anything else that is found on the new SSD
+        /// Overwrite a file system or other content found on the new SSD
         #[arg(long)]
         force: bool,
-        /// LOSE dirty data that cannot be brought home from the old SSD
+        /// LOSE dirty data that cannot be destaged from the old SSD
         #[arg(long)]
         drop_dirty: bool,
     },
@@ -388,9 +388,9 @@ pub enum Pool {
         #[arg(long)]
         force: bool,
     },
-    /// Compare what a pool's SSD holds with its checksums, while it is in use; or inspect an SSD without a daemon, reading only
+    /// Check the SSD of a pool against its checksums while it is in use; or inspect an SSD read-only, without a daemon
     Check {
-        /// A pool's name; or the path of an SSD, with a slash in it (./ssd.img), that no daemon uses
+        /// A pool; or the path of an SSD that no daemon uses, with a slash (./ssd.img)
         #[arg(value_name = "NAME|PATH")]
         pool: String,
     },
@@ -399,19 +399,19 @@ pub enum Pool {
 /// What to do with jobs.
 #[derive(Subcommand, Debug)]
 pub enum Job {
-    /// All jobs that run or ended lately
+    /// Running jobs and those that ended recently
     List,
     /// One job
     Show {
         /// Its number
         id: u64,
     },
-    /// Stop a job; what it has done stays done
+    /// Stop a job; completed work is kept
     Cancel {
         /// Its number
         id: u64,
     },
-    /// Go on with a job that was stopped or failed, as a new one
+    /// Resume a stopped or failed job as a new job
     Resume {
         /// The number of the old one
         id: u64,
@@ -421,7 +421,7 @@ pub enum Job {
 /// What to do with volumes.
 #[derive(Subcommand, Debug)]
 pub enum Volume {
-    /// Make an accelerated volume over a backing device
+    /// Create an accelerated volume over a backing device
     Add {
         /// Its name
         name: String,
@@ -431,13 +431,13 @@ pub enum Volume {
         /// The pool that caches it
         #[arg(long)]
         pool: String,
-        /// How to offer it: loop, nbd or nbd:127.0.0.1:PORT; may be given more than once
+        /// How to export it: loop, nbd or nbd:127.0.0.1:PORT; may be given more than once
         #[arg(long, value_name = "HOW")]
         export: Vec<String>,
         /// Size of its sectors, 512 or 4096 [default: 512 for a file, else the device's own]
         #[arg(long, value_name = "BYTES")]
         sector_size: Option<u32>,
-        /// How to treat it
+        /// Its options
         #[command(flatten)]
         options: VolumeOptions,
     },
@@ -448,36 +448,36 @@ pub enum Volume {
         /// Its name
         name: String,
     },
-    /// Change options while I/O runs; what is not given stays as it is (the defaults are those of a new volume)
+    /// Change options while I/O runs; options not given keep their value (defaults are those of a new volume)
     Set {
         /// Its name
         name: String,
         /// What to change
         #[command(flatten)]
         options: VolumeOptions,
-        /// Writes are allowed again
+        /// Allow writes again
         #[arg(long, conflicts_with = "read_only")]
         read_write: bool,
-        /// Take the backing device as it is now for the right one: its clean cache is dropped, dirty data will be written over it
+        /// Accept the backing device as it is now: its clean cache is dropped, dirty data will overwrite it
         #[arg(long)]
         accept_backing: bool,
     },
-    /// Start a volume that does not run; one whose backing device was away starts by itself when that is there
+    /// Start a volume that is not running; a volume whose backing device was away starts by itself when it is back
     Start {
         /// Its name
         name: String,
     },
-    /// Stop a volume that nobody uses, until `start`: its backing device is then free, what is cached of it stays
+    /// Stop a volume that is not in use, until `start`: its backing device is then free, its cache is kept
     Stop {
         /// Its name
         name: String,
     },
-    /// Drop what is cached of a volume, in RAM and clean on the SSD; dirty data is kept
+    /// Drop the cache of a volume in RAM and its clean blocks on the SSD; dirty data is kept
     DropCache {
         /// Its name
         name: String,
     },
-    /// Bring all dirty data home
+    /// Destage all dirty data
     Destage {
         /// Its name
         name: String,
@@ -500,31 +500,31 @@ pub enum Volume {
     },
 }
 
-/// How a volume is treated.
+/// Options of a volume.
 #[derive(Args, Debug, Default)]
 pub struct VolumeOptions {
     /// write-through, write-around, write-back or pass-through [default: write-through]
     #[arg(long)]
     pub mode: Option<String>,
-    /// Oldest a dirty block gets before it is destaged [default: 30s]
+    /// Maximum age of a dirty block before it is destaged [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub write_cache_depth: Option<String>,
-    /// Most dirty data, or off [default: off]
+    /// Maximum of dirty data, or off [default: off]
     #[arg(long, value_name = "SIZE|off")]
     pub dirty_limit: Option<String>,
-    /// Longer requests go around the cache [default: 64KiB]
+    /// Longer requests bypass the cache [default: 64KiB]
     #[arg(long, value_name = "SIZE")]
     pub max_io_size: Option<String>,
-    /// A sequential stream goes around the cache after so much, or off [default: 1MiB]
+    /// A sequential stream bypasses the cache after this length, or off [default: 1MiB]
     #[arg(long, value_name = "SIZE|off")]
     pub sequential_cutoff: Option<String>,
-    /// always or second-touch [default: second-touch]
+    /// When a block enters the SSD: always or second-touch [default: second-touch]
     #[arg(long)]
     pub admission: Option<String>,
-    /// Destage keeps reads of the backing device below this [default: 50ms]
+    /// Destage keeps the latency of backing device reads below this [default: 50ms]
     #[arg(long, value_name = "TIME")]
     pub latency_goal: Option<String>,
-    /// Most bytes destaged per second, or off [default: off]
+    /// Maximum bytes destaged per second, or off [default: off]
     #[arg(long, value_name = "SIZE|off")]
     pub destage_rate: Option<String>,
     /// Refuse all writes

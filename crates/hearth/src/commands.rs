@@ -69,8 +69,9 @@ impl Session {
             Pool::Set { name, content } => {
                 let path = format!("/pools/{}", request::name(Named::Pool, name)?);
                 let body = PoolSet { content: request::content(content.as_deref())? };
+                let before: PoolView = self.client.get(&path)?;
                 let pool: PoolView = patiently("changing the pool", || self.client.send("PATCH", &path, &body))?;
-                self.print(&pool, |p| format!("pool {} changed: content {}\n", p.name, p.content.name()))
+                self.print(&pool, |now| show::content_changed(&before, now))
             }
             Pool::Replace { name, ssd, size, force, drop_dirty } => {
                 let path = format!("/pools/{}/replace", request::name(Named::Pool, name)?);
@@ -83,7 +84,7 @@ impl Session {
                 let job = begin(&self.interrupt, || self.client.send("POST", &path, &body))?;
                 follow(&self.client, &self.interrupt, job)?;
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-                self.print(&pool, |p| format!("pool {} is on {} now: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
+                self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
             }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
@@ -94,7 +95,7 @@ impl Session {
                 let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);
                 match begin(&self.interrupt, || self.client.post(&path)) {
                     Err(ClientError::Refused(refusal)) if refusal.kind == Kind::NotFound && std::path::Path::new(pool).exists() => {
-                        Err(Failure::failed(refusal.detail, &format!("write ./{pool} if you mean the file of that name")))
+                        Err(Failure::failed(refusal.detail, &format!("write ./{pool} for the file of that name")))
                     }
                     job => self.finish(job?),
                 }
@@ -107,7 +108,7 @@ impl Session {
     /// # Errors
     /// With the sentence to print.
     pub fn devices(&self) -> Result<(), Failure> {
-        let found: Vec<DeviceView> = patiently("looking at the disks", || self.client.get("/devices"))?;
+        let found: Vec<DeviceView> = patiently("examining the disks", || self.client.get("/devices"))?;
         self.print(&found, |found| devices::devices(found))
     }
 
@@ -157,10 +158,7 @@ impl Session {
                     Ok(job) => self.finish(job),
                     Err(_) => {
                         let done: Done = serde_json::from_value(answer).unwrap_or_default();
-                        self.print(&done, |done| match &done.told {
-                            Some(told) => format!("volume {name}: {told}\n"),
-                            None => show::changed(name, body.options.mode.as_deref()),
-                        })
+                        self.print(&done, |done| show::changed(name, done.told.as_deref().unwrap_or("done"), body.options.mode.as_deref()))
                     }
                 }
             }
@@ -272,7 +270,7 @@ fn added(volume: &VolumeView) -> String {
         text += &format!("{path}\n");
     }
     if text.is_empty() {
-        text = format!("volume {} added; it is not offered anywhere (give --export loop or --export nbd)\n", volume.name);
+        text = format!("volume {} added; it has no export (use --export loop or --export nbd to make one)\n", volume.name);
     }
     text
 }
@@ -291,7 +289,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(e) => Err(Failure::failed(format!("stdout cannot be written ({e})"), "check where it leads")),
+        Err(e) => Err(Failure::failed(format!("cannot write to stdout ({e})"), "check its redirection")),
         Ok(()) => Ok(()),
     }
 }

@@ -110,7 +110,7 @@ fn read_through(path: &Path, file: &mut File, bytes: u64, trials: &mut [Trial], 
         file.read_exact(&mut chunk[..now]).map_err(|error| {
             let problem =
                 if error.kind() == ErrorKind::UnexpectedEof { "became shorter".into() } else { format!("cannot be read ({error})") };
-            Failure::failed(format!("{} {problem}", path.display()), "measure it while nobody changes it")
+            Failure::failed(format!("{} {problem}", path.display()), "measure it while nothing changes it")
         })?;
         for trial in trials.iter_mut() {
             let begun = Instant::now();
@@ -147,8 +147,7 @@ fn text(report: &Report) -> String {
     let rows: Vec<Vec<String>> = report.ways.iter().map(row).collect();
     let (blocks, bytes) = (report.bytes / BLOCK_BYTES as u64, human::bytes(report.bytes));
     format!(
-        "{bytes} in {blocks} blocks; every block was decoded again and compared.\n\n{}\nThis is what is gained at rest. Blocks that are written over \
-         and over, as databases do, gain more: a version costs what differs from the one before.\n",
+        "{bytes} in {blocks} blocks; every block was decoded again and compared.\n\n{}\nThis is the gain at rest. Blocks that are overwritten often, as in databases, gain more: a new version is stored as a delta.\n",
         table::layout(&head, &rows)
     )
 }

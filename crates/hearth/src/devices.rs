@@ -7,7 +7,7 @@ use control::human;
 /// All of them, one line each, partitions below their disks.
 pub fn devices(devices: &[DeviceView]) -> String {
     if devices.is_empty() {
-        return "no disks are seen here; a file can serve as well, see `hearth pool create --help`\n".into();
+        return "no disks were found; a file works too, see `hearth pool create --help`\n".into();
     }
     let head = [
         ("DEVICE", Align::Left),

@@ -109,7 +109,7 @@ fn agreed(question: &str, yes: bool, otherwise: &str) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Err(Failure::usage(otherwise, "say --yes if that is meant"))
+    Err(Failure::usage(otherwise, "use --yes to confirm"))
 }
 
 /// What a device holds, and that nobody uses it; gives its length in bytes.
@@ -117,9 +117,9 @@ fn looked_at(option: &str, path: &Path, yes: bool) -> Result<u64, Failure> {
     let shown = path.display();
     let facts = control::real::look_at(&shown.to_string()).map_err(Failure::from)?;
     if let Some(user) = facts.in_use {
-        return Err(Failure::usage(format!("{option} {shown} is in use ({user})"), "give a device that nobody uses"));
+        return Err(Failure::usage(format!("{option} {shown} is in use ({user})"), "use a device that is not in use"));
     }
-    let holds = facts.signature.map_or("nothing that is known".into(), |found| found);
+    let holds = facts.signature.map_or("no known content".into(), |found| found);
     agreed(
         &format!("{shown} ({}) holds {holds}. All data on it will be lost. Go on?", human::bytes(facts.size_bytes)),
         yes,
@@ -146,7 +146,7 @@ impl Audience for Terminal {
 fn wanted(options: &EvaluateRun) -> Result<Wanted, Failure> {
     let size_bytes = options.size.as_deref().map(|text| quantity::size("--size", text)).transpose()?;
     if size_bytes.is_some_and(|bytes| bytes < 128 << 20) {
-        return Err(Failure::usage("--size is below 128MiB", "give more: a cache of a part of that would hold next to nothing"));
+        return Err(Failure::usage("--size is below 128MiB", "use a larger one: the cache is a fraction of it"));
     }
     if options.pairs == Some(0) {
         return Err(Failure::usage("--pairs 0 measures nothing", "give 1 or more"));

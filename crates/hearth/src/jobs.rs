@@ -67,7 +67,7 @@ pub fn job(job: &JobView) -> String {
 pub fn cancelled(job: &JobView) -> String {
     let what = format!("job {} ({} of {})", job.id, job.kind.word(), job.volume);
     match &job.state {
-        JobState::Running => format!("{what} is being stopped; what is done stays done, and `hearth job resume {}` goes on\n", job.id),
+        JobState::Running => format!("{what} is being stopped; completed work is kept, and `hearth job resume {}` continues\n", job.id),
         other => format!("{what} had ended before: {}\n", state(other)),
     }
 }

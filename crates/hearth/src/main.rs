@@ -97,7 +97,7 @@ fn usage(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
     }
-    let text = error.render().to_string().replace("invalid digit found in string", "it is no whole number");
+    let text = error.render().to_string().replace("invalid digit found in string", "it is not a whole number");
     let about = text.split("\n\nUsage:").next().unwrap_or(&text);
     let about = about.split("\n\nFor more information").next().unwrap_or(about);
     let lines: Vec<&str> = about.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
@@ -149,7 +149,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
 
 fn config_action(command: &ConfigCommand) -> &'static str {
     match command {
-        ConfigCommand::Check { .. } => "pass the configuration",
+        ConfigCommand::Check { .. } => "accept the configuration",
         ConfigCommand::Show => "show the configuration",
         ConfigCommand::Default => "print the configuration",
     }

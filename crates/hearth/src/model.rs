@@ -25,7 +25,7 @@ struct OwnDirectory(PathBuf);
 impl Drop for OwnDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("hearth: {} is left over ({error})", self.0.display());
+            eprintln!("hearth: {} was not removed ({error})", self.0.display());
         }
     }
 }
@@ -55,15 +55,15 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
     })?;
     let facts = machine.examine_backing(&backing).map_err(|error| match error {
         control::error::ControlError::Unknown { .. } => {
-            Failure::failed(format!("{file} does not exist"), &format!("make it with `truncate -s SIZE {file}`"))
+            Failure::failed(format!("{file} does not exist"), &format!("create it with `truncate -s SIZE {file}`"))
         }
         other => other.into(),
     })?;
     if let Some(user) = facts.in_use {
-        return Err(Failure::failed(format!("{file} is in use ({user})"), "stop what uses it, or choose another file"));
+        return Err(Failure::failed(format!("{file} is in use ({user})"), "end that use, or choose another file"));
     }
     let sector_bytes = control::sectors::chosen(file, sector_bytes, &facts)?;
-    let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel gives no randomness ({e})"), "check /dev/urandom"))?;
+    let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom"))?;
     let record = VolumeRecord {
         name: format!("model-{}", std::process::id()),
         uuid,
@@ -106,9 +106,9 @@ fn giving_up_what_hangs<T>(machine: &Machine, work: impl FnOnce() -> T) -> T {
         scope.spawn(move || {
             while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 for wait in machine.waiting_for().into_iter().filter(|wait| wait.silent >= SILENCE_MAX) {
-                    eprintln!("hearth: {} has not answered for {} s and is given up", wait.device, wait.silent.as_secs());
+                    eprintln!("hearth: {} has not answered for {} s; hearth gives up on it", wait.device, wait.silent.as_secs());
                     if let Err(error) = machine.give_up(&wait.by) {
-                        eprintln!("hearth: it cannot be given up: {error}");
+                        eprintln!("hearth: giving up on it failed: {error}");
                     }
                 }
             }

@@ -77,7 +77,7 @@ pub fn begin<T>(interrupt: &Interrupt, send: impl FnOnce() -> T) -> T {
             let mut pressed_at = None;
             while answer.recv_timeout(ASK_FIRST) == Err(RecvTimeoutError::Timeout) {
                 if pressed.load(Ordering::SeqCst) && pressed_at.get_or_insert_with(Instant::now).elapsed() >= GRACE {
-                    eprintln!("hearth: interrupted before the daemon answered; `hearth job list` says whether a job was begun");
+                    eprintln!("hearth: interrupted before the daemon answered; `hearth job list` shows whether a job was started");
                     std::process::exit(i32::from(crate::failure::STATUS_INTERRUPTED));
                 }
             }
@@ -115,7 +115,7 @@ pub fn follow(client: &Client, interrupt: &Interrupt, first: JobView) -> Result<
         JobState::Done | JobState::Running => Ok(job),
         JobState::Cancelled => {
             let (done, total) = (human::bytes(job.done_bytes), human::bytes(job.total_bytes));
-            let message = format!("the {what} was stopped with {done} of {total} done; go on with `hearth job resume {}`", job.id);
+            let message = format!("the {what} was stopped with {done} of {total} done; continue with `hearth job resume {}`", job.id);
             Err(Failure::interrupted(message))
         }
         JobState::Failed { error } => Err(error.clone().into()),

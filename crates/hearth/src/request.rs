@@ -25,7 +25,7 @@ pub fn absolute(option: &str, path: &str) -> Result<String, Failure> {
         return Err(Failure::usage(format!("{option} is not a path"), "give the path of a device or file"));
     }
     let absolute = std::path::absolute(path)
-        .map_err(|e| Failure::usage(format!("{option} {path:?} cannot be made absolute ({e})"), "give an absolute path"))?;
+        .map_err(|e| Failure::usage(format!("{option} {path:?} cannot be resolved ({e})"), "give an absolute path"))?;
     Ok(absolute.display().to_string())
 }
 
@@ -38,7 +38,7 @@ pub fn backing(option: &str, spec: &str) -> Result<String, Failure> {
         None => absolute(option, spec),
         Some(rest) => {
             let (set, file) =
-                rest.split_once(':').ok_or_else(|| Failure::usage(format!("{option} {spec:?} names no file"), "write model:SET:FILE"))?;
+                rest.split_once(':').ok_or_else(|| Failure::usage(format!("{option} {spec:?} has no file"), "write model:SET:FILE"))?;
             Ok(format!("model:{set}:{}", absolute(option, file)?))
         }
     }

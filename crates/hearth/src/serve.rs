@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
+use types::counted;
 
 /// Runs until a signal.
 ///
@@ -59,7 +60,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let _socket_lock = lock_socket(&places.socket)?;
     let server = Server::bind(&places.socket, server_options(settings))?;
     if let Some(address) = server.tcp_address() {
-        tracing::info!("the API listens at https://{address} too");
+        tracing::info!("the API also listens at https://{address}");
     }
     tell_kernel_that_io_depends_on_us();
 
@@ -91,7 +92,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
         0 => String::new(),
         n => format!(", {n} in trouble (see `hearth pool list` and `hearth volume list`)"),
     };
-    let (pools, volumes) = (counted(started.pools, "pool"), counted(started.volumes, "volume"));
+    let (pools, volumes) = (counted(started.pools as u64, "pool"), counted(started.volumes as u64, "volume"));
     service.ready(&format!("{pools}, {volumes}{troubled}"));
     print(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"))?;
 
@@ -112,10 +113,6 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     Ok(())
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// The first signal comes out of the receiver, the second ends the process.
 fn signals() -> Result<Receiver<i32>, Failure> {
     let failed = |e| Failure::failed(format!("signals cannot be watched ({e})"), "");
@@ -124,7 +121,7 @@ fn signals() -> Result<Receiver<i32>, Failure> {
     spawn("signals", move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 {
-                eprintln!("hearth: a second signal: ending at once; the next start recovers as after a crash");
+                eprintln!("hearth: second signal: exiting at once; the next start recovers as after a crash");
                 signal_hook::low_level::exit(128 + signal);
             }
             if first.send(signal).is_err() {
@@ -143,7 +140,7 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     std::thread::Builder::new()
         .name(name.into())
         .spawn(body)
-        .map_err(|e| Failure::failed(format!("no thread can be started ({e})"), "raise the limit of threads"))
+        .map_err(|e| Failure::failed(format!("no thread can be started ({e})"), "raise the thread limit"))
 }
 
 /// Beside the socket, so that two daemons with different state directories cannot take each other's socket away.

@@ -96,7 +96,10 @@ impl Teller {
                 }
                 Ok(Word::Stopping) => {
                     (starting, stopping, began) = (false, true, Instant::now());
-                    tell(&[NotifyState::Stopping, NotifyState::Status("stopping: requests in flight end, dirty data stays on the SSD")]);
+                    tell(&[
+                        NotifyState::Stopping,
+                        NotifyState::Status("stopping: requests in flight are completed, dirty data stays on the SSD"),
+                    ]);
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -143,6 +146,6 @@ fn progress(pools: &[PoolView], volumes: &[VolumeView]) -> String {
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!("the service manager cannot be told ({error})");
+        tracing::debug!("the service manager cannot be notified ({error})");
     }
 }

@@ -6,24 +6,32 @@ use control::api::{Health, PoolView, VolumeView};
 use control::human;
 use types::Mode;
 
-/// What was changed; of a mode, what an acknowledged write means from now on.
-pub fn changed(volume: &str, mode: Option<&str>) -> String {
-    let Some(mode) = mode.and_then(Mode::from_name) else {
-        return format!("volume {volume} changed\n");
-    };
+/// What a change of options did; of a new mode, what an acknowledged write means from now on.
+pub fn changed(volume: &str, told: &str, mode: Option<&str>) -> String {
+    let mode = mode.filter(|mode| told.contains(&format!("mode {mode} (was "))).and_then(Mode::from_name);
     let meaning = match mode {
-        Mode::WriteBack => "a write is acknowledged when it is on the SSD, and the backing device lacks it until destage brings it home",
-        Mode::WriteThrough => "a write is acknowledged when it is on the backing device",
-        Mode::WriteAround => "a write is acknowledged when it is on the backing device, and does not occupy the cache",
-        Mode::PassThrough => "nothing is cached",
+        None => "",
+        Some(Mode::WriteBack) => "; writes are acknowledged when they are on the SSD, and destaged later",
+        Some(Mode::WriteThrough) => "; writes are acknowledged when they are on the backing device",
+        Some(Mode::WriteAround) => "; writes are acknowledged when they are on the backing device, and do not enter the cache",
+        Some(Mode::PassThrough) => "; nothing is cached",
     };
-    format!("volume {volume} is {} now: {meaning}\n", mode.name())
+    format!("volume {volume}: {told}{meaning}\n")
+}
+
+/// What a change of a pool's content level did.
+pub fn content_changed(before: &PoolView, now: &PoolView) -> String {
+    let (was, is) = (before.content.name(), now.content.name());
+    if was == is {
+        return format!("pool {} unchanged: content is already {is}\n", now.name);
+    }
+    format!("pool {}: content {is} (was {was})\n", now.name)
 }
 
 /// All pools, one line each.
 pub fn pools(pools: &[PoolView]) -> String {
     if pools.is_empty() {
-        return "no pools; make one with `hearth pool create NAME --ssd PATH`\n".into();
+        return "no pools; create one with `hearth pool create NAME --ssd PATH`\n".into();
     }
     let head = [
         ("NAME", Align::Left),
@@ -83,7 +91,7 @@ pub fn pool(pool: &PoolView) -> String {
 /// All volumes, one line each.
 pub fn volumes(volumes: &[VolumeView]) -> String {
     if volumes.is_empty() {
-        return "no volumes; make one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
+        return "no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
     }
     let head = [
         ("NAME", Align::Left),
@@ -126,7 +134,7 @@ pub fn volume(volume: &VolumeView) -> String {
         ("backing", volume.backing.clone()),
         ("pool", volume.pool.clone()),
     ];
-    pairs.extend(volume.exports.iter().map(|(how, place)| ("export", format!("{how}: {}", place.as_deref().unwrap_or("not offered now")))));
+    pairs.extend(volume.exports.iter().map(|(how, place)| ("export", format!("{how}: {}", place.as_deref().unwrap_or("no export now")))));
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
     pairs.extend([
         ("cached", human::bytes(volume.cached_bytes)),

@@ -50,7 +50,7 @@ fn read_role(word: &str) -> Result<Role, Failure> {
 
 fn listed(tokens: &[TokenView]) -> String {
     if tokens.is_empty() {
-        return "no tokens; make one with `hearth token create NAME --role view`\n".into();
+        return "no tokens; create one with `hearth token create NAME --role view`\n".into();
     }
     let row = |token: &TokenView| {
         let role = if token.role == Role::Operate { "operate" } else { "view" };

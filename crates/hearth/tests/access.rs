@@ -16,7 +16,7 @@ fn post(path: &str, headers: &str, body: &str) -> String {
 fn tokens_are_made_shown_once_and_revoked() {
     let place = Place::new();
     let daemon = place.daemon();
-    assert!(place.must(&["token", "list"]).contains("no tokens; make one with `hearth token create"));
+    assert!(place.must(&["token", "list"]).contains("no tokens; create one with `hearth token create"));
     let token = place.must(&["token", "create", "ci", "--role", "view"]).trim().to_string();
     assert!(token.starts_with("hearth_") && token.len() == 71, "{token}");
     let list = place.must(&["token", "list"]);
@@ -26,7 +26,7 @@ fn tokens_are_made_shown_once_and_revoked() {
     place.must_fail(&["token", "create", "x", "--role", "root"], 2, "use view (look at everything) or operate (everything)");
     place.must_fail(&["token", "create", "a/b", "--role", "view"], 2, "has the character '/'");
     place.must_fail(&["token", "create", "x"], 2, "--role");
-    place.must_fail(&["token", "revoke", "y"], 1, "there is no token \"y\"; see what there is with `hearth token list`");
+    place.must_fail(&["token", "revoke", "y"], 1, "there is no token \"y\"; list the tokens with `hearth token list`");
     place.must_fail(&["token"], 2, "see `hearth token --help`");
     let me = |token: &str| {
         place.ask(&format!("GET /api/v1/session HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n"))
@@ -47,8 +47,8 @@ fn a_damaged_file_of_tokens_stops_nothing_else() {
     std::fs::write(place.path("state/tokens.json"), "{").expect("there is room");
     let daemon = place.daemon();
     place.must(&["pool", "list"]);
-    place.must_fail(&["token", "create", "x", "--role", "view"], 1, "move it away and make the tokens anew");
-    assert!(daemon.log().contains("no token is taken until it is mended"), "{}", daemon.log());
+    place.must_fail(&["token", "create", "x", "--role", "view"], 1, "move it away and create the tokens again");
+    assert!(daemon.log().contains("no token is accepted until it is repaired"), "{}", daemon.log());
     std::fs::remove_file(place.path("state/tokens.json")).expect("it is there");
     place.must(&["token", "create", "x", "--role", "view"]);
 }
@@ -57,7 +57,7 @@ fn a_damaged_file_of_tokens_stops_nothing_else() {
 fn the_console_says_how_to_turn_it_on_and_then_where_it_is() {
     let place = Place::new();
     let daemon = place.daemon();
-    place.must_fail(&["console"], 1, "turn it on with `hearth serve --listen 127.0.0.1:7420`, or with `api.listen`");
+    place.must_fail(&["console"], 1, "enable it with `hearth serve --listen 127.0.0.1:7420`, or with `api.listen`");
     daemon.stop();
     place.must_fail(&["serve", "--listen", "0.0.0.0:7420"], 2, "allow it with --allow-remote");
     place.must_fail(&["serve", "--listen", "7420"], 2, "--listen");
@@ -65,7 +65,7 @@ fn the_console_says_how_to_turn_it_on_and_then_where_it_is() {
     let url = place.must(&["console"]);
     let (address, code) = url.trim().split_once("/#code=").expect("a code");
     assert!(address.starts_with("https://127.0.0.1:") && code.len() == 64, "{url}");
-    assert!(daemon.log().contains(&format!("the API listens at {address} too")), "{}", daemon.log());
+    assert!(daemon.log().contains(&format!("the API also listens at {address}")), "{}", daemon.log());
     let port = address.rsplit(':').next().expect("a port");
     let second = Place::new();
     second.must_fail(&["serve", "--listen", &format!("127.0.0.1:{port}")], 1, "a port that nobody uses");

@@ -41,7 +41,7 @@ const USAGE: &[(&[&str], &str)] = &[
     (&["volume", "show", "x?y=z"], "has the character '?'"),
     (&["volume", "add", "v"], "--backing"),
     (&["volume", "add", "v", "--backing", "/x"], "--pool"),
-    (&["volume", "add", "v", "--backing", "model:7k2", "--pool", "p"], "names no file"),
+    (&["volume", "add", "v", "--backing", "model:7k2", "--pool", "p"], "has no file"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "iscsi"], "use loop, nbd"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "nbd:0.0.0.0:1"], "other machines can reach"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--write-cache-depth", "30"], "30s"),
@@ -55,7 +55,7 @@ const USAGE: &[(&[&str], &str)] = &[
     (&["replay", "/x"], "--pool-size"),
     (&["replay", "/x", "--pool-size", "0"], "is zero"),
     (&["serve", "--reactors", "many"], "many"),
-    (&["job", "cancel", "x"], "for '<ID>': it is no whole number; see `hearth job --help`"),
+    (&["job", "cancel", "x"], "for '<ID>': it is not a whole number; see `hearth job --help`"),
 ];
 
 #[test]
@@ -122,7 +122,7 @@ fn refusals_of_the_daemon_change_nothing() {
         (&["pool", "create", "q", "--ssd", &swap, "--size", "1T"], 1, "less than the 1 TiB of --size"),
         (&["pool", "create", "q", "--ssd", &swap, "--ram", "1"], 2, "--ram must be at least"),
         (&["pool", "create", "q", "--ssd", &swap, "--force", "--ram", "1P"], 2, "--ram asks for 1 PiB"),
-        (&["pool", "show", "q"], 1, "there is no pool \"q\"; see what there is with `hearth pool list`"),
+        (&["pool", "show", "q"], 1, "there is no pool \"q\"; list the pools with `hearth pool list`"),
         (&["pool", "set", "p"], 2, "no option was given"),
         (&["pool", "set", "q", "--content", "off"], 1, "there is no pool \"q\""),
         (&["pool", "destroy", "p"], 1, "still has the volume \"v\""),
@@ -144,7 +144,7 @@ fn refusals_of_the_daemon_change_nothing() {
         (&["volume", "set", "v"], 2, "no option was given"),
         (&["volume", "set", "v", "--admission", "never"], 2, "--admission"),
         (&["volume", "set", "w", "--mode", "write-back"], 1, "there is no volume \"w\""),
-        (&["volume", "warm", "v", "--range", "1T-2T"], 2, "holds nothing of the volume"),
+        (&["volume", "warm", "v", "--range", "1T-2T"], 2, "lies outside the volume"),
         (&["volume", "destage", "w"], 1, "there is no volume \"w\""),
         (&["volume", "remove", "w"], 1, "there is no volume \"w\""),
         (&["stats", "w"], 1, "there is no volume \"w\""),

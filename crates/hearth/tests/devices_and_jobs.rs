@@ -140,7 +140,7 @@ fn a_check_finds_what_is_bad_while_the_volume_is_in_use() {
     assert_eq!(place.json(&["stats", "v"])["checksum_errors"].as_u64(), Some(before + 1), "the clean block was met, and dropped");
     (0..1499u64).for_each(|n| assert!(client.read(n * 4096, 4096) == pattern(n), "block {n}"));
     place.must_fail(&["pool", "check", "nothing"], 1, "there is no pool \"nothing\"");
-    place.must_fail(&["pool", "check", "ssd.img"], 1, "write ./ssd.img if you mean the file");
+    place.must_fail(&["pool", "check", "ssd.img"], 1, "write ./ssd.img for the file");
     place.must_fail(&["job", "show", "99"], 1, "there is no job \"99\"");
     daemon.stop();
     // At rest the same by its path, without a daemon.

@@ -161,7 +161,7 @@ fn backing_devices_that_hang_are_given_up_alone_whatever_waits_for_them() {
     for (volume, model) in [("u", &first), ("v", &second)] {
         let named = format!("{}, the backing device of volume {volume} (pool p) has not answered", model.device);
         let line = log.lines().find(|line| line.contains(&named)).unwrap_or_else(|| panic!("no {named:?} in {log}"));
-        assert!(line.contains("is given up") && line.contains("of dirty data stay on the SSD of pool p"), "{line}");
+        assert!(line.contains("hearth gives up on it") && line.contains("of dirty data stay on the SSD of pool p"), "{line}");
     }
     assert_eq!(stopped_clean(&place), ["w", "x"], "{log}");
 
@@ -195,7 +195,7 @@ fn a_pool_whose_ssd_hangs_is_left_as_by_a_crash_and_the_others_stop() {
     let log = stop_while_hung(daemon, &[&ssd]);
     drop(check.wait());
     let named = format!("{}, the SSD of pool p has not answered", ssd.device);
-    assert!(log.lines().any(|line| line.contains(&named) && line.contains("is given up")), "{log}");
+    assert!(log.lines().any(|line| line.contains(&named) && line.contains("hearth gives up on it")), "{log}");
     assert_eq!(stopped_clean(&place), ["x"], "{log}");
 
     let daemon = self::daemon(&place);

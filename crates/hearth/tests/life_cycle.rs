@@ -46,7 +46,7 @@ fn everything_comes_back_after_a_clean_stop() {
     }
     assert_eq!(Client::connect(&uri).read(8192, 4096), pattern(1));
     let recovery = place.json(&["pool", "show", "p"])["recovery"].to_string();
-    assert!(recovery.contains("from the checkpoint") || recovery.contains("which ended in order"), "{recovery}");
+    assert!(recovery.contains("from the checkpoint") || recovery.contains("which was complete"), "{recovery}");
     daemon.stop();
 }
 
@@ -194,7 +194,7 @@ fn a_backing_device_that_shrank_or_went_is_refused_and_others_work() {
     std::fs::remove_file(place.path("disk.img")).expect("it is there");
     let _daemon = place.daemon();
     let (state, trouble) = health(&place);
-    assert!(state == "failed" && trouble.contains("is not there"), "{state}: {trouble}");
+    assert!(state == "failed" && trouble.contains("was not found"), "{state}: {trouble}");
 }
 
 /// Without its SSD a clean volume runs on its backing device, and its old cache is never served again.
@@ -242,7 +242,7 @@ fn a_damaged_state_file_is_set_aside_and_told() {
     bytes.truncate(bytes.len() / 2);
     std::fs::write(&state, &bytes).expect("there is room");
     let daemon = place.daemon();
-    assert!(daemon.log().contains("was set aside as"), "{}", daemon.log());
+    assert!(daemon.log().contains("was renamed to"), "{}", daemon.log());
     assert_eq!(std::fs::read(place.path("state/state.json.damaged.0")).expect("it was kept"), bytes);
     // The pool's SSD still protects itself.
     place.must_fail(&["pool", "create", "p", "--ssd", "ssd.img"], 1, "a hearth pool");
@@ -320,7 +320,7 @@ fn ctrl_c_stops_a_destage_and_the_next_goes_on() {
     let output = destage.wait_with_output().expect("it is our child");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{stderr}");
-    assert!(stderr.contains("go on with `hearth job resume "), "{stderr}");
+    assert!(stderr.contains("continue with `hearth job resume "), "{stderr}");
     place.must(&["volume", "destage", "v"]);
     assert_eq!(place.json(&["stats", "v"])["dirty_bytes"], 0);
     daemon.stop();

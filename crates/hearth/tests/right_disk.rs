@@ -193,7 +193,7 @@ fn a_late_disk_starts_its_volume() {
     loops.detach(&devices[0]);
     let daemon = place.daemon();
     let view = place.json(&["volume", "show", "a"]);
-    assert!(text(&view, "problem").contains("nothing behind it") && text(&view, "remedy").contains("connect the disk"), "{view}");
+    assert!(text(&view, "problem").contains("no file or device behind it") && text(&view, "remedy").contains("connect the disk"), "{view}");
     let mut other = Client::connect(&uri(&place, "b"));
     assert_eq!(other.read(0, 4096), pattern(2));
     loops.attach(&files[0]);
@@ -222,7 +222,7 @@ fn a_disk_that_was_away_is_taken_up_again() {
     file.set_len(0).expect("it can be cut");
     run("losetup", &["--set-capacity", &devices[0]]);
     let view = wait_for(&place, "a", "failed");
-    assert!(text(&view, "problem").contains("went away") && text(&view, "remedy").contains("goes on by itself"), "{view}");
+    assert!(text(&view, "problem").contains("went away") && text(&view, "remedy").contains("resumes by itself"), "{view}");
     assert_eq!(other.read(0, 4096), pattern(2));
     // The same file, and so the same disk, at another place.
     file.write_all_at(&content, 0).expect("there is room");
@@ -429,11 +429,11 @@ fn the_clean_cache_is_dropped_on_demand_and_that_is_told() {
     let uri = place.must(&["volume", "add", "a", "--backing", &file, "--pool", "p", "--export", "nbd", "--admission", "always"]);
     place.must(&["volume", "warm", "a", "--range", "0-4MiB"]);
     let said = place.must(&["volume", "drop-cache", "a"]);
-    assert!(said.starts_with("volume a: ") && said.contains("cached clean on the SSD") && said.contains("dropped"), "{said}");
+    assert!(said.starts_with("volume a: ") && said.contains("of clean cache on the SSD") && said.contains("dropped"), "{said}");
     assert_eq!(place.json(&["volume", "show", "a"])["cached_bytes"], 0);
     place.must(&["volume", "warm", "a", "--range", "0-4MiB"]);
     let said = place.must(&["volume", "set", "a", "--accept-backing"]);
-    assert!(said.contains("the volume runs with") && said.contains("dropped"), "{said}");
+    assert!(said.contains("the volume already runs with") && said.contains("dropped"), "{said}");
     assert_eq!(place.json(&["volume", "show", "a"])["cached_bytes"], 0);
     assert_eq!(Client::connect(uri.trim()).read(0, 4096), vec![0; 4096]);
     daemon.stop();

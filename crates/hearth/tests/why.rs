@@ -41,7 +41,7 @@ fn a_block_read_once_twice_and_by_a_large_request() {
     let place = Place::new();
     let (daemon, uri) = with_volume(&place, 4096 * MIB, &[]);
     let mut client = Client::connect(&uri);
-    check(&place, "0", &["This block is not cached.", "No request has come there as far as hearth remembers"]);
+    check(&place, "0", &["This block is not cached.", "No request has come there that hearth remembers"]);
 
     // The first blocks find room. When for long all was read but once, who comes once gets none.
     let turned_away = || place.json(&["stats", "v"])["bypassed"]["first_touch"].as_u64().expect("a counter");

@@ -26,19 +26,19 @@ pub enum HistoryError {
         to_unix_s: u64,
     },
     /// No points are wanted.
-    #[error("an answer of no points was asked for: ask for at least one")]
+    #[error("no points were asked for: ask for at least one")]
     NoPoints,
     /// What is recorded could not be written; it stays in memory and is tried again.
-    #[error("the history could not be written ({reason}): it is kept in memory and tried again; look after the disk it is on")]
+    #[error("the history could not be written ({reason}): it is kept in memory and retried; check its disk")]
     Unwritten {
         /// What the system said.
         reason: String,
     },
     /// The thread that writes could not be started.
-    #[error("the thread that writes the history could not be started: free some memory or raise the limit of threads")]
+    #[error("the thread that writes the history could not be started: free some memory or raise the thread limit")]
     Thread(#[source] std::io::Error),
     /// Not even memory could be had for the tables.
-    #[error("the history could not be begun ({reason}): free some memory and start again")]
+    #[error("the history could not be created ({reason}): free some memory and start again")]
     Begin {
         /// What the database said.
         reason: String,

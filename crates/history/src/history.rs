@@ -146,7 +146,7 @@ impl History {
                 self.shared.state().damage.get_or_insert(why);
                 self.shared.changed.notify_all();
             }
-            Trouble::Unwritable(why) => tracing::debug!("history: a question was answered from memory: {why}"),
+            Trouble::Unwritable(why) => tracing::debug!("history: a query was answered from memory: {why}"),
         }
     }
 

@@ -156,7 +156,7 @@ impl Writer<'_> {
 fn fails(state: &mut State, why: String) {
     if state.outage.is_none() {
         let kept = "what is recorded stays in memory for a while and is tried again each minute";
-        state.tell(format!("The history cannot be written ({why}): {kept}; make room on its disk or mend it"));
+        state.tell(format!("The history cannot be written ({why}): {kept}; free some space on its disk or repair it"));
     }
     state.outage = Some(why);
 }

@@ -127,7 +127,7 @@ fn two_hundred_kinds_of_damage() {
         }
         let told = warning.iter().cloned().chain(history.take_notices()).collect::<Vec<_>>();
         assert_eq!(told.len(), set_aside(&path), "seed {seed}: {told:?}");
-        assert!(told.iter().all(|told| told.contains("set aside as") && told.contains(".damaged-")), "seed {seed}: {told:?}");
+        assert!(told.iter().all(|told| told.contains("renamed to") && told.contains(".damaged-")), "seed {seed}: {told:?}");
         noticed += usize::from(!told.is_empty());
         unharmed += usize::from(told.is_empty());
         drop(history);
@@ -174,8 +174,8 @@ fn other_files_in_its_place_are_set_aside() {
         std::fs::write(&path, &content).unwrap();
         let (history, warning) = open_any(&path);
         let warning = warning.expect("told");
-        assert!(warning.contains(why) && warning.contains("a new one was begun"), "{warning}");
-        let aside = warning.split("set aside as ").nth(1).unwrap().split(' ').next().unwrap();
+        assert!(warning.contains(why) && warning.contains("a new one was created"), "{warning}");
+        let aside = warning.split("renamed to ").nth(1).unwrap().split(' ').next().unwrap();
         assert_eq!(std::fs::read(aside).unwrap(), content, "it is kept as it was");
         history.record(START_S, "volume:a", &[("reads_s", 1.0)]);
         drop(history);
@@ -225,7 +225,7 @@ fn a_disk_that_takes_nothing_for_a_while_is_told_once_and_loses_nothing() {
     for round in 0..2 {
         record(&history, &mut reference, &mut seeded, START_S + 100 + round * 200..START_S + 300 + round * 200);
         let error = history.flush().unwrap_err();
-        assert!(error.to_string().contains("kept in memory and tried again"), "{error}");
+        assert!(error.to_string().contains("kept in memory and retried"), "{error}");
     }
     assert!(history.status().outage.is_some() && history.status().waiting_bytes > 0);
     assert!(check(&history, &reference, START_S, START_S + 500) >= 500 * 6);
@@ -275,7 +275,7 @@ fn damage_while_it_is_open_is_found_told_and_survived() {
                 Some(history.take_notices()).filter(|told| !told.is_empty())
             })
             .unwrap_or_else(|| panic!("round {round}: not noticed"));
-        assert!(told.len() == 1 && told[0].contains("set aside as"), "round {round}: {told:?}");
+        assert!(told.len() == 1 && told[0].contains("renamed to"), "round {round}: {told:?}");
         assert_eq!(told[0].contains("kept in memory"), round == 4, "a disk that spoils every file is given up: {told:?}");
         assert!(check(&history, &reference, now_s - 60, now_s) >= 60 * 6, "round {round}: the newest minute is known");
     }

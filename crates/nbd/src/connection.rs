@@ -240,7 +240,7 @@ impl Connection {
             // Our own doing: see `Shared::remove`.
             Phase::Transmission(transmission) if transmission.export_is_removed() => self.advance(cx),
             Phase::Transmission(_) => {
-                tracing::debug!("client left without a goodbye");
+                tracing::debug!("client disconnected without NBD_CMD_DISC");
                 count(&self.shared.counters.broken);
                 self.close(cx);
             }

@@ -148,10 +148,10 @@ impl Visit {
         let limits = &self.door.limits;
         let sentence = match refused {
             Full::Peer => {
-                format!("you have {} connections to this server already: close one, then try again", limits.connections_per_peer_max)
+                format!("you already have {} connections to this server: close one, then try again", limits.connections_per_peer_max)
             }
             Full::Table | Full::NotYet => {
-                format!("this server has {} connections already: close one, then try again", limits.connections_max)
+                format!("this server already has {} connections: close one, then try again", limits.connections_max)
             }
         };
         if let Some(times) = inside.refused.happened(now_ns) {

@@ -43,10 +43,10 @@ pub enum ExportError {
     #[error("an export needs a name")]
     NameEmpty,
     /// The name is taken.
-    #[error("there is an export named '{0}' already")]
+    #[error("there is already an export named '{0}'")]
     Exists(String),
     /// The export is gone, but a client's connection has not ended: I/O of its volume hangs.
-    #[error("export '{0}' is removed, but requests of its clients do not end; look at the volume's devices")]
+    #[error("export '{0}' is removed, but requests of its clients do not end; check the volume's devices")]
     ClientsStay(String),
     /// No such export.
     #[error("there is no export named '{0}'")]

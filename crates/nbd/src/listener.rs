@@ -220,7 +220,7 @@ impl Listener {
         if before >= limits.connections_max + limits.handshakes_max + LEAVING_MAX {
             counters.connections.fetch_sub(1, Ordering::Relaxed);
             count(&counters.turned_away);
-            tracing::debug!(connections = before, "connection turned away");
+            tracing::debug!(connections = before, "connection refused: too many clients");
             return;
         }
         let peer = self.peer_of(&socket);
@@ -268,7 +268,7 @@ impl Listener {
         }
         if let Some(times) = self.failures.happened(cx.now_ns()) {
             let error = io::Error::from_raw_os_error(errno);
-            tracing::warn!(times, "an NBD connection cannot be accepted ({error}); it waits until it can");
+            tracing::warn!(times, "an NBD connection cannot be accepted yet ({error}); it waits");
         }
     }
 }

@@ -221,11 +221,11 @@ fn one_peer_cannot_take_all_places() {
     };
     let greedy: Vec<Client> = (0..3).map(|_| open([127, 0, 0, 1]).unwrap()).collect();
     let (kind, sentence) = open([127, 0, 0, 1]).err().expect("its share is used up");
-    assert!(kind == POLICY && sentence.contains("you have 3 connections"), "{sentence}");
+    assert!(kind == POLICY && sentence.contains("you already have 3 connections"), "{sentence}");
     let mut other = open([127, 0, 0, 2]).unwrap();
     assert_eq!(other.read_at(0, 512).unwrap(), vec![0; 512]);
     let (kind, sentence) = open([127, 0, 0, 3]).err().expect("all places are taken");
-    assert!(kind == POLICY && sentence.contains("this server has 4 connections"), "{sentence}");
+    assert!(kind == POLICY && sentence.contains("this server already has 4 connections"), "{sentence}");
     drop((greedy, other));
     server.stop(fixture.runtime(), PATIENCE).unwrap();
 }

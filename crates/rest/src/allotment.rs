@@ -32,7 +32,7 @@ impl Allotment {
     pub fn take(&self, client: Client) -> Result<Place, String> {
         match lock(&self.table).enter(client, false, 0) {
             Ok(entered) => Ok(Place { table: self.table.clone(), slot: entered.slot }),
-            Err(Full::Peer) => Err(format!("{} of yours", self.max - self.max / 4)),
+            Err(Full::Peer) => Err(format!("{} of your", self.max - self.max / 4)),
             Err(Full::Table | Full::NotYet) => Err(self.max.to_string()),
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     fn one_client_leaves_something_for_others() {
         let allotment = Allotment::new(4);
         let mut places: Vec<Place> = (0..3).map(|_| allotment.take(Client::User(1)).expect("its share")).collect();
-        assert_eq!(allotment.take(Client::User(1)).expect_err("its share is used up"), "3 of yours");
+        assert_eq!(allotment.take(Client::User(1)).expect_err("its share is used up"), "3 of your");
         places.push(allotment.take(Client::User(2)).expect("the last"));
         assert_eq!(allotment.take(Client::User(3)).expect_err("all are taken"), "4");
         places.pop();

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
-const SEE: &str = "see GET /api/v1/openapi.json for what it takes";
+const SEE: &str = "see GET /api/v1/openapi.json for its parameters";
 
 /// The name in the path, of a pool, a volume or a token; well formed.
 pub struct Name(pub String);
@@ -49,12 +49,12 @@ impl FromRequestParts<Arc<App>> for Number {
         let number = text.parse().ok().filter(|_| digits);
         number
             .map(Number)
-            .ok_or_else(|| Problem::usage("the number in the path is none", "see what numbers there are with GET /api/v1/jobs"))
+            .ok_or_else(|| Problem::usage("the job number in the path is not a number", "list the jobs with GET /api/v1/jobs"))
     }
 }
 
 fn bad_path() -> Problem {
-    Problem::usage("the path is not UTF-8", "write names as they are")
+    Problem::usage("the path is not UTF-8", "encode names as UTF-8")
 }
 
 /// What stands behind the question mark.
@@ -66,7 +66,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Outcome<Asked<T>> {
         let Query(asked) = Query::<T>::try_from_uri(&parts.uri).map_err(|e| {
             let inner = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
-            Problem::usage(format!("what stands behind the question mark is not understood ({inner})"), SEE)
+            Problem::usage(format!("the query is invalid ({inner})"), SEE)
         })?;
         Ok(Asked(asked))
     }
@@ -82,15 +82,15 @@ impl<T: DeserializeOwned + Serialize> FromRequest<Arc<App>> for Json<T> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
-            let detail = if kind.is_empty() { "the request says no content type".into() } else { format!("the content type is {kind:?}") };
+            let detail = if kind.is_empty() { "the request has no content type".into() } else { format!("the content type is {kind:?}") };
             return Err(Problem::new(Kind::MediaType, detail, "send JSON, with the header `Content-Type: application/json`"));
         }
         let body = taken(request, app).await?;
-        let wrong = |e: String| Problem::usage(format!("the body is not what this path takes ({e})"), SEE);
+        let wrong = |e: String| Problem::usage(format!("the body does not match this path ({e})"), SEE);
         let parsed: T = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
         let (sent, meant) = (serde_json::from_slice(&body).unwrap_or_default(), serde_json::to_value(&parsed).unwrap_or_default());
         if !alike(&sent, &meant) {
-            return Err(wrong("a list stands where an object or a word must".into()));
+            return Err(wrong("a list was found where an object or a string is expected".into()));
         }
         Ok(Json(parsed))
     }
@@ -119,12 +119,12 @@ impl FromRequest<Arc<App>> for Nothing {
         if taken(request, app).await?.is_empty() {
             return Ok(Nothing);
         }
-        Err(Problem::usage("this path takes no body", "send none"))
+        Err(Problem::usage("this path does not accept a body", "send none"))
     }
 }
 
 async fn taken(request: Request, app: &Arc<App>) -> Outcome<Bytes> {
-    Bytes::from_request(request, app).await.map_err(|_| Problem::usage("the request's body is broken off", "send it whole"))
+    Bytes::from_request(request, app).await.map_err(|_| Problem::usage("the request's body is incomplete", "send it completely"))
 }
 
 impl FromRequestParts<Arc<App>> for Caller {
@@ -152,7 +152,7 @@ mod tests {
         check(whole(json!({"dirty_limit": "off"})), true);
         check(whole(json!({"dirty_limit": {"off": null}})), false);
         check(whole(json!(["write-back"])), false);
-        check(json!(["v", "p", "/x", [], {}]), false);
+        check(json!(["v", "p", "/x", [], null, {}]), false);
         check(json!({"name": "v", "pool": "p", "backing": "/x"}), true);
     }
 }

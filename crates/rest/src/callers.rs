@@ -18,7 +18,7 @@ pub const CSRF_HEADER: &str = "x-hearth-csrf";
 /// Who asks.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// What they may do.
+    /// Their role.
     pub role: Role,
     /// How they are known: "socket", "token" or "session".
     pub by: &'static str,
@@ -76,15 +76,15 @@ fn by_token(app: &App, value: &HeaderValue) -> Outcome<Caller> {
     let known = app
         .tokens
         .recognise(bearer)
-        .ok_or_else(|| unknown("the token is not known", "make one with `hearth token create NAME --role view`"))?;
+        .ok_or_else(|| unknown("the token is not known", "create one with `hearth token create NAME --role view`"))?;
     let (token, client) = (Some(known.digest), Client::Token(known.digest));
     Ok(Caller { role: known.role, by: "token", name: known.name, csrf: None, session: None, token, client })
 }
 
 fn by_session(app: &App, headers: &HeaderMap) -> Outcome<Caller> {
-    let nobody = || unknown("nobody is logged in", "send a token (`Authorization: Bearer TOKEN`), or log in with `hearth console`");
+    let nobody = || unknown("not logged in", "send a token (`Authorization: Bearer TOKEN`), or log in with `hearth console`");
     let id = secret::digest_of(cookie(headers).ok_or_else(nobody)?);
-    let over = || unknown("the session is over", "log in again, for instance with `hearth console`");
+    let over = || unknown("the session has ended", "log in again, for instance with `hearth console`");
     let session = app.sessions.find(&id, Instant::now()).ok_or_else(over)?;
     if session.token.is_some_and(|digest| app.tokens.find(&digest).is_none()) {
         app.sessions.end(&id);
@@ -114,15 +114,15 @@ pub fn authorise(caller: &Caller, method: &Method, own_session: bool, headers: &
         let sent = headers.get(CSRF_HEADER).and_then(|v| v.to_str().ok()).unwrap_or_default();
         if !secret::equal(&secret::digest_of(sent), &secret::digest_of(csrf)) {
             let remedy = "send back the `csrf` of GET /api/v1/session in the header x-hearth-csrf";
-            return Err(Problem::new(Kind::Forbidden, "the request lacks its proof that it comes from the console", remedy));
+            return Err(Problem::new(Kind::Forbidden, "the header x-hearth-csrf is missing or wrong", remedy));
         }
     }
     if caller.role < Role::Operate && !own_session {
         let remedy = match caller.by {
-            "socket" => "ask as root, or as a member of the group that may operate (`api.operate_group`)",
+            "socket" => "run it as root or as a member of `api.operate_group`",
             _ => "use a token made with `hearth token create NAME --role operate`",
         };
-        return Err(Problem::new(Kind::Forbidden, "you may look, and change nothing", remedy));
+        return Err(Problem::new(Kind::Forbidden, "the role view allows reading only", remedy));
     }
     Ok(())
 }

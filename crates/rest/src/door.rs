@@ -93,8 +93,7 @@ impl Door {
             if let Some(times) = inside.gave_way.happened(self.now_ns()) {
                 tracing::warn!(
                     times,
-                    "connections to the API were closed to make room for newer ones, before their clients said who they are: {} of those \
-                     are allowed at a time, three quarters of them for one address or user",
+                    "connections to the API were closed to make room for newer ones, before their clients had authenticated: {} of those are allowed at a time, three quarters of them for one address or user",
                     self.strangers_max
                 );
             }
@@ -111,7 +110,7 @@ impl Door {
             inside.send_away(Place::Stranger(slot));
         }
         if let Some(times) = inside.failures.happened(self.now_ns()) {
-            tracing::warn!(times, "a connection to the API cannot be accepted ({error}); it waits until it can");
+            tracing::warn!(times, "a connection to the API cannot be accepted yet ({error}); it waits");
         }
     }
 
@@ -191,16 +190,20 @@ impl Visit {
 impl Door {
     fn refusal(&self, full: Full) -> Problem {
         let detail = match full {
-            Full::Peer => format!("{} requests of yours are under way already", self.known_max - self.known_max / 4),
-            Full::Table | Full::NotYet => format!("{} requests are under way already", self.known_max),
+            Full::Peer => format!("{} of your requests are already in progress", self.known_max - self.known_max / 4),
+            Full::Table | Full::NotYet => format!("{} requests are already in progress", self.known_max),
         };
-        closing(Problem::new(Kind::Overloaded, detail, "ask again in a moment"))
+        closing(Problem::new(Kind::Overloaded, detail, "try again in a moment"))
     }
 }
 
 /// What a connection is told that has to give way.
 pub fn crowded() -> Problem {
-    closing(Problem::new(Kind::Overloaded, "the connection had to make room for another one", "connect again, and send the request again"))
+    closing(Problem::new(
+        Kind::Overloaded,
+        "the connection was closed to make room for another one",
+        "reconnect and send the request again",
+    ))
 }
 
 fn closing(problem: Problem) -> Problem {

@@ -69,7 +69,7 @@ fn admit(app: &App, request: &mut Request) -> Outcome<(Client, Option<Busy>)> {
     let caller = callers::identify(app, &peer, request.headers());
     let client = caller.as_ref().map_or(peer.client(), |caller| caller.client);
     if let Err(seconds) = app.requests.take(client, Instant::now()) {
-        let problem = Problem::new(Kind::TooMany, "you ask too often", "wait as long as the header Retry-After says");
+        let problem = Problem::new(Kind::TooMany, "too many requests", "wait as long as the header Retry-After says");
         return Err(problem.retry_after(seconds));
     }
     let caller = caller?;
@@ -87,7 +87,7 @@ async fn take_body(app: &App, request: &mut Request) -> Outcome<()> {
         return Ok(());
     }
     let body = tokio::time::timeout(app.limits.patience, take_in(body)).await;
-    let too_slow = |_| Problem::new(Kind::Slow, "the request's body does not come", "send it whole, without a pause");
+    let too_slow = |_| Problem::new(Kind::Slow, "the request's body did not arrive in time", "send it completely, without pauses");
     *request.body_mut() = Body::from(body.map_err(too_slow)??);
     Ok(())
 }
@@ -96,14 +96,14 @@ async fn take_body(app: &App, request: &mut Request) -> Outcome<()> {
 async fn take_in(mut body: Body) -> Outcome<Bytes> {
     let too_large = || {
         let detail = format!("the request's body has more than {BODY_BYTES_MAX} bytes");
-        Problem::new(Kind::TooLarge, detail, "send less: no path takes so much")
+        Problem::new(Kind::TooLarge, detail, "send less: no path accepts so much")
     };
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
     let mut taken = Vec::new();
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|e| Problem::usage(format!("the request's body is broken off ({e})"), "send it whole"))?;
+        let frame = frame.map_err(|e| Problem::usage(format!("the request's body is incomplete ({e})"), "send it completely"))?;
         if let Ok(data) = frame.into_data() {
             if taken.len() + data.len() > BODY_BYTES_MAX {
                 return Err(too_large());

@@ -22,15 +22,13 @@ impl Hosts {
         let host = text(headers, header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str())).unwrap_or_default();
         if !self.is_ours(host) {
             let detail = format!("{:?} is not a name of this daemon", host.chars().take(80).collect::<String>());
-            let remedy =
-                "ask for localhost, or for the address that it listens at, or list the name under api.names in the configuration file";
+            let remedy = "use localhost or the address it listens on, or add the name to api.names in the configuration file";
             return Err(Problem::new(Kind::Forbidden, detail, remedy));
         }
         if !api {
             return Ok(());
         }
-        let foreign =
-            || Problem::new(Kind::Forbidden, "a page of another site sent this request", "open the console itself, and ask there");
+        let foreign = || Problem::new(Kind::Forbidden, "a page of another site sent this request", "use the console itself");
         if text(headers, header::ORIGIN).is_some_and(|origin| origin.strip_prefix("https://") != Some(host)) {
             return Err(foreign());
         }

@@ -63,12 +63,12 @@ impl Socket {
         };
         let group = group.map(|name| group_of(&shown, name)).transpose()?;
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory).map_err(|e| failed("its directory cannot be made", e))?;
+            std::fs::create_dir_all(directory).map_err(|e| failed("its directory cannot be created", e))?;
         }
         match std::fs::symlink_metadata(path) {
             Ok(there) if !there.file_type().is_socket() => {
                 let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-                return Err(failed("something that is no socket has this name", error));
+                return Err(failed("a file that is not a socket has this name", error));
             }
             Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
                 Ok(stream) => {
@@ -80,14 +80,14 @@ impl Socket {
             },
             Err(_) => {}
         }
-        let listener = UnixListener::bind(path).map_err(|e| failed("the socket cannot be made", e))?;
+        let listener = UnixListener::bind(path).map_err(|e| failed("the socket cannot be created", e))?;
         let socket = Socket { listener: Some(listener), path: path.to_path_buf() };
-        let found = std::fs::symlink_metadata(path).map_err(|e| failed("it cannot be looked at", e))?;
+        let found = std::fs::symlink_metadata(path).map_err(|e| failed("it cannot be examined", e))?;
         if let Some(group) = group.filter(|group| *group != found.gid()) {
             std::os::unix::fs::chown(path, None, Some(group)).map_err(|e| ControlError::State {
                 path: shown.clone(),
                 problem: format!("its group cannot be set ({e})"),
-                remedy: "have the daemon run with that group: `Group=` in a drop-in (`systemctl edit hearth`)".into(),
+                remedy: "run the daemon with that group: `Group=` in a drop-in (`systemctl edit hearth`)".into(),
             })?;
         }
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(|e| failed("its mode cannot be set", e))?;
@@ -106,7 +106,7 @@ fn group_of(socket: &str, name: &str) -> Result<u32, ControlError> {
     peers::group_number(name).ok_or_else(|| ControlError::State {
         path: socket.into(),
         problem: format!("its group {name:?} does not exist"),
-        remedy: format!("make it with `groupadd --system {name}`, or name another one (`socket_group` in the configuration file)"),
+        remedy: format!("create it with `groupadd --system {name}`, or choose another one (`socket_group` in the configuration file)"),
     })
 }
 
@@ -148,7 +148,7 @@ impl TcpSocket {
             problem: format!("the API cannot listen there ({e})"),
             remedy: match e.raw_os_error() {
                 Some(no_network) if no_network == rustix::io::Errno::AFNOSUPPORT.raw_os_error() => NO_NETWORK.into(),
-                _ => "give an address of this machine and a port that nobody uses with --listen".into(),
+                _ => "use an address of this machine and a free port with --listen".into(),
             },
         };
         let listener = std::net::TcpListener::bind(asked).map_err(failed)?;
@@ -209,7 +209,7 @@ pub(crate) async fn serve_tcp(
         tokio::spawn(async move {
             let shaken = tokio::select! {
                 shaken = timeout(limits.patience, handshake(stream, &tls, limits)) => shaken,
-                () = visit.must_go() => return tracing::debug!("no TLS with {address} before others needed its place"),
+                () = visit.must_go() => return tracing::debug!("no TLS with {address} before its place was needed"),
             };
             match shaken {
                 Ok(Ok(stream)) => serve_connection(stream, peer, router, limits, visit).await,
@@ -289,7 +289,7 @@ async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin>(
 
 /// Ends a connection whose place another one needs, with a word about that where it would be understood and costs next to nothing.
 async fn make_room<S: AsyncRead + AsyncWrite + Unpin>(mut wire: Wire<S>, visit: &Visit) {
-    tracing::debug!("a connection to the API made room for another one");
+    tracing::debug!("a connection to the API was closed to make room");
     if let Some(_permit) = visit.farewell().filter(|_| wire.may_answer()) {
         let said = timeout(FAREWELL, wire.say(&door::crowded())).await;
         tracing::trace!("told: {said:?}");
@@ -316,7 +316,7 @@ mod tests {
         assert!(!left.exists());
         drop(live);
         std::fs::write(&left, "precious").expect("there is room");
-        assert!(Socket::bind(&left, None).expect_err("a file").to_string().contains("no socket"));
+        assert!(Socket::bind(&left, None).expect_err("a file").to_string().contains("not a socket"));
         assert_eq!(std::fs::read(&left).expect("still there"), b"precious");
     }
 

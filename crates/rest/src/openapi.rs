@@ -53,8 +53,8 @@ fn served() -> routes::Answered {
 #[openapi(
     info(
         title = "hearth",
-        description = "Look at the SSD cache of this machine, and steer it. The same API is served on the Unix socket (the kernel says who asks) and, if \
-                       asked for, on TCP with TLS (a token says it, or a browser's session). Every error is a problem document (RFC 9457). See docs/api.md.",
+        description = "Monitor and control the SSD cache of this machine. The same API is served on the Unix socket (the kernel identifies the user) and, if \
+                       enabled, on TCP with TLS (a token or a browser's session). Every error is a problem document (RFC 9457). See docs/api.md.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     paths(
@@ -68,12 +68,12 @@ fn served() -> routes::Answered {
     ),
     components(schemas(Refusal, control::api::Hello)),
     tags(
-        (name = "pools", description = "SSDs that cache."),
+        (name = "pools", description = "SSDs used as caches."),
         (name = "volumes", description = "Accelerated devices."),
-        (name = "jobs", description = "Long work, with progress; it can be stopped and resumed."),
+        (name = "jobs", description = "Long operations with progress; they can be stopped and resumed."),
         (name = "devices", description = "The disks of this machine."),
-        (name = "looking", description = "Counters, events, and what was and is."),
-        (name = "session", description = "Who asks, and what they may."),
+        (name = "looking", description = "Counters, events and history."),
+        (name = "session", description = "The caller and its rights."),
     ),
     modifiers(&Common),
 )]
@@ -89,7 +89,7 @@ impl Modify for Common {
         components.add_security_scheme("token", SecurityScheme::Http(bearer));
         let cookie = ApiKeyValue::with_description(
             crate::callers::COOKIE,
-            "A browser's session, begun by POST /api/v1/session. What changes something needs the header `x-hearth-csrf` too.",
+            "A browser's session, created by POST /api/v1/session. Requests that change something also need the header `x-hearth-csrf`.",
         );
         components.add_security_scheme("session", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
         for (path, item) in &mut openapi.paths.paths {

@@ -36,7 +36,7 @@ impl Problem {
 
     /// The daemon itself did wrong.
     pub fn internal() -> Problem {
-        Problem::new(Kind::Internal, "the daemon failed while it did this", "see its log, and report it")
+        Problem::new(Kind::Internal, "the daemon failed on this request", "see its log and report the bug")
     }
 
     /// With a header.
@@ -110,22 +110,19 @@ pub fn finish(mut response: Response, path: &str) -> Response {
 pub fn of_status(status: StatusCode) -> Problem {
     match status.as_u16() {
         404 => no_path(),
-        405 => Problem::new(Kind::Method, "this path does not take that method", "use one of those in the header Allow"),
+        405 => Problem::new(Kind::Method, "this path does not allow this method", "use one that the header Allow lists"),
         413 => Problem::new(Kind::TooLarge, "the request is too large", "send less"),
         414 => Problem::new(Kind::TooLarge, "the path is too long", "send a shorter one"),
         431 => Problem::new(Kind::TooLarge, "the header is too large", "send fewer and shorter header lines"),
-        408 => Problem::new(Kind::Slow, "the request does not come", "send it whole, without a pause"),
+        408 => Problem::new(Kind::Slow, "the request did not arrive in time", "send it completely, without pauses"),
         500..=599 => Problem::internal(),
-        _ => Problem::usage(
-            "the request is not HTTP as it should be",
-            "send a request as the API's description has it (GET /api/v1/openapi.json)",
-        ),
+        _ => Problem::usage("the request is not valid HTTP", "see the API's description, GET /api/v1/openapi.json"),
     }
 }
 
 /// There is no such path.
 pub fn no_path() -> Problem {
-    Problem::new(Kind::NotFound, "there is no such path", "see GET /api/v1/openapi.json for the paths there are")
+    Problem::new(Kind::NotFound, "there is no such path", "see GET /api/v1/openapi.json for all paths")
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ pub type Digest = [u8; BYTES];
 /// A new secret as 64 hexadecimal digits.
 ///
 /// # Errors
-/// If the kernel gives no random bytes.
+/// If the kernel provides no random bytes.
 pub fn random() -> Result<String, ControlError> {
     let mut bytes = [0; BYTES];
-    let no_randomness = |_| ControlError::DataPath("the kernel gives no random bytes".into(), "ask again".into());
+    let no_randomness = |_| ControlError::DataPath("the kernel provides no random bytes".into(), "ask again".into());
     SystemRandom::new().fill(&mut bytes).map_err(no_randomness)?;
     Ok(hex(&bytes))
 }

@@ -96,7 +96,7 @@ impl Sessions {
     /// Begins one; gives the cookie's value and the session.
     ///
     /// # Errors
-    /// If the kernel gives no random bytes.
+    /// If the kernel provides no random bytes.
     pub fn begin(&self, name: &str, role: Role, token: Option<Digest>, now: Instant) -> Result<(String, Session), ControlError> {
         let id = secret::random()?;
         let key = secret::digest_of(&id);
@@ -136,7 +136,7 @@ impl Sessions {
     /// A code that logs in once, with all rights.
     ///
     /// # Errors
-    /// If the kernel gives no random bytes.
+    /// If the kernel provides no random bytes.
     pub fn make_code(&self, now: Instant) -> Result<String, ControlError> {
         let code = secret::random()?;
         let mut inside = self.inside();

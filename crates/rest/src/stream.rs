@@ -31,14 +31,14 @@ const FRAMES_MAX: usize = 16;
 /// Begins a stream. `after`: the number of the latest event that is known; `None`: no old events are wanted.
 pub fn begin(app: &Arc<App>, caller: Caller, headers: &HeaderMap, after: Option<u64>) -> Outcome<Response> {
     let place = app.streams.take(caller.client).map_err(|there| {
-        let detail = format!("there are {there} streams of events already");
-        Problem::new(Kind::Overloaded, detail, "close one, for instance a browser's page of the console").retry_after(10)
+        let detail = format!("{there} event streams are already open");
+        Problem::new(Kind::Overloaded, detail, "close one, for instance a browser tab with the console").retry_after(10)
     })?;
     // A browser that connects again says what it has seen; that is newer than what the address says.
     let last = headers.get("last-event-id").map(|v| {
         let number = v.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| *number <= i64::MAX as u64);
         number.ok_or_else(|| {
-            Problem::usage("the header Last-Event-ID is no number", "send back the last `id:` of the stream, or leave it out")
+            Problem::usage("the header Last-Event-ID is not a number", "send back the last `id:` of the stream, or leave it out")
         })
     });
     let after = last.transpose()?.or(after);

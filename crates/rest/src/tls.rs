@@ -78,7 +78,7 @@ impl Tls {
         {
             match own.make(now_s) {
                 Ok(made) => *state = made,
-                Err(error) => tracing::warn!("the API's certificate cannot be made anew: {error}"),
+                Err(error) => tracing::warn!("the API's certificate cannot be renewed: {error}"),
             }
         }
         state.config.clone()
@@ -109,7 +109,7 @@ impl Own {
         if let Some(valid_until_s) = self.valid_until().filter(|until_s| !is_due(*until_s, now_s)) {
             match load(&self.certificate, &self.key) {
                 Ok(config) => return Ok(State { config, valid_until_s }),
-                Err(error) => tracing::warn!("the API's certificate is made anew: {error}"),
+                Err(error) => tracing::warn!("the API's certificate is renewed: {error}"),
             }
         }
         self.make(now_s)
@@ -138,7 +138,7 @@ impl Own {
             let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
             Ok((parameters.self_signed(&key)?.pem(), key.serialize_pem()))
         };
-        let (certificate, key) = made().map_err(|e| trouble(format!("no certificate can be made ({e})")))?;
+        let (certificate, key) = made().map_err(|e| trouble(format!("no certificate can be created ({e})")))?;
         let certificate = format!("{VALID_UNTIL}{valid_until_s}; for {}\n{certificate}", self.names.join(" "));
         let write = || -> std::io::Result<()> {
             let directory = self.key.parent().unwrap_or(Path::new("."));
@@ -147,7 +147,7 @@ impl Own {
             replace(&self.certificate, certificate.as_bytes())
         };
         write().map_err(|e| trouble(format!("the certificate cannot be saved ({e})")))?;
-        tracing::info!("made a certificate for the API: {}", self.certificate.display());
+        tracing::info!("created a certificate for the API: {}", self.certificate.display());
         Ok(State { config: load(&self.certificate, &self.key)?, valid_until_s })
     }
 }

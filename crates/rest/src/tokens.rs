@@ -68,7 +68,7 @@ impl Tokens {
         let path = state_directory.join("tokens.json");
         let known = read(&path);
         if let Err(problem) = &known {
-            tracing::error!("{}: {problem}; no token is taken until it is mended or moved away", path.display());
+            tracing::error!("{}: {problem}; no token is accepted until it is repaired or moved away", path.display());
         }
         Tokens { path, known: Mutex::new(known) }
     }
@@ -150,7 +150,7 @@ impl Tokens {
         match &*known {
             Ok(_) => Ok(known),
             Err(problem) => {
-                let remedy = "move it away and make the tokens anew with `hearth token create`, or put a good copy in its place";
+                let remedy = "move it away and create the tokens again with `hearth token create`, or restore a good copy";
                 Err(ControlError::State { path: self.path.display().to_string(), problem: problem.clone(), remedy: remedy.into() })
             }
         }
@@ -167,7 +167,7 @@ impl Tokens {
         private_file::replace(&self.path, &stored).map_err(|e| ControlError::State {
             path: self.path.display().to_string(),
             problem: format!("the tokens cannot be saved ({e})"),
-            remedy: "make room or repair the file system, then ask again".into(),
+            remedy: "free some space or repair the file system, then try again".into(),
         })
     }
 }

@@ -84,7 +84,7 @@ fn slow_headers_and_bodies_give_way_and_are_told() {
     let good = server.ask_tls("POST", "/api/v1/session", &[], &format!("{{\"token\":\"{token}\"}}"));
     assert_eq!(good.status, 200, "{good:?}");
     let told = read_all(&mut slow[0]);
-    assert!(told.problem(503, "overloaded").contains("connect again"), "{told:?}");
+    assert!(told.problem(503, "overloaded").contains("reconnect"), "{told:?}");
     assert_eq!(told.header("retry-after"), Some("1"));
     // The same on the socket, where even the silent are told.
     let mut silent: Vec<_> = (0..30).map(|_| server.connect(b"")).collect();
@@ -117,7 +117,7 @@ fn idle_connections_give_way_and_those_that_wait_for_an_answer_do_not() {
     assert!(idle.iter_mut().all(is_closed));
     // All of this user's share waits for answers now: one more is told, and others are not concerned.
     let full = server.ask("GET", "/api/v1/pools", "");
-    assert!(full.problem(503, "overloaded").contains("3 requests of yours"), "{full:?}");
+    assert!(full.problem(503, "overloaded").contains("3 of your requests"), "{full:?}");
     assert_eq!((full.header("retry-after"), full.header("connection")), (Some("1"), Some("close")));
     let other = server.raw(request("GET", "/api/v1/pools", &[("authorization", &token)], "").as_bytes());
     assert_eq!(other.body, "[]");
@@ -141,7 +141,7 @@ fn one_client_cannot_have_all_streams() {
     };
     let _mine: Vec<_> = (0..3).map(|_| open(&[]).expect("my share")).collect();
     let full = server.ask("GET", "/api/v1/stream", "");
-    assert!(full.problem(503, "overloaded").contains("3 of yours"), "{full:?}");
+    assert!(full.problem(503, "overloaded").contains("3 of your event streams"), "{full:?}");
     assert!(full.header("retry-after").is_some());
     assert!(open(&[("authorization", &token)]).is_some(), "others have one");
 }

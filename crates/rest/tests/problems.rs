@@ -40,8 +40,8 @@ fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         ("POST", "/api/v1/pools", r#"{"name":"q","ssd":"/dev/none"}"#, 404, "not_found", "there is no such file or device"),
         ("POST", "/api/v1/pools", r#"{"name":"p","ssd":"/dev/disk"}"#, 409, "conflict", "there is already a pool"),
         ("POST", "/api/v1/pools", &long, 413, "too_large", "65536 bytes"),
-        ("POST", "/api/v1/pools/p/check", "{}", 400, "usage", "this path takes no body"),
-        ("DELETE", "/api/v1/pools/p", "{\"force\":true}", 400, "usage", "this path takes no body"),
+        ("POST", "/api/v1/pools/p/check", "{}", 400, "usage", "this path does not accept a body"),
+        ("DELETE", "/api/v1/pools/p", "{\"force\":true}", 400, "usage", "this path does not accept a body"),
         ("DELETE", "/api/v1/pools/p?force=maybe", "", 400, "usage", "question mark"),
         ("DELETE", "/api/v1/pools/p?fource=true", "", 400, "usage", "unknown field `fource`"),
         ("DELETE", "/api/v1/pools/p?force=true&force=false", "", 400, "usage", "duplicate field"),
@@ -50,9 +50,9 @@ fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         ("GET", "/api/v1/pools/..", "", 400, "usage", "begins with - or ."),
         ("GET", "/api/v1/pools/%ff", "", 400, "usage", "UTF-8"),
         ("GET", "/api/v1/pools/%2e%2e%2fetc", "", 400, "usage", "has the character '/'"),
-        ("GET", "/api/v1/jobs/x", "", 400, "usage", "the number in the path is none"),
-        ("GET", "/api/v1/jobs/+1", "", 400, "usage", "the number in the path is none"),
-        ("GET", "/api/v1/jobs/99999999999999999999", "", 400, "usage", "the number in the path is none"),
+        ("GET", "/api/v1/jobs/x", "", 400, "usage", "the job number in the path is not a number"),
+        ("GET", "/api/v1/jobs/+1", "", 400, "usage", "the job number in the path is not a number"),
+        ("GET", "/api/v1/jobs/99999999999999999999", "", 400, "usage", "the job number in the path is not a number"),
         ("DELETE", "/api/v1/jobs/7", "", 404, "not_found", "there is no job"),
         ("GET", "/api/v1/events?after=-1", "", 400, "usage", "question mark"),
         ("GET", "/api/v1/events?after=9223372036854775808", "", 400, "usage", "question mark"),
@@ -311,7 +311,7 @@ fn what_takes_too_long_is_told_and_goes_on() {
     let began = Instant::now();
     let late = server.ask("POST", "/api/v1/volumes", r#"{"name":"v","pool":"p","backing":"/dev/disk"}"#);
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(late.problem(504, "late").contains("look with `hearth volume show v`"), "{late:?}");
+    assert!(late.problem(504, "late").contains("check with `hearth volume show v`"), "{late:?}");
     // It holds the only place.
     let full = server.ask("POST", "/api/v1/volumes/v/destage", "");
     full.problem(503, "overloaded");

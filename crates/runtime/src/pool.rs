@@ -174,7 +174,7 @@ impl Runtime {
         let Route::Cached { index, .. } = volume.0.route else { panic!("a bare volume has no shards") };
         let (geometry, size_bytes) = (backing.geometry(), volume.size_bytes());
         if geometry.size_bytes < size_bytes || geometry.logical_block_bytes != volume.0.logical_block_bytes {
-            let reason = format!("{} has another size than before", backing.name());
+            let reason = format!("{} has changed its size", backing.name());
             return Err(RuntimeError::Command { what: "attach the backing device again", reason });
         }
         self.set_backing(pool, index, Some(backing.0.number))?;
@@ -345,7 +345,7 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Timeout`].
     pub fn abandon_pool(&self, pool: &PoolRef) -> Result<(), RuntimeError> {
-        pool.0.commands.close("the pool was given up because its SSD does not answer");
+        pool.0.commands.close("the pool was stopped because its SSD does not answer");
         let number = pool.0.number;
         self.ask_all("abandon pool", ANSWER_PATIENCE, |_, done| Message::RemovePool { pool: number, done }).map(drop)
     }

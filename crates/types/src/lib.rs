@@ -28,6 +28,25 @@ pub const VOLUME_SECTORS_MAX: u64 = VOLUME_BLOCKS_MAX * BLOCK_SECTORS;
 
 const _: () = assert!(BLOCK_BYTES == BLOCK_SECTORS * SECTOR_BYTES && EXTENT_BYTES.is_multiple_of(BLOCK_BYTES));
 
+/// A number with its noun, as people write it: "1 problem", "2 problems". The noun is regular: its plural ends in "s".
+#[must_use]
+pub const fn counted(count: u64, noun: &str) -> Counted<'_> {
+    Counted { count, noun }
+}
+
+/// What [`counted`] gives; writes itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted<'a> {
+    count: u64,
+    noun: &'a str,
+}
+
+impl core::fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} {}{}", self.count, self.noun, if self.count == 1 { "" } else { "s" })
+    }
+}
+
 /// A volume's place in its pool's table while it is attached; reused after the volume is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VolumeIndex(pub u16);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What keeps a device from being used, or does not.
+/// Whether a device can be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
@@ -38,7 +38,7 @@ pub struct DeviceView {
     pub rotational: Option<bool>,
     /// Whether it can only be read.
     pub read_only: bool,
-    /// What keeps it from being used, or does not.
+    /// Whether it can be used.
     pub state: DeviceState,
     /// The same as a clause for people: "mounted at /", "has an ext4 file system \"data\"", "free".
     pub told: String,

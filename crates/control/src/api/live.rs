@@ -51,20 +51,20 @@ pub struct VolumeSample {
     /// What a request would take without the cache, in microseconds: the mean of what the backing device served lately (misses, and what went around the
     /// cache). Null until it has served anything.
     pub baseline_us: Option<f64>,
-    /// Bytes the backing device lacks, now.
+    /// Dirty bytes, now.
     pub dirty_bytes: u64,
     /// Bytes cached on the SSD, now.
     pub cached_bytes: u64,
     /// Bytes cached in RAM, now; many of them are on the SSD too.
     #[serde(default)]
     pub ram_bytes: u64,
-    /// Bytes brought home by destage.
+    /// Bytes destaged.
     pub destaged_bytes_s: f64,
     /// I/Os of the backing device.
     pub backing_ios_s: f64,
     /// Bytes written to the SSD for this volume.
     pub ssd_written_bytes_s: f64,
-    /// Requests or blocks turned away from the cache, by reason (`types::BypassReason`), of those that were any.
+    /// Requests or blocks that bypassed the cache, by reason (`types::BypassReason`), of those that were any.
     pub bypassed_s: BTreeMap<String, f64>,
     /// Requests that failed.
     pub errors_s: f64,
@@ -88,7 +88,7 @@ pub struct LatencyPoint {
 /// What the cache has saved since the daemon's start.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Saved {
-    /// I/Os that the backing device did not have to do: read hits, and writes that never went home because newer ones replaced them or that went home together.
+    /// I/Os that the backing device did not have to do: read hits, and writes that newer ones replaced before their destage, or that were destaged together.
     pub backing_ios: u64,
     /// Bytes it did not have to move.
     pub backing_bytes: u64,
@@ -105,7 +105,7 @@ pub struct PoolSample {
     pub size_bytes: u64,
     /// Bytes of all volumes cached, now.
     pub cached_bytes: u64,
-    /// Bytes the backing devices lack, now.
+    /// Dirty bytes of all volumes, now.
     pub dirty_bytes: u64,
     /// RAM tier in use, bytes.
     pub ram_used_bytes: u64,

@@ -61,7 +61,7 @@ pub enum Action {
         /// Also remove its volumes and lose their dirty data.
         force: bool,
     },
-    /// Makes an accelerated volume.
+    /// Creates an accelerated volume.
     VolumeAdd(VolumeAdd),
     /// All volumes.
     VolumeList,
@@ -125,12 +125,12 @@ pub enum Action {
         /// Its number.
         id: u64,
     },
-    /// Stops a job; what it has done stays done.
+    /// Stops a job; completed work is kept.
     JobCancel {
         /// Its number.
         id: u64,
     },
-    /// Goes on with a job that was stopped or failed, as a new one.
+    /// Resumes a stopped or failed job as a new job.
     JobResume {
         /// The number of the old one.
         id: u64,
@@ -263,7 +263,7 @@ pub struct PoolCreate {
     /// RAM tier in bytes.
     #[serde(default, deserialize_with = "crate::int64::or_none")]
     pub ram_bytes: Option<u64>,
-    /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto".
+    /// Content level: "off", "fast", "dense" or "auto".
     #[serde(default)]
     #[schema(pattern = "^(off|fast|dense|auto)$")]
     pub content: Option<String>,
@@ -276,7 +276,7 @@ pub struct PoolCreate {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSet {
-    /// How much it makes of what blocks contain: "off", "fast", "dense" or "auto". What is stored already stays as it is.
+    /// Content level: "off", "fast", "dense" or "auto". What is stored already stays as it is.
     #[serde(default)]
     #[schema(pattern = "^(off|fast|dense|auto)$")]
     pub content: Option<String>,
@@ -296,7 +296,7 @@ pub struct PoolReplace {
     /// Overwrite what a known signature says is there.
     #[serde(default)]
     pub force: bool,
-    /// Lose what is dirty on the old SSD and cannot go home.
+    /// Discard dirty data of the old SSD that cannot be destaged.
     #[serde(default)]
     pub drop_dirty: bool,
 }
@@ -334,7 +334,7 @@ pub struct VolumeSet {
     /// Options to change.
     #[serde(default)]
     pub options: OptionsPatch,
-    /// Take the backing device as it is now for the right one (after it was found changed, or at any time): its clean cache is
+    /// Accept the backing device as it is now: its clean cache is
     /// dropped, dirty data is kept and will be destaged over it. The answer says what was done.
     #[serde(default)]
     pub accept_backing: bool,
@@ -423,11 +423,11 @@ pub struct PoolView {
     pub dirty_bytes: u64,
     /// RAM used by index and policy.
     pub index_bytes: u64,
-    /// How much it makes of what blocks contain.
+    /// Content level.
     #[serde(with = "words::content", default)]
     #[schema(value_type = String)]
     pub content: Content,
-    /// What comes of that; null where it is off and nothing is left of other times.
+    /// Savings by content; null where the level is off and no block is stored that way.
     #[serde(default)]
     pub content_stats: Option<ContentStats>,
     /// Its volumes' names.
@@ -470,7 +470,7 @@ pub struct VolumeView {
     pub stable_path: Option<String>,
     /// Cached bytes.
     pub cached_bytes: u64,
-    /// Bytes the backing device lacks.
+    /// Dirty bytes.
     pub dirty_bytes: u64,
     /// Job under way on it.
     #[serde(default)]
@@ -587,7 +587,7 @@ impl Severity {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
     /// Grows by one with each event of this daemon's life.

@@ -1,9 +1,9 @@
-//! Who asks, and what they may.
+//! The caller and its rights.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What somebody may do.
+/// A role.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -16,7 +16,7 @@ pub enum Role {
 /// Who asks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SessionView {
-    /// What they may do.
+    /// Their role.
     pub role: Role,
     /// How they are known: "socket" (by the kernel's word on who connected), "token" or "session" (a browser that has logged in).
     pub by: String,

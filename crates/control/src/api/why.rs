@@ -19,7 +19,7 @@ pub struct WhyView {
     pub on_ssd_blocks: u64,
     /// Of them, in RAM too.
     pub in_ram_blocks: u64,
-    /// Of them, dirty: the backing device lacks them.
+    /// Of them, dirty.
     pub dirty_blocks: u64,
     /// For how many seconds the oldest of them has been dirty (known for 1 MiB extents); null if none is.
     pub dirty_since_s: Option<f64>,
@@ -48,7 +48,7 @@ pub struct Run {
     pub place: String,
     /// How the SSD stores it; null if it is not there.
     pub encoding: Option<String>,
-    /// Whether the backing device lacks it.
+    /// Whether it is dirty.
     pub dirty: bool,
     /// For how many seconds, at most (known for 1 MiB extents); null if clean.
     pub dirty_since_s: Option<f64>,
@@ -69,7 +69,7 @@ pub struct RecentRequest {
     pub length_bytes: u64,
     /// "ram_hit", "ssd_hit", "miss", "bypass", "write_back", "write_through" or "other".
     pub outcome: String,
-    /// Why it, or a block of it, was turned away from the cache ("size", "sequential", "pass_through", "write_around", "first_touch", "dirty_limit",
+    /// Why it, or a block of it, bypassed the cache ("size", "sequential", "pass_through", "write_around", "first_touch", "dirty_limit",
     /// "no_space", "degraded"); null if it was not.
     pub reason: Option<String>,
     /// The same as a sentence for people.

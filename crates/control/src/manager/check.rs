@@ -26,8 +26,8 @@ impl Manager {
         let record = self.pool_record(name)?;
         let claim = self.claim(&[(Named::SsdOfPool, name)], "a check")?;
         if uuid.is_some_and(|uuid| uuid != record.uuid) {
-            let problem = format!("the pool \"{name}\" is on another SSD than the one that was being checked");
-            return Err(ControlError::Job(problem, format!("begin a new check with `hearth pool check {name}`")));
+            let problem = format!("the pool \"{name}\" is now on another SSD than the one being checked");
+            return Err(ControlError::Job(problem, format!("start a new check with `hearth pool check {name}`")));
         }
         let live = self.memory().pools.get(name).map(|live| (live.health, live.size_bytes > 0));
         match live {
@@ -86,7 +86,7 @@ impl Manager {
     fn judge_check(&self, pool: &str, found: &CheckedSoFar) -> Result<(), ControlError> {
         if found.clean_bad > 0 {
             let message =
-                format!("the check found {} that did not match and dropped them: nothing is lost", blocks(found.clean_bad, "clean"));
+                format!("the check dropped {} that did not match the checksum; no data is lost", blocks(found.clean_bad, "clean"));
             self.events().note(Severity::Warning, pool, message);
         }
         if found.dirty_bad == 0 {
@@ -96,7 +96,7 @@ impl Manager {
         let more = found.dirty_bad - at.len() as u64;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let problem = format!("{} on the SSD cannot be read as written: {}{more}", blocks(found.dirty_bad, "dirty"), at.join(", "));
-        let remedy = "restore these places from a backup by writing them anew, and replace the SSD with `hearth pool replace`";
+        let remedy = "restore these places from a backup, and replace the SSD with `hearth pool replace`";
         Err(ControlError::DataPath(problem, remedy.into()))
     }
 
@@ -115,15 +115,12 @@ impl Manager {
         let told = &inspected.problems[..inspected.problems.len().min(TOLD_MAX)];
         let more = inspected.problems_count - told.len() as u64;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let problem = format!("there are problems on it: {}{more}", told.join("; "));
-        let remedy = "see docs/failures.md for what each means".to_string();
+        let problem = format!("{}{more}", told.join("; "));
+        let remedy = "see docs/failures.md, section \"The SSD\"".to_string();
         Err(ControlError::Device { path: record.ssd.clone(), problem, remedy, kind: Kind::Failed })
     }
 }
 
 fn blocks(count: u64, sort: &str) -> String {
-    match count {
-        1 => format!("1 {sort} block ({})", human::bytes(BLOCK_BYTES)),
-        many => format!("{many} {sort} blocks ({})", human::bytes(many * BLOCK_BYTES)),
-    }
+    format!("{} ({})", types::counted(count, &format!("{sort} block")), human::bytes(count * BLOCK_BYTES))
 }

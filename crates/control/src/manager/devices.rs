@@ -14,7 +14,7 @@ use types::{BLOCK_BYTES, VOLUME_BYTES_MAX};
 const MODEL: &str = "model:";
 
 /// What is told of a device that is open and nothing else.
-const EXCLUSIVE: &str = "another program has it open exclusively";
+const EXCLUSIVE: &str = "another program has opened it exclusively";
 
 /// Hearth's own places, by path with all links resolved.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Manager {
             return Err(ControlError::BadOption {
                 option: "the path",
                 problem: format!("{path:?} is not absolute"),
-                remedy: "write it from the root, for instance /dev/sdb or /srv/cache.img, or as model:SET:/FILE".into(),
+                remedy: "start at the root, for instance /dev/sdb or /srv/cache.img, or as model:SET:/FILE".into(),
             });
         }
         let modelled = path.starts_with(MODEL);
@@ -82,7 +82,7 @@ impl Manager {
             let pools = memory.state.pools.iter().map(|p| (p.ssd.clone(), (DeviceState::Pool, format!("the SSD of pool {}", p.name))));
             let backing = |name: &str| (DeviceState::Backing, format!("the backing device of volume {name}"));
             let volumes = memory.state.volumes.iter().map(|v| (v.backing.clone(), backing(&v.name)));
-            let offered = |name: &str| (DeviceState::InUse, format!("the volume {name} itself, as hearth offers it"));
+            let offered = |name: &str| (DeviceState::InUse, format!("the volume {name} itself, exported by hearth"));
             let exports = memory.volumes.iter().filter_map(|(name, live)| Some((live.exports.get(&Export::Loop)?.clone(), offered(name))));
             (pools.chain(volumes).collect::<Vec<_>>(), exports.collect::<Vec<_>>())
         };
@@ -106,7 +106,7 @@ impl Manager {
             (DeviceState::InUse, without_it_is(user))
         } else if let Some(problem) = &found.problem {
             free = false;
-            (DeviceState::InUse, format!("cannot be looked at: {problem}"))
+            (DeviceState::InUse, format!("cannot be examined: {problem}"))
         } else if let Some(pool) = known_pool {
             free = false;
             (DeviceState::Pool, format!("carries pool {pool}"))
@@ -160,9 +160,9 @@ fn missing(path: &str, file: &str, modelled: bool) -> Result<DeviceView, Control
         return Err(device(path, "there is no such device".into(), remedy.into(), Kind::NotFound));
     }
     let told = if modelled {
-        format!("does not exist: make it first (truncate -s SIZE {file})")
+        format!("does not exist: create it first (truncate -s SIZE {file})")
     } else {
-        "does not exist; it would be made as a file of the size you give".into()
+        "does not exist; a file of the given size would be created".into()
     };
     Ok(DeviceView {
         path: path.into(),

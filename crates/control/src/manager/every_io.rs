@@ -526,6 +526,6 @@ fn what_comes_of_content_is_told_and_its_treatment_changes_while_it_runs() {
     daemon.manager.stop().expect("nothing fails");
     drop(daemon);
     let daemon = Daemon::start(&world);
-    assert!(pool(&daemon).recovery[0].ends_with("of the log, which ended in order"), "{:?}", pool(&daemon).recovery);
+    assert!(pool(&daemon).recovery[0].ends_with("of the log, which was complete"), "{:?}", pool(&daemon).recovery);
     VOLUMES.iter().for_each(|(name, ..)| model.judge_volume(&world, name, false, "after a stop"));
 }

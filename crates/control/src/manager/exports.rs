@@ -17,7 +17,7 @@ impl Manager {
             if let Err(error) = self.offer_one(volume, *export) {
                 for export in &volume.exports[..at] {
                     if let Err(also) = self.withdraw_one(volume, *export, false) {
-                        self.events().note(Severity::Warning, &volume.name, format!("the export {export} is left over: {also}"));
+                        self.events().note(Severity::Warning, &volume.name, format!("the export {export} was not removed: {also}"));
                     }
                 }
                 return Err(error);
@@ -75,7 +75,7 @@ impl Manager {
                 return Err(ControlError::Export {
                     export: format!("the {export} export of \"{}\"", volume.name),
                     problem: format!("it is in use ({user})"),
-                    remedy: "unmount it or close what uses it, then ask again".into(),
+                    remedy: "unmount it or close what uses it, then try again".into(),
                 });
             }
         }

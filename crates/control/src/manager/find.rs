@@ -65,7 +65,7 @@ impl Manager {
             && !recognise::is_one_device(&volume.identity, &first.identity)
         {
             let problem = format!("{one} and {other} both look like its backing device: one is a copy of the other");
-            return Looked::refused(problem, "take the copy away: the volume then starts by itself".into());
+            return Looked::refused(problem, "disconnect the copy: the volume then starts by itself".into());
         }
         if let Some((place, facts)) = elsewhere.into_iter().next() {
             let by = recognise::known_by(&volume.identity, &facts.identity).unwrap_or_else(|| "what lies on it".into());
@@ -75,7 +75,7 @@ impl Manager {
         match here {
             Ok(facts) => self.judge_here(volume, &facts),
             Err(ControlError::Unknown { .. }) => {
-                let problem = format!("its backing device {} is not there, under no name", volume.backing);
+                let problem = format!("its backing device {} was not found under any name", volume.backing);
                 Looked::refused(problem, "connect it: the volume then starts by itself".into())
             }
             Err(ControlError::Device { problem, remedy, .. }) => {
@@ -95,7 +95,7 @@ impl Manager {
                 ),
                 _ => Looked::refused(
                     format!("its backing device {backing} is in use ({user})"),
-                    "stop what uses it: the volume then starts by itself".into(),
+                    "end that use: the volume then starts by itself".into(),
                 ),
             };
         }
@@ -120,9 +120,9 @@ impl Manager {
             let Some(place) = &places[at] else { continue };
             let twin = (0..looked.len()).find(|other| *other != at && places[*other].as_ref() == Some(place));
             if let Some(twin) = twin {
-                let problem = format!("its backing device {place} looks like that of the volume \"{}\" too", looked[twin].0.name);
+                let problem = format!("its backing device {place} also looks like that of the volume \"{}\"", looked[twin].0.name);
                 let remedy =
-                    format!("bring the right devices back, or remove one of the two with `hearth volume remove {}`", looked[at].0.name);
+                    format!("reconnect the right devices, or remove one of the two with `hearth volume remove {}`", looked[at].0.name);
                 looked[at].1 = Looked::refused(problem, remedy);
             }
         }

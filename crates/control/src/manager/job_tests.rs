@@ -127,7 +127,7 @@ fn a_job_that_runs_is_not_resumed() {
     world.inside().slow = true;
     assert!(world.write("v", 5));
     let running = job(manager.handle(destage()));
-    refused(&manager, running.id, Kind::Conflict, "still runs");
+    refused(&manager, running.id, Kind::Conflict, "is still running");
     world.inside().slow = false;
     assert_eq!(ended(&manager, running.id).state, JobState::Done);
 }
@@ -202,7 +202,7 @@ fn a_check_looks_at_every_part_and_others_work_meanwhile() {
     assert_eq!((running.kind, running.volume.as_str()), (JobKind::Check, "p"));
     let again = manager.handle(check()).expect_err("one at a time").refusal();
     assert_eq!(again.kind, Kind::Busy);
-    assert!(again.to_string().starts_with("the SSD of pool \"p\" is busy: a check is under way"), "{again}");
+    assert!(again.to_string().starts_with("the SSD of pool \"p\" is busy: a check is in progress"), "{again}");
     let replace = PoolReplace { ssd: "/dev/ssd2".into(), size_bytes: None, force: false, drop_dirty: false };
     for action in [Action::PoolDestroy { name: "p".into(), force: true }, Action::PoolReplace { name: "p".into(), replace }] {
         assert_eq!(manager.handle(action).expect_err("the SSD is needed").kind(), Kind::Busy);
@@ -266,7 +266,7 @@ fn a_pool_that_does_not_run_is_inspected() {
     world.inside().problems = vec!["shard 0: 3 pages cannot be read".into()];
     let bad = job(manager.handle(check()));
     let JobState::Failed { error } = ended(&manager, bad.id).state else { panic!("it has problems") };
-    assert!(error.to_string().contains("/dev/ssd: there are problems on it: shard 0: 3 pages cannot be read"), "{error}");
+    assert!(error.to_string().contains("/dev/ssd: shard 0: 3 pages cannot be read"), "{error}");
     let stopped = stopped(&world, &manager, check());
     world.inside().problems.clear();
     assert_eq!(resumed(&manager, stopped.id).state, JobState::Done);
@@ -318,7 +318,7 @@ fn every_state_of_a_disk_is_told() {
     let ext4 = "Everything on /dev/free is destroyed: it has an ext4 file system, 1 GiB.";
     check_device(|d| d.signature = Some("an ext4 file system".into()), Foreign, "has an ext4 file system", Some(ext4), (true, true));
     check_device(|d| d.in_use = Some("it is mounted at /".into()), InUse, "mounted at /", None, (false, false));
-    let told = "cannot be looked at: it does not answer";
+    let told = "cannot be examined: it does not answer";
     check_device(|d| d.problem = Some("it does not answer".into()), InUse, told, None, (false, false));
     let told = "carries a hearth pool that this daemon does not know";
     let pool = "Everything on /dev/free is destroyed: it has a hearth pool, 1 GiB.";
@@ -349,8 +349,8 @@ fn what_hearth_has_is_known_by_any_name() {
     world.add_device("/dev/loop5p1", GIB);
     world.inside().devices.get_mut("/dev/loop5p1").expect("it is there").parent = Some("/dev/loop5".into());
     for (path, told) in [
-        ("/dev/loop5", "the volume v itself, as hearth offers it"),
-        ("/dev/loop5p1", "a partition of the volume v itself, as hearth offers it"),
+        ("/dev/loop5", "the volume v itself, exported by hearth"),
+        ("/dev/loop5p1", "a partition of the volume v itself, exported by hearth"),
     ] {
         let view = find(path);
         assert_eq!((view.state, view.told.as_str(), view.can_be_ssd, view.can_be_backing), (DeviceState::InUse, told, false, false));
@@ -369,7 +369,7 @@ fn paths_that_a_person_types_are_judged() {
     assert_eq!((modelled.path.as_str(), modelled.can_be_ssd, modelled.can_be_backing), ("model:7k2:/srv/file", false, true));
     let new = examine(&manager, "/srv/new").expect("it can be made");
     assert_eq!((new.kind.as_str(), new.can_be_ssd, new.can_be_backing), ("file", true, false));
-    assert_eq!(new.told, "does not exist; it would be made as a file of the size you give");
+    assert_eq!(new.told, "does not exist; a file of the given size would be created");
     let new = examine(&manager, "model:7k2:/srv/new").expect("it is told");
     assert!(!new.can_be_ssd && !new.can_be_backing && new.told.contains("truncate -s SIZE /srv/new"), "{}", new.told);
     for (path, kind, part) in [
@@ -419,7 +419,7 @@ fn a_replacement_of_an_ssd_is_a_job_that_can_be_stopped_until_all_is_home() {
     assert_eq!(ended(&manager, running.id).state, JobState::Done);
     assert_eq!((pool_ssd(&manager), world.inside().devices["/dev/disk"].version), ("/dev/ssd2".into(), 6));
     assert!(world.write("v", 7), "it is served from the new SSD");
-    must_tell(&manager, Severity::Info, "the pool is on /dev/ssd2 now");
+    must_tell(&manager, Severity::Info, "the pool is now on /dev/ssd2");
     refused(&manager, running.id, Kind::Conflict, "is done");
 }
 

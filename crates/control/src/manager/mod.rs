@@ -50,6 +50,8 @@ mod modelled;
 mod right_disk_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wording_tests;
 
 use crate::api::{Action, Answer, Done, EventView, Health, Severity};
 use crate::datapath::{DataPath, Notice};
@@ -157,17 +159,7 @@ struct Trouble {
 
 impl From<&ControlError> for Trouble {
     fn from(error: &ControlError) -> Trouble {
-        Trouble { problem: error.to_string(), remedy: error.remedy() }
-    }
-}
-
-impl Trouble {
-    /// "volume x does not run: REASON" is shown beside the name: only the reason is news there.
-    fn of_volume(error: &ControlError) -> Trouble {
-        match error {
-            ControlError::NotRunning { reason, remedy, .. } => Trouble { problem: reason.clone(), remedy: remedy.clone() },
-            other => Trouble::from(other),
-        }
+        Trouble { problem: error.reason(), remedy: error.remedy() }
     }
 }
 

@@ -15,7 +15,7 @@ impl Manager {
     /// From now on samples are kept there. Called once, at the start.
     pub fn keep_history(&self, history: History) {
         if self.shared.history.set(history).is_err() {
-            tracing::warn!("a second history is not used");
+            tracing::warn!("the history is already open");
         }
     }
 
@@ -50,7 +50,7 @@ impl Manager {
 
     pub(super) fn history(&self, query: &HistoryQuery) -> Result<HistoryView, ControlError> {
         let off = || {
-            let remedy = "turn it on with `history.enabled = true` in the configuration file and start the daemon again";
+            let remedy = "enable it with `history.enabled = true` in the configuration file and start the daemon again";
             ControlError::BadCombination("this daemon keeps no history".into(), remedy.into())
         };
         let history = self.shared.history.get().ok_or_else(off)?;
@@ -67,7 +67,7 @@ impl Manager {
         for name in query.series.split(',').map(str::trim) {
             let same = known.iter().find(|known| **known == name);
             let name = same
-                .ok_or_else(|| wrong("series", format!("names {name:?}, which is none"), &format!("use some of {}", known.join(", "))))?;
+                .ok_or_else(|| wrong("series", format!("has the unknown series {name:?}"), &format!("use some of {}", known.join(", "))))?;
             if !wanted.contains(name) {
                 wanted.push(name);
             }
@@ -111,7 +111,7 @@ pub fn open(manager: &Manager, state_directory: &std::path::Path, bytes_max: u64
     let failed = |error: HistoryError| ControlError::State {
         path: state_directory.join("history.sqlite").display().to_string(),
         problem: error.to_string(),
-        remedy: "see what is there, or turn the history off with `history.enabled = false` in the configuration file".into(),
+        remedy: "check it, or disable the history with `history.enabled = false` in the configuration file".into(),
     };
     let (history, warning) = History::open(&state_directory.join("history.sqlite"), options).map_err(failed)?;
     if let Some(warning) = warning {

@@ -140,8 +140,8 @@ impl Manager {
 
     pub(super) fn pool_set(&self, name: &str, set: &PoolSet) -> Result<PoolView, ControlError> {
         let Some(content) = &set.content else {
-            let remedy = "name at least one, for instance --content auto".to_string();
-            return Err(ControlError::BadCombination("no option was given to set".into(), remedy));
+            let remedy = "give at least one, for instance --content auto".to_string();
+            return Err(ControlError::BadCombination("no option was given".into(), remedy));
         };
         let content = options::content(content)?;
         let before = self.pool_record(name)?;
@@ -269,7 +269,7 @@ impl Manager {
         }
         match &facts.signature {
             Some(what) if !create.force => {
-                let look = if facts.pool.is_some() { format!(", look at it with `hearth pool check {ssd}`") } else { String::new() };
+                let look = if facts.pool.is_some() { format!(", inspect it with `hearth pool check {ssd}`") } else { String::new() };
                 let remedy = format!("choose another device{look}, or give --force to overwrite it (its content is then lost)");
                 Err(device(ssd, format!("it holds {what}"), remedy, Kind::Conflict))
             }
@@ -311,7 +311,7 @@ impl Manager {
             if let Some(how) = self.data().overlap(path, &backing)?
                 && !self.is_not_of(path, &volume)
             {
-                let remedy = "choose another device: two owners would destroy each other's data";
+                let remedy = "choose another device: two users would destroy each other's data";
                 let problem = format!("it is the backing device of the volume \"{volume}\" ({how})");
                 return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
@@ -335,8 +335,8 @@ impl Manager {
         let exports: Vec<(String, String)> = self.memory().volumes.iter().filter_map(offered).collect();
         for (volume, place) in exports {
             if let Some(how) = self.data().overlap(path, &place)? {
-                let remedy = "choose another device: hearth would wait for itself";
-                let problem = format!("it is the volume \"{volume}\" itself, as hearth offers it ({how})");
+                let remedy = "choose another device: hearth cannot cache itself";
+                let problem = format!("it is the volume \"{volume}\" itself, exported by hearth ({how})");
                 return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
         }
@@ -420,7 +420,7 @@ pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
 
 /// A new UUID.
 pub(super) fn new_uuid() -> Result<Uuid, ControlError> {
-    Uuid::random().map_err(|e| ControlError::DataPath(format!("the kernel gives no randomness ({e})"), "check /dev/urandom".into()))
+    Uuid::random().map_err(|e| ControlError::DataPath(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom".into()))
 }
 
 pub(super) fn device(path: &str, problem: String, remedy: String, kind: Kind) -> ControlError {

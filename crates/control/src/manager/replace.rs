@@ -44,7 +44,7 @@ impl Manager {
         let file_made = self.check_ssd(&wish)?;
         volumes.iter().try_for_each(|v| self.check_unused(v))?;
         if let Some(volume) = volumes.iter().find(|v| v.may_have_dirty && !self.volume_attached(&v.name) && !replace.drop_dirty) {
-            return Err(would_be_lost(&old, volume, replace, &format!(", perhaps, on {}, and it does not run", old.ssd)));
+            return Err(would_be_lost(&old, volume, replace, &format!(", perhaps, on {}, and the pool is not running", old.ssd)));
         }
         let (manager, replace, uuid) = (self.clone(), replace.clone(), old.uuid);
         self.run_job(Work::Replace(replace.clone()), (name, uuid), claim, move |job| {
@@ -85,7 +85,7 @@ impl Manager {
         if result.is_err() && new.file_made {
             // What failed is told; a file that stays behind is only in the way of the next try.
             if let Err(also) = self.data().remove_file(&new.ssd) {
-                self.events().note(Severity::Warning, name, format!("{} is left over: {also}", new.ssd));
+                self.events().note(Severity::Warning, name, format!("{} was not removed: {also}", new.ssd));
             }
         }
         // With the new SSD or, after a failure, with the old one again.
@@ -95,7 +95,7 @@ impl Manager {
         self.start_one_pool(&self.pool_record(name)?, &judged);
         result.and(saved)?;
         self.running_pool(name)?;
-        self.events().note(Severity::Info, name, format!("the pool is on {} now; its cache is empty", new.ssd));
+        self.events().note(Severity::Info, name, format!("the pool is now on {}; its cache is empty", new.ssd));
         Ok(())
     }
 
@@ -107,13 +107,13 @@ impl Manager {
             let why = match attached.then(|| self.destage_all(volume, job)) {
                 Some(Ok(())) => continue,
                 Some(Err(ControlError::Stopped)) => return Err(ControlError::Stopped),
-                Some(Err(error)) => format!(" that cannot be brought home: {error}"),
-                None => format!(", perhaps, on {}, and it does not run", pool.ssd),
+                Some(Err(error)) => format!(" that cannot be destaged: {error}"),
+                None => format!(", perhaps, on {}, and the pool is not running", pool.ssd),
             };
             if !replace.drop_dirty {
                 return Err(would_be_lost(pool, volume, replace, &why));
             }
-            let message = format!("its dirty data on {} is given up, as asked", pool.ssd);
+            let message = format!("its dirty data on {} is discarded as requested", pool.ssd);
             self.events().note(Severity::Warning, &volume.name, message);
         }
         if job.cancel_wanted() { Err(ControlError::Stopped) } else { Ok(()) }
@@ -175,7 +175,7 @@ fn would_be_lost(pool: &PoolRecord, volume: &VolumeRecord, replace: &PoolReplace
         dirty: "an unknown amount".into(),
         why: why.into(),
         remedy: format!(
-            "repair that and ask again, or lose the data with `hearth pool replace {} --ssd {} --drop-dirty`",
+            "fix that and try again, or discard the data with `hearth pool replace {} --ssd {} --drop-dirty`",
             pool.name, replace.ssd
         ),
     }

@@ -19,10 +19,10 @@ impl Manager {
         match view.state {
             JobState::Running => {
                 let remedy = format!("follow it with `hearth job show {id}`, or stop it with `hearth job cancel {id}`");
-                return Err(ControlError::Job(format!("{what} still runs"), remedy));
+                return Err(ControlError::Job(format!("{what} is still running"), remedy));
             }
             JobState::Done => {
-                return Err(ControlError::Job(format!("{what} is done"), "there is nothing left of it: begin a new one".into()));
+                return Err(ControlError::Job(format!("{what} is done"), "it is complete: start a new one".into()));
             }
             JobState::Cancelled | JobState::Failed { .. } => {}
         }
@@ -45,7 +45,7 @@ impl Manager {
     fn resume_replace(&self, old: &Job, replace: &PoolReplace, what: &str) -> Result<JobView, ControlError> {
         let name = old.object();
         if self.pool_record(name)?.uuid != old.uuid() {
-            let remedy = format!("`hearth pool show {name}` tells where it is");
+            let remedy = format!("see `hearth pool show {name}`");
             return Err(ControlError::Job(format!("the pool of {what} is on another SSD by now"), remedy));
         }
         self.pool_replace(name, replace)
@@ -54,7 +54,7 @@ impl Manager {
     fn resume_on_volume(&self, old: &Job, work: &Work, what: &str) -> Result<JobView, ControlError> {
         let name = old.object();
         if self.volume_record(name)?.uuid != old.uuid() {
-            let remedy = format!("begin a new one: `hearth volume show {name}` tells what there is");
+            let remedy = format!("start a new one; see `hearth volume show {name}`");
             return Err(ControlError::Job(format!("the volume of {what} is gone, and another one has its name"), remedy));
         }
         match work {
@@ -74,7 +74,7 @@ impl Manager {
         let claim = self.claim(&[(Named::Volume, name)], "the end of an interrupted mode change")?;
         let record: VolumeRecord = self.running_volume(name)?;
         if record.options.mode == Mode::WriteBack {
-            let remedy = format!("leave write-back anew with `hearth volume set {name} --mode MODE`");
+            let remedy = format!("leave write-back again with `hearth volume set {name} --mode MODE`");
             return Err(ControlError::Job(format!("the volume of {what} is in write-back again"), remedy));
         }
         self.finish_mode_change(record, claim)

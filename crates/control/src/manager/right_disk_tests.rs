@@ -206,7 +206,7 @@ fn a_volume_is_stopped_and_started_by_itself() {
         let world = world();
         let manager = two(&world, mode);
         let said = told(&manager, stop("a"));
-        assert!(said.contains(if mode == "write-back" { "lacks 4 KiB" } else { "is complete and free" }), "{said}");
+        assert!(said.contains(if mode == "write-back" { "4 KiB of dirty data stay on the SSD" } else { "is complete and free" }), "{said}");
         assert_eq!((view(&manager, "a").health, world.read("a"), world.read("b")), (Health::Stopped, None, Some(6)), "{mode}");
         assert!(told(&manager, stop("a")).contains("already"));
         let mut watched = Watched::default();
@@ -270,7 +270,10 @@ fn a_disk_that_was_rolled_back_is_noticed_after_a_crash() {
     world.inside().devices.get_mut("/dev/sda").expect("it is there").version = 3;
     let manager = started(&world);
     let problem = view(&manager, "a").problem.unwrap_or_default();
-    assert!(problem.contains("rolled back to an earlier state: its last write was 4 and is 3") && world.read("a").is_none(), "{problem}");
+    assert!(
+        problem.contains("rolled back to an earlier state: its last write was 4 and is now 3") && world.read("a").is_none(),
+        "{problem}"
+    );
 }
 
 #[test]
@@ -278,15 +281,15 @@ fn a_word_drops_the_clean_cache_and_says_so() {
     let world = world();
     let manager = two(&world, "write-through");
     let drop_cache = |name: &str| Action::VolumeDropCache { name: name.into() };
-    assert!(told(&manager, drop_cache("a")).starts_with("4 KiB that was cached clean"));
+    assert!(told(&manager, drop_cache("a")).starts_with("4 KiB of clean cache"));
     assert_eq!(view(&manager, "a").cached_bytes, 0);
     let set = VolumeSet { accept_backing: true, ..VolumeSet::default() };
     let said = told(&manager, Action::VolumeSet { name: "b".into(), set });
-    assert!(said.contains("4 KiB that was cached clean"), "{said}");
+    assert!(said.contains("4 KiB of clean cache"), "{said}");
     assert_eq!((view(&manager, "b").cached_bytes, world.read("b")), (0, Some(6)));
     told(&manager, stop("a"));
     let refused = manager.handle(drop_cache("a")).expect_err("it does not run").refusal().to_string();
-    assert!(refused.contains("does not run") && refused.contains("hearth volume start a"), "{refused}");
+    assert!(refused.contains("is not running") && refused.contains("hearth volume start a"), "{refused}");
 }
 
 /// The names of two SSDs are swapped: a pool finds its own by the UUID on it.

@@ -25,7 +25,7 @@ impl Manager {
         let record = self.volume_record(name)?;
         let live = self.memory().volumes.get(name).cloned();
         if live.is_some_and(|live| live.attached && matches!(live.health, Health::Running | Health::Degraded)) {
-            return Ok("it runs already".into());
+            return Ok("it is already running".into());
         }
         if record.phase != VolumePhase::Ready {
             return Err(ControlError::Claimed { named: "volume", name: name.into(), doing: "its removal" });
@@ -41,7 +41,7 @@ impl Manager {
         match started {
             Ok(record) => {
                 self.events().note(Severity::Info, name, "the volume is started");
-                Ok(format!("it runs over {}", record.backing))
+                Ok(format!("running over {}", record.backing))
             }
             Err(error) => {
                 self.fail_volume(&record, &error);
@@ -99,7 +99,7 @@ impl Manager {
             return Err(ControlError::Claimed { named: "volume", name: name.into(), doing: "its removal" });
         }
         if record.stopped {
-            return Ok("it is stopped already".into());
+            return Ok("it is already stopped".into());
         }
         if !self.volume_attached(name) {
             self.change(|state| {
@@ -108,8 +108,8 @@ impl Manager {
                 }
             })?;
             self.show_stopped(&record);
-            self.events().note(Severity::Info, name, "the volume, which did not run, is stopped: it no longer starts by itself");
-            return Ok("it did not run, and no longer starts by itself".into());
+            self.events().note(Severity::Info, name, "the volume was not running and is now stopped: it no longer starts by itself");
+            return Ok("it was not running, and no longer starts by itself".into());
         }
         self.unexport_all(&record)?;
         // Nothing is written any more, so what is dirty can only get less. Where not all of the pool answers nothing is known.
@@ -132,9 +132,9 @@ impl Manager {
         self.set_live_volume(name, |live| *live = LiveVolume::new(Health::Stopped));
         self.events().note(Severity::Info, name, "the volume is stopped");
         Ok(match dirty_bytes {
-            Some(0) => format!("{} is complete and free; what is cached of it stays", record.backing),
-            Some(bytes) => format!("{} is free, but lacks {} that stay on the SSD", record.backing, human::bytes(bytes)),
-            None => format!("{} is free, but may lack dirty data that stays on the SSD", record.backing),
+            Some(0) => format!("{} is complete and free; its cache is kept", record.backing),
+            Some(bytes) => format!("{} is free but not complete: {} of dirty data stay on the SSD", record.backing, human::bytes(bytes)),
+            None => format!("{} is free but may not be complete: dirty data stays on the SSD", record.backing),
         })
     }
 
@@ -153,6 +153,6 @@ impl Manager {
         let dirty = self.data().volume_stats(&volume.name).dirty_bytes;
         let clean = human::bytes(before.cached_bytes.saturating_sub(dirty));
         let kept = if dirty > 0 { format!("; {} of dirty data is kept", human::bytes(dirty)) } else { String::new() };
-        Ok(format!("{clean} that was cached clean on the SSD, and what was in RAM, is dropped{kept}"))
+        Ok(format!("{clean} of clean cache on the SSD and the cache in RAM were dropped{kept}"))
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn rolled_back(noted: &[Fact], now: &BackingIdentity) -> Option<Strin
     noted.iter().filter(|was| !belongs_to(was)).find_map(|was| {
         let is = present(was)?;
         let (before, after): (u64, u64) = (was.value.parse().ok()?, is.value.parse().ok()?);
-        (after < before).then(|| format!("its {} was {before} and is {after}", was.name))
+        (after < before).then(|| format!("its {} was {before} and is now {after}", was.name))
     })
 }
 
@@ -77,7 +77,7 @@ impl Manager {
                 }
             });
             if let Err(error) = saved {
-                tracing::debug!(volume = volume.name, "write stamps cannot be noted: {error}");
+                tracing::debug!(volume = volume.name, "write stamps cannot be recorded: {error}");
                 return;
             }
         }
@@ -102,9 +102,9 @@ mod tests {
         let (ext4, xfs) = (("file system", "ext4 a"), ("file system", "xfs b"));
         check(&[ext4, ("ext4 KiB written", "10")], &[ext4, ("ext4 KiB written", "10")], None);
         check(&[ext4, ("ext4 KiB written", "10")], &[ext4, ("ext4 KiB written", "11")], None);
-        let told = Some("its ext4 KiB written was 10 and is 9");
+        let told = Some("its ext4 KiB written was 10 and is now 9");
         check(&[ext4, ("ext4 KiB written", "10")], &[ext4, ("ext4 KiB written", "9")], told);
-        check(&[xfs, ("xfs log sequence", "7")], &[xfs, ("xfs log sequence", "3")], Some("its xfs log sequence was 7 and is 3"));
+        check(&[xfs, ("xfs log sequence", "7")], &[xfs, ("xfs log sequence", "3")], Some("its xfs log sequence was 7 and is now 3"));
         // A client made another file system; one checked it; one freed blocks.
         check(&[ext4, ("ext4 KiB written", "10")], &[xfs, ("ext4 KiB written", "9")], None);
         check(&[ext4, ("ext4 mount count", "10")], &[ext4, ("ext4 mount count", "0")], None);

@@ -89,7 +89,7 @@ impl Manager {
             Ok(false) => {}
             Err(error) => {
                 let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };
-                self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {error}"));
+                self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {}", error.reason()));
                 self.set_live_pool(&pool.name, |live| (live.health, live.trouble) = (health, Some(Trouble::from(&error))));
                 for volume in &volumes {
                     let result = match volume.rests() {
@@ -114,7 +114,7 @@ impl Manager {
                 named: "pool",
                 name: pool.name.clone(),
                 reason: format!("its SSD {} failed earlier ({})", pool.ssd, degraded.reason),
-                remedy: format!("put it on a good SSD with `hearth pool replace {} --ssd PATH`", pool.name),
+                remedy: format!("move it to a good SSD with `hearth pool replace {} --ssd PATH`", pool.name),
             });
         }
         let known: Vec<u32> = volumes.iter().map(|v| v.id).collect();
@@ -125,7 +125,7 @@ impl Manager {
                 Ok(()) => Ok(true),
                 Err(error) => {
                     self.forget_half_made(pool)?;
-                    self.events().note(Severity::Warning, &pool.name, format!("its creation was interrupted and is undone ({error})"));
+                    self.events().note(Severity::Warning, &pool.name, format!("its creation was interrupted and is undone: {error}"));
                     Ok(false)
                 }
             },
@@ -177,7 +177,7 @@ impl Manager {
             (VolumePhase::Removing, _) => self.resume_remove(volume),
             (VolumePhase::Ready, verdict) => {
                 if let Some((Verdict::DropClean(why), ..)) = verdict {
-                    self.events().note(Severity::Warning, &volume.name, format!("{why}: what was cached of it is dropped"));
+                    self.events().note(Severity::Warning, &volume.name, format!("{why}: its cache is dropped"));
                 }
                 self.bring_up_volume(volume)
             }
@@ -191,9 +191,9 @@ impl Manager {
     }
 
     pub(super) fn fail_volume(&self, volume: &VolumeRecord, error: &ControlError) {
-        self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {error}"));
+        let trouble = Trouble::from(error);
+        self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {}", trouble.problem));
         self.data().not_served(volume);
-        let trouble = Trouble::of_volume(error);
         self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
     }
 
@@ -202,7 +202,7 @@ impl Manager {
         let damaged = self.memory().pools.get(&volume.pool).is_some_and(|p| p.damaged.contains(&volume.id));
         if damaged && volume.may_have_dirty {
             let remedy = format!(
-                "look at the SSD with `hearth pool check`, restore it, and restart the daemon; or give up what is dirty with \
+                "inspect the SSD with `hearth pool check`, restore it, and restart the daemon; or discard the dirty data with \
                  `hearth volume remove {} --drop-dirty`",
                 volume.name
             );
@@ -210,7 +210,7 @@ impl Manager {
         }
         let volume = if damaged {
             // Its backing device has everything. What the damaged log still calls dirty came home long ago, and may be old.
-            let told = "the pool's log is damaged: what was cached of the volume is dropped, its backing device has everything";
+            let told = "the pool's log is damaged: the cache of the volume is dropped; its backing device is complete";
             self.events().note(Severity::Warning, &volume.name, told);
             self.begin_anew(volume)?
         } else {
@@ -264,14 +264,14 @@ impl Manager {
             volume.backing
         );
         if recognise::is_nameless(&volume.identity) {
-            let problem = format!("{problem}, and since it tells nothing by which it could be recognised, it may be another device");
+            let problem = format!("{problem}, and since the device has no identity, it may be another one");
             return Err(refused(volume, &problem, &verdict::wrong_remedy(volume)));
         }
         let found = |p: &LivePool| p.dirty_bytes.get(&volume.id).is_some_and(|bytes| *bytes > 0);
         if self.memory().pools.get(&volume.pool).is_some_and(found) {
             return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
         }
-        self.events().note(Severity::Warning, &volume.name, format!("{problem}: what was cached of it is dropped"));
+        self.events().note(Severity::Warning, &volume.name, format!("{problem}: its cache is dropped"));
         self.begin_anew(volume)
     }
 
@@ -307,9 +307,10 @@ impl Manager {
             (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(self.refused_by_its_device(volume, problem, remedy)),
             (VolumePhase::Removing, _) if !volume.may_have_dirty => self.finish_remove(volume),
             (_, Some((_, _, true))) => {
-                let problem = format!("its pool does not run ({pool_error}), and the SSD may hold data that the backing device lacks");
+                let why = pool_error.reason();
+                let problem = format!("its pool is not running ({why}), and the SSD may hold newer data than the backing device");
                 let remedy = format!(
-                    "bring the SSD back and restart the daemon, or give up what is dirty with `hearth volume remove {} --drop-dirty` or \
+                    "reconnect the SSD and restart the daemon, or discard the dirty data with `hearth volume remove {} --drop-dirty` or \
                      `hearth pool replace {} --ssd PATH --drop-dirty`",
                     volume.name, volume.pool
                 );
@@ -332,8 +333,8 @@ impl Manager {
         self.export_all(volume)?;
         self.set_live_volume(&volume.name, |live| {
             live.health = Health::Degraded;
-            live.trouble =
-                Some(Trouble { problem: format!("it runs on its backing device alone: {pool_error}"), remedy: pool_error.remedy() });
+            let problem = format!("it runs on its backing device alone: {}", pool_error.reason());
+            live.trouble = Some(Trouble { problem, remedy: pool_error.remedy() });
         });
         Ok(())
     }
@@ -368,7 +369,7 @@ impl Manager {
         let volume = self.volume_record(name)?;
         if self.volume_attached(name) {
             let dropped = self.drop_cache(&volume)?;
-            return Ok(format!("the volume runs with {} already; {dropped}", volume.backing));
+            return Ok(format!("the volume already runs with {}; {dropped}", volume.backing));
         }
         self.running_pool(&volume.pool)?;
         let identity = self.check_backing(&volume.backing, &volume.options, Some(name))?.identity;
@@ -376,7 +377,7 @@ impl Manager {
             return Err(super::pools::device(
                 &volume.backing,
                 "it is smaller than the volume, whose dirty data may lie beyond its end".into(),
-                format!("bring a device of the right size, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"),
+                format!("connect a device of the right size, or discard the dirty data with `hearth volume remove {name} --drop-dirty`"),
                 Kind::Conflict,
             ));
         }
@@ -401,8 +402,8 @@ impl Manager {
         }
         let had_dirty = before.may_have_dirty;
         self.bring_up_volume(&volume)?;
-        let kept = if had_dirty { "; its dirty data is kept and will be written over what is on the device" } else { "" };
-        Ok(format!("{} is the backing device as it is now; all that was cached clean of it is dropped{kept}", volume.backing))
+        let kept = if had_dirty { "; its dirty data is kept and will overwrite the data on the device" } else { "" };
+        Ok(format!("{} is accepted as the backing device; its clean cache is dropped{kept}", volume.backing))
     }
 }
 

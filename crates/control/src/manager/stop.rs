@@ -114,8 +114,7 @@ impl Manager {
         let seen = |volume: &&VolumeRecord| match self.data().examine_backing(&volume.backing) {
             Ok(facts) => Some((volume.name.clone(), facts.identity)),
             Err(error) => {
-                let message =
-                    format!("its backing device cannot be looked at ({error}): the next start takes the volume for one that crashed");
+                let message = format!("its backing device cannot be read ({error}): the next start treats the volume as after a crash");
                 self.events().note(Severity::Warning, &volume.name, message);
                 None
             }
@@ -207,7 +206,7 @@ mod tests {
     fn a_backing_device_that_hangs_is_given_up_alone_and_named() {
         let (world, manager, error, clean) = stop_while(&[backing("v", "p")], false);
         assert_eq!(clean, ["w", "x"]);
-        for part in ["/dev/hung", "volume v", "given up", "4 KiB of dirty data stay on the SSD of pool p"] {
+        for part in ["/dev/hung", "volume v", "gives up on it", "4 KiB of dirty data stay on the SSD of pool p"] {
             assert!(error.contains(part), "{error}");
         }
         assert_eq!(world.inside().given_up, [backing("v", "p")]);

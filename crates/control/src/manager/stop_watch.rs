@@ -44,8 +44,8 @@ impl Step {
         match self {
             Step::Jobs => "waits for its jobs to end",
             Step::Clients => "takes its exports away and ends the requests in flight",
-            Step::Shards => "brings its log to rest and writes the checkpoint",
-            Step::BackingDevices => "notes how its backing devices are",
+            Step::Shards => "completes its log and writes the checkpoint",
+            Step::BackingDevices => "records the state of its backing devices",
         }
     }
 }
@@ -112,11 +112,11 @@ impl Watch {
     /// One sentence for each pool that is not done, and for each device that lets it wait.
     fn sentences(&self, waiting: &[WaitingFor], jobs: &[String]) -> Vec<String> {
         let mut sentences: Vec<String> = locked(&self.steps).iter().map(|(pool, step)| format!("pool {pool} {}", step.words())).collect();
-        sentences.extend(jobs.iter().map(|job| format!("{job} has been asked to stop and has not yet")));
+        sentences.extend(jobs.iter().map(|job| format!("{job} has been asked to stop and still runs")));
         let slow = waiting.iter().filter(|wait| wait.oldest >= SLOW);
         sentences.extend(slow.map(|wait| {
             let WaitingFor { device, by, requests, silent, .. } = wait;
-            let requests = if *requests == 1 { "1 request".to_string() } else { format!("{requests} requests") };
+            let requests = types::counted(*requests as u64, "request");
             let (silent, limit) = (human::seconds(silent.as_secs()), human::seconds(self.silence().as_secs()));
             format!("{device}, {}, has {requests} in flight and has not answered for {silent} (given up after {limit})", used_as(by))
         }));
@@ -211,10 +211,10 @@ impl Manager {
                 (pool, outcome.to_string())
             }
         };
-        let problem = format!("{} has not answered for {silent} and is given up: {outcome}", used_as(&device.by));
+        let problem = format!("{} has not answered for {silent}, hearth gives up on it: {outcome}", used_as(&device.by));
         self.events().note(Severity::Error, object, format!("{}, {problem}", device.device));
         if let Err(error) = self.data().give_up(&device.by) {
-            self.events().note(Severity::Error, object, format!("it cannot be given up: {error}"));
+            self.events().note(Severity::Error, object, format!("giving up on it failed: {error}"));
         }
         let remedy = "check the device; the next start serves everything once it answers".into();
         Some(ControlError::Device { path: device.device.clone(), problem, remedy, kind: Kind::Failed })
@@ -226,8 +226,9 @@ impl Manager {
         let steps = locked(&watch.steps).clone();
         let late = |pool: &String| {
             let step = steps.get(pool).map_or("waits", |step| step.words());
-            let problem =
-                format!("the pool is not stopped after {limit}, while it {step}: it is left as by a crash, the next start recovers it");
+            let problem = format!(
+                "the pool is not stopped after {limit}, while it {step}: it is left as after a crash, and the next start recovers it"
+            );
             self.events().note(Severity::Error, pool, &problem);
             ControlError::DataPath(format!("pool {pool}: {problem}"), "check its devices; see the log".into())
         };

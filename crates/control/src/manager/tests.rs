@@ -440,7 +440,7 @@ fn a_changed_backing_device_is_refused_until_a_person_says_so() {
             let manager = started(&world);
             refused(&manager, expected);
             let error = carry_out(&manager, Action::VolumeDestage { name: "v".into() }).expect_err("it is not served");
-            assert!(error.contains(expected) && error.contains("bring the right device back"), "{error}");
+            assert!(error.contains(expected) && error.contains("reconnect the right device"), "{error}");
             // Options may change; that opens no way in.
             must(&manager, set_mode("write-around"));
             must(&manager, set_mode(mode));
@@ -489,7 +489,7 @@ fn refused(manager: &Manager, expected: &str) {
     let (problem, remedy) = (view.problem.clone().unwrap_or_default(), view.remedy.clone().unwrap_or_default());
     assert!(view.health == Health::Failed && problem.contains(expected), "{view:?}");
     assert!(problem.starts_with("its backing device /disk ") && !problem.contains(['\n', ';']), "{problem}");
-    assert!(remedy.contains("bring the right device back") && remedy.contains("`hearth volume "), "{remedy}");
+    assert!(remedy.contains("reconnect the right device") && remedy.contains("`hearth volume "), "{remedy}");
 }
 
 /// What the pool's data path says now when its SSD fails.
@@ -638,6 +638,6 @@ fn nothing_is_destroyed_by_mistake() {
     let set = Action::VolumeSet { name: "v".into(), set: VolumeSet::default() };
     check_refused(set, "no option was given");
     let warm = VolumeWarm { start_bytes: 1 << 40, end_bytes: None };
-    check_refused(Action::VolumeWarm { name: "v".into(), warm }, "--range holds nothing");
+    check_refused(Action::VolumeWarm { name: "v".into(), warm }, "--range lies outside");
     check_refused(Action::Stats { name: "x".into() }, "there is no volume \"x\"");
 }

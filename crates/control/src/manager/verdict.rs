@@ -25,7 +25,7 @@ pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
     let (backing, name) = (&volume.backing, &volume.name);
     if let Some(problem) = too_large(now.size_bytes) {
         let remedy = format!(
-            "give it at most {}: the volume then starts by itself; what lies beyond was never part of the volume",
+            "shrink it to at most {}: the volume then starts by itself; data beyond that was never part of the volume",
             human::bytes(VOLUME_BYTES_MAX)
         );
         return Verdict::Refuse(format!("its backing device {backing} {problem}"), remedy);
@@ -38,7 +38,7 @@ pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
         let (was, is) = (human::bytes(before.size_bytes), human::bytes(now.size_bytes));
         let remedy = if volume.may_have_dirty {
             format!(
-                "bring the right device back (the volume then starts by itself), or give up its dirty data with \
+                "reconnect the right device (the volume then starts by itself), or discard its dirty data with \
                  `hearth volume remove {name} --drop-dirty`"
             )
         } else {
@@ -72,7 +72,7 @@ pub(super) fn wrong_remedy(volume: &VolumeRecord) -> String {
         return changed_remedy(name);
     }
     format!(
-        "bring the right device back (the volume then starts by itself), or take this one as it is with \
+        "reconnect the right device (the volume then starts by itself), or accept this one with \
          `hearth volume set {name} --accept-backing`"
     )
 }
@@ -80,8 +80,8 @@ pub(super) fn wrong_remedy(volume: &VolumeRecord) -> String {
 /// What can be done about a write-back volume whose backing device changed.
 pub(super) fn changed_remedy(name: &str) -> String {
     format!(
-        "bring the right device back (the volume then starts by itself), or write the dirty data over this one with \
-         `hearth volume set {name} --accept-backing`, or lose the dirty data with `hearth volume remove {name} --drop-dirty`"
+        "reconnect the right device (the volume then starts by itself), or write the dirty data over this one with \
+         `hearth volume set {name} --accept-backing`, or discard the dirty data with `hearth volume remove {name} --drop-dirty`"
     )
 }
 
@@ -98,7 +98,7 @@ fn written_by_others(before: &BackingIdentity, now: &BackingIdentity) -> Option<
 fn first_difference(before: &[Fact], now: &[Fact]) -> Option<String> {
     before.iter().find_map(|was| {
         let is = now.iter().find(|is| is.name == was.name)?;
-        (is.value != was.value).then(|| format!("its {} was {} and is {}", was.name, was.value, is.value))
+        (is.value != was.value).then(|| format!("its {} was {} and is now {}", was.name, was.value, is.value))
     })
 }
 
@@ -145,7 +145,7 @@ mod tests {
             );
             check(dirty, true, gib / 2, "A", "1", "Refuse(\"its backing device /dev/v shrank from 1 GiB to 512 MiB");
         }
-        check(false, true, gib, "B", "1", "Refuse(\"its backing device /dev/v is another one: its serial number was A and is B");
+        check(false, true, gib, "B", "1", "Refuse(\"its backing device /dev/v is another one: its serial number was A and is now B");
         check(true, true, gib, "B", "1", "Refuse(\"its backing device /dev/v is another one");
         check(false, false, gib, "B", "9", "another one");
         check(false, true, gib, "A", "2", "DropClean(\"its backing device /dev/v was written by others");

@@ -53,10 +53,7 @@ impl Manager {
         self.check_exports_free(&exports)?;
         if self.memory().state.volumes_of(&pool.name).count() >= VOLUMES_MAX {
             let remedy = "add it to another pool".to_string();
-            return Err(ControlError::BadCombination(
-                format!("the pool \"{}\" has {VOLUMES_MAX} volumes, the most it can", pool.name),
-                remedy,
-            ));
+            return Err(ControlError::BadCombination(format!("the pool \"{}\" has {VOLUMES_MAX} volumes, the maximum", pool.name), remedy));
         }
         let facts = self.check_backing(&add.backing, &options, None)?;
         let sector_bytes = sectors::chosen(&add.backing, add.sector_bytes, &facts)?;
@@ -128,7 +125,7 @@ impl Manager {
             }
             Err(error) => {
                 let trouble = super::Trouble {
-                    problem: format!("adding it failed and could not be undone: {error}"),
+                    problem: format!("adding it failed, and the failure could not be undone: {error}"),
                     remedy: format!("remove it with `hearth volume remove {}`", record.name),
                 };
                 self.set_live_volume(&record.name, |live| {
@@ -152,7 +149,7 @@ impl Manager {
             return Err(device(spec, problem, "use a device or file of at least 4 KiB".into(), Kind::Conflict));
         }
         if let Some(user) = &facts.in_use {
-            let remedy = "stop what uses it (unmount it): all access must go through the volume from now on";
+            let remedy = "stop what uses it (unmount it): all access must now go through the volume";
             return Err(device(spec, format!("it is in use ({user})"), remedy.into(), Kind::Conflict));
         }
         if let Some(problem) = verdict::too_large(facts.size_bytes) {
@@ -160,7 +157,7 @@ impl Manager {
             return Err(device(spec, format!("it {problem}"), remedy, Kind::Conflict));
         }
         if facts.pool.is_some() {
-            let remedy = "choose another device: this one is an SSD of hearth, not data of yours";
+            let remedy = "choose another device: this one is an SSD of hearth";
             return Err(device(spec, "it carries the superblock of a hearth pool".into(), remedy.into(), Kind::Conflict));
         }
         if facts.read_only && !options.read_only {
@@ -215,7 +212,7 @@ impl Manager {
             live => {
                 let trouble = live.and_then(|l| l.trouble.clone());
                 let (reason, remedy) = trouble
-                    .map_or(("it is being brought up or removed".into(), "see `hearth volume list`, then ask again".into()), |t| {
+                    .map_or(("it is being started or removed".into(), "see `hearth volume list`, then try again".into()), |t| {
                         (t.problem, t.remedy)
                     });
                 Err(ControlError::NotRunning { named: "volume", name: name.into(), reason, remedy })
@@ -225,8 +222,8 @@ impl Manager {
 
     pub(super) fn volume_set(&self, name: &str, set: &VolumeSet) -> Result<Answer, ControlError> {
         if set.options.is_empty() && !set.accept_backing {
-            let remedy = "name at least one, for instance --mode write-through".to_string();
-            return Err(ControlError::BadCombination("no option was given to set".into(), remedy));
+            let remedy = "give at least one, for instance --mode write-through".to_string();
+            return Err(ControlError::BadCombination("no option was given".into(), remedy));
         }
         let before = self.volume_record(name)?;
         let options = set.options.apply(&before.options)?;
@@ -240,15 +237,18 @@ impl Manager {
         })?;
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         if set.accept_backing {
-            let told = self.accept_backing(name)?;
-            self.note_changes(name, &before.options, &options);
+            let mut told = self.accept_backing(name)?;
             self.events().note(Severity::Info, name, &told);
+            if self.note_changes(name, &before.options, &options) {
+                told += &format!("; {}", changed(&before.options, &options));
+            }
             return Ok(Answer::Done(Done::told(told)));
         }
+        let told = changed(&before.options, &options);
         if !self.volume_attached(name) {
-            // In force at the next start, or never needed.
-            self.note_changes(name, &before.options, &options);
-            return Ok(Answer::Done(Done::default()));
+            let news = self.note_changes(name, &before.options, &options);
+            let told = if news { told + "; in effect when it runs again" } else { told };
+            return Ok(Answer::Done(Done::told(told)));
         }
         let pending = match self.data().set_options(&record) {
             Ok(pending) => pending,
@@ -266,14 +266,16 @@ impl Manager {
         self.note_changes(name, &before.options, &options);
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         let job = self.watch_change(claim, record, pending, leaves_write_back)?;
-        Ok(job.map_or(Answer::Done(Done::default()), |job| Answer::Job(Box::new(job))))
+        Ok(job.map_or(Answer::Done(Done::told(told)), |job| Answer::Job(Box::new(job))))
     }
 
-    fn note_changes(&self, name: &str, before: &Options, now: &Options) {
+    /// An event, if anything is different. Says whether it is.
+    fn note_changes(&self, name: &str, before: &Options, now: &Options) -> bool {
         let changes = now.changes(before);
         if !changes.is_empty() {
             self.events().note(Severity::Info, name, format!("options changed: {}", changes.join(", ")));
         }
+        !changes.is_empty()
     }
 
     pub(super) fn volume_destage(&self, name: &str) -> Result<JobView, ControlError> {
@@ -288,7 +290,7 @@ impl Manager {
         let record = self.running_volume(name)?;
         if record.options.mode == Mode::PassThrough {
             let remedy = format!("change the mode first with `hearth volume set {name} --mode write-through`");
-            return Err(ControlError::BadCombination("a pass-through volume uses no cache that could be warmed".into(), remedy));
+            return Err(ControlError::BadCombination("a pass-through volume has no cache to warm".into(), remedy));
         }
         Ok(record)
     }
@@ -301,7 +303,7 @@ impl Manager {
             let size = human::bytes(record.size_bytes);
             return Err(ControlError::BadOption {
                 option: "--range",
-                problem: format!("holds nothing of the volume, which has {size}"),
+                problem: format!("lies outside the volume, which has {size}"),
                 remedy: "write A-B with A below B and below the volume's size".into(),
             });
         }
@@ -328,13 +330,19 @@ impl Manager {
                 dirty: "an unknown amount".into(),
                 why,
                 remedy: format!(
-                    "repair that and start it with `hearth volume start {name}`, or lose the data with `hearth volume remove {name} --drop-dirty`"
+                    "fix that and start it with `hearth volume start {name}`, or discard the data with `hearth volume remove {name} --drop-dirty`"
                 ),
             });
         }
         let manager = self.clone();
         self.run_job(Work::Remove { drop_dirty }, (name, record.uuid), claim, move |job| manager.remove(&record, drop_dirty, job))
     }
+}
+
+/// What a change of options did, for people.
+fn changed(before: &Options, now: &Options) -> String {
+    let changes = now.changes(before);
+    if changes.is_empty() { "unchanged: the options already have these values".into() } else { changes.join(", ") }
 }
 
 fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlError> {

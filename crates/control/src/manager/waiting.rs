@@ -77,8 +77,8 @@ impl Manager {
 
     fn backing_went(&self, volume: &VolumeRecord) {
         let problem = format!("its backing device {} went away", volume.backing);
-        self.events().note(Severity::Error, &volume.name, format!("{problem}: only what is cached can be read"));
-        let remedy = "bring it back: the volume then goes on by itself".to_string();
+        self.events().note(Severity::Error, &volume.name, format!("{problem}: only cached blocks can be read"));
+        let remedy = "reconnect it: the volume then resumes by itself".to_string();
         self.set_live_volume(&volume.name, |live| {
             (live.health, live.waits, live.trouble) = (Health::Failed, true, Some(Trouble { problem, remedy }));
         });
@@ -93,7 +93,7 @@ impl Manager {
             return;
         }
         // Whoever is at it will see to it; so will the next look.
-        let Ok(_claim) = self.claim(&[(Named::Volume, name)], "its start, now that its device is back") else { return };
+        let Ok(_claim) = self.claim(&[(Named::Volume, name)], "its start after its device returned") else { return };
         let Ok(volume) = self.volume_record(name) else { return };
         let still = self.memory().volumes.get(name).is_some_and(|live| live.waits) && !volume.stopped;
         if !still {
@@ -105,9 +105,9 @@ impl Manager {
             Ok(true) => {
                 self.set_live_volume(name, |live| live.waits = false);
                 let place = self.volume_record(name).map_or(volume.backing, |now| now.backing);
-                self.events().note(Severity::Info, name, format!("its backing device {place} is there: the volume runs"));
+                self.events().note(Severity::Info, name, format!("its backing device {place} is back: the volume is running"));
             }
-            Err(error) => self.set_trouble(&volume, Trouble::of_volume(&error)),
+            Err(error) => self.set_trouble(&volume, Trouble::from(&error)),
         }
     }
 
@@ -134,7 +134,7 @@ impl Manager {
         match self.data().reattach(&there) {
             Ok(()) => self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None)),
             Err(error) => {
-                let message = format!("its exports are made anew, and what has it mounted must mount it again: {error}");
+                let message = format!("its exports are made anew: unmount and mount the file systems on it again: {error}");
                 self.events().note(Severity::Warning, &volume.name, message);
                 self.start_alone(&there)?;
             }

@@ -21,8 +21,8 @@ impl Manager {
                 if !self.data().backing_failed(volume) || self.has_given_up(volume) {
                     return;
                 }
-                let problem = "its backing device failed to flush: what was written since the last good flush is in doubt, and no more writes are taken";
-                let remedy = format!("check the device and the data on it, then start the volume anew with `hearth volume start {volume}`");
+                let problem = "its backing device failed to flush: writes since the last successful flush may be lost, and no more writes are accepted";
+                let remedy = format!("check the device and its data, then start the volume with `hearth volume start {volume}`");
                 self.events().note(Severity::Error, volume, problem);
                 self.set_live_volume(volume, |live| {
                     live.trouble = Some(Trouble { problem: problem.into(), remedy });
@@ -30,9 +30,8 @@ impl Manager {
                 });
             }
             Notice::DirtyBlockUnreadable { volume, block } => {
-                let message = format!(
-                    "block {block} is dirty and cannot be read from the SSD: clients get an error for it until they write it again"
-                );
+                let message =
+                    format!("block {block} is dirty and cannot be read from the SSD: it returns EIO until a client overwrites it");
                 self.note_often(Severity::Error, volume, "dirty blocks that cannot be read from the SSD", message);
             }
             Notice::ChecksumMismatch { volume, block } => {
@@ -43,7 +42,7 @@ impl Manager {
             }
             Notice::DestageFailed { volume, .. } if self.has_given_up(volume) => {}
             Notice::DestageFailed { volume, block } => {
-                let message = format!("destage of block {block} failed: it stays dirty and is tried again");
+                let message = format!("destage of block {block} failed and will be retried");
                 self.note_often(Severity::Warning, volume, "failed destages", message);
             }
         }
@@ -116,7 +115,7 @@ impl Manager {
             match self.change(&change) {
                 Ok(concerns) => return concerns,
                 Err(error) => {
-                    let message = format!("its SSD failed and that cannot be recorded, so writes wait: {error}");
+                    let message = format!("its SSD failed and the failure cannot be recorded, so writes wait: {error}");
                     self.events().note(Severity::Error, pool, message);
                     std::thread::sleep(RECORD_AGAIN);
                 }

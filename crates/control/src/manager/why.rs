@@ -27,7 +27,7 @@ impl Manager {
         let end_bytes = start_bytes.saturating_add(length_bytes).min(record.size_bytes);
         if end_bytes - start_bytes > WHY_BYTES_MAX {
             let (long, most) = (human::bytes(end_bytes - start_bytes), human::bytes(WHY_BYTES_MAX));
-            return Err(wrong_range(format!("is {long} long, and {most} can be looked into at once"), "ask for a shorter range"));
+            return Err(wrong_range(format!("is {long} long; at most {most} can be examined at once"), "ask for a shorter range"));
         }
         let first_block = start_bytes / BLOCK_BYTES;
         let blocks = end_bytes.div_ceil(BLOCK_BYTES) - first_block;
@@ -40,7 +40,7 @@ impl Manager {
         check_start(&record, "the start", start_bytes)?;
         let end_bytes = end_bytes.unwrap_or(record.size_bytes).min(record.size_bytes);
         if end_bytes <= start_bytes {
-            return Err(wrong_range("is empty".into(), "let its end be behind its start"));
+            return Err(wrong_range("is empty".into(), "give an end above its start"));
         }
         if cells == 0 || cells > MAP_CELLS_MAX {
             let problem = format!("{cells} cells are not between 1 and {MAP_CELLS_MAX}");
@@ -245,7 +245,7 @@ mod tests {
             (0, 0, "the range is empty; ask for at least one byte"),
             (SIZE_BYTES, 1, "lies beyond the volume, which has 1.00 GiB (1073743360 bytes); name a place in the volume"),
             (u64::MAX, u64::MAX, "lies beyond the volume"),
-            (0, u64::MAX, "can be looked into at once; ask for a shorter range"),
+            (0, u64::MAX, "can be examined at once; ask for a shorter range"),
         ] {
             let error = why(&manager, start, length).expect_err(part);
             assert!(error.contains(part), "{error:?} lacks {part:?}");
@@ -275,7 +275,7 @@ mod tests {
             (0, None, 0, "0 cells are not between 1 and 16384; ask for another number"),
             (0, None, u32::MAX, "cells are not between"),
             (SIZE_BYTES, None, 1, "the start lies beyond the volume"),
-            (4096, Some(4096), 1, "the range is empty; let its end"),
+            (4096, Some(4096), 1, "the range is empty; give an end"),
         ] {
             let error = map(&manager, start, end, cells).expect_err(part);
             assert!(error.contains(part), "{error:?} lacks {part:?}");
@@ -341,7 +341,7 @@ mod tests {
                     assert_eq!((view.on_ssd_blocks, view.runs.len(), view.runs[0].place.as_str()), (0, 1, "none"));
                     assert_eq!(map(&manager, 0, None, 1).expect("a map").counted_part, 1.0);
                 }
-                Err(error) => assert!(!served && error.contains("volume \"v\" does not run") && error.contains(';'), "{error}"),
+                Err(error) => assert!(!served && error.contains("volume \"v\" is not running") && error.contains(';'), "{error}"),
             }
         }
     }

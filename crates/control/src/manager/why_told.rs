@@ -30,9 +30,7 @@ pub(super) fn ago(ns: u64) -> String {
 pub(super) fn verdict(asked: &Asked, explained: &Explained) -> Vec<String> {
     let name = &asked.record.name;
     if asked.degraded || !explained.has_cache {
-        let without = format!(
-            "The volume runs without its cache, so nothing of it is cached: see what is wrong with `hearth volume show {name}`, and what to do."
-        );
+        let without = format!("The volume is running without its cache: `hearth volume show {name}` shows the reason and what to do.");
         // What only the failed SSD has is still read from there, and goes home.
         return [Some(without), dirty(asked, explained)].into_iter().flatten().collect();
     }
@@ -57,8 +55,8 @@ fn touches_uncached(asked: &Asked, explained: &Explained, recent: &Recent) -> bo
 }
 
 /// "1 block", "3 blocks".
-fn counted(blocks: u64) -> String {
-    if blocks == 1 { "1 block".into() } else { format!("{blocks} blocks") }
+fn counted(blocks: u64) -> types::Counted<'static> {
+    types::counted(blocks, "block")
 }
 
 fn op_name(op: Op) -> &'static str {
@@ -105,10 +103,7 @@ fn ram_alone(explained: &Explained, mode: Mode) -> Option<String> {
     match (alone, mode) {
         (0, _) => None,
         (_, Mode::PassThrough) => Some(format!("{} {are} left in RAM from another mode.", counted(alone))),
-        _ => Some(format!(
-            "{} {are} in RAM alone so far, and {go} to the SSD when {them} RAM, if that has been earned by then.",
-            counted(alone)
-        )),
+        _ => Some(format!("{} {are} in RAM only, and {go} to the SSD when {them} RAM, if reused by then.", counted(alone))),
     }
 }
 
@@ -124,15 +119,15 @@ fn dirty(asked: &Asked, explained: &Explained) -> Option<String> {
     let since = match oldest_ns {
         Some(ns) if blocks == 1 => format!("for {}", human::seconds(ns / 1_000_000_000)),
         Some(ns) => format!("the oldest for {}", human::seconds(ns / 1_000_000_000)),
-        None => "since before the latest start, or called home for the room in the log".into(),
+        None => "since before the latest start, or being destaged to free room in the log".into(),
     };
     let options = &asked.record.options;
     let home = match options.mode {
         Mode::WriteBack => {
             let depth = human::nanoseconds(options.write_cache_depth_ms.saturating_mul(1_000_000));
-            format!("what is written begins to go home at the latest {depth} later (--write-cache-depth)")
+            format!("writes are destaged after {depth} at the latest (--write-cache-depth)")
         }
-        _ => "destage brings it home, since the volume is not in write-back mode any more".into(),
+        _ => "it is being destaged, since the volume has left write-back mode".into(),
     };
     Some(format!("{bytes} {are} dirty, {since}; {home}."))
 }
@@ -150,12 +145,12 @@ fn why_not(asked: &Asked, explained: &Explained) -> String {
         let known = format!("the last 8 requests of each megabyte, for {}", human::seconds(explained.remembered_ns / 1_000_000_000));
         return match explained.recent.first() {
             Some(beside) => format!(
-                "No request has touched {it} as far as hearth remembers ({known}); the latest in the same megabyte was a {}, {}.",
+                "No request has touched {it} that hearth remembers ({known}); the latest in the same megabyte was a {}, {}.",
                 op_name(beside.op),
                 ago(beside.ago_ns)
             ),
-            None if explained.blocks.is_empty() => format!("No request has come there as far as hearth remembers ({known})."),
-            None => format!("No request has touched the rest as far as hearth remembers ({known})."),
+            None if explained.blocks.is_empty() => format!("No request has come there that hearth remembers ({known})."),
+            None => format!("No request has touched the rest that hearth remembers ({known})."),
         };
     };
     let which = format!("The latest {} {there}, {},", op_name(latest.op), ago(latest.ago_ns));
@@ -163,33 +158,31 @@ fn why_not(asked: &Asked, explained: &Explained) -> String {
     match latest.reason {
         Some(BypassReason::Size) => {
             let limit = human::bytes(options.max_io_bytes);
-            format!(
-                "{which} was larger than --max-io-size ({limit}), so it went around the cache; raise it with {set} --max-io-size SIZE`."
-            )
+            format!("{which} was larger than --max-io-size ({limit}), so it bypassed the cache; raise it with {set} --max-io-size SIZE`.")
         }
         Some(BypassReason::Sequential) => {
             let limit = options.sequential_cutoff_bytes.map_or("off now".into(), human::bytes);
             format!(
-                "{which} was part of a sequential stream longer than --sequential-cutoff ({limit}), so it went around the cache; raise it with {set} --sequential-cutoff SIZE`, or lift it with `off`."
+                "{which} was part of a sequential stream longer than --sequential-cutoff ({limit}), so it bypassed the cache; raise it with {set} --sequential-cutoff SIZE`, or lift it with `off`."
             )
         }
         Some(BypassReason::PassThrough) => {
-            format!("{which} went around the cache, for the volume was in pass-through mode then; the next read may bring it in.")
+            format!("{which} bypassed the cache, since the volume was in pass-through mode then; the next read may cache it.")
         }
         Some(BypassReason::WriteAround) => format!(
-            "{which} went to the backing device alone, and what was cached of it became void: in write-around mode only reads enter the cache; {set} --mode write-through` lets writes in."
+            "{which} went to the backing device alone, and the cached blocks were dropped: in write-around mode only reads enter the cache; {set} --mode write-through` also caches writes."
         ),
         Some(BypassReason::FirstTouch) => first_touch(&which, &set, options),
         Some(BypassReason::DirtyLimit) => {
-            format!("{which} had to wait because the limit of dirty data was reached; raise {}.", dirty_limit(options, &set))
+            format!("{which} had to wait because the dirty limit was reached; raise {}.", dirty_limit(options, &set))
         }
         Some(BypassReason::NoSpace) => format!(
-            "{which} found no room: the log was full, or the backing device had not made it durable yet; it is tried again when it is read again, and a larger SSD leaves more room."
+            "{which} found no room: the log was full, or the backing device had not flushed it yet; the next read tries again, and a larger SSD has more room."
         ),
         Some(BypassReason::Degraded) => {
             let pool = &asked.record.pool;
             format!(
-                "{which} came after the SSD of pool {pool} had failed: put the pool on another with `hearth pool replace {pool} --ssd PATH`."
+                "{which} came after the SSD of pool {pool} had failed: move the pool to another with `hearth pool replace {pool} --ssd PATH`."
             )
         }
         None => without_reason(&which, latest),
@@ -199,9 +192,9 @@ fn why_not(asked: &Asked, explained: &Explained) -> String {
 fn first_touch(which: &str, set: &str, options: &Options) -> String {
     match options.admission {
         Admission::SecondTouch => format!(
-            "{which} earned it no place on the SSD: with admission second-touch what is asked for once does not push out what is cached, it must come again soon; {set} --admission always` lets everything in."
+            "{which} was not admitted to the SSD: with admission second-touch a block must be used again soon; {set} --admission always` admits all blocks."
         ),
-        Admission::Always => format!("{which} came before the admission was set to always; the next read brings it in."),
+        Admission::Always => format!("{which} came before the admission was set to always; the next read caches it."),
     }
 }
 
@@ -209,26 +202,24 @@ fn dirty_limit(options: &Options, set: &str) -> String {
     match options.dirty_limit_bytes {
         Some(limit) => {
             let limit = human::bytes(limit);
-            format!("it ({limit}) with {set} --dirty-limit SIZE`, or let more go home with --destage-rate and --latency-goal")
+            format!("it ({limit}) with {set} --dirty-limit SIZE`, or raise --destage-rate or --latency-goal")
         }
-        None => "it with a larger SSD, or let more go home with --destage-rate and --latency-goal".into(),
+        None => "it with a larger SSD, or raise --destage-rate or --latency-goal".into(),
     }
 }
 
 fn without_reason(which: &str, latest: &Recent) -> String {
     match (latest.op, latest.outcome) {
-        (Op::Discard, _) => format!("{which} gave it up: there is nothing to cache."),
+        (Op::Discard, _) => format!("{which} discarded it: there is nothing to cache."),
         (Op::WriteZeroes, _) => format!("{which} went to the backing device; zeroes written through are not cached."),
         (_, Outcome::RamHit | Outcome::SsdHit) => {
-            format!(
-                "{which} was served from the cache; since then it has been pushed out by what is used more: a larger SSD would keep it."
-            )
+            format!("{which} was served from the cache; since then it has been evicted by blocks in more use: a larger SSD would keep it.")
         }
         (_, Outcome::Other) => format!("{which} failed: see `hearth stats` and the daemon's log."),
         (Op::Read, _) => {
-            format!("{which} came from the backing device; what it brought has been pushed out or written over since.")
+            format!("{which} came from the backing device; its blocks have been evicted or overwritten since.")
         }
-        _ => format!("{which} left nothing in the cache: a write keeps whole blocks only, and those that are read again."),
+        _ => format!("{which} left nothing in the cache: a write caches whole blocks only, and only those that are read again."),
     }
 }
 
@@ -238,8 +229,8 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         (Outcome::RamHit, _) => "a hit in RAM",
         (Outcome::SsdHit, _) => "a hit on the SSD",
         (Outcome::Miss, _) => "a miss, read from the backing device",
-        (Outcome::Bypass, Op::Read) => "read from the backing device, around the cache",
-        (Outcome::Bypass, _) => "written to the backing device, around the cache",
+        (Outcome::Bypass, Op::Read) => "read from the backing device, bypassing the cache",
+        (Outcome::Bypass, _) => "written to the backing device, bypassing the cache",
         (Outcome::WriteBack, _) => "written to the log on the SSD",
         (Outcome::WriteThrough, _) => "written to the backing device",
         (Outcome::Other, Op::Discard) => "discarded",
@@ -253,8 +244,8 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         BypassReason::Sequential => "part of a sequential stream".into(),
         BypassReason::PassThrough => "the volume was in pass-through mode".into(),
         BypassReason::WriteAround => "in write-around mode writes do not enter the cache".into(),
-        BypassReason::FirstTouch => "it earned no place on the SSD, not having proven re-use".into(),
-        BypassReason::DirtyLimit => "it had waited at the limit of dirty data".into(),
+        BypassReason::FirstTouch => "it was not admitted to the SSD: not yet reused".into(),
+        BypassReason::DirtyLimit => "it had waited at the dirty limit".into(),
         BypassReason::NoSpace => "there was no room in the log".into(),
         BypassReason::Degraded => "the SSD had failed".into(),
     };
@@ -320,7 +311,7 @@ mod tests {
         assert!((1..=5).contains(&sentences.len()));
     }
 
-    const FORGETS: &str = "No request has come there as far as hearth remembers (the last 8 requests of each megabyte, for 2 h 3 min).";
+    const FORGETS: &str = "No request has come there that hearth remembers (the last 8 requests of each megabyte, for 2 h 3 min).";
 
     #[test]
     fn what_is_cached_is_told_with_its_place() {
@@ -332,7 +323,7 @@ mod tests {
         check(through(), 256, &known(some(256, 0), vec![]), &["All 256 blocks (1 MiB) are cached on the SSD."]);
         check(through(), 1, &known(some(1, 1), vec![]), &["This block is cached on the SSD, and in RAM too."]);
         check(through(), 1, &known(some(1, 0), vec![]), &["This block is cached on the SSD."]);
-        let alone = "1 block is in RAM alone so far, and goes to the SSD when it leaves RAM";
+        let alone = "1 block is in RAM only, and goes to the SSD when it leaves RAM";
         check(through(), 1, &known(vec![block(10, true, false, false)], vec![]), &["in RAM, not on the SSD", alone]);
         let ram = vec![block(10, true, false, false), block(11, true, false, false)];
         let left = ["Of 4 blocks (16 KiB), none is cached on the SSD.", "2 blocks are left in RAM from another mode.", "pass-through mode"];
@@ -342,8 +333,8 @@ mod tests {
 
         // Only what touched the rest says why that is not cached.
         let one_of_four = "1 of 4 blocks (4 KiB of 16 KiB) is cached on the SSD.";
-        check(through(), 4, &known(some(1, 0), vec![]), &[one_of_four, "No request has touched the rest as far"]);
-        check(through(), 4, &known(some(1, 0), hit()), &[one_of_four, "No request has touched the rest as far"]);
+        check(through(), 4, &known(some(1, 0), vec![]), &[one_of_four, "No request has touched the rest that hearth"]);
+        check(through(), 4, &known(some(1, 0), hit()), &[one_of_four, "No request has touched the rest that hearth"]);
         let longer = Recent { sectors: 9, ..request(Op::Read, Outcome::Bypass, Some(BypassReason::Size)) };
         let both = known(some(1, 0), [hit(), vec![longer]].concat());
         check(through(), 4, &both, &[one_of_four, "The latest read of the rest, 3 s ago, was larger"]);
@@ -353,11 +344,10 @@ mod tests {
     fn what_is_dirty_is_told_with_its_age_and_when_it_goes_home() {
         let dirty: Vec<_> = (0..16).map(|at| block(10 + at, false, true, true)).collect();
         let back = || mode(Mode::WriteBack);
-        let many =
-            "64 KiB are dirty, the oldest for 12 s; what is written begins to go home at the latest 30.0 s later (--write-cache-depth).";
+        let many = "64 KiB are dirty, the oldest for 12 s; writes are destaged after 30.0 s at the latest (--write-cache-depth).";
         check(back(), 16, &known(dirty.clone(), vec![]), &["All 16 blocks", many]);
         check(back(), 1, &known(dirty[..1].to_vec(), vec![]), &["This block", "4 KiB is dirty, for 12 s;"]);
-        check(mode(Mode::WriteThrough), 16, &known(dirty.clone(), vec![]), &["All 16", "destage brings it home"]);
+        check(mode(Mode::WriteThrough), 16, &known(dirty.clone(), vec![]), &["All 16", "it is being destaged"]);
         // Found dirty by the start: at least as long as anything is remembered.
         let found = Explained { dirty: vec![DirtyExtent { first_block: 0, for_ns: None }], ..known(dirty, vec![]) };
         check(back(), 16, &found, &["All 16", "the oldest for 2 h 3 min"]);
@@ -371,16 +361,16 @@ mod tests {
             (
                 BypassReason::Size,
                 through(),
-                "3 s ago, was larger than --max-io-size (64 KiB), so it went around the cache; raise it with `hearth volume set v --max-io-size SIZE`.",
+                "3 s ago, was larger than --max-io-size (64 KiB), so it bypassed the cache; raise it with `hearth volume set v --max-io-size SIZE`.",
             ),
             (
                 BypassReason::Sequential,
                 through(),
-                "longer than --sequential-cutoff (1 MiB), so it went around the cache; raise it with `hearth volume set v --sequential-cutoff SIZE`",
+                "longer than --sequential-cutoff (1 MiB), so it bypassed the cache; raise it with `hearth volume set v --sequential-cutoff SIZE`",
             ),
             (BypassReason::PassThrough, through(), "was in pass-through mode then"),
-            (BypassReason::WriteAround, mode(Mode::WriteAround), "`hearth volume set v --mode write-through` lets writes in"),
-            (BypassReason::FirstTouch, through(), "with admission second-touch what is asked for once"),
+            (BypassReason::WriteAround, mode(Mode::WriteAround), "`hearth volume set v --mode write-through` also caches writes"),
+            (BypassReason::FirstTouch, through(), "with admission second-touch a block must be used again soon"),
             (BypassReason::FirstTouch, Options { admission: Admission::Always, ..through() }, "before the admission was set to always"),
             (BypassReason::DirtyLimit, limited, "raise it (1 GiB) with `hearth volume set v --dirty-limit SIZE`"),
             (BypassReason::DirtyLimit, mode(Mode::WriteBack), "with a larger SSD"),
@@ -391,7 +381,7 @@ mod tests {
                 let recent = request(op, outcome, Some(reason));
                 check(options.clone(), 1, &known(vec![], vec![recent]), &["not cached", part]);
                 let clause = what_came_of(&record(options.clone()), &recent);
-                assert!(clause.contains("around the cache; ") && !clause.ends_with('.'), "{clause}");
+                assert!(clause.contains("bypassing the cache; ") && !clause.ends_with('.'), "{clause}");
             }
         }
     }
@@ -399,14 +389,14 @@ mod tests {
     #[test]
     fn requests_without_a_reason_are_told_too() {
         let cases = [
-            (Op::Read, Outcome::RamHit, "pushed out by what is used more"),
-            (Op::Read, Outcome::SsdHit, "pushed out by what is used more"),
-            (Op::Read, Outcome::Miss, "came from the backing device; what it brought has been pushed out"),
+            (Op::Read, Outcome::RamHit, "evicted by blocks in more use"),
+            (Op::Read, Outcome::SsdHit, "evicted by blocks in more use"),
+            (Op::Read, Outcome::Miss, "came from the backing device; its blocks have been evicted"),
             (Op::Read, Outcome::Other, "failed"),
             (Op::Write, Outcome::WriteThrough, "left nothing in the cache"),
             (Op::Write, Outcome::WriteBack, "left nothing in the cache"),
             (Op::WriteZeroes, Outcome::Other, "zeroes written through are not cached"),
-            (Op::Discard, Outcome::Other, "gave it up"),
+            (Op::Discard, Outcome::Other, "discarded it"),
         ];
         for (op, outcome, part) in cases {
             check(mode(Mode::WriteThrough), 1, &known(vec![], vec![request(op, outcome, None)]), &["not cached", part]);

@@ -36,7 +36,7 @@ impl Manager {
             watched.finish(result);
         });
         if let Err(error) = spawned {
-            let error = ControlError::DataPath(format!("no thread can be started ({error})"), "raise the limit of threads".into());
+            let error = ControlError::DataPath(format!("no thread can be started ({error})"), "raise the thread limit".into());
             let refusal = ControlError::DataPath(error.to_string(), error.remedy());
             job.finish(Err(error));
             return Err(refusal);
@@ -44,7 +44,7 @@ impl Manager {
         Ok(job.view())
     }
 
-    /// Brings all dirty data home.
+    /// Destages all dirty data.
     pub(super) fn destage_all(&self, volume: &VolumeRecord, job: &Job) -> Result<(), ControlError> {
         let pending = self.data().destage(volume)?;
         self.watch_dirty(volume, pending, job)
@@ -194,7 +194,9 @@ impl Manager {
             let detached = if dropping { self.detach_or_give_up(volume, true) } else { self.data().detach(volume, true) };
             match detached {
                 // The SSD failed and is never believed again: that it cannot be told to forget the volume does no harm.
-                Err(error) if degraded => self.events().note(Severity::Warning, &volume.name, format!("removed all the same: {error}")),
+                Err(error) if degraded => {
+                    self.events().note(Severity::Warning, &volume.name, format!("removed in spite of an error: {error}"))
+                }
                 other => other?,
             }
             self.set_live_volume(&volume.name, |live| live.attached = false);
@@ -211,7 +213,7 @@ impl Manager {
     pub(super) fn detach_or_give_up(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
         let Err(error) = self.data().detach(volume, forget) else { return Ok(()) };
         let device = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
-        let message = format!("its backing device {} does not answer and is given up ({error})", volume.backing);
+        let message = format!("its backing device {} does not answer, hearth gives up on it ({error})", volume.backing);
         self.events().note(Severity::Warning, &volume.name, message);
         self.data().give_up(&device)?;
         self.data().detach(volume, forget)

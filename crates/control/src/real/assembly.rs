@@ -178,13 +178,13 @@ fn load(record: &PoolRecord, medium: &mut dyn Medium) -> Result<PoolState, Contr
         Err(ControlError::Device { path: record.ssd.clone(), problem, remedy: remedy.into(), kind: Kind::Conflict })
     };
     if state.superblock.uuid != record.uuid.0 {
-        return wrong("it carries another pool".into(), "bring the right SSD back and restart the daemon");
+        return wrong("it carries another pool".into(), "reconnect the right SSD and restart the daemon");
     }
     if state.superblock.session < record.session {
         let (found, known) = (state.superblock.session, record.session);
         return wrong(
             format!("it is an old copy of the pool (session {found}, the latest was {known})"),
-            "bring the right SSD back and restart the daemon",
+            "reconnect the right SSD and restart the daemon",
         );
     }
     Ok(state)
@@ -312,23 +312,23 @@ fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<S
     let mut lines = if reports.is_empty() {
         vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
     } else if in_order {
-        let segments = sum(|r| r.segments);
-        vec![format!("{cached} cached, {dirty} of it dirty, from {segments} segments of the log, which ended in order")]
+        let segments = types::counted(sum(|r| r.segments), "segment");
+        vec![format!("{cached} cached, {dirty} of it dirty, from {segments} of the log, which was complete")]
     } else {
         vec![format!(
-            "after an unclean stop: {cached} cached, {dirty} of it dirty, from {} segments of the log; {} groups were still in flight and are void",
-            sum(|r| r.segments),
-            sum(|r| r.discarded_groups)
+            "after an unclean stop: {cached} cached, {dirty} of it dirty, from {} of the log; {} discarded",
+            types::counted(sum(|r| r.segments), "segment"),
+            types::counted(sum(|r| r.discarded_groups), "unfinished group")
         )]
     };
-    for (count, what) in [
-        (sum(|r| r.walked_segments), "segments had lost their footer and were read from their headers"),
-        (sum(|r| r.unreadable_pages), "pages could not be read and were taken from their copy"),
-        (sum(|r| r.damaged_places), "places of the log are damaged"),
-        (sum(|r| r.forgotten_blocks), "clean blocks were forgotten because damage stands behind them"),
+    for (count, noun, what) in [
+        (sum(|r| r.walked_segments), "segment", "without a footer, read from the headers"),
+        (sum(|r| r.unreadable_pages), "page", "unreadable, taken from the copy"),
+        (sum(|r| r.damaged_places), "place", "damaged in the log"),
+        (sum(|r| r.forgotten_blocks), "clean block", "dropped because of damage in the log"),
     ] {
         if count > 0 {
-            lines.push(format!("{count} {what}"));
+            lines.push(format!("{} {what}", types::counted(count, noun)));
         }
     }
     lines
@@ -336,10 +336,10 @@ fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<S
 
 /// What is wrong with a pool's SSD, and what to do.
 pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
-    let check = format!("look at it with `hearth pool check {}`", record.ssd);
+    let check = format!("inspect it with `hearth pool check {}`", record.ssd);
     let remedy = match &error {
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
-        OpenError::NoPool => "bring the right SSD back and restart the daemon, or destroy the pool if its SSD was given away".into(),
+        OpenError::NoPool => "reconnect the right SSD and restart the daemon, or destroy the pool if its SSD is gone for good".into(),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
         OpenError::SuperblockDamaged
         | OpenError::SuperblockOutdated { .. }
@@ -370,7 +370,7 @@ mod tests {
         let told = |reports: &[&RecoveryReport]| described_as(reports, "4 KiB", "0 B").join("; ");
         assert!(told(&[]).starts_with("after a clean stop"));
         let sealed = RecoveryReport { segments: 3, sealed_segments: 3, ..RecoveryReport::default() };
-        assert_eq!(told(&[&sealed, &sealed]), "4 KiB cached, 0 B of it dirty, from 6 segments of the log, which ended in order");
+        assert_eq!(told(&[&sealed, &sealed]), "4 KiB cached, 0 B of it dirty, from 6 segments of the log, which was complete");
         let disorders = [
             RecoveryReport { discarded_groups: 1, ..sealed.clone() },
             RecoveryReport { walked_segments: 1, ..sealed.clone() },

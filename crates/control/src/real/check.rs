@@ -52,7 +52,7 @@ impl Machine {
 pub(super) fn at_rest(record: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
     let device = devices::open(&record.ssd, Access::ReadOnly)?;
     let size_bytes = device.geometry().size_bytes;
-    let blocking = device.blocking().map_err(|e| failed(&e, "raise the limit of open files"))?;
+    let blocking = device.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
     let stopped = std::cell::Cell::new(false);
     let mut medium = Stoppable { medium: SsdMedium(blocking), stopped: &stopped };
     let inspection = inspect(&mut medium, &mut |done, total| {

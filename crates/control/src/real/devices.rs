@@ -125,8 +125,8 @@ pub(super) fn check_is_it(opened: &OpenDevice, spec: &DeviceSpec, volume: &Volum
     let path = spec.path();
     let identity = identify(opened, &SystemView::default()).map_err(|e| plain(path, &e))?;
     if let Recognised::Other(why) = recognise(&volume.identity, &recorded(identity, spec)) {
-        let remedy = "bring the right device back: the volume then starts by itself".to_string();
-        let problem = format!("it is another device than the one of the volume: {why}");
+        let remedy = "reconnect the right device: the volume then starts by itself".to_string();
+        let problem = format!("it is not the device of the volume: {why}");
         return Err(ControlError::Device { path: path.display().to_string(), problem, remedy, kind: Kind::Conflict });
     }
     Ok(())
@@ -160,7 +160,7 @@ fn open_error(path: &Path, error: OpenError) -> ControlError {
         OpenError::Spec(error) => spec_error(path, error),
         OpenError::Empty { .. } if device::spec::kind_of(path).is_ok_and(|kind| kind == DeviceKind::BlockDevice) => ControlError::Device {
             path: path.display().to_string(),
-            problem: "it has nothing behind it".into(),
+            problem: "it has no file or device behind it".into(),
             remedy: "connect the disk, or choose another device".into(),
             kind,
         },

@@ -37,7 +37,7 @@ impl Looks {
         match parsed.kind() {
             Ok(DeviceKind::BlockDevice) => {
                 let list = discover::list(&SystemView::default()).map_err(|e| cannot_tell(&e))?;
-                let odd = "it is no disk that hearth can use: see `hearth devices`";
+                let odd = "hearth cannot use it as a disk: see `hearth devices`";
                 let Some(found) = list.into_iter().find(|found| found.path == path) else { return Ok(unusable(&parsed, odd)) };
                 Ok(self.look(path, move || described(&found)))
             }

@@ -107,7 +107,7 @@ impl Machine {
             }
             Export::NbdTcp(address) => {
                 let Some(server) = locked(&self.servers).tcp.remove(address) else { return Ok(()) };
-                server.stop(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "look at the volume's clients"))
+                server.stop(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "check the volume's clients"))
             }
         }
     }
@@ -161,7 +161,7 @@ fn fuse_error(error: &FuseError) -> ControlError {
         FuseError::InUse { device, by } => ControlError::Export {
             export: device.display().to_string(),
             problem: format!("it is in use ({by})"),
-            remedy: "unmount it or close what uses it, then ask again".into(),
+            remedy: "unmount it or close what uses it, then try again".into(),
         },
         other => failed(other, ""),
     }
@@ -171,7 +171,7 @@ fn nbd_error(error: &dyn std::fmt::Display) -> ControlError {
     ControlError::Export {
         export: "nbd".into(),
         problem: error.to_string(),
-        remedy: "choose another address or name, or remove what is in the way".into(),
+        remedy: "choose another address or name, or remove the conflicting file".into(),
     }
 }
 

@@ -69,7 +69,7 @@ impl Machine {
         let dirty_bytes = self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))?;
         // Afterwards, so that none of the shards that were asked was gone already.
         if pool.is_abandoned() {
-            return Err(failed(&"the pool was given up because its SSD does not answer", "check the SSD"));
+            return Err(failed(&"the pool was stopped because its SSD does not answer", "check the SSD"));
         }
         Ok(dirty_bytes)
     }

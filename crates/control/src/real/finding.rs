@@ -43,7 +43,7 @@ fn block_devices(wanted: &BackingIdentity) -> Vec<PathBuf> {
     let list = match discover::list(&view) {
         Ok(list) => list,
         Err(error) => {
-            tracing::warn!("backing devices cannot be looked for: {error}");
+            tracing::warn!("the search for backing devices failed: {error}");
             return Vec::new();
         }
     };
@@ -78,7 +78,7 @@ pub(super) fn find_ssd(examine: &Examine, uuid: Uuid) -> Option<String> {
     let found: Vec<String> =
         examine_all(examine, specs).into_iter().filter(|(_, facts)| facts.pool == Some(uuid)).map(|(spec, _)| spec).collect();
     if found.len() > 1 {
-        tracing::warn!("{} all hold the pool {uuid}: take the copies away, then restart the daemon", found.join(", "));
+        tracing::warn!("{} all hold the pool {uuid}: disconnect the copies, then restart the daemon", found.join(", "));
         return None;
     }
     found.into_iter().next()

@@ -29,7 +29,7 @@ impl Machine {
         let live = self.volume(&record.name)?;
         self.runtime
             .remove_volume(&live.reference, self.patience(PATIENCE))
-            .map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
+            .map_err(|e| failed(&e, "check the backing device, then try again"))?;
         if let Some((pool, place)) = &live.cached {
             // What its device did wrong was told when it did. The volume is let go all the same.
             if let Err(told) = self.let_go(pool, *place, record.id)? {
@@ -45,18 +45,18 @@ impl Machine {
     /// The backing device is exchanged for itself: it was away, and is there again at `record.backing`. The volume's clients stay.
     pub(super) fn reattach_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
-        let (pool, place) = live.cached.clone().ok_or_else(|| failed(&"the volume runs without its cache", ""))?;
-        let afresh = "what clients had not flushed may be lost: the volume starts afresh";
+        let (pool, place) = live.cached.clone().ok_or_else(|| failed(&"the volume is running without its cache", ""))?;
+        let afresh = "unflushed writes may be lost: the volume is restarted";
         self.let_go(&pool, place, record.id)?.map_err(|told| failed(&told, afresh))?;
         let sample = self.sample_volume(record)?;
         if sample.different > 0 {
-            return Err(failed(&"what is on the backing device is not what it held before", afresh));
+            return Err(failed(&"the content of the backing device has changed", afresh));
         }
         let new = self.open_backing(record)?;
         let options = VolumeOptions::from(&record.options);
         if let Err(error) = self.runtime.swap_backing(&pool.handle, &live.reference, VolumeId(record.id), &new.device, options) {
             self.close_backing(new);
-            return Err(failed(&error, "bring the right device back"));
+            return Err(failed(&error, "reconnect the right device"));
         }
         if let Some(old) = locked(&live.backing).replace(new) {
             self.close_backing(old);
@@ -76,7 +76,7 @@ impl Machine {
         ) {
             Ok(()) => Ok(()),
             Err(RuntimeError::Command { reason, .. }) => Err(reason),
-            Err(error) => return Err(failed(&error, "look at the backing device, then ask again")),
+            Err(error) => return Err(failed(&error, "check the backing device, then try again")),
         };
         let samples = self.samples_of(pool, place);
         locked(&pool.samples).insert(id, samples);
@@ -99,7 +99,7 @@ impl Machine {
                 locked(&adding).extend(known);
             });
             if let Err(error) = looked {
-                tracing::debug!("a sample of the cache is smaller than it might be: {error}");
+                tracing::debug!("the cache was compared only in part: {error}");
             }
         }
         let mut found = std::mem::take(&mut *locked(&found));
@@ -142,14 +142,14 @@ impl Machine {
     /// for them too. Otherwise a client's flush could succeed after data was lost.
     pub(super) fn flush_backing_of(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
-        let Some((pool, place)) = &live.cached else { return Err(failed(&"the volume runs without its cache", "")) };
+        let Some((pool, place)) = &live.cached else { return Err(failed(&"the volume is running without its cache", "")) };
         let opened = self.handle_of(record)?;
         self.wait_for_backing(&live)?;
         let Err(error) = opened.file().sync_all() else { return Ok(()) };
         if self.volume(&record.name).is_ok_and(|now| Arc::ptr_eq(&now, &live))
             && let Err(untold) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: *place })
         {
-            tracing::error!(volume = record.name, "the shards cannot be told that the backing device failed: {untold}");
+            tracing::error!(volume = record.name, "the shards cannot be informed that the backing device failed: {untold}");
         }
         Err(failed(&error, "check the backing device"))
     }
@@ -159,6 +159,6 @@ impl Machine {
         let live = self.volume(&record.name)?;
         let backing = locked(&live.backing);
         let opened = backing.as_ref().map(|backing| backing.opened.another_handle());
-        opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit of open files"))
+        opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit on open files"))
     }
 }

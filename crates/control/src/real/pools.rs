@@ -90,7 +90,7 @@ impl Machine {
         // A pool that was made before files were allocated may still lie on a sparse one.
         devices::allocate(&ssd, record.size_bytes.unwrap_or(u64::MAX))?;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
-            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit of open files"))?)))
+            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?)))
         };
         // Recovery waits for the SSD about as long as it computes.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
@@ -122,9 +122,9 @@ impl Machine {
         pages: PagePool,
         shards: Vec<Shard>,
     ) -> Result<(PoolRef, DeviceRef), ControlError> {
-        let file = ssd.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let file = ssd.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
         let options = DeviceOptions { name: record.ssd.clone(), file, geometry: ssd.geometry(), model: None };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
         let events = self.events_of(record, shards.len());
         let pool = PoolOptions { ssd: device.clone(), shards, pages, events };
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(&e, ""))?;
@@ -152,7 +152,7 @@ impl Machine {
     /// Tells the shards of a pool, if it runs, how they treat content from now on.
     pub(super) fn change_content(&self, record: &PoolRecord) -> Result<(), ControlError> {
         let Some(pool) = self.pool(&record.name).ok().filter(|live| locked(&live.root).is_pool(record.uuid)) else { return Ok(()) };
-        self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then ask again"))
+        self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then try again"))
     }
 
     /// Tells all shards of a pool, if it runs, what concerns its lost SSD.

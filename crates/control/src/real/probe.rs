@@ -59,7 +59,7 @@ impl Machine {
             discard_zeroes: false,
         };
         let options = DeviceOptions { name: spec.into(), file, geometry, model: None };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
         let patience = self.patience(PATIENCE);
         let answers = self.probe(&device, patience);
         self.close_device(&device);
@@ -71,7 +71,7 @@ fn silent(device: &str, patience: Duration) -> ControlError {
     ControlError::Device {
         path: device.into(),
         problem: format!("it has not answered for {} s", patience.as_secs()),
-        remedy: "check the device, then ask again or restart the daemon".into(),
+        remedy: "check the device, then try again or restart the daemon".into(),
         kind: Kind::Failed,
     }
 }

@@ -46,17 +46,17 @@ impl Machine {
             devices::check_sectors(&opened, &wanted)?;
             if !read_only {
                 // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
-                opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: look at it before it is used"))?;
+                opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: check it before use"))?;
             }
             Ok(opened)
         })?;
         let mut geometry = opened.geometry();
         geometry.logical_block_bytes = record.sector_bytes.unwrap_or(geometry.logical_block_bytes);
         geometry.size_bytes -= geometry.size_bytes % u64::from(geometry.logical_block_bytes);
-        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
         let model = spec.model().map(|set| devices::model(set, geometry.size_bytes));
         let options = DeviceOptions { name: record.backing.clone(), file, geometry, model };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit of open files"))?;
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
         self.note_use(&device, DeviceUse::Backing { volume: record.name.clone(), pool: record.pool.clone() }, None);
         Ok(Backing { device, opened })
     }
@@ -104,7 +104,7 @@ impl Machine {
     pub(super) fn detach_volume(&self, record: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
         let patience = self.patience(PATIENCE);
-        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "look at the backing device, then ask again"))?;
+        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "check the backing device, then try again"))?;
         if self.is_ending() {
             self.wait_for_backing(&live)?;
         }
@@ -157,7 +157,7 @@ impl Machine {
             return false;
         }
         if let Err(error) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: place }) {
-            tracing::error!(volume, "the shards cannot be told that the backing device failed: {error}");
+            tracing::error!(volume, "the shards cannot be informed that the backing device failed: {error}");
         }
         true
     }
@@ -166,7 +166,7 @@ impl Machine {
         let never = AtomicBool::new(false);
         self.runtime
             .run_command(&pool.handle, what, command, self.patience(PATIENCE), &never)
-            .map_err(|e| failed(&e, "see the log, then ask again"))
+            .map_err(|e| failed(&e, "see the log, then try again"))
     }
 
     fn cached(&self, record: &VolumeRecord) -> Result<(Arc<LiveVolume>, Arc<LivePool>, VolumeIndex), ControlError> {
@@ -212,7 +212,7 @@ impl Machine {
         let ticket = self
             .runtime
             .set_options(&pool.handle, &live.reference, VolumeOptions::from(&record.options))
-            .map_err(|e| failed(&e, "see the log, then ask again"))?;
+            .map_err(|e| failed(&e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
 
@@ -221,7 +221,7 @@ impl Machine {
         let ticket = self
             .runtime
             .command(&pool.handle, Command::Destage { token: 0, volume: place })
-            .map_err(|e| failed(&e, "see the log, then ask again"))?;
+            .map_err(|e| failed(&e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
 }

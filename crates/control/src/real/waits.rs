@@ -36,7 +36,7 @@ impl Machine {
             Ok(stuck) => {
                 let name = device.name();
                 tracing::warn!(
-                    "{name} is closed with {stuck} I/Os in the kernel: until they have ended it stays locked, and this process may not end"
+                    "{name} is closed with {stuck} I/Os in the kernel: it stays locked until they end, and this process may not exit before"
                 );
             }
             Err(error) => tracing::warn!("{} stays open: {error}", device.name()),
@@ -70,14 +70,14 @@ impl Machine {
             // Whoever asked may have stopped waiting.
             drop(done.send(step()));
         });
-        spawned.map_err(|e| failed(&format!("no thread can be started ({e})"), "raise the limit of threads"))?;
+        spawned.map_err(|e| failed(&format!("no thread can be started ({e})"), "raise the thread limit"))?;
         match result.recv_timeout(patience) {
             Ok(result) => result,
             Err(RecvTimeoutError::Disconnected) => Err(failed(&format!("a look at {device} failed"), "see the log")),
             Err(RecvTimeoutError::Timeout) => Err(ControlError::Device {
                 path: device.into(),
                 problem: format!("it has not answered for {} s", patience.as_secs()),
-                remedy: "check the device, then ask again or restart the daemon".into(),
+                remedy: "check the device, then try again or restart the daemon".into(),
                 kind: Kind::Failed,
             }),
         }

@@ -36,10 +36,10 @@ impl Machine {
         let group = self.runtime.add_endpoint(Box::new(Warmer { volume, pieces, in_flight: 0, next_id: 0, result: Ok(()), done }));
         match ended.recv_timeout(PATIENCE) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(&format!("a read failed ({error:?})"), "check the backing device, then ask again")),
+            Ok(Err(error)) => Err(failed(&format!("a read failed ({error:?})"), "check the backing device, then try again")),
             Err(_) => {
                 self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|e| failed(&e, ""))?;
-                Err(failed(&"the backing device does not answer", "check it, then ask again"))
+                Err(failed(&"the backing device does not answer", "check it, then try again"))
             }
         }
     }
@@ -82,7 +82,7 @@ impl Warmer {
         }
         if self.in_flight == 0 {
             if self.done.send(self.result).is_err() {
-                tracing::debug!("a warm-up ended after its job had given up");
+                tracing::debug!("a warm-up ended after its job had been abandoned");
             }
             cx.close();
         }

@@ -50,7 +50,7 @@ pub struct Commands {
 }
 
 fn cannot_be_read(blocks: u64) -> String {
-    alloc::format!("{blocks} dirty blocks cannot be read from the SSD: clients get an error for them until they are written anew")
+    alloc::format!("{blocks} dirty blocks cannot be read from the SSD: they return EIO until clients overwrite them")
 }
 
 /// How a job stands.
@@ -235,7 +235,7 @@ impl Shard {
     fn check_leaving(&mut self, token: u64, index: VolumeIndex, before: VolumeOptions) -> Standing {
         let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err("the volume went away".to_string())) };
         if self.quiescing {
-            return Standing::Ended(Some(token), Err("the pool is being stopped; the change goes on at the next start".to_string()));
+            return Standing::Ended(Some(token), Err("the pool is being stopped; the change continues at the next start".to_string()));
         }
         if volume.backing.failed {
             return Standing::Ended(Some(token), Err("the backing device failed; dirty data stays on the SSD".to_string()));
@@ -274,9 +274,9 @@ impl Shard {
             () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
             () if volume.held => Err("the backing device is not available".to_string()),
             () if volume.stats.destage_errors > errors => {
-                Err("the backing device refused a write; what could not be written stays dirty".to_string())
+                Err("the backing device refused a write; the blocks that it refused stay dirty".to_string())
             }
-            () if self.quiescing => Err("the pool is being stopped; what is not home yet stays dirty".to_string()),
+            () if self.quiescing => Err("the pool is being stopped; blocks not yet destaged stay dirty".to_string()),
             () => return Standing::Goes(Job::Destage { token, volume: index, errors, stage }),
         };
         self.destage_all(index, false);
@@ -342,7 +342,7 @@ impl Shard {
         let mut held = Volume::new(before.id, before.size_bytes, VolumeOptions::default(), self.now_ns);
         (held.held, held.cached_blocks) = (true, before.cached_blocks);
         self.volumes[usize::from(index.0)] = Some(held);
-        let failed = || "the backing device failed a flush: what it had not flushed may be lost".to_string();
+        let failed = || "the backing device failed a flush: unflushed writes may be lost".to_string();
         Standing::Ended(Some(token), if before.backing.failed { Err(failed()) } else { Ok(()) })
     }
 

@@ -22,7 +22,7 @@ pub fn config(command: &ConfigCommand, flags: &Flags, file: Option<&Path>, json:
 }
 
 fn check(file: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let none = || Failure::usage(format!("there is no {SYSTEM_FILE}"), "name a file, or make one with `hearth config default`");
+    let none = || Failure::usage(format!("there is no {SYSTEM_FILE}"), "name a file, or create one with `hearth config default`");
     let path: PathBuf = choose(file).ok_or_else(none)?;
     let (_, problems) = read_file(&path)?;
     if json {
@@ -31,11 +31,12 @@ fn check(file: Option<&Path>, json: bool) -> Result<(), Failure> {
         let lines: String = problems.iter().map(|problem| format!("{}: {problem}\n", path.display())).collect();
         print(if problems.is_empty() { "no problems\n" } else { &lines })?;
     }
-    match problems.len() {
-        0 => Ok(()),
-        1 => Err(Failure::usage(format!("{} has a problem", path.display()), "mend it, then check again")),
-        n => Err(Failure::usage(format!("{} has {n} problems", path.display()), "mend them, then check again")),
-    }
+    let remedy = match problems.len() {
+        0 => return Ok(()),
+        1 => "fix it and check again",
+        _ => "fix them and check again",
+    };
+    Err(Failure::usage(format!("{} has {}", path.display(), types::counted(problems.len() as u64, "problem")), remedy))
 }
 
 fn show(flags: &Flags, file: Option<&Path>, json: bool) -> Result<(), Failure> {

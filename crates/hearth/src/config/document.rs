@@ -9,8 +9,8 @@ const WIDTH: usize = 100;
 /// The default file: every key with what it means, its range and its default, all as comments.
 pub fn default_file() -> String {
     let mut text = String::from(
-        "# Configuration of hearth; see hearth.toml(5). Every key stands here with its default, or with an example if the default\n\
-         # cannot be written. Take the # before a key away to set it, check with `hearth config check`, and restart the daemon.\n",
+        "# Configuration of hearth; see hearth.toml(5). It lists every key with its default, or with an example where the\n\
+         # default is computed. Remove the # before a key to set it, run `hearth config check`, and restart the daemon.\n",
     );
     for (section, about) in SECTIONS {
         text += "\n";
@@ -46,8 +46,8 @@ fn markdown() -> String {
 pub fn manual(version: &str) -> String {
     let mut text = format!(
         ".TH hearth.toml 5 \"\" \"hearth {version}\" \"File formats\"\n.SH NAME\nhearth.toml \\- configuration of the hearth daemon\n.SH SYNOPSIS\n{}\n\
-         .SH DESCRIPTION\nA TOML file. Flags of\n.BR hearth\\-serve (1)\nwin over the environment, that over this file, and this over the defaults. Unknown keys are \
-         refused.\n.B hearth config check\nfinds every problem and its line,\n.B hearth config show\ntells which value holds and where it is from.\n",
+         .SH DESCRIPTION\nA TOML file. Flags of\n.BR hearth\\-serve (1)\ntake precedence over the environment, then this file, then the defaults. Unknown keys are \
+         refused.\n.B hearth config check\nfinds every problem and its line,\n.B hearth config show\nshows the effective values and their origin.\n",
         roff(super::SYSTEM_FILE)
     );
     for (section, about) in SECTIONS {

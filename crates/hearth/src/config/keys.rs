@@ -95,11 +95,11 @@ fn unit(bytes: u64) -> String {
 
 /// What a section is about, for the default file and the manual, in the order in which they stand there.
 pub const SECTIONS: &[(&str, &str)] = &[
-    ("", "Where the daemon lives and what it uses."),
-    ("api", "Who may talk to the daemon. The Unix socket is always there; TCP only if it is asked for, and then with TLS and tokens."),
-    ("log", "What the daemon says, on standard error."),
-    ("history", "What was: counters over time, kept in the state directory."),
-    ("defaults", "What `hearth volume add` takes where it is not told otherwise. Volumes that are there keep what they have."),
+    ("", "Directories, sockets and threads of the daemon."),
+    ("api", "Access to the daemon. The Unix socket is always open. TCP is off by default; it uses TLS and tokens."),
+    ("log", "The log, on standard error."),
+    ("history", "Counters over time, kept in the state directory."),
+    ("defaults", "Defaults of `hearth volume add`. Existing volumes do not change."),
 ];
 
 /// All keys.
@@ -109,19 +109,19 @@ pub const KEYS: &[Key] = &[
         form: Form::Path,
         default: "/var/lib/hearth for root, $XDG_STATE_HOME/hearth for others",
         example: "\"/var/lib/hearth\"",
-        about: "Where the daemon remembers its pools and volumes. One daemon for each. The systemd unit lets the daemon write to /var/lib/hearth only.",
+        about: "The directory for the state of pools and volumes. Each daemon needs its own. The systemd unit allows writes to /var/lib/hearth only.",
     },
     Key {
         name: "socket",
         form: Form::Path,
         default: "/run/hearth/hearth.sock for root, $XDG_RUNTIME_DIR/hearth.sock for others",
         example: "\"/run/hearth/hearth.sock\"",
-        about: "The Unix socket of the API. Sockets and mounts of exports lie beside it.",
+        about: "The Unix socket of the API. Sockets and mounts of exports are created beside it.",
     },
     Key {
         name: "socket_group",
         form: Form::Group,
-        default: "the group that the daemon runs as",
+        default: "the group of the daemon",
         example: "\"hearth\"",
         about: "Members of this group may connect to the socket (its mode is 0660).",
     },
@@ -137,87 +137,87 @@ pub const KEYS: &[Key] = &[
         form: Form::Flag,
         default: "true",
         example: "true",
-        about: "Whether the threads that do I/O may run before ordinary threads, as a driver in the kernel does, when they have little to do or wait long for a processor: so hits stay fast while all processors are busy. Their I/O goes before nobody's. Only where there are fewer of them than processors, and the kernel allows it.",
+        about: "Keeps cache hits fast while all processors are busy: the I/O threads run before ordinary threads (SCHED_RR) when they have little to do or wait long for a processor. Their disk I/O stays at normal priority. Needs fewer I/O threads than processors, and permission from the kernel.",
     },
     Key {
         name: "cpu_latency",
         form: Form::Flag,
         default: "true",
         example: "true",
-        about: "Whether processors are kept from deep sleep while clients send a thousand requests a second and more: so a hit does not wait for one to wake up. Costs power; in virtual machines whose processors can only halt, up to 8 of them stay awake instead. Needs the right to write to /dev/cpu_dma_latency.",
+        about: "Keeps processors out of deep sleep while clients send a thousand requests a second or more, so that a hit does not wait for a wake-up. Costs power. In virtual machines whose processors can only halt, up to 8 of them stay awake. Needs write access to /dev/cpu_dma_latency.",
     },
     Key {
         name: "stop_limit",
         form: Form::Time { least_ms: STOP_LIMIT_MIN_MS, most_ms: STOP_LIMIT_MAX_MS },
         default: "2min",
         example: "\"2min\"",
-        about: "How long a stop may take. A device that has answered nothing for a quarter of it is given up: its requests fail, its dirty data stays on the SSD, everything else stops cleanly.",
+        about: "How long a stop may take. hearth gives up on a device that has not answered for a quarter of it: requests to it fail, dirty data stays on the SSD, everything else stops cleanly.",
     },
     Key {
         name: "api.listen",
         form: Form::Address,
         default: "off",
         example: "\"off\"",
-        about: "The TCP address of the API and the console, for instance \"127.0.0.1:7420\". Always with TLS; who connects needs a token.",
+        about: "The TCP address of the API and the console, for instance \"127.0.0.1:7420\". Always with TLS; clients need a token.",
     },
     Key {
         name: "api.allow_remote",
         form: Form::Flag,
         default: "false",
         example: "false",
-        about: "Whether api.listen may be an address that other machines can reach.",
+        about: "Allows an api.listen address that other machines can reach.",
     },
     Key {
         name: "api.names",
         form: Form::Names,
         default: "[]",
         example: "[]",
-        about: "Names, beside localhost, by which browsers and scripts may ask api.listen, for instance [\"cache1.example.org\"]; the certificate that the daemon makes \
-                is good for them. Requests to other names are refused, so that no page of another site reaches the daemon.",
+        about: "Host names, besides localhost, that clients may use for api.listen, for instance [\"cache1.example.org\"]. The daemon's own certificate covers them. \
+                Requests to other names are refused: this keeps pages of other sites out.",
     },
     Key {
         name: "api.certificate",
         form: Form::Path,
-        default: "one that the daemon makes and signs itself, in the state directory",
+        default: "a self-signed one in the state directory",
         example: "\"/etc/hearth/certificate.pem\"",
-        about: "The certificate chain for api.listen, in PEM. Goes together with api.key.",
+        about: "The certificate chain for api.listen, in PEM. Requires api.key.",
     },
     Key {
         name: "api.key",
         form: Form::Path,
-        default: "one that the daemon makes itself, in the state directory",
+        default: "one in the state directory",
         example: "\"/etc/hearth/key.pem\"",
         about: "The private key of api.certificate, in PEM.",
     },
     Key {
         name: "api.operate_group",
         form: Form::Group,
-        default: "nobody but root and the user that the daemon runs as",
+        default: "only root and the user of the daemon",
         example: "\"hearth\"",
-        about: "Members of this group may change things through the socket; others who can connect may look.",
+        about: "Members of this group may change things through the socket; other users who can connect may only read.",
     },
     Key {
         name: "log.filter",
         form: Form::Filter,
         default: "info",
         example: "\"info\"",
-        about: "What is logged: error, warn, info, debug or trace, for all or by part. HEARTH_LOG wins over it.",
+        about: "What is logged: error, warn, info, debug or trace, for all parts or by part. HEARTH_LOG takes precedence.",
     },
     Key {
         name: "log.format",
         form: Form::Word(&["auto", "text", "journal", "json"]),
         default: "auto",
         example: "\"auto\"",
-        about: "text: lines with time and level. journal: lines with a priority for systemd's journal, which notes the time itself. json: one object a line. \
+        about: "text: lines with time and level. journal: lines with a priority for systemd's journal, which adds the time. json: one object a line. \
                 auto: journal if standard error is the journal, else text.",
     },
-    Key { name: "history.enabled", form: Form::Flag, default: "true", example: "true", about: "Whether counters are kept over time." },
+    Key { name: "history.enabled", form: Form::Flag, default: "true", example: "true", about: "Records counters over time." },
     Key {
         name: "history.size_max",
         form: Form::Size { least: 16 << 20, most: 1 << 40 },
         default: "256MiB",
         example: "\"256MiB\"",
-        about: "Most that the history takes on disk; the oldest goes first.",
+        about: "Maximum size of the history on disk; the oldest part is deleted first.",
     },
     Key {
         name: "defaults.mode",
@@ -231,7 +231,7 @@ pub const KEYS: &[Key] = &[
         form: Form::Time { least_ms: 0, most_ms: control::options::WRITE_CACHE_DEPTH_MS_MAX },
         default: "30s",
         example: "\"30s\"",
-        about: "Oldest a dirty block of a new volume gets before it is destaged.",
+        about: "Maximum age of a dirty block of a new volume before it is destaged.",
     },
 ];
 

@@ -92,12 +92,11 @@ fn missing(values: &Values) -> Vec<Problem> {
     for (name, written) in values {
         let text = written.value.shown();
         let trouble = match keys::find(name).map(|key| key.form) {
-            Some(keys::Form::Group) if settings::group_number(&text).is_none() => Some((
-                format!("{name} names the group {text}, which this machine does not have"),
-                format!("make it with `groupadd --system {text}`"),
-            )),
+            Some(keys::Form::Group) if settings::group_number(&text).is_none() => {
+                Some((format!("{name}: there is no group {text} on this machine"), format!("create it with `groupadd --system {text}`")))
+            }
             Some(keys::Form::Path) if name.starts_with("api.") && !Path::new(&text).is_file() => {
-                Some((format!("{name} names {text}, which is no file"), "put it there, or name another".to_string()))
+                Some((format!("{name}: {text} is not a file"), "create it, or choose another".to_string()))
             }
             _ => None,
         };

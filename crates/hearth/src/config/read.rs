@@ -45,7 +45,7 @@ pub type Values = BTreeMap<&'static str, Written>;
 /// # Errors
 /// What is wrong with it as a file: a clause and what to do.
 pub fn text_of(path: &Path) -> Result<String, (String, String)> {
-    let give = || "give another one with --config FILE, or make one with `hearth config default`".to_string();
+    let give = || "use another one with --config FILE, or create one with `hearth config default`".to_string();
     let meta = std::fs::metadata(path).map_err(|e| (format!("cannot be read ({e})"), give()))?;
     if !meta.is_file() || meta.len() > FILE_BYTES_MAX {
         return Err(("is not a file of at most 1 MiB".into(), give()));
@@ -108,8 +108,8 @@ impl Found<'_> {
     fn unknown(&mut self, name: &str, at: usize) {
         let shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
         let remedy = match keys::nearest(name) {
-            Some(near) => format!("write {near}, if that was meant, or take it out; `hearth config default` shows all keys"),
-            None => "take it out; `hearth config default` shows all keys".to_string(),
+            Some(near) => format!("write {near} if that is meant, or remove it; `hearth config default` shows all keys"),
+            None => "remove it; `hearth config default` shows all keys".to_string(),
         };
         self.problem(at, format!("there is no key {shown}"), remedy);
     }
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn every_problem_has_its_line_and_a_way_out() {
-        check("\nsocet = \"/s\"", &[(2, "there is no key socet; write socket, if")]);
-        check("[log]\n\nfliter = \"info\"", &[(3, "there is no key log.fliter; write log.filter, if")]);
+        check("\nsocet = \"/s\"", &[(2, "there is no key socet; write socket if")]);
+        check("[log]\n\nfliter = \"info\"", &[(3, "there is no key log.fliter; write log.filter if")]);
         check("[colour]\nof = 1\n[nothing]", &[(2, "there is no key colour.of; take it out"), (3, "there is no key nothing; take it out")]);
         check("reactors = 0\n", &[(1, "reactors must be a whole number from 1 to 256")]);
         check("reactors = \"2\"\n", &[(1, "without quotes")]);
@@ -182,7 +182,7 @@ mod tests {
         check("[api]\nlisten = \"0.0.0.0:7420\"", &[(2, "which other machines can reach")]);
         check("[api]\nnames = \"a.example\"", &[(2, "api.names must be a list of at most 16 host names; write for instance [")]);
         for name in ["a.example:80", "https://a", "10.0.0.1", "a..b", "-a", ""] {
-            check(&format!("api.names = [\"{name}\"]"), &[(1, "api.names has an entry that is no host name")]);
+            check(&format!("api.names = [\"{name}\"]"), &[(1, "api.names has an entry that is not a host name")]);
         }
         check("[api]\nkey = \"/k\"", &[(2, "api.key is given without api.certificate; give both, or neither")]);
         check("[api]\nallow_remote = \"yes\"", &[(2, "must be true or false")]);

@@ -92,7 +92,7 @@ fn path(text: &str) -> Result<Value, Wrong> {
     if text.starts_with('/') {
         return Ok(Value::Text(text.into()));
     }
-    Err(("must be an absolute path".into(), format!("write it from the root on, for instance \"/srv/{}\"", text.trim_start_matches("./"))))
+    Err(("must be an absolute path".into(), format!("start at the root, for instance \"/srv/{}\"", text.trim_start_matches("./"))))
 }
 
 fn group(text: &str) -> Result<Value, Wrong> {
@@ -136,7 +136,7 @@ fn names(value: &DeValue<'_>) -> Result<Value, Wrong> {
     let name = |item: &toml::Spanned<DeValue<'_>>| item.get_ref().as_str().filter(|name| is_host_name(name)).map(str::to_ascii_lowercase);
     match list.iter().map(name).collect() {
         Some(names) => Ok(Value::Names(names)),
-        None => Err(("has an entry that is no host name".into(), remedy())),
+        None => Err(("has an entry that is not a host name".into(), remedy())),
     }
 }
 

@@ -21,7 +21,7 @@ const OUTCOMES: &[(&str, &str)] = &[
 
 /// The lines of the selected volume.
 pub fn lines(model: &Model, looks: Looks, width: u16, room: usize) -> Vec<Line<'static>> {
-    let Some((name, volume)) = model.chosen() else { return vec![Line::default(), "the volume is gone".into()] };
+    let Some((name, volume)) = model.chosen() else { return vec![Line::default(), "the volume was removed".into()] };
     let mut lines = vec![Line::default(), title(name, volume, looks)];
     lines.extend(state(volume));
     lines.push(Line::default());
@@ -53,7 +53,7 @@ fn state(volume: &VolumeSample) -> [Line<'static>; 4] {
         format!("on the SSD {cached}  in RAM {ram}  dirty {dirty}  destage {destage}/s").into(),
         format!("backing device {backing} I/Os/s  SSD written {ssd}/s  errors {errors}/s").into(),
         format!("mean latency {all}, without the cache {baseline}").into(),
-        format!("saved so far: {ios} I/Os of the disk, {}, {waiting} of waiting", size(volume.saved.backing_bytes as f64)).into(),
+        format!("saved so far: {ios} disk I/Os, {}, {waiting} of waiting", size(volume.saved.backing_bytes as f64)).into(),
     ]
 }
 
@@ -79,7 +79,7 @@ fn bypassed(volume: &VolumeSample) -> Line<'static> {
         .filter(|(_, rate)| **rate > 0.0)
         .map(|(reason, rate)| format!("{} {}/s", reason.replace('_', " "), count(*rate)))
         .collect();
-    format!("turned away: {}", if reasons.is_empty() { "none".to_string() } else { reasons.join(", ") }).into()
+    format!("bypassed: {}", if reasons.is_empty() { "none".to_string() } else { reasons.join(", ") }).into()
 }
 
 /// What a line of columns is called, its value in a second, and how that is written.

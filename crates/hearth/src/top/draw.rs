@@ -11,6 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use std::time::Instant;
+use types::counted;
 
 /// Least width at which words and bars have room.
 const WIDE: u16 = 110;
@@ -75,7 +76,7 @@ fn list(lines: &mut Vec<Line<'static>>, model: &Model, looks: Looks, width: u16,
         lines.push(if chosen { line.style(Style::new().add_modifier(Modifier::REVERSED)) } else { line });
     }
     if rows.is_empty() && model.link == Link::Live {
-        lines.push("no volumes; make one with `hearth volume add NAME --backing PATH --pool POOL --export loop`".into());
+        lines.push("no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export loop`".into());
     }
     let bottom = height.saturating_sub(events + 1);
     lines.truncate(bottom);
@@ -84,17 +85,13 @@ fn list(lines: &mut Vec<Line<'static>>, model: &Model, looks: Looks, width: u16,
     lines.extend(latest.map(|event| event_line(event, model.sample.unix_ms / 1000, looks)));
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 fn head(model: &Model, looks: Looks, now: Instant, width: u16) -> Line<'static> {
     let sample = &model.sample;
     let left = format!(
         "hearth {}   {}, {}   by {}{}",
         model.version,
-        counted(sample.volumes.len(), "volume"),
-        counted(sample.pools.len(), "pool"),
+        counted(sample.volumes.len() as u64, "volume"),
+        counted(sample.pools.len() as u64, "pool"),
         model.sort.word(),
         if model.reversed { ", reversed" } else { "" }
     );
@@ -103,7 +100,7 @@ fn head(model: &Model, looks: Looks, now: Instant, width: u16) -> Line<'static> 
             let told = format!("THE DAEMON IS GONE for {}: reconnecting", human::seconds(now.saturating_duration_since(since).as_secs()));
             (told, looks.colour(Color::Red).add_modifier(Modifier::BOLD))
         }
-        _ if model.paused => ("PAUSED: p goes on".to_string(), looks.colour(Color::Yellow).add_modifier(Modifier::BOLD)),
+        _ if model.paused => ("PAUSED: p resumes".to_string(), looks.colour(Color::Yellow).add_modifier(Modifier::BOLD)),
         Link::Waiting => ("waiting for a sample".to_string(), looks.colour(Color::Yellow)),
         Link::Live => ("live".to_string(), looks.colour(Color::Green)),
     };
@@ -138,7 +135,7 @@ fn pools(model: &Model, looks: Looks, width: u16) -> Vec<Line<'static>> {
     let pools = &model.sample.pools;
     let mut lines: Vec<_> = pools.iter().take(POOLS).map(|(name, pool)| pool_line(name, pool, looks, width)).collect();
     if pools.len() > POOLS {
-        lines.push(format!("and {} more", counted(pools.len() - POOLS, "pool")).into());
+        lines.push(format!("and {} more", counted((pools.len() - POOLS) as u64, "pool")).into());
     }
     lines
 }

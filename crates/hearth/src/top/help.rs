@@ -5,20 +5,20 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 const KEYS: &[(&str, &str)] = &[
-    ("q, Ctrl-C", "end (q: back, where there is a way back)"),
+    ("q, Ctrl-C", "quit (in the detail view, q goes back)"),
     ("↑ ↓, k j", "select a volume; also page up and down, home, end"),
-    ("enter", "the selected volume: outcomes, who was turned away, the last minutes"),
-    ("s, r", "sort by the next column; the other way round"),
-    ("p", "pause: the screen stands still"),
+    ("enter", "the selected volume: outcomes, bypassed requests, the last minutes"),
+    ("s, r", "sort by the next column; reverse the order"),
+    ("p", "pause the display"),
 ];
 
 const COLUMNS: &[(&str, &str)] = &[
     ("R/S, W/S", "read and write requests in the last second"),
-    ("HIT", "part of the reads that the cache answered"),
-    ("P50, P99", "half, and all but one in a hundred, of the requests took no longer"),
+    ("HIT", "part of the reads served from the cache"),
+    ("P50, P99", "50 % (99 %) of the requests took no longer"),
     ("", "µ: microseconds, m: milliseconds, s: seconds"),
-    ("DIRTY", "bytes that the backing device lacks; the bar: beside the pool's SSD"),
-    ("DEST", "bytes brought home in the last second (destage)"),
+    ("DIRTY", "dirty bytes; the bar compares them to the pool's SSD"),
+    ("DEST", "bytes destaged in the last second"),
     ("CACHED", "bytes of the volume on the SSD"),
     ("MODE", "wt write-through, wb write-back, wa write-around, pass pass-through"),
 ];

@@ -92,7 +92,7 @@ fn model() -> Model {
         message: message.into(),
     };
     model.take_event(event(1, Severity::Info, "db", "volume added over /dev/sdb"));
-    model.take_event(event(2, Severity::Warning, "mail", "destage of block 7 failed: it stays dirty and is tried again"));
+    model.take_event(event(2, Severity::Warning, "mail", "destage of block 7 failed and will be retried"));
     model.take_event(event(3, Severity::Error, "fast", "an I/O to the SSD failed\u{1b}[2J"));
     model
 }
@@ -171,7 +171,7 @@ fn a_pause_holds_the_picture() {
     assert_eq!(text(&model, 80, 24), before);
     press(&mut model, &[KeyCode::Char('p')]);
     model.take_sample(Sample::default());
-    assert!(text(&model, 80, 24).contains("no volumes; make one with"));
+    assert!(text(&model, 80, 24).contains("no volumes; create one with"));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_volume_that_goes_leaves_the_selection_to_another() {
     assert_eq!(model.selected.as_deref(), Some("archive-with-a-name-that-is-long"));
     model.take_sample(Sample::default());
     assert_eq!(model.selected, None);
-    assert!(text(&model, 80, 24).contains("the volume is gone"));
+    assert!(text(&model, 80, 24).contains("the volume was removed"));
     press(&mut model, &[KeyCode::Char('q'), KeyCode::Enter]);
     assert_eq!(model.screen, Screen::List);
     press(&mut model, &[KeyCode::Char('q')]);

@@ -71,7 +71,7 @@ impl Store {
                 store.use_memory().map_err(begin)?;
                 let path = path.display();
                 let warning = format!(
-                    "The history cannot be kept in {path} ({why}): it is kept in memory and ends with the daemon; make room there or make the directory writable, then restart the daemon"
+                    "The history cannot be kept in {path} ({why}): it is kept in memory and ends with the daemon; free some space there or make the directory writable, then restart the daemon"
                 );
                 (Some(warning), Vec::new())
             }
@@ -85,8 +85,10 @@ impl Store {
             return self.replace_file(why);
         }
         match self.use_memory() {
-            Ok(()) => format!("The history in memory was damaged ({why}): a new one was begun; check the memory of this machine"),
-            Err(error) => format!("The history in memory was damaged ({why}), and no new one could be begun ({error}): restart the daemon"),
+            Ok(()) => format!("The history in memory was damaged ({why}): a new one was created; check the memory of this machine"),
+            Err(error) => {
+                format!("The history in memory was damaged ({why}), and no new one could be created ({error}): restart the daemon")
+            }
         }
     }
 
@@ -96,29 +98,29 @@ impl Store {
         let path = self.path.display();
         // Closes the connections, which have the old file open.
         if let Err(error) = self.use_memory() {
-            return format!("The history in {path} is damaged ({why}), and there is no memory to go on ({error}): restart the daemon");
+            return format!("The history in {path} is damaged ({why}), and there is no memory left ({error}): restart the daemon");
         }
         let aside = match damage::set_aside(&self.path) {
             Ok(aside) => aside,
             Err(error) => {
                 return format!(
-                    "The history in {path} is damaged ({why}) and cannot be set aside ({error}): it is kept in memory and ends with the daemon; move the file away, then restart the daemon"
+                    "The history in {path} is damaged ({why}) and cannot be renamed ({error}): it is kept in memory and ends with the daemon; move the file away, then restart the daemon"
                 );
             }
         };
-        let told = format!("The history in {path} was damaged ({why}): it was set aside as {}", aside.display());
+        let told = format!("The history in {path} was damaged ({why}): it was renamed to {}", aside.display());
         if count > SET_ASIDE_MAX {
             return format!(
                 "{told}; that happened {count} times, so it is now kept in memory and ends with the daemon: check the disk, then restart the daemon"
             );
         }
         match self.use_file() {
-            Ok(()) => format!("{told} and a new one was begun; look into the old one or delete it"),
+            Ok(()) => format!("{told} and a new one was created; inspect the old one or delete it"),
             Err(Trouble::Damaged(why) | Trouble::Unwritable(why)) => {
                 let remedy = "it is kept in memory and ends with the daemon; check the disk, then restart the daemon";
                 match self.use_memory() {
-                    Ok(()) => format!("{told} and no new one could be begun ({why}): {remedy}"),
-                    Err(error) => format!("{told} and no new one could be begun ({why}; {error}): restart the daemon"),
+                    Ok(()) => format!("{told} and no new one could be created ({why}): {remedy}"),
+                    Err(error) => format!("{told} and no new one could be created ({why}; {error}): restart the daemon"),
                 }
             }
         }
@@ -170,10 +172,10 @@ impl Store {
         } else if number("PRAGMA application_id")? != APPLICATION {
             return Ok(Err(Trouble::Damaged("it is not a history of hearth".into())));
         } else if version > VERSION {
-            let why = format!("it was written by a newer hearth, in format {version}; this one knows {VERSION}");
+            let why = format!("it was written by a newer hearth, in format {version}; this one reads up to {VERSION}");
             return Ok(Err(Trouble::Damaged(why)));
         } else if version != VERSION {
-            return Ok(Err(Trouble::Damaged(format!("its format is {version}, which never was"))));
+            return Ok(Err(Trouble::Damaged(format!("its format {version} is unknown"))));
         }
         // Without effect where the file system cannot do it; all works as well, only queries then wait for writing.
         connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;

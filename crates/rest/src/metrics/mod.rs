@@ -20,7 +20,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// Answers a scrape.
 pub(crate) async fn serve(State(app): Shared, caller: Caller) -> Answered {
     let full = |there: String| {
-        Problem::new(Kind::Overloaded, format!("{there} requests are under way already"), "ask again in a moment").retry_after(1)
+        Problem::new(Kind::Overloaded, format!("{there} requests are already in progress"), "try again in a moment").retry_after(1)
     };
     let place = app.looks.take(caller.client).map_err(full)?;
     let deadline = app.limits.look;
@@ -29,7 +29,7 @@ pub(crate) async fn serve(State(app): Shared, caller: Caller) -> Answered {
         drop(place);
         Ok(text)
     });
-    let late = |_| Problem::new(Kind::Late, "the counters take too long: a thread is busy", "ask again in a moment");
+    let late = |_| Problem::new(Kind::Late, "the counters did not arrive in time: a thread is busy", "try again in a moment");
     let text = tokio::time::timeout(deadline, scraping).await.map_err(late)??;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS))], text).into_response())
 }

@@ -81,7 +81,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_build_info",
         &["version"],
         |_| vec![(vec![("version", env!("CARGO_PKG_VERSION").into())], Value::Count(1))],
-        "1; the label tells the program's version.",
+        "1; the label is the program's version.",
     ),
     measured(
         "seconds",
@@ -121,7 +121,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_pool_info",
         &["pool", "ssd", "content"],
         |s| pools(s, |p| (vec![("ssd", p.ssd.clone()), ("content", p.content.name().into())], 1)),
-        "1; the labels tell the pool's SSD and what it makes of what blocks contain.",
+        "1; the labels are the pool's SSD and content level.",
     ),
     state(
         "hearth_pool_health",
@@ -134,7 +134,7 @@ pub const METRICS: &[Metric] = &[
         state("hearth_pool_size_bytes", POOL, |s| pools(s, |p| (Vec::new(), p.size_bytes)), "Bytes of the SSD that the pool uses."),
     ),
     gauge(pool("hearth_pool_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes of all volumes cached, now.")),
-    gauge(pool("hearth_pool_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Bytes that the backing devices lack, now.")),
+    gauge(pool("hearth_pool_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Dirty bytes of all volumes, now.")),
     gauge(pool("hearth_pool_ram_used_bytes", "bytes", |s| count(s.ram_used_bytes), "RAM of the RAM tier in use, now.")),
     gauge(pool("hearth_pool_index_bytes", "bytes", |s| count(s.index_bytes), "RAM of index and policy, now.")),
     pool(
@@ -175,7 +175,7 @@ pub const METRICS: &[Metric] = &[
             "hearth_pool_content_blocks",
             "1",
             |_| None,
-            "Cached blocks by what is made of what they contain: reference, associated, independent, zero.",
+            "Cached blocks by how they are stored: reference, associated, independent, zero.",
         )
     }),
     gauge(content("hearth_pool_content_cached_bytes", "bytes", |c| count(c.cached_bytes), "Bytes of all cached blocks, now.")),
@@ -198,14 +198,9 @@ pub const METRICS: &[Metric] = &[
         "hearth_pool_content_bases_blocks",
         "1",
         |c| count(c.bases_in_memory_blocks),
-        "Blocks kept in memory because others may rest on them, now.",
+        "Blocks kept in memory as bases of deltas, now.",
     )),
-    gauge(content(
-        "hearth_pool_content_hint_bytes",
-        "bytes",
-        |c| count(c.hint_bytes),
-        "RAM of the hints by which blocks find each other, now.",
-    )),
+    gauge(content("hearth_pool_content_hint_bytes", "bytes", |c| count(c.hint_bytes), "RAM of the hints that find similar blocks, now.")),
     gauge(content(
         "hearth_pool_content_memory_bytes_per_block",
         "bytes",
@@ -236,7 +231,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_volume_info",
         &["volume", "pool", "mode"],
         |s| volumes(s, |v| (vec![("pool", v.pool.clone()), ("mode", v.options.mode.name().into())], 1)),
-        "1; the labels tell the volume's pool and mode.",
+        "1; the labels are the volume's pool and mode.",
     ),
     state(
         "hearth_volume_health",
@@ -262,10 +257,10 @@ pub const METRICS: &[Metric] = &[
         "hearth_volume_bypassed",
         &["volume", "reason"],
         Read::VolumeBy(|s| s.bypassed.iter().map(|(reason, count)| (reason.clone(), *count)).collect()),
-        "Requests or blocks turned away from the cache, by reason: size, sequential, pass_through, write_around, first_touch, dirty_limit, \
+        "Requests or blocks that bypassed the cache, by reason: size, sequential, pass_through, write_around, first_touch, dirty_limit, \
          no_space, degraded.",
     ),
-    gauge(volume("hearth_volume_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Bytes that the backing device lacks, now.")),
+    gauge(volume("hearth_volume_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Dirty bytes, now.")),
     gauge(volume("hearth_volume_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes cached on the SSD, now.")),
     gauge(volume("hearth_volume_ram_bytes", "bytes", |s| count(s.ram_bytes), "Bytes cached in RAM, now; many of them are on the SSD too.")),
     gauge(volume(
@@ -285,15 +280,12 @@ pub const METRICS: &[Metric] = &[
     volume("hearth_volume_backing_read_bytes", "bytes", |s| count(s.backing_read_bytes), "Bytes of them."),
     volume("hearth_volume_backing_writes", "1", |s| count(s.backing_writes), "Writes of the backing device, destage included."),
     volume("hearth_volume_backing_written_bytes", "bytes", |s| count(s.backing_written_bytes), "Bytes of them."),
-    volume("hearth_volume_destaged_bytes", "bytes", |s| count(s.destaged_bytes), "Bytes brought home by destage."),
+    volume("hearth_volume_destaged_bytes", "bytes", |s| count(s.destaged_bytes), "Bytes destaged."),
     moved(
         Moves::Fault,
         volume("hearth_volume_checksum_errors", "1", |s| count(s.checksum_errors), "Cached blocks that did not match their checksum."),
     ),
-    moved(
-        Moves::Fault,
-        volume("hearth_volume_errors", "1", |s| count(s.errors), "Requests that failed, and reads of the SSD and destages that did."),
-    ),
+    moved(Moves::Fault, volume("hearth_volume_errors", "1", |s| count(s.errors), "Failed requests, SSD reads and destages.")),
     Metric {
         name: "hearth_volume_latency_seconds",
         kind: Type::Histogram,

@@ -5,7 +5,7 @@ use crate::asked::Json;
 use axum::extract::State;
 use control::api::{Action, DeviceExamine, DeviceView};
 
-/// All disks, partitions and loop devices, and what keeps each from being used, or does not.
+/// All disks, partitions and loop devices, and whether each can be used.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices", responses((status = 200, description = "The devices.", body = Vec<DeviceView>)))]
 pub async fn device_list(State(app): Shared) -> Answered {
     run(&app, Action::DeviceList).await
@@ -15,7 +15,7 @@ pub async fn device_list(State(app): Shared) -> Answered {
 #[utoipa::path(
     post, path = "/api/v1/devices/examine", tag = "devices",
     request_body(content = DeviceExamine, example = json!({"path": "/dev/sdb"})),
-    responses((status = 200, description = "What it is.", body = DeviceView))
+    responses((status = 200, description = "The device and its state.", body = DeviceView))
 )]
 pub async fn device_examine(State(app): Shared, Json(examine): Json<DeviceExamine>) -> Answered {
     run(&app, Action::DeviceExamine(examine)).await

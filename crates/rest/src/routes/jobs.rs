@@ -18,7 +18,7 @@ pub async fn job_show(State(app): Shared, Number(id): Number) -> Answered {
     run(&app, Action::JobShow { id }).await
 }
 
-/// Stops a job; what it has done stays done.
+/// Stops a job; completed work is kept.
 #[utoipa::path(
     delete, path = "/api/v1/jobs/{id}", tag = "jobs", params(JobNumber),
     responses((status = 200, description = "The job, which may need a moment to stop.", body = JobView))
@@ -27,7 +27,7 @@ pub async fn job_stop(State(app): Shared, Number(id): Number, _: Nothing) -> Ans
     run(&app, Action::JobCancel { id }).await
 }
 
-/// Goes on with a job that was stopped or failed, as a new one.
+/// Resumes a stopped or failed job as a new job.
 #[utoipa::path(
     post, path = "/api/v1/jobs/{id}/resume", tag = "jobs", params(JobNumber),
     responses((status = 200, description = "The new job.", body = JobView))

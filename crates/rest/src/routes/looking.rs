@@ -53,7 +53,7 @@ pub async fn sample(State(app): Shared) -> Answered {
     run(&app, Action::Sample).await
 }
 
-/// What happened lately, oldest first.
+/// The latest events, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "looking", params(After),
     responses((status = 200, description = "The events.", body = Vec<EventView>))
@@ -79,7 +79,7 @@ pub async fn history(State(app): Shared, Asked(span): Asked<Span>) -> Answered {
     run(&app, Action::History(HistoryQuery { name, series, from_unix_s, to_unix_s, points })).await
 }
 
-/// Everything as it happens, as server-sent events.
+/// Samples, jobs and events as they occur, as server-sent events.
 ///
 /// `hello` comes first, and again if the listener did not keep up: then it has missed something and should fetch anew. `sample` comes each second,
 /// `job` when a job begins, ends, or has run for another second, `event` with its number as `id:`, and `changed` when the lists of pools or volumes

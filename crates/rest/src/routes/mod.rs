@@ -94,8 +94,8 @@ pub(crate) async fn run(app: &Arc<App>, action: Action) -> Answered {
     let looks = only_looks(&action);
     let (places, deadline) = if looks { (&app.looks, app.limits.look) } else { (&app.changes, app.limits.change) };
     let place = places.take(ASKING.get()).map_err(|there| {
-        let detail = format!("{there} requests are under way already");
-        Problem::new(Kind::Overloaded, detail, "ask again in a moment").retry_after(1)
+        let detail = format!("{there} requests are already in progress");
+        Problem::new(Kind::Overloaded, detail, "try again in a moment").retry_after(1)
     })?;
     let remedy = where_to_look(&action);
     let manager = app.manager.clone();
@@ -107,10 +107,8 @@ pub(crate) async fn run(app: &Arc<App>, action: Action) -> Answered {
     match tokio::time::timeout(deadline, work).await {
         Ok(Ok(answer)) => json(&answer?),
         Ok(Err(_panicked)) => Err(Problem::internal()),
-        Err(_) if looks => {
-            Err(Problem::new(Kind::Late, "the answer takes too long: a device or a thread is busy", "ask again in a moment"))
-        }
-        Err(_) => Err(Problem::new(Kind::Late, "it is still under way, and goes on", remedy)),
+        Err(_) if looks => Err(Problem::new(Kind::Late, "no answer in time: a device or a thread is busy", "try again in a moment")),
+        Err(_) => Err(Problem::new(Kind::Late, "it is still in progress and continues", remedy)),
     }
 }
 
@@ -136,14 +134,14 @@ fn only_looks(action: &Action) -> bool {
 
 fn where_to_look(action: &Action) -> String {
     match action {
-        Action::PoolCreate(create) => format!("look with `hearth pool show {}`", create.name),
-        Action::PoolSet { name, .. } | Action::PoolReplace { name, .. } => format!("look with `hearth pool show {name}`"),
-        Action::VolumeAdd(add) => format!("look with `hearth volume show {}`", add.name),
+        Action::PoolCreate(create) => format!("check with `hearth pool show {}`", create.name),
+        Action::PoolSet { name, .. } | Action::PoolReplace { name, .. } => format!("check with `hearth pool show {name}`"),
+        Action::VolumeAdd(add) => format!("check with `hearth volume show {}`", add.name),
         Action::VolumeSet { name, .. } | Action::VolumeStart { name } | Action::VolumeStop { name } | Action::VolumeDropCache { name } => {
-            format!("look with `hearth volume show {name}`")
+            format!("check with `hearth volume show {name}`")
         }
-        Action::PoolDestroy { .. } => "look with `hearth pool list`".into(),
-        _ => "look with `hearth volume list`".into(),
+        Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),
+        _ => "check with `hearth volume list`".into(),
     }
 }
 
@@ -162,7 +160,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T
 async fn problem_page(axum::extract::Path(kind): axum::extract::Path<String>) -> Answered {
     let kind = Kind::ALL.into_iter().find(|k| k.word() == kind).ok_or_else(problem::no_path)?;
     let text = format!(
-        "{} ({}, HTTP status {})\n\nThe member \"detail\" of the document ({PROBLEM_JSON}) says what is wrong, \"remedy\" what to do.\n",
+        "{} ({}, HTTP status {})\n\nThe member \"detail\" of the document ({PROBLEM_JSON}) says what is wrong, \"remedy\" what to do next.\n",
         kind.title(),
         kind.word(),
         kind.status()

@@ -51,7 +51,7 @@ pub async fn pool_destroy(State(app): Shared, Name(name): Name, Asked(asked): As
     run(&app, Action::PoolDestroy { name, force: asked.force }).await
 }
 
-/// Puts a pool on another SSD; its volumes stay what they are.
+/// Moves a pool to another SSD; its volumes are kept.
 #[utoipa::path(
     post, path = "/api/v1/pools/{name}/replace", tag = "pools", params(PoolName),
     request_body(content = PoolReplace, example = json!({"ssd": "/dev/nvme1n1"})),

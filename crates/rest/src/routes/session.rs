@@ -15,7 +15,7 @@ use control::api::{Done, Login, LoginCode, Role, SessionView};
 use control::error::Kind;
 use std::time::Instant;
 
-/// Who asks, and what they may.
+/// The caller and its rights.
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", responses((status = 200, description = "You.", body = SessionView)))]
 pub async fn session_show(caller: Caller) -> Answered {
     json(&caller.view())
@@ -33,7 +33,7 @@ pub async fn session_show(caller: Caller) -> Answered {
 pub async fn session_begin(State(app): Shared, Extension(peer): Extension<Peer>, Json(login): Json<Login>) -> Answered {
     let client = peer.client();
     let too_many = |seconds| {
-        let problem = Problem::new(Kind::TooMany, "too many logins failed", "wait as long as the header Retry-After says");
+        let problem = Problem::new(Kind::TooMany, "too many failed logins", "wait as long as the header Retry-After says");
         problem.retry_after(seconds)
     };
     // Who has a good token or code is let in whatever others have tried from the same address: to guess 256 bits is hopeless, to keep the
@@ -83,7 +83,7 @@ pub async fn session_end(State(app): Shared, caller: Caller, _: Nothing) -> Answ
     Ok(response)
 }
 
-/// Makes a code for one login to the console; on the Unix socket only.
+/// Creates a code for one login to the console; on the Unix socket only.
 #[utoipa::path(
     post, path = "/api/v1/session/code", tag = "session",
     responses((status = 200, description = "Where to open the console.", body = LoginCode))
@@ -91,11 +91,11 @@ pub async fn session_end(State(app): Shared, caller: Caller, _: Nothing) -> Answ
 pub async fn session_code(State(app): Shared, caller: Caller, _: Nothing) -> Answered {
     if caller.by != "socket" {
         let remedy = "run `hearth console` on the machine of the daemon, or log in with a token";
-        return Err(Problem::new(Kind::Forbidden, "codes are made over the Unix socket only", remedy));
+        return Err(Problem::new(Kind::Forbidden, "codes are issued over the Unix socket only", remedy));
     }
     let Some(console) = &app.console else {
-        let remedy = "turn it on with `hearth serve --listen 127.0.0.1:7420`, or with `api.listen` in the configuration file";
-        return Err(Problem::new(Kind::Conflict, "the console needs the API on TCP, and that is off", remedy));
+        let remedy = "enable it with `hearth serve --listen 127.0.0.1:7420`, or with `api.listen` in the configuration file";
+        return Err(Problem::new(Kind::Conflict, "the console needs the API on TCP, which is off", remedy));
     };
     let code = app.sessions.make_code(Instant::now())?;
     json(&LoginCode { url: format!("{console}/#code={code}"), valid_s: CODE_VALID.as_secs() })

@@ -12,7 +12,7 @@ pub async fn token_list(State(app): Shared) -> Answered {
     json(&blocking(move || Ok(app.tokens.list()?)).await?)
 }
 
-/// Makes a token. Its secret is in the answer and nowhere else.
+/// Creates a token. Its secret is in the answer and nowhere else.
 #[utoipa::path(
     post, path = "/api/v1/tokens", tag = "session",
     request_body(content = TokenCreate, example = json!({"name": "prometheus", "role": "view"})),

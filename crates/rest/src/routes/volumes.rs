@@ -19,7 +19,7 @@ pub async fn volume_list(State(app): Shared) -> Answered {
     run(&app, Action::VolumeList).await
 }
 
-/// Makes an accelerated volume.
+/// Creates an accelerated volume.
 #[utoipa::path(
     post, path = "/api/v1/volumes", tag = "volumes",
     request_body(
@@ -51,12 +51,12 @@ pub async fn volume_set(State(app): Shared, Name(name): Name, Json(set): Json<Vo
     run(&app, Action::VolumeSet { name, set }).await
 }
 
-/// What comes of a change.
+/// The result of a change.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code)] // For the description only.
 enum Changed {
-    /// It goes on.
+    /// It continues.
     Job(JobView),
     /// It is done.
     Done(Done),
@@ -71,7 +71,7 @@ pub async fn volume_remove(State(app): Shared, Name(name): Name, Asked(asked): A
     run(&app, Action::VolumeRemove { name, drop_dirty: asked.drop_dirty }).await
 }
 
-/// Starts a volume that does not run.
+/// Starts a volume that is not running.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/start", tag = "volumes", params(VolumeName),
     responses((status = 200, description = "It runs.", body = Done))
@@ -80,7 +80,7 @@ pub async fn volume_start(State(app): Shared, Name(name): Name, _: Nothing) -> A
     run(&app, Action::VolumeStart { name }).await
 }
 
-/// Stops a volume that nobody uses; what is cached of it stays.
+/// Stops a volume that is not in use; its cache is kept.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/stop", tag = "volumes", params(VolumeName),
     responses((status = 200, description = "It is stopped, and its backing device is free.", body = Done))
@@ -92,13 +92,13 @@ pub async fn volume_stop(State(app): Shared, Name(name): Name, _: Nothing) -> An
 /// Drops the clean cache of a volume.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/drop-cache", tag = "volumes", params(VolumeName),
-    responses((status = 200, description = "It is dropped; what is dirty is kept.", body = Done))
+    responses((status = 200, description = "The clean cache is dropped; dirty data is kept.", body = Done))
 )]
 pub async fn volume_drop_cache(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
     run(&app, Action::VolumeDropCache { name }).await
 }
 
-/// Brings all dirty data home.
+/// Destages all dirty data.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/destage", tag = "volumes", params(VolumeName),
     responses((status = 200, description = "The job that does it.", body = JobView))
@@ -120,7 +120,7 @@ pub async fn volume_warm(State(app): Shared, Name(name): Name, Json(warm): Json<
 /// Why a range is, or is not, cached.
 #[utoipa::path(
     get, path = "/api/v1/volumes/{name}/why", tag = "volumes", params(VolumeName, Asking),
-    responses((status = 200, description = "What is cached there, what was asked there, and what came of it.", body = WhyView))
+    responses((status = 200, description = "What is cached there, and the latest requests with their outcome.", body = WhyView))
 )]
 pub async fn volume_why(State(app): Shared, Name(name): Name, Asked(asked): Asked<Asking>) -> Answered {
     let length_bytes = asked.length_bytes.unwrap_or(WHY_BYTES);

@@ -130,7 +130,7 @@ impl DeviceIo {
             Ok(at) => device.held_at = Some(at),
             Err(error) => {
                 let name = &device.shared.name;
-                tracing::warn!("{name}: its lock ends with this process, although writes to it may still be carried out ({error})");
+                tracing::warn!("{name}: its lock ends with this process, although the kernel may still write to it ({error})");
             }
         }
     }
