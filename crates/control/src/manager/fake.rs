@@ -307,10 +307,10 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
+    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
-        inside.step(path)?;
-        inside.devices.remove(path);
+        inside.step(&pool.ssd)?;
+        inside.devices.remove(&pool.ssd);
         Ok(())
     }
 
