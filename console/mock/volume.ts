@@ -24,6 +24,7 @@ export const OPTIONS: Options = {
   latency_goal_ms: 50,
   destage_rate_bytes: null,
   read_only: false,
+  on_ssd_loss: "stop",
 };
 
 export class MockVolume {

@@ -2,6 +2,7 @@
 
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
 export type Admission = "always" | "second-touch";
+export type OnSsdLoss = "stop" | "continue";
 export type Content = "off" | "fast" | "dense" | "auto";
 export type Health = "running" | "starting" | "degraded" | "failed" | "removing" | "stopped";
 export type Role = "view" | "operate";
@@ -161,6 +162,7 @@ export interface Options {
   latency_goal_ms: number;
   destage_rate_bytes: number | null;
   read_only: boolean;
+  on_ssd_loss: OnSsdLoss;
 }
 
 export interface OptionsPatch {
@@ -173,6 +175,7 @@ export interface OptionsPatch {
   latency_goal_ms?: number | null;
   destage_rate?: Limit | null;
   read_only?: boolean | null;
+  on_ssd_loss?: string | null;
 }
 
 export interface VolumeView {

@@ -204,4 +204,20 @@ export const SETTINGS: Setting[] = [
           ]
         : ["Clients may write again."],
   },
+  {
+    key: "on_ssd_loss",
+    word: "On loss of the SSD",
+    about: "What writes do when the SSD is lost with dirty data of the volume.",
+    shown: (options) => options.on_ssd_loss,
+    typed: (options) => options.on_ssd_loss,
+    choices: [
+      { word: "stop", about: "they wait, and fail after a time: the dirty data on the SSD stays the newest" },
+      { word: "continue", about: "they go to the backing device; what they write over is recorded" },
+    ],
+    patch: (what) => ({ value: { on_ssd_loss: what } }),
+    meaning: (text) =>
+      text === "continue"
+        ? ["If the SSD is lost, writes go to the backing device, and which blocks they change is recorded.", "When the SSD is back, all other dirty data is served from it."]
+        : ["If the SSD is lost, writes wait while dirty data goes home, and fail when none can.", "When the SSD is back, all dirty data on it is served."],
+  },
 ];

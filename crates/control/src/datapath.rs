@@ -187,6 +187,19 @@ pub enum Notice {
         /// The volume.
         volume: String,
     },
+    /// A pool's SSD is lost, and blocks of the volume were written past it. They are acknowledged after [`DataPath::past_recorded`].
+    PastSsd {
+        /// The pool.
+        pool: String,
+        /// Which it is.
+        uuid: Uuid,
+        /// The volume.
+        volume: String,
+        /// Which blocks of it.
+        blocks: std::ops::Range<u64>,
+        /// For the answer.
+        token: u64,
+    },
     /// A volume's backing device failed a flush: it acknowledges no more writes until it is attached anew. Not all of the pool may know:
     /// see [`DataPath::backing_failed`].
     BackingFailed {
@@ -255,11 +268,8 @@ pub trait DataPath: Send + Sync {
     /// Makes a file of that size for an SSD. Fails if there is anything of that name.
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError>;
 
-    /// Removes the file that [`DataPath::make_file`] made for a pool. It is no failure if it is gone.
-    ///
-    /// # Errors
-    /// Also if what has its name by now is not that file: it stays.
-    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+    /// Removes a file made by [`DataPath::make_file`]. It is no failure if it is gone.
+    fn remove_file(&self, path: &str) -> Result<(), ControlError>;
 
     /// Formats the pool's SSD with the record's UUID, durably; what was there is lost.
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError>;
@@ -286,6 +296,12 @@ pub trait DataPath: Send + Sync {
 
     /// It is on record that the pool's SSD holds nothing of the volume: it goes on without it.
     fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str);
+
+    /// It is on record that blocks were written past the pool's SSD.
+    fn past_recorded(&self, pool: &str, uuid: Uuid, token: u64);
+
+    /// What the SSD holds of `volume.past` becomes void, durably. The volume's pool runs, and the volume is not attached.
+    fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
 
     /// All of the volume's pool is to know that its backing device failed a flush. `false`: that is over, the volume was attached anew since or
     /// is not attached.

@@ -5,7 +5,7 @@ use crate::error::ControlError;
 use crate::human;
 use crate::words;
 use serde::{Deserialize, Serialize};
-use types::{Admission, Content, Mode, SECTOR_BYTES};
+use types::{Admission, Content, Mode, OnSsdLoss, SECTOR_BYTES};
 use utoipa::ToSchema;
 
 /// Longest write-cache depth: a day. Longer would leave the backing device older than any sensible backup.
@@ -43,6 +43,10 @@ pub struct Options {
     pub destage_rate_bytes: Option<u64>,
     /// No writes at all.
     pub read_only: bool,
+    /// What writes do when the SSD is lost with dirty data of the volume.
+    #[serde(with = "words::on_ssd_loss", default)]
+    #[schema(value_type = String)]
+    pub on_ssd_loss: OnSsdLoss,
 }
 
 impl Default for Options {
@@ -59,6 +63,7 @@ impl Default for Options {
             latency_goal_ms: engine.latency_goal_ns / 1_000_000,
             destage_rate_bytes: engine.destage_rate_bytes,
             read_only: engine.read_only,
+            on_ssd_loss: engine.on_ssd_loss,
         }
     }
 }
@@ -80,6 +85,7 @@ impl Options {
                 ("latency goal", time(o.latency_goal_ms)),
                 ("destage rate", limit(o.destage_rate_bytes)),
                 ("read-only", if o.read_only { "yes" } else { "no" }.to_string()),
+                ("on loss of the SSD", o.on_ssd_loss.name().to_string()),
             ]
         };
         let pairs = told(self).into_iter().zip(told(before)).filter(|(now, was)| now != was);
@@ -124,6 +130,9 @@ pub struct OptionsPatch {
     pub destage_rate: Option<Limit>,
     /// No writes.
     pub read_only: Option<bool>,
+    /// What writes do when the SSD is lost with dirty data of the volume.
+    #[schema(pattern = "^(stop|continue)$")]
+    pub on_ssd_loss: Option<String>,
 }
 
 impl OptionsPatch {
@@ -177,6 +186,10 @@ impl OptionsPatch {
         if let Some(read_only) = self.read_only {
             new.read_only = read_only;
         }
+        if let Some(name) = &self.on_ssd_loss {
+            new.on_ssd_loss = words::on_ssd_loss_from_name(name)
+                .ok_or_else(|| bad("--on-ssd-loss", format!("has the unknown value {name:?}"), "use stop or continue"))?;
+        }
         if new.read_only && new.mode == Mode::WriteBack {
             return Err(ControlError::BadCombination(
                 "a read-only volume cannot be write-back".into(),
@@ -229,6 +242,7 @@ impl From<&Options> for engine::api::VolumeOptions {
             latency_goal_ns: options.latency_goal_ms.saturating_mul(1_000_000),
             destage_rate_bytes: options.destage_rate_bytes,
             read_only: options.read_only,
+            on_ssd_loss: options.on_ssd_loss,
         }
     }
 }
@@ -272,6 +286,7 @@ mod tests {
         let patch = OptionsPatch::default;
         check(OptionsPatch { mode: Some("fast".into()), ..patch() }, Err("--mode has the unknown value"));
         check(OptionsPatch { admission: Some("".into()), ..patch() }, Err("--admission"));
+        check(OptionsPatch { on_ssd_loss: Some("go".into()), ..patch() }, Err("--on-ssd-loss has the unknown value"));
         check(OptionsPatch { write_cache_depth_ms: Some(0), ..patch() }, Err("--write-cache-depth"));
         check(OptionsPatch { write_cache_depth_ms: Some(u64::MAX), ..patch() }, Err("--write-cache-depth"));
         check(OptionsPatch { dirty_limit: Some(Limit::Bytes(0)), ..patch() }, Err("--dirty-limit must be at least 1 MiB"));

@@ -138,6 +138,9 @@ pub struct VolumeRecord {
     /// The backing device was served without its cache, or changed while detached: what is cached clean must be dropped
     /// before the cache serves this volume again.
     pub cache_stale: bool,
+    /// Blocks that were written past the lost SSD, in order, as first and end: what the SSD holds of them is void, dirty or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<(u64, u64)>,
     /// A person stopped it: it stays so over restarts.
     #[serde(default)]
     pub stopped: bool,
@@ -176,6 +179,16 @@ impl VolumeRecord {
     /// Whether its backing device must take writes: a client's, or what is dirty.
     pub fn writes_backing(&self) -> bool {
         !self.options.read_only || self.may_have_dirty
+    }
+
+    /// Adds blocks that were written past the lost SSD.
+    pub fn add_past(&mut self, blocks: std::ops::Range<u64>) {
+        let from = self.past.partition_point(|(_, end)| *end < blocks.start);
+        let to = self.past.partition_point(|(first, _)| *first <= blocks.end);
+        let touched = &self.past[from..to];
+        let first = touched.first().map_or(blocks.start, |(first, _)| blocks.start.min(*first));
+        let end = touched.last().map_or(blocks.end, |(_, end)| blocks.end.max(*end));
+        self.past.splice(from..to, [(first, end)]);
     }
 
     /// Whether it is to stay as it is until a person starts it. A volume on its way out goes on.
@@ -287,6 +300,7 @@ pub(crate) mod samples {
             identity: BackingIdentity { size_bytes: 1 << 30, ..Default::default() },
             stopped_clean: false,
             cache_stale: false,
+            past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
         }

@@ -3,7 +3,7 @@
 use crate::error::ControlError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
-use types::{Admission, Content, Mode};
+use types::{Admission, Content, Mode, OnSsdLoss};
 
 /// serde for [`Mode`] by name.
 pub mod mode {
@@ -19,6 +19,27 @@ pub mod mode {
         let name = String::deserialize(deserializer)?;
         Mode::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no mode \"{name}\"")))
     }
+}
+
+/// serde for [`OnSsdLoss`] by name.
+pub mod on_ssd_loss {
+    use super::*;
+
+    /// Writes the name.
+    pub fn serialize<S: Serializer>(what: &OnSsdLoss, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(what.name())
+    }
+
+    /// Reads a name.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OnSsdLoss, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        on_ssd_loss_from_name(&name).ok_or_else(|| D::Error::custom(format!("{name:?} is nothing that a volume does on loss of its SSD")))
+    }
+}
+
+/// What a volume does when its SSD is lost, by its name.
+pub fn on_ssd_loss_from_name(name: &str) -> Option<OnSsdLoss> {
+    [OnSsdLoss::Stop, OnSsdLoss::Continue].into_iter().find(|what| what.name() == name)
 }
 
 /// serde for [`Admission`] by name.

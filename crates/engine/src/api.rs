@@ -6,8 +6,10 @@
 //! backing device: with or without); every [`Request`] put in is answered by exactly one [`Action::Reply`].
 
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
 use page::{PageMutVec, PageVec};
-use types::{Admission, BypassReason, Mode, VolumeId, VolumeIndex};
+use types::{Admission, BypassReason, Mode, OnSsdLoss, VolumeId, VolumeIndex};
 
 /// What a client asks for. Sector addresses are relative to the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,6 +247,17 @@ pub enum Event {
     /// have said so, the host records durably that everything the SSD holds of the volume is void,
     /// dirty blocks too, and gives [`Command::SsdForgotten`].
     NothingDirty(VolumeIndex),
+    /// The SSD is lost, and these blocks of the volume were written on the backing device. The host records durably, outside the SSD, that
+    /// what the SSD holds of them is void, and says so by [`Command::PastRecorded`]; before that no write to them is acknowledged. The next
+    /// start that finds the SSD gives [`Command::VoidPast`].
+    PastSsd {
+        /// For `PastRecorded`; no other shard of the pool uses it.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+        /// Which blocks of it.
+        blocks: Range<u64>,
+    },
     /// The backing device failed a flush: final (C5). The volume acknowledges no more writes until it is attached anew.
     BackingFailed(VolumeIndex),
     /// A dirty block cannot be read back; the client got an error.
@@ -278,6 +291,8 @@ pub struct VolumeOptions {
     pub destage_rate_bytes: Option<u64>,
     /// No writes at all.
     pub read_only: bool,
+    /// What writes do when the SSD is lost while some of the volume is dirty.
+    pub on_ssd_loss: OnSsdLoss,
 }
 
 impl Default for VolumeOptions {
@@ -292,6 +307,7 @@ impl Default for VolumeOptions {
             latency_goal_ns: 50_000_000,
             destage_rate_bytes: None,
             read_only: false,
+            on_ssd_loss: OnSsdLoss::Stop,
         }
     }
 }
@@ -385,6 +401,21 @@ pub enum Command {
     SsdForgotten {
         /// Which volume.
         volume: VolumeIndex,
+    },
+    /// The host has recorded durably that blocks were written past the SSD (answer to [`Event::PastSsd`]).
+    PastRecorded {
+        /// The token of the event.
+        token: u64,
+    },
+    /// These blocks were written past the SSD when it was lost: what it holds of them is void, dirty or not. Given after a start, while the
+    /// volume is held, before it is attached. `CommandDone` when that is durable.
+    VoidPast {
+        /// For `CommandDone`.
+        token: u64,
+        /// Which volume.
+        volume: VolumeIndex,
+        /// Which blocks of it.
+        past: Vec<Range<u64>>,
     },
     /// The volume's backing device failed a flush that another shard had asked for (answer to [`Event::BackingFailed`], for all
     /// shards): a failed flush is final for the device, whoever asked.

@@ -90,4 +90,6 @@ pub const ALL: &[(u32, &str)] = &[
     (73, "on a busy host nothing goes home, whatever asks for it"),
     (74, "a check believes that blocks get their places in the order in which it heard of them"),
     (75, "destage goes on in a range that is being discarded"),
+    (76, "an SSD that is back serves blocks that were written past it"),
+    (77, "a write past the SSD is acknowledged before that is recorded"),
 ];

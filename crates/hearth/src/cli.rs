@@ -521,6 +521,10 @@ pub struct VolumeOptions {
     /// When a block enters the SSD: always or second-touch [default: second-touch]
     #[arg(long)]
     pub admission: Option<String>,
+    /// What writes do if the SSD is lost while the volume has dirty data: stop or continue
+    /// [default: stop]
+    #[arg(long, value_name = "stop|continue")]
+    pub on_ssd_loss: Option<String>,
     /// Destage keeps the latency of backing device reads below this [default: 50ms]
     #[arg(long, value_name = "TIME")]
     pub latency_goal: Option<String>,

@@ -77,6 +77,7 @@ pub fn options(written: &VolumeOptions, read_write: bool) -> Result<OptionsPatch
         sequential_cutoff: limit("--sequential-cutoff", &written.sequential_cutoff)?,
         latency_goal_ms: read("--latency-goal", &written.latency_goal, quantity::time_ms)?,
         destage_rate: limit("--destage-rate", &written.destage_rate)?,
+        on_ssd_loss: written.on_ssd_loss.clone(),
         read_only: if read_write { Some(false) } else { written.read_only.then_some(true) },
     })
 }

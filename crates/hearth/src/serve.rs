@@ -208,7 +208,10 @@ fn watch_notices(manager: &Manager, notices: Receiver<Notice>, life: Life) -> Re
     let manager = manager.clone();
     spawn("notices", move || {
         let _life = life;
-        notices.iter().for_each(|notice| manager.notice(&notice));
+        while let Ok(first) = notices.recv() {
+            let came: Vec<_> = std::iter::once(first).chain(notices.try_iter()).collect();
+            manager.notices(&came);
+        }
     })?;
     Ok(())
 }

@@ -147,6 +147,7 @@ pub fn volume(volume: &VolumeView) -> String {
         ("sequential cutoff", or_off(options.sequential_cutoff_bytes)),
         ("latency goal", time(options.latency_goal_ms)),
         ("destage rate", options.destage_rate_bytes.map_or("off".into(), |b| human::bytes(b) + "/s")),
+        ("on loss of the SSD", options.on_ssd_loss.name().into()),
         ("read-only", if options.read_only { "yes".into() } else { "no".into() }),
         ("uuid", volume.uuid.to_string()),
     ]);

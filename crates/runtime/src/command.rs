@@ -121,6 +121,7 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         Command::Release { volume, .. } => Command::Release { token, volume },
         Command::DropClean { volume, .. } => Command::DropClean { token, volume },
         Command::Check { segment, .. } => Command::Check { token, segment },
+        Command::VoidPast { volume, past, .. } => Command::VoidPast { token, volume, past },
         Command::Quiesce { .. } => Command::Quiesce { token },
         unanswered @ (Command::Attach { .. }
         | Command::Hold { .. }
@@ -128,6 +129,7 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         | Command::SsdFailed
         | Command::DegradedRecorded
         | Command::SsdForgotten { .. }
+        | Command::PastRecorded { .. }
         | Command::BackingFailed { .. }) => {
             return Err(unanswered);
         }

@@ -368,6 +368,7 @@ impl System for Daemon {
             | Command::Release { token, .. }
             | Command::DropClean { token, .. }
             | Command::Check { token, .. }
+            | Command::VoidPast { token, .. }
             | Command::Quiesce { token } => Some(*token),
             Command::Attach { .. }
             | Command::Hold { .. }
@@ -375,6 +376,7 @@ impl System for Daemon {
             | Command::SsdFailed
             | Command::DegradedRecorded
             | Command::SsdForgotten { .. }
+            | Command::PastRecorded { .. }
             | Command::BackingFailed { .. } => None,
         };
         if let Some(token) = token {

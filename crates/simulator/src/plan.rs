@@ -4,7 +4,7 @@
 mod content;
 
 use engine::api::VolumeOptions;
-use types::{Admission, EXTENT_SECTORS, Mode};
+use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
 
 use crate::disk::Pace;
 use crate::disk::faults::Faults;
@@ -138,10 +138,15 @@ fn options(prng: &mut Prng) -> VolumeOptions {
         Mode::WriteAround,
         Mode::PassThrough,
     ]);
+    let admission = prng.pick(&[Admission::Always, Admission::Always, Admission::SecondTouch]);
+    let write_cache_depth_ns = prng.pick(&[1_000_000, 50_000_000, 30_000_000_000]);
+    // Drawn from what is drawn already, so that older seeds are what they were.
+    let on_ssd_loss = if write_cache_depth_ns == 50_000_000 { OnSsdLoss::Continue } else { OnSsdLoss::Stop };
     VolumeOptions {
         mode,
-        admission: prng.pick(&[Admission::Always, Admission::Always, Admission::SecondTouch]),
-        write_cache_depth_ns: prng.pick(&[1_000_000, 50_000_000, 30_000_000_000]),
+        admission,
+        write_cache_depth_ns,
+        on_ssd_loss,
         dirty_limit_bytes: prng.pick(&[u64::MAX, u64::MAX, 256 << 10, 32 << 10]),
         max_io_bytes: prng.pick(&[64 << 10, 16 << 10, 4 << 20]),
         sequential_cutoff_bytes: prng.pick(&[None, Some(1 << 20), Some(64 << 10)]),
@@ -444,6 +449,7 @@ impl Plan {
         let depth_ns = prng.pick(&[1_000_000, 30_000_000_000]);
         for volume in &mut self.volumes {
             (volume.options.mode, volume.options.write_cache_depth_ns) = (Mode::WriteBack, depth_ns);
+            volume.options.on_ssd_loss = prng.pick(&[OnSsdLoss::Stop, OnSsdLoss::Continue, OnSsdLoss::Continue]);
             if prng.percent(70) {
                 volume.faults = Faults::none();
             }

@@ -1,6 +1,7 @@
 //! What the harness drives: one life of a daemon's data path, and how such a life begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use engine::api::{Command, Completion, Event, Io, Reply, Request};
 use page::PagePool;
@@ -139,6 +140,8 @@ pub struct HostRecord {
     pub stale: BTreeSet<u16>,
     /// The SSD was lost, and all that it holds of these volumes is void: nothing was dirty.
     pub forgotten: BTreeSet<u16>,
+    /// By volume: blocks that were written past the lost SSD; what it holds of them is void.
+    pub past: BTreeMap<u16, Vec<Range<u64>>>,
     /// By volume: what the log holds of it under a lower number is void.
     pub renumbered: BTreeMap<u16, u32>,
     /// Identity of the pool, drawn when it was formatted.
@@ -152,8 +155,8 @@ pub struct HostRecord {
 impl HostRecord {
     /// Of a pool that is about to be formatted.
     pub fn of_new_pool(pool_uuid: [u8; 16]) -> HostRecord {
-        let (stale, forgotten, renumbered) = Default::default();
-        HostRecord { stale, forgotten, renumbered, pool_uuid, session: 0, retired: 0 }
+        let (stale, forgotten, past, renumbered) = Default::default();
+        HostRecord { stale, forgotten, past, renumbered, pool_uuid, session: 0, retired: 0 }
     }
 
     /// A number that no volume of the pool ever had.

@@ -111,6 +111,26 @@ impl Admission {
     }
 }
 
+/// What a volume's writes do when the SSD is lost with dirty data of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnSsdLoss {
+    /// They wait for the SSD, or for the data to go home, and fail after a time: the data on the SSD stays the newest.
+    #[default]
+    Stop,
+    /// They go on, to the backing device. What is written past the SSD is recorded, so that the rest is served when the SSD is back.
+    Continue,
+}
+
+impl OnSsdLoss {
+    /// The word used on the command line, in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnSsdLoss::Stop => "stop",
+            OnSsdLoss::Continue => "continue",
+        }
+    }
+}
+
 /// How much a pool makes of what its blocks contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Content {

@@ -52,6 +52,8 @@ pub struct Inside {
     pub hanging: BTreeMap<DeviceUse, Instant>,
     /// Devices that were given up.
     pub given_up: Vec<DeviceUse>,
+    /// What was recorded of writes past a lost SSD, by token.
+    pub past_recorded: Vec<u64>,
     /// A detach from a device that hangs is given up with an error.
     pub impatient: bool,
     /// What hangs goes on hanging when it is given up.
@@ -307,10 +309,10 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
         let mut inside = self.inside();
-        inside.step(&pool.ssd)?;
-        inside.devices.remove(&pool.ssd);
+        inside.step(path)?;
+        inside.devices.remove(path);
         Ok(())
     }
 
@@ -378,6 +380,19 @@ impl DataPath for World {
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {}
 
     fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, _volume: &str) {}
+
+    fn past_recorded(&self, _pool: &str, _uuid: Uuid, token: u64) {
+        self.inside().past_recorded.push(token);
+    }
+
+    /// A volume is one block here.
+    fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        assert!(!inside.attached.contains_key(&volume.name), "before anything of it goes home");
+        inside.devices.values_mut().for_each(|device| device.log.retain(|id, _| *id != volume.id));
+        Ok(())
+    }
 
     fn backing_failed(&self, volume: &str) -> bool {
         self.inside().attached.contains_key(volume)

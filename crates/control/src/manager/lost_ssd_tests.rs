@@ -146,3 +146,23 @@ fn formatting_anew_loses_nothing_at_any_step() {
         }
     }
 }
+
+/// What was written past the SSD is on record before it is acknowledged, and void on the SSD when that is back.
+#[test]
+fn what_was_written_past_the_ssd_is_void_when_it_is_back() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    let uuid = world.inside().saved.pools[0].uuid;
+    let past = |blocks, token| Notice::PastSsd { pool: "p".into(), uuid, volume: "v".into(), blocks, token };
+    manager.notices(&[ssd_failed(&world), past(4..8, 17), past(0..4, 18)]);
+    assert_eq!(world.inside().past_recorded, [17, 18]);
+    assert_eq!(world.inside().saved.volumes[0].past, [(0, 8)]);
+    world.inside().devices.get_mut(DISK).expect("it is there").version = 77;
+    let manager = started(&world);
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(77)));
+    assert!(world.inside().saved.volumes[0].past.is_empty(), "said once");
+    assert!(world.write("v", 78));
+    started(&world);
+    assert_eq!(world.read("v"), Some(78), "what was written since is kept");
+}

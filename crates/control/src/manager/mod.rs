@@ -276,6 +276,11 @@ impl Manager {
         self.take_notice(notice);
     }
 
+    /// The same of all that came meanwhile.
+    pub fn notices(&self, notices: &[Notice]) {
+        self.take_notices(notices);
+    }
+
     /// Where everything that happens is told.
     pub fn live(&self) -> Live {
         self.shared.live.clone()

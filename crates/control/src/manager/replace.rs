@@ -84,7 +84,7 @@ impl Manager {
         let result = self.exchange(&new, formats_anew);
         if result.is_err() && new.file_made {
             // What failed is told; a file that stays behind is only in the way of the next try.
-            if let Err(also) = self.data().remove_file(&new) {
+            if let Err(also) = self.data().remove_file(&new.ssd) {
                 self.events().note(Severity::Warning, name, format!("{} was not removed: {also}", new.ssd));
             }
         }
@@ -161,6 +161,7 @@ impl Manager {
             }
             for volume in state.volumes.iter_mut().filter(|v| v.pool == new.name) {
                 volume.cache_stale = false;
+                volume.past.clear();
                 volume.may_have_dirty = volume.options.mode == Mode::WriteBack;
                 volume.stopped_clean = false;
             }

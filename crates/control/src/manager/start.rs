@@ -147,7 +147,10 @@ impl Manager {
     }
 
     fn forget_half_made(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        self.undo_ssd(pool)?;
+        self.data().wipe(pool)?;
+        if pool.file_made {
+            self.data().remove_file(&pool.ssd)?;
+        }
         self.change(|state| state.pools.retain(|p| p.name != pool.name))?;
         self.memory().pools.remove(&pool.name);
         Ok(())
@@ -213,6 +216,7 @@ impl Manager {
         } else {
             self.prove_cache(volume)?
         };
+        let volume = self.forget_past(&volume)?;
         self.attach(&volume)?;
         let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume));
         if let Err(error) = offered {
@@ -282,6 +286,23 @@ impl Manager {
         })?;
         self.data().forget(volume)?;
         fresh.ok_or(ControlError::Unknown { named: "volume", name: volume.name.clone() })
+    }
+
+    /// What was written past the SSD while it was lost is void there, before anything of the volume goes home.
+    fn forget_past(&self, volume: &VolumeRecord) -> Result<VolumeRecord, ControlError> {
+        if volume.past.is_empty() {
+            return Ok(volume.clone());
+        }
+        self.data().void_past(volume)?;
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&volume.name) {
+                volume.past.clear();
+            }
+        })?;
+        let told =
+            "what was written past the SSD while it was lost is served as it was written; all else that was dirty is served from the SSD";
+        self.events().note(Severity::Info, &volume.name, told);
+        Ok(VolumeRecord { past: Vec::new(), ..volume.clone() })
     }
 
     /// The person has accepted the backing device as it is: clean cache goes, dirty data is kept.
@@ -409,6 +430,7 @@ fn renumber(volume: &mut VolumeRecord, pool: &mut PoolRecord) {
     volume.id = pool.next_volume_id;
     pool.next_volume_id += 1;
     volume.cache_stale = false;
+    volume.past.clear();
 }
 
 fn refused(volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {

@@ -92,6 +92,7 @@ impl Manager {
                 identity,
                 stopped_clean: false,
                 cache_stale: false,
+                past: Vec::new(),
                 stopped: false,
                 noted: Vec::new(),
             };

@@ -16,6 +16,7 @@ impl Manager {
         match notice {
             Notice::SsdFailed { pool, uuid, no_space } => self.ssd_failed(pool, *uuid, *no_space),
             Notice::NothingDirty { pool, uuid, volume } => self.nothing_dirty(pool, *uuid, volume),
+            Notice::PastSsd { .. } => self.written_past(std::slice::from_ref(notice)),
             Notice::BackingFailed { volume } => {
                 // A word that came late: the volume was stopped, or started anew.
                 if !self.data().backing_failed(volume) || self.has_given_up(volume) {
@@ -106,6 +107,35 @@ impl Manager {
         if concerns {
             self.data().ssd_forgotten(pool, uuid, name);
             self.events().note(Severity::Info, name, "nothing of it is dirty on the SSD that failed: it goes on without its cache");
+        }
+    }
+
+    /// Takes in what came meanwhile. What was written past lost SSDs is recorded in one save.
+    pub(super) fn take_notices(&self, notices: &[Notice]) {
+        let (past, others): (Vec<Notice>, Vec<Notice>) =
+            notices.iter().cloned().partition(|notice| matches!(notice, Notice::PastSsd { .. }));
+        others.iter().for_each(|notice| self.take_notice(notice));
+        if !past.is_empty() {
+            self.written_past(&past);
+        }
+    }
+
+    /// Puts on record which blocks were written past an SSD; then these writes are acknowledged.
+    fn written_past(&self, notices: &[Notice]) {
+        self.record_stubbornly("hearth", |state| {
+            for notice in notices {
+                let Notice::PastSsd { pool, uuid, volume, blocks, .. } = notice else { continue };
+                let is_lost = state.pool(pool).is_some_and(|p| p.uuid == *uuid && p.degraded.is_some());
+                if let Some(volume) = state.volume_mut(volume).filter(|v| is_lost && v.pool == *pool) {
+                    volume.add_past(blocks.clone());
+                }
+            }
+            true
+        });
+        for notice in notices {
+            if let Notice::PastSsd { pool, uuid, token, .. } = notice {
+                self.data().past_recorded(pool, *uuid, *token);
+            }
         }
     }
 

@@ -277,6 +277,7 @@ mod tests {
             identity: BackingIdentity::default(),
             stopped_clean: false,
             cache_stale: false,
+            past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
         }

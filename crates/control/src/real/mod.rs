@@ -16,7 +16,6 @@ mod volumes;
 mod waits;
 mod warm;
 
-pub use exports::clear_killed_export;
 pub use runtime::SsdMedium;
 
 use crate::datapath::{
@@ -186,8 +185,8 @@ impl DataPath for Machine {
         devices::make_file(path, size_bytes)
     }
 
-    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        devices::remove_file(pool)
+    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
+        devices::remove_file(path)
     }
 
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
@@ -220,6 +219,14 @@ impl DataPath for Machine {
 
     fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str) {
         self.tell_shards(pool, uuid, |pool| Some(Command::SsdForgotten { volume: self.place_in(pool, volume)? }));
+    }
+
+    fn past_recorded(&self, pool: &str, uuid: Uuid, token: u64) {
+        self.tell_shards(pool, uuid, |_| Some(Command::PastRecorded { token }));
+    }
+
+    fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.void_past_blocks(volume)
     }
 
     fn backing_failed(&self, volume: &str) -> bool {

@@ -204,6 +204,9 @@ impl Machine {
                 Event::SsdFailed { no_space } => Notice::SsdFailed { pool: name.clone(), uuid, no_space },
                 Event::NothingDirty(place) if !locked(&clean).said_by(shard, place) => return,
                 Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), uuid, volume: volume(place) },
+                Event::PastSsd { token, volume: place, blocks } => {
+                    Notice::PastSsd { pool: name.clone(), uuid, volume: volume(place), blocks, token }
+                }
                 Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
                 Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
                 Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },

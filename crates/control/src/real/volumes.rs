@@ -196,6 +196,14 @@ impl Machine {
         Ok(sample)
     }
 
+    pub(super) fn void_past_blocks(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&record.pool)?;
+        // Without a place the log holds nothing of it.
+        let Some(place) = self.place_of(&pool, record.id) else { return Ok(()) };
+        let past = record.past.iter().map(|(first, end)| *first..*end).collect();
+        self.run(&pool, "forget what was written past the SSD", Command::VoidPast { token: 0, volume: place, past })
+    }
+
     pub(super) fn drop_clean_blocks(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let (_, pool, place) = self.cached(record)?;
         self.run(&pool, "drop the clean cache", Command::DropClean { token: 0, volume: place })

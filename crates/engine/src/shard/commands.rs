@@ -6,9 +6,11 @@ use crate::api::{Command, Event, RequestError, VolumeOptions};
 use crate::key::Key;
 use crate::log::Urgency;
 use crate::mutants;
+use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::ops::Range;
 use types::{Mode, VOLUME_BYTES_MAX, VolumeId, VolumeIndex};
 
 /// Slots a sweep through the index looks at in one turn, so that clients do not wait for it. In the small pools of the simulator's build a sweep
@@ -28,6 +30,8 @@ enum Job {
     Release { token: u64, volume: VolumeIndex },
     /// Makes clean blocks void, some each turn.
     DropClean { token: Option<u64>, volume: VolumeIndex, cursor: u64, group: u64 },
+    /// Makes blocks void that were written past the SSD, some each turn.
+    VoidPast { token: u64, volume: VolumeIndex, past: VecDeque<Range<u64>>, group: u64 },
     /// Until nothing is in flight.
     Quiesce { token: u64 },
 }
@@ -106,6 +110,11 @@ impl Shard {
             Command::SsdFailed => self.ssd_is_lost(),
             Command::DegradedRecorded => self.degraded_is_recorded(),
             Command::SsdForgotten { volume } => self.ssd_is_forgotten(volume),
+            Command::PastRecorded { token } => self.past_is_recorded(token),
+            Command::VoidPast { token, volume, past } => {
+                let past = if mutants::active(76) { VecDeque::new() } else { past.into() };
+                self.commands.jobs.push(Job::VoidPast { token, volume, past, group: 0 });
+            }
             Command::BackingFailed { volume } => {
                 if self.volume(volume).is_some() {
                     self.backing_failed_now(volume);
@@ -129,6 +138,7 @@ impl Shard {
             Some(before) => {
                 assert!(before.held && before.id == id, "volume {} is attached already", index.0);
                 volume.cached_blocks = before.cached_blocks;
+                volume.depends_like(&before);
             }
             None => {
                 volume.cached_blocks = self.restored.remove(&index.0).unwrap_or(0);
@@ -137,6 +147,8 @@ impl Shard {
             }
         }
         self.volumes[usize::from(index.0)] = Some(volume);
+        // The host has to say of this one too that the SSD holds nothing of it.
+        self.loss.made_progress(self.now_ns);
     }
 
     fn set_options(&mut self, token: u64, index: VolumeIndex, options: VolumeOptions) {
@@ -144,6 +156,8 @@ impl Shard {
             return self.command_done(token, Err("no such volume".to_string()));
         };
         let before = core::mem::replace(&mut volume.options, options);
+        self.wake_lost();
+        let volume = self.volume_of(Key::new(index, 0));
         if volume.options.mode == Mode::WriteBack || mutants::active(26) {
             self.command_done(token, Ok(()));
         } else {
@@ -196,7 +210,7 @@ impl Shard {
         let (last, jobs): (Vec<Job>, Vec<Job>) =
             core::mem::take(&mut self.commands.jobs).into_iter().partition(|job| matches!(job, Job::Quiesce { .. }));
         for job in jobs.into_iter().chain(last) {
-            let appends = |job: &Job| matches!(job, Job::DropClean { .. } | Job::Detach { .. });
+            let appends = |job: &Job| matches!(job, Job::DropClean { .. } | Job::VoidPast { .. } | Job::Detach { .. });
             if matches!(job, Job::Quiesce { .. }) && self.commands.jobs.iter().any(appends) {
                 self.commands.jobs.push(job);
                 continue;
@@ -219,6 +233,7 @@ impl Shard {
             Job::Detach { token, volume, cursor } => self.check_detach(token, volume, cursor),
             Job::Release { token, volume } => self.check_release(token, volume),
             Job::DropClean { token, volume, cursor, group } => self.check_drop_clean(token, volume, cursor, group),
+            Job::VoidPast { token, volume, past, group } => self.check_void_past(token, volume, past, group),
             Job::Quiesce { token } => {
                 // What was appended since, such as notes of blocks that came home, goes out too.
                 let last = self.log.last_group();
@@ -341,6 +356,7 @@ impl Shard {
         assert!(before.ram_blocks == 0, "{} blocks of volume {} in RAM", before.ram_blocks, index.0);
         let mut held = Volume::new(before.id, before.size_bytes, VolumeOptions::default(), self.now_ns);
         (held.held, held.cached_blocks) = (true, before.cached_blocks);
+        held.depends_like(&before);
         self.volumes[usize::from(index.0)] = Some(held);
         let failed = || "the backing device failed a flush: unflushed writes may be lost".to_string();
         Standing::Ended(Some(token), if before.backing.failed { Err(failed()) } else { Ok(()) })
@@ -369,6 +385,18 @@ impl Shard {
             return Standing::Goes(Job::DropClean { token, volume: index, cursor, group });
         }
         Standing::Ended(token, Ok(()))
+    }
+
+    fn check_void_past(&mut self, token: u64, index: VolumeIndex, mut past: VecDeque<Range<u64>>, mut group: u64) -> Standing {
+        if self.log.is_failed() {
+            return Standing::Ended(Some(token), Err("the SSD failed".to_string()));
+        }
+        let done = self.volume(index).is_none() || self.void_past(index, &mut past, &mut group);
+        if !done || group > self.log.durable() {
+            self.log.want_durable(group);
+            return Standing::Goes(Job::VoidPast { token, volume: index, past, group });
+        }
+        Standing::Ended(Some(token), Ok(()))
     }
 
     /// Makes the volume's clean blocks void; nobody asked, nobody is told.
@@ -420,6 +448,7 @@ impl Shard {
     pub(super) fn commands_are_sweeping(&self) -> bool {
         self.commands.jobs.iter().any(|job| match job {
             Job::Detach { cursor, .. } | Job::DropClean { cursor, .. } => self.index.next_slot(*cursor).is_some(),
+            Job::VoidPast { past, .. } => !past.is_empty(),
             _ => false,
         })
     }

@@ -53,6 +53,15 @@ impl Shard {
         } else if logged || is_past {
             // With the log lost and nothing dirty, all that was acknowledged is on the backing device, which has flushed.
             self.finish(id, Ok(()), PageVec::new(), Outcome::Other);
+        } else if self.continues_past_ssd(index) {
+            match self.record_unlogged(id, index) {
+                None => self.finish(id, Ok(()), PageVec::new(), Outcome::Other),
+                Some(0) => {
+                    self.ops.get_mut(id).pending = 1;
+                    self.wait_for_loss(id);
+                }
+                Some(answers) => self.ops.get_mut(id).pending = answers,
+            }
         } else {
             // Before that is recorded, a restart would still believe the log, whose records may be older than the backing device.
             self.ops.get_mut(id).pending = 1;

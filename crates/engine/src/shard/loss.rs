@@ -8,18 +8,21 @@
 //!    the volume, and the volume goes on past the SSD ([`Shard::ssd_is_forgotten`]).
 //!
 //! Until 3, a start that finds the SSD again serves what was dirty there. So nothing is written past it: requests that would do that
-//! wait, and fail when for some time nothing has gone home.
+//! wait, and fail when for some time nothing has gone home. Or the volume goes on, and what is written past the SSD is recorded
+//! ([`super::past`]).
 
 use super::Shard;
 use super::op::Phase;
+use super::past::Past;
 use crate::api::{Event, IoError, RequestError};
 use crate::locks::OpId;
 use crate::mutants;
 use alloc::vec::Vec;
 use types::{BypassReason, VolumeIndex};
 
-/// Requests that would make the SSD stale wait this long for dirty blocks to go home: drives and links that reset are back by then.
-pub const PATIENCE_NS: u64 = 30_000_000_000;
+/// Requests that would make the SSD stale wait this long for dirty blocks to go home. Drives and links that reset are back by then, and a device
+/// that hangs has answered: the kernel gives each command 30 seconds, and tries again.
+pub const PATIENCE_NS: u64 = 90_000_000_000;
 
 /// See the module.
 #[derive(Default)]
@@ -30,6 +33,8 @@ pub struct Loss {
     progress_ns: u64,
     /// Requests that wait until the SSD is forgotten.
     waiting: Vec<OpId>,
+    /// What was written past it.
+    pub past: Past,
 }
 
 impl Loss {
@@ -70,6 +75,7 @@ impl Shard {
         self.cleaner.stop();
         self.loss.made_progress(self.now_ns);
         self.ranges.are_spoilt();
+        self.note_unlogged();
         // What waits for room in the log will get none: it takes another way.
         self.ready.extend(self.starved.drain(..));
     }
@@ -78,6 +84,7 @@ impl Shard {
     pub(super) fn degraded_is_recorded(&mut self) {
         self.loss.recorded = true;
         self.destage_log_moved();
+        self.wake_lost();
     }
 
     /// The host has recorded that the SSD holds nothing of the volume: it goes on past the SSD.
@@ -122,11 +129,13 @@ impl Shard {
             return true;
         }
         let index = self.ops.get(id).request.volume;
-        let is_past = self.volume(index).is_some_and(|volume| volume.past_ssd);
-        if !is_past {
+        let continues = !self.is_past_ssd(index) && self.continues_past_ssd(index);
+        self.ops.get_mut(id).past_ssd = continues;
+        let may = continues || self.is_past_ssd(index);
+        if !may {
             self.wait_for_loss(id);
         }
-        is_past
+        may
     }
 
     /// The request waits until the SSD is forgotten, if that may still come.

@@ -37,6 +37,7 @@ mod notes;
 mod op;
 mod packing;
 mod parts;
+mod past;
 mod proof;
 mod quick;
 mod quiet;

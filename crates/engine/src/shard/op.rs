@@ -105,6 +105,8 @@ pub struct Op {
     pub group: u64,
     /// Backing writes: dirty blocks the request covers whole, to be invalidated after the write.
     pub over_dirty: Vec<Key>,
+    /// Backing writes: the SSD is lost and holds some of the volume, so what is written is to be recorded.
+    pub past_ssd: bool,
     /// Backing writes: dirty blocks that destage leaves alone until the request is done.
     pub shielded: Vec<Key>,
     /// Backing writes: which blocks were cached on the SSD before, and may go there again.
@@ -132,6 +134,7 @@ impl Op {
             starved: false,
             group: 0,
             over_dirty: Vec::new(),
+            past_ssd: false,
             shielded: Vec::new(),
             was_cached: [0; 4],
         }

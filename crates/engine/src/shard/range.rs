@@ -31,7 +31,7 @@ use page::PageVec;
 use types::{BLOCK_SECTORS, EXTENT_BLOCKS, EXTENT_SECTORS, SECTOR_BYTES, VolumeIndex};
 
 /// Steps of a slice; a step is about ten nanoseconds. In the simulator's build a range takes several slices even in its small pools.
-const SLICE_STEPS: u32 = if cfg!(feature = "mutants") { 600 } else { 4096 };
+pub(super) const SLICE_STEPS: u32 = if cfg!(feature = "mutants") { 600 } else { 4096 };
 
 /// From the begin of a slice to that of the next: clients get the time between.
 const SLICE_EVERY_NS: u64 = 100_000;
@@ -55,6 +55,8 @@ struct HeldRange {
     written: bool,
     /// The SSD was lost since it was locked: destage is not held back in it any more, and the request begins anew.
     spoilt: bool,
+    /// It is recorded that the lost SSD holds nothing of it.
+    recorded: bool,
 }
 
 /// Range requests of the shard.
@@ -77,6 +79,11 @@ impl Ranges {
     /// The SSD was lost: what is dirty in the ranges goes home first.
     pub fn are_spoilt(&mut self) {
         self.held.iter_mut().for_each(|held| held.spoilt = true);
+    }
+
+    /// It is recorded that the lost SSD holds nothing of the request's range, if it has one.
+    pub fn is_recorded(&mut self, id: OpId) {
+        self.held.iter_mut().filter(|held| held.op == id).for_each(|held| held.recorded = true);
     }
 
     /// When the next slice begins, if one is wanted.
@@ -173,7 +180,7 @@ impl Shard {
             Some(held) => held.spoilt = false,
             None => {
                 let from = range.start;
-                self.ranges.held.push(HeldRange { op: id, range: range.clone(), from, written: false, spoilt: false });
+                self.ranges.held.push(HeldRange { op: id, range: range.clone(), from, written: false, spoilt: false, recorded: false });
             }
         }
         if let Some(key) = self.on_its_way_home_in(&range) {
@@ -362,7 +369,13 @@ impl Shard {
         if self.ranges.of(id).spoilt {
             return self.end_range(id, Ok(()), Some(RangeReply::Again));
         }
-        if self.ranges.of(id).written && !self.void_dirty(id) {
+        let held = self.ranges.of(id);
+        let (written, recorded, range) = (held.written, held.recorded, held.range.clone());
+        let op = self.ops.get(id);
+        if written && op.past_ssd && !recorded && !self.is_past_ssd(op.request.volume) {
+            return self.record_range(id, &range);
+        }
+        if written && !self.void_dirty(id) {
             return;
         }
         let op = self.ops.get_mut(id);
@@ -383,9 +396,13 @@ impl Shard {
             let (_, dirty) = self.dirty.next_extent(extent.volume(), extent).expect("just found");
             let keys: Vec<Key> = dirty.iter().map(|index| extent.key(index)).collect();
             for key in keys {
-                assert!(!self.log.is_failed(), "a range that is held past the SSD has no dirty blocks");
                 if !self.ranges.may_go_on(self.now_ns, id, STEPS_A_BLOCK) {
                     return false;
+                }
+                if self.log.is_failed() {
+                    assert!(self.ops.get(id).past_ssd, "what is written past the SSD is recorded");
+                    self.forget_past(key);
+                    continue;
                 }
                 if !self.has_room_for_clean() {
                     self.starved.push_back(id);
@@ -399,7 +416,9 @@ impl Shard {
                 let volume = self.volume_of(key);
                 volume.note_group = volume.note_group.max(group);
             }
-            self.presence.is_empty_now(extent);
+            if !self.log.is_failed() {
+                self.presence.is_empty_now(extent);
+            }
         }
         true
     }
@@ -431,7 +450,7 @@ impl Shard {
 
     /// For [`Shard::describe`].
     pub(super) fn describe_ranges(&self, text: &mut String) {
-        for HeldRange { op, range, from, written, spoilt } in &self.ranges.held {
+        for HeldRange { op, range, from, written, spoilt, .. } in &self.ranges.held {
             let (start, end, from) = (range.start.block(), range.end.0 - range.start.0 + range.start.block(), from.block());
             let phase = self.ops.get(*op).phase;
             let _ = writeln!(

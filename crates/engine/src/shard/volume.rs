@@ -152,6 +152,12 @@ impl Volume {
         }
     }
 
+    /// It is the same volume as this one was: what its clients were told depends on the same groups of the log, and on the same SSD.
+    pub fn depends_like(&mut self, before: &Volume) {
+        (self.log_group, self.note_group) = (before.log_group, before.note_group);
+        (self.past_ssd, self.said_nothing_dirty) = (before.past_ssd, before.said_nothing_dirty);
+    }
+
     /// Its size in sectors.
     pub fn sectors(&self) -> u64 {
         self.size_bytes / SECTOR_BYTES

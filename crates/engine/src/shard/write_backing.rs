@@ -204,7 +204,13 @@ impl Shard {
             return;
         }
         let keys = core::mem::take(&mut self.ops.get_mut(id).over_dirty);
-        if self.log.is_failed() && !keys.is_empty() {
+        let op = self.ops.get(id);
+        let (past_ssd, blocks) = (op.past_ssd && !self.is_past_ssd(op.request.volume), op.first..Key(op.first.0 + u64::from(op.blocks)));
+        if past_ssd && !self.is_recorded(id, blocks) {
+            self.ops.get_mut(id).over_dirty = keys;
+            return;
+        }
+        if self.log.is_failed() && !past_ssd && !keys.is_empty() {
             // The old version could come back after a restart. It goes home now, and this write follows it.
             return self.go_past_ssd(id);
         }
@@ -214,7 +220,9 @@ impl Shard {
         let mut group = 0;
         let mut keys = keys.into_iter();
         for key in keys.by_ref() {
-            if self.dirty.contains(key) {
+            if past_ssd {
+                self.forget_past(key);
+            } else if self.dirty.contains(key) {
                 if !self.log.has_room() {
                     self.ops.get_mut(id).over_dirty = core::iter::once(key).chain(keys).collect();
                     self.starved.push_back(id);

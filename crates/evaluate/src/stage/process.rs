@@ -1,11 +1,9 @@
-//! Processes of ours: ended by pid and group, never by name. A number is ours as long as nobody has waited for the process that has it: so
-//! one that has ended is looked at ([`ended_with`]) and left in place until nothing more is sent to it or its group.
+//! Processes of ours: ended by pid and group, never by name.
 
 use super::LOOK;
 use crate::trouble::Trouble;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -70,7 +68,7 @@ impl Running {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
         }
-        match ended_with(&self.child) {
+        match self.child.try_wait() {
             Ok(Some(status)) => Err(ended(&self.program, status, &self.said())),
             _ => Ok(()),
         }
@@ -84,7 +82,7 @@ impl Running {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
         }
-        match ended_with(&self.child) {
+        match self.child.try_wait() {
             Ok(Some(status)) if status.success() => Ok(true),
             Ok(Some(status)) => Err(ended(&self.program, status, &self.said())),
             Ok(None) => Ok(false),
@@ -94,7 +92,7 @@ impl Running {
 
     /// Sends it a signal, unless it has ended.
     pub fn send(&mut self, which: Signal) {
-        if matches!(ended_with(&self.child), Ok(None)) {
+        if matches!(self.child.try_wait(), Ok(None)) {
             signal(&self.child, which);
         }
     }
@@ -103,26 +101,26 @@ impl Running {
     ///
     /// # Errors
     /// As of [`Stage::run`](super::Stage::run).
-    pub fn finish(self, limit: Duration) -> Result<String, Trouble> {
-        let status = wait(&self.child, &self.program, limit, &self.stop)?;
+    pub fn finish(mut self, limit: Duration) -> Result<String, Trouble> {
+        let status = wait(&mut self.child, &self.program, limit, &self.stop)?;
         if status.success() { Ok(self.said()) } else { Err(ended(&self.program, status, &self.said())) }
     }
 
     /// Asks it to end (SIGTERM) and waits; after a minute it is killed. Gives whether it ended when asked, with status 0.
     pub fn end(&mut self) -> bool {
-        if let Ok(Some(status)) = ended_with(&self.child) {
+        if let Ok(Some(status)) = self.child.try_wait() {
             return status.success();
         }
         signal(&self.child, Signal::TERM);
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            match ended_with(&self.child) {
+            match self.child.try_wait() {
                 Ok(Some(status)) => return status.success(),
                 Ok(None) => std::thread::sleep(LOOK),
                 Err(_) => break,
             }
         }
-        kill(&self.child);
+        kill(&mut self.child);
         false
     }
 
@@ -140,9 +138,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
         // What it started and left behind.
-        kill(&self.child);
-        // From here on its number may be another's.
-        let _ = self.child.wait();
+        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -153,27 +151,18 @@ fn signal(child: &Child, signal: Signal) {
     }
 }
 
-/// Kills the whole group, a shell's children too, and waits until the first of it has ended. It must not have been waited for before.
-fn kill(child: &Child) {
-    let pid = Pid::from_child(child);
-    let _ = kill_process_group(pid, Signal::KILL);
-    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+/// Kills the whole group: a shell's children too.
+fn kill(child: &mut Child) {
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
 }
 
-/// How a process has ended, if it has; its number stays its own.
-fn ended_with(child: &Child) -> std::io::Result<Option<ExitStatus>> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let ended = waitid(WaitId::Pid(Pid::from_child(child)), options)?;
-    Ok(ended.map(|how| {
-        let raw = how.exit_status().map_or_else(|| how.terminating_signal().unwrap_or(0), |code| code << 8);
-        ExitStatus::from_raw(raw)
-    }))
-}
-
-fn wait(child: &Child, program: &str, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, Trouble> {
+fn wait(child: &mut Child, program: &str, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, Trouble> {
     let begun = Instant::now();
     loop {
-        match ended_with(child) {
+        match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
             Ok(None) => {}
             Err(error) => return Err(Trouble::Failed(format!("cannot wait for {program}: {error}"))),
@@ -196,10 +185,7 @@ fn wait(child: &Child, program: &str, limit: Duration, stop: &AtomicBool) -> Res
 /// Waits for a process with both outputs piped; gives what it wrote to the standard one.
 pub(super) fn output(mut child: Child, program: &str, limit: Duration, stop: &AtomicBool) -> Result<String, Trouble> {
     let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let status = wait(&child, program, limit, stop);
-    // Nothing more is sent to it.
-    let _ = child.wait();
-    let status = status?;
+    let status = wait(&mut child, program, limit, stop)?;
     let text = |thread: std::thread::JoinHandle<Vec<u8>>| String::from_utf8_lossy(&thread.join().unwrap_or_default()).into_owned();
     let (out, err) = (text(out), text(err));
     if status.success() { Ok(out) } else { Err(ended(program, status, if err.trim().is_empty() { &out } else { &err })) }
@@ -220,6 +206,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<V
 const LAST_LINES: usize = 4;
 
 fn ended(program: &str, status: ExitStatus, said: &str) -> Trouble {
+    use std::os::unix::process::ExitStatusExt;
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("status {code}"),
         (None, Some(signal)) => format!("signal {signal}"),

@@ -62,6 +62,9 @@ pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
 /// are damaged besides ([`Plan::damage_writes`]).
 pub const SWELLING: [u32; 3] = [69, 70, 72];
 
+/// Those of writes past a lost SSD, which few runs have; here all ([`Plan::always_lose_ssd`]).
+pub const LOSING: [u32; 2] = [76, 77];
+
 fn adjust(number: u32, plan: &mut Plan) {
     if RESTING.contains(&number) {
         plan.always_share();
@@ -71,6 +74,9 @@ fn adjust(number: u32, plan: &mut Plan) {
     }
     if number == 74 {
         plan.always_check();
+    }
+    if LOSING.contains(&number) {
+        plan.always_lose_ssd();
     }
     if number == 75 {
         plan.always_use_ranges();

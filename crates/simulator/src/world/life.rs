@@ -329,15 +329,12 @@ impl World<'_> {
         self.note(70, now);
         self.tell(format!("life {} begins", self.oracle.life()));
         self.treat_content();
-        for volume in 0..self.volumes.len() {
-            self.attach(volume as u16);
-        }
-        self.void_stale();
-        self.drain()?;
+        self.forget_what_is_void();
         for volume in 0..self.volumes.len() as u16 {
-            let state = &self.volumes[usize::from(volume)];
-            if !state.settled && state.options.mode != Mode::WriteBack {
-                self.set_options(volume, state.options.clone());
+            if self.host.past.contains_key(&volume) {
+                self.void_past(volume);
+            } else {
+                self.attach_at_start(volume);
             }
         }
         self.drain()?;
@@ -357,6 +354,16 @@ impl World<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Attaches a volume at the start of a life.
+    pub fn attach_at_start(&mut self, volume: u16) {
+        self.attach(volume);
+        self.void_stale(volume);
+        let state = &self.volumes[usize::from(volume)];
+        if !state.settled && state.options.mode != Mode::WriteBack {
+            self.set_options(volume, state.options.clone());
+        }
     }
 
     /// Attaches a volume, after a flush of its backing device: what a read may show from now on must stay (C3), and the shard counts

@@ -2,6 +2,7 @@
 //! what it had only in its volatile cache, or it is gone for good.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use engine::api::{Command, Op};
 use engine::unanimous::Unanimous;
@@ -125,11 +126,58 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What the SSD holds of volumes that went on without it, and is clean, becomes void before clients come.
-    pub fn void_stale(&mut self) {
-        let forgotten = std::mem::take(&mut self.host.forgotten);
-        self.host.stale.retain(|volume| !forgotten.contains(volume));
-        for volume in self.host.stale.clone() {
+    /// Blocks were written past the SSD: the host records it, and says so.
+    pub fn written_past(&mut self, volume: VolumeIndex, blocks: Range<u64>, token: u64) {
+        let typical = self.prng.pick(&[100_000, 10_000_000]);
+        let delay = self.prng.spread(typical);
+        self.queue.after(delay, Happening::PastRecorded { volume, blocks, token });
+        if self.crashes_left > 0 && self.safety && self.prng.percent(10) {
+            self.crash_at = Some(self.steps + self.prng.below(30));
+        }
+    }
+
+    /// It has.
+    pub fn record_past(&mut self, volume: VolumeIndex, blocks: Range<u64>, token: u64) {
+        self.tell(format!("host: recorded that blocks {blocks:?} of volume {} were written past the SSD", volume.0));
+        self.host.past.entry(volume.0).or_default().push(blocks);
+        let now = self.queue.now_ns();
+        self.system_mut().command(now, Command::PastRecorded { token });
+    }
+
+    /// Volumes of which all is void have other numbers now.
+    pub fn forget_what_is_void(&mut self) {
+        for volume in std::mem::take(&mut self.host.forgotten) {
+            self.host.stale.remove(&volume);
+            self.host.past.remove(&volume);
+        }
+    }
+
+    /// What was written past the SSD becomes void on it, before the volume is attached.
+    pub fn void_past(&mut self, volume: u16) {
+        self.volumes[usize::from(volume)].voiding = true;
+        let id = self.system.as_ref().expect("a life is running").volume_id(volume);
+        self.blame.know_volume(id, volume);
+        let (now, size_bytes) = (self.queue.now_ns(), self.plan.volumes[usize::from(volume)].sectors * 512);
+        self.system_mut().command(now, Command::Hold { volume: VolumeIndex(volume), id, size_bytes });
+        let past = self.host.past[&volume].clone();
+        self.command(Purpose::VoidPast, volume, |token| Command::VoidPast { token, volume: VolumeIndex(volume), past });
+    }
+
+    /// It is, or the SSD is lost again.
+    pub fn past_is_void(&mut self, volume: u16, is_void: bool) {
+        if is_void {
+            self.host.past.remove(&volume);
+            self.attach_at_start(volume);
+            self.volumes[usize::from(volume)].voiding = self.host.stale.contains(&volume);
+            self.wake_clients();
+        } else {
+            self.restart_wanted = true;
+        }
+    }
+
+    /// What the SSD holds of a volume that went on without it, and is clean, becomes void before clients come.
+    pub fn void_stale(&mut self, volume: u16) {
+        if self.host.stale.contains(&volume) {
             self.volumes[usize::from(volume)].voiding = true;
             self.command(Purpose::DropStale, volume, |token| Command::DropClean { token, volume: VolumeIndex(volume) });
         }

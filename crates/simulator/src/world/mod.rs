@@ -25,6 +25,7 @@ mod watching;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
+use std::ops::Range;
 
 use engine::api::{Command, Completion, Event, IoError, IoId, IoKind, Target, VolumeOptions};
 use page::{PageMutVec, PagePool};
@@ -146,6 +147,11 @@ pub(crate) enum Happening {
     SsdFailureTold,
     DegradedRecorded,
     SsdForgotten(VolumeIndex),
+    PastRecorded {
+        volume: VolumeIndex,
+        blocks: Range<u64>,
+        token: u64,
+    },
     /// The host tells all shards that this volume's backing device failed a flush.
     BackingFailureTold(VolumeIndex),
     Rot,
@@ -426,6 +432,7 @@ impl<'a> World<'a> {
             Happening::SsdFailureTold => self.system_mut().command(now, Command::SsdFailed),
             Happening::DegradedRecorded => self.record_loss(),
             Happening::SsdForgotten(volume) => self.record_forgotten(volume),
+            Happening::PastRecorded { volume, blocks, token } => self.record_past(volume, blocks, token),
             Happening::BackingFailureTold(volume) => self.system_mut().command(now, Command::BackingFailed { volume }),
             Happening::Rot => self.rot(),
             Happening::SsdLeaves => {
@@ -594,6 +601,7 @@ impl<'a> World<'a> {
         let (name, excused) = match &event {
             Event::SsdFailed { .. } => ("SsdFailed", self.blame.ssd_failed),
             Event::NothingDirty(_) => ("NothingDirty", self.blame.ssd_failed),
+            Event::PastSsd { .. } => ("PastSsd", self.blame.ssd_failed),
             Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
             // A block once found unreadable stays so, also where its bad content was carried to.
             Event::DirtyBlockUnreadable(volume, block) => {
@@ -621,6 +629,7 @@ impl<'a> World<'a> {
             Event::DirtyBlockUnreadable(volume, block) => self.wound((volume.0, block)),
             Event::SsdFailed { .. } if !self.ssd_failed => self.ssd_fails(),
             Event::NothingDirty(volume) => self.nothing_dirty(lane, volume),
+            Event::PastSsd { token, volume, blocks } => self.written_past(volume, blocks, token),
             Event::BackingFailed(volume) => {
                 let state = &mut self.volumes[usize::from(volume.0)];
                 if !state.backing_failed {

@@ -38,6 +38,8 @@ pub(crate) enum Purpose {
     Release,
     /// The SSD was lost: what it holds and is clean becomes void before clients come.
     DropStale,
+    /// Before it is attached: what was written past the SSD becomes void.
+    VoidPast,
 }
 
 impl Purpose {
@@ -89,7 +91,7 @@ impl Operator {
             Purpose::Destage | Purpose::DestageQuiet => command == 1,
             Purpose::DestageToDetach | Purpose::Detach => command == 2,
             Purpose::DestageToReplace | Purpose::QuiesceToReplace => command == 3,
-            Purpose::DropClean | Purpose::Release | Purpose::Quiesce | Purpose::Check | Purpose::DropStale => false,
+            Purpose::DropClean | Purpose::Release | Purpose::Quiesce | Purpose::Check | Purpose::DropStale | Purpose::VoidPast => false,
         })
     }
 
@@ -296,6 +298,7 @@ impl World<'_> {
                 self.attach(volume);
                 self.resume();
             }
+            (Purpose::VoidPast, is_void) => self.past_is_void(volume, is_void),
             (Purpose::DropStale, is_void) => self.stale_is_void(volume, is_void),
             (Purpose::Quiesce, true) => self.stop_and_start()?,
             (Purpose::DestageToReplace, home) => self.destaged_to_replace(volume, home)?,

@@ -77,7 +77,7 @@ impl World<'_> {
         for waiting in self.operator.waiting.values() {
             phases.push(match waiting.purpose {
                 Purpose::SetOptions => Phase::SetOptions,
-                Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean | Purpose::DropStale | Purpose::Check => {
+                Purpose::Destage | Purpose::DestageQuiet | Purpose::DropClean | Purpose::DropStale | Purpose::VoidPast | Purpose::Check => {
                     Phase::DestageCommand
                 }
                 Purpose::DestageToDetach | Purpose::Detach | Purpose::Release => Phase::Detach,

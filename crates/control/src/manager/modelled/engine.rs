@@ -93,6 +93,9 @@ impl Engine {
             Event::SsdFailed { no_space } => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid, no_space },
             Event::NothingDirty(place) if !self.clean.said_by(shard, place) => return,
             Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place) },
+            Event::PastSsd { token, volume: place, blocks } => {
+                Notice::PastSsd { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place), blocks, token }
+            }
             Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
             Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
             Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },

@@ -293,7 +293,7 @@ impl DataPath for World {
         Err(told(path, "no files can be made here"))
     }
 
-    fn remove_file(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
+    fn remove_file(&self, _path: &str) -> Result<(), ControlError> {
         Ok(())
     }
 
@@ -366,6 +366,16 @@ impl DataPath for World {
     fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, volume: &str) {
         let Some(place) = self.place(volume) else { return };
         drop(self.engine(|engine| engine.tell(&Command::SsdForgotten { volume: place })));
+    }
+
+    fn past_recorded(&self, _pool: &str, _uuid: Uuid, token: u64) {
+        drop(self.engine(|engine| engine.tell(&Command::PastRecorded { token })));
+    }
+
+    fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let Ok(Some(place)) = self.engine(|engine| engine.root.place_of(volume.id)) else { return Ok(()) };
+        let past: Vec<_> = volume.past.iter().map(|(first, end)| *first..*end).collect();
+        self.run(|token| Command::VoidPast { token, volume: place, past: past.clone() })
     }
 
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {
