@@ -86,7 +86,7 @@ async function pools(world: World, method: string, name: string | undefined, ver
     if (device?.destroys && !asked.force) throw new Problem(409, "conflict", `${asked.ssd} ${device.told}`, "use --force to destroy it");
     return world.begin("replace", name, GIB, 3, () => {
       Object.assign(one, { ssd: asked.ssd, cached_bytes: 0, dirty_bytes: 0 });
-      world.tell("info", name, `the pool is on ${asked.ssd} now; its cache is empty`);
+      world.tell("info", name, `the pool is now on ${asked.ssd}; its cache is empty`);
       world.say({ event: "changed", data: { what: "pools" } });
     });
   }
@@ -120,7 +120,7 @@ async function volumes(world: World, method: string, name: string | undefined, v
       changed();
       return { done: true, told: verb === "start" ? `it runs over ${volume.view.backing}` : `${volume.view.backing} is complete and free` };
     case "drop-cache":
-      return { done: true, told: "1 GiB that was cached clean on the SSD, and what was in RAM, is dropped" };
+      return { done: true, told: "1 GiB of clean cache on the SSD and the cache in RAM were dropped" };
     case "destage":
       return world.begin("destage", name, dirty(), 12, () => world.tell("info", name, "destage done"));
     case "warm": {
@@ -155,7 +155,7 @@ function set(world: World, volume: MockVolume, body: VolumeSet, dirty: () => num
   volume.homeSince = Math.floor(Date.now() / 1000);
   return world.begin("mode_change", name, amount, 20, () => {
     volume.homeSince = null;
-    world.tell("info", name, "all dirty data is home");
+    world.tell("info", name, "all dirty data is destaged");
   });
 }
 

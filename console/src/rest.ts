@@ -57,7 +57,7 @@ async function call<T>(method: string, path: string, query: Query, body?: unknow
       if (error.status === 401 && path !== "/session") refused();
       throw error;
     }
-    if (signal?.aborted) throw new ApiError(0, "the call was given up", null);
+    if (signal?.aborted) throw new ApiError(0, "the call was cancelled", null);
     if (deadline.signal.aborted) throw new ApiError(0, "the daemon did not answer in time", "try again, and look at its log");
     throw new ApiError(0, "the daemon cannot be reached", "see whether it runs: systemctl status hearth");
   } finally {

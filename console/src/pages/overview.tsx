@@ -18,9 +18,9 @@ const COLUMNS: { key: Column | null; word: string; title?: string; className: st
   { key: "name", word: "Volume", className: "c-name" },
   { key: null, word: "Health", className: "c-health" },
   { key: "iops", word: "IOPS", title: "Requests a second, and of the last five minutes", className: "c-spark" },
-  { key: "hit", word: "Hit rate", title: "Part of the reads that the cache answered", className: "c-spark" },
+  { key: "hit", word: "Hit rate", title: "Part of the reads served from the cache", className: "c-spark" },
   { key: "latency", word: "Latency", title: "Mean now (solid), and what a request would take without the cache (dashed)", className: "c-spark" },
-  { key: "dirty", word: "Dirty", title: "Bytes that the backing device lacks; the bar compares with the volume's limit, or with the pool's size", className: "c-dirty" },
+  { key: "dirty", word: "Dirty", title: "Dirty bytes; the bar compares them with the volume's dirty limit, or with the pool's size", className: "c-dirty" },
   { key: "saved", word: "Saved", title: "What the cache has saved since the daemon's start: I/Os and bytes of the backing device, and time that clients did not wait", className: "c-saved" },
 ];
 

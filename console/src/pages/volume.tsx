@@ -73,7 +73,7 @@ function Known({ volume }: { volume: VolumeView }) {
 }
 
 /** Where things are on this page. The hash is the route, so these move by script. */
-const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["turned-away", "Turned away"], ["use", "How to use it"], ["settings", "Settings"]];
+const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["turned-away", "Bypassed"], ["use", "How to use it"], ["settings", "Settings"]];
 
 function Jumps() {
   const jump = (id: string): void => {

@@ -51,11 +51,11 @@ function Replace({ pool, onClose }: Props) {
       <label class="field"><span>New SSD: a disk, a partition or a file</span><input value={ssd} placeholder="/dev/nvme1n1" spellcheck={false} autocomplete="off" onInput={(event) => setSsd(event.currentTarget.value)} /></label>
       <label class="field"><span>Size (empty: all of it; a new file needs one)</span><input value={amount} placeholder="100GiB" spellcheck={false} autocomplete="off" onInput={(event) => setAmount(event.currentTarget.value)} />{parsed.problem && <span class="wrong">{parsed.problem}</span>}</label>
       <label class="check"><input type="checkbox" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} /><span>Destroy what is on the new SSD, if something is known to be there</span></label>
-      <label class="check"><input type="checkbox" checked={drop} onChange={(event) => setDrop(event.currentTarget.checked)} /><span>Lose what is dirty on the old SSD and cannot go home</span></label>
+      <label class="check"><input type="checkbox" checked={drop} onChange={(event) => setDrop(event.currentTarget.checked)} /><span>Discard dirty data of the old SSD that cannot be destaged</span></label>
       <Meaning
         sentences={[
-          `${counted(pool.volumes.length, "volume")} stay what they are; the new cache is empty. ${pool.ssd} is not touched.`,
-          drop ? `What is dirty (${bytes(pool.dirty_bytes)}) and cannot go home is lost for ever.` : "What is dirty goes home first; if it cannot, nothing is done. Until then the job can be stopped.",
+          `${counted(pool.volumes.length, "volume")} are kept; the new cache is empty. ${pool.ssd} is not changed.`,
+          drop ? `Dirty data (${bytes(pool.dirty_bytes)}) that cannot be destaged is lost.` : "Dirty data is destaged first; if that fails, nothing is changed. Until then the job can be stopped.",
           "Refused while an export is mounted: unmount first.",
           ...(force ? [`Everything on ${ssd.trim() || "the new SSD"} is destroyed.`] : []),
         ]}
@@ -73,7 +73,7 @@ function Destroy({ pool, onClose }: Props) {
   };
   return (
     <Dialog title={`Destroy pool ${pool.name}`} confirm="Destroy it" danger ready={typed === pool.name} onConfirm={confirm} onClose={onClose}>
-      <Meaning sentences={[`The pool's mark on ${pool.ssd} is wiped and hearth forgets it. It has no volumes, so nobody loses data.`]} />
+      <Meaning sentences={[`The pool's superblock on ${pool.ssd} is wiped and hearth forgets the pool. It has no volumes, so no data is lost.`]} />
       <label class="field"><span>Type <code>{pool.name}</code> to destroy it</span><input value={typed} spellcheck={false} autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} /></label>
     </Dialog>
   );

@@ -45,7 +45,7 @@ function Change({ pool, onClose }: { pool: PoolView; onClose: () => void }) {
   return (
     <Dialog title={`Change the content of ${pool.name}`} confirm={`Change to ${level}`} ready={level !== pool.content} onConfirm={confirm} onClose={onClose}>
       <fieldset class="choices">
-        <legend>What is made of what blocks contain</legend>
+        <legend>Deduplication, deltas and compression</legend>
         {CONTENT_NAMES.map((name) => (
           <label key={name} class="choice">
             <input type="radio" name="level" value={name} checked={level === name} onChange={() => setLevel(name)} />
@@ -53,7 +53,7 @@ function Change({ pool, onClose }: { pool: PoolView; onClose: () => void }) {
           </label>
         ))}
       </fieldset>
-      {level !== pool.content && <Meaning sentences={["It is in force for the next block that is stored, while I/O runs; what is stored already stays as it is.", CONTENTS[level]]} />}
+      {level !== pool.content && <Meaning sentences={["It applies to blocks stored from now on; stored blocks do not change.", CONTENTS[level]]} />}
     </Dialog>
   );
 }

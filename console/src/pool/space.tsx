@@ -23,7 +23,7 @@ export function Space({ pool, stats }: { pool: PoolView; stats: PoolStats | null
       <dl class="figures">
         <Figure label="On the SSD" value={bytes(stored)} note={pool.size_bytes > 0 ? `${percent(Math.min(1, stored / pool.size_bytes))} of ${bytes(pool.size_bytes)}` : ""} />
         <Figure label="Cached" value={bytes(cached)} note={content?.effective_capacity ? `effective capacity ${digits(content.effective_capacity)} × raw` : "stored as it is"} />
-        <Figure label="Dirty" value={bytes(dirty)} note={cached > 0 ? `${percent(Math.min(1, dirty / cached))} of what is cached` : ""} />
+        <Figure label="Dirty" value={bytes(dirty)} note={cached > 0 ? `${percent(Math.min(1, dirty / cached))} of the cached data` : ""} />
         {content && <Figure label="SSD writes saved" value={bytes(content.saved_bytes)} note="since the start" />}
       </dl>
       <h3>Clean and dirty</h3>

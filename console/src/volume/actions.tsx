@@ -68,9 +68,9 @@ function Destage({ volume, onClose }: Props) {
     >
       <Meaning
         sentences={[
-          dirty > 0 ? `${bytes(dirty)} of dirty data go home to ${volume.backing} now.` : "Nothing is dirty just now; what becomes dirty meanwhile goes home.",
+          dirty > 0 ? `${bytes(dirty)} of dirty data are destaged to ${volume.backing} now.` : "Nothing is dirty now; data that becomes dirty meanwhile is destaged.",
           ...(dirty > 0 && rate > 0 ? [`At the present ${bytesPerSecond(rate)} that takes about ${span(dirty / rate)}.`] : []),
-          "Clients go on; reads from the disk may take longer meanwhile. The job can be stopped, and what is home stays home.",
+          "Clients continue; reads from the disk may take longer meanwhile. The job can be stopped; destaged data stays destaged.",
         ]}
       />
     </Dialog>
@@ -120,12 +120,12 @@ function Remove({ volume, onClose }: Props) {
       <Meaning
         sentences={[
           drop
-            ? `What is dirty${dirty > 0 ? ` (${bytes(dirty)})` : ""} is lost for ever: ${volume.backing} keeps what it held before.`
+            ? `Dirty data${dirty > 0 ? ` (${bytes(dirty)})` : ""} is lost: ${volume.backing} keeps its older content.`
             : dirty > 0
-              ? `${bytes(dirty)} of dirty data go home to ${volume.backing} first.`
+              ? `${bytes(dirty)} of dirty data are destaged to ${volume.backing} first.`
               : "Nothing is dirty.",
           `Then its exports (${Object.values(volume.exports).filter((place) => place !== null).join(", ") || "none"}) go away and hearth forgets the volume. Refused while something is mounted.`,
-          drop ? "The rest of the disk stays as it is." : `${volume.backing} is then complete and usable without hearth. Nothing on it is deleted.`,
+          drop ? "The rest of the disk does not change." : `${volume.backing} is then complete and usable without hearth. Nothing on it is deleted.`,
         ]}
       />
       <label class="check">
@@ -191,7 +191,7 @@ function DropCache({ volume, onClose }: Props) {
 function Accept({ volume, onClose }: Props) {
   const confirm = async (): Promise<void> => told(volume, await patch<Done>(`/volumes/${part(volume.name)}`, { accept_backing: true }));
   return (
-    <Dialog title={`Take ${volume.backing} as it is`} confirm="Accept the disk" danger onConfirm={confirm} onClose={onClose}>
+    <Dialog title={`Accept ${volume.backing} as it is now`} confirm="Accept the disk" danger onConfirm={confirm} onClose={onClose}>
       <Meaning
         sentences={[
           `${volume.backing} was found changed. If you accept it, the volume's clean cache is dropped.`,

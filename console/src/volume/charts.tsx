@@ -34,7 +34,7 @@ const CHARTS: { title: string; unit: "ratio" | "us" | "per_second" | "bytes" | "
       { series: "reads_s", label: "reads", colour: "blue" },
       { series: "writes_s", label: "writes", colour: "orange", dash: [5, 3] },
       { series: "backing_ios_s", label: "of the disk", colour: "grey", dash: [2, 2] },
-      { series: "bypassed_s", label: "turned away", colour: "red", dash: [7, 3] },
+      { series: "bypassed_s", label: "bypassed", colour: "red", dash: [7, 3] },
     ],
   },
   { title: "Latency, median (p50)", unit: "us", lines: quantile("p50") },

@@ -49,7 +49,7 @@ export function Change({ setting, volume, onClose }: { setting: Setting; volume:
     const answer = await patch<JobView | Done>(`/volumes/${part(volume.name)}`, { options: parsed.value });
     if ("id" in answer) {
       takeJob(answer);
-      toast({ kind: "done", title: `${setting.word} of ${volume.name}: on the way`, detail: "dirty data goes home first; see the job" });
+      toast({ kind: "done", title: `${setting.word} of ${volume.name}: in progress`, detail: "dirty data is destaged first; see the job" });
     } else toast({ kind: "done", title: `${setting.word} of ${volume.name} changed to ${text}` });
     await refreshVolumes();
   };

@@ -28,8 +28,8 @@ export function TurnedAway({ volume }: { volume: VolumeView }) {
   const most = counted[0]?.[1] ?? 0;
   const all = counted.reduce((sum, [, number]) => sum + number, 0);
   return (
-    <Panel title="Turned away from the cache" id="turned-away" aside={<span class="muted">requests or blocks, since the daemon's start</span>}>
-      {stats && counted.length === 0 && <p class="calm">Nobody: every request could use the cache.</p>}
+    <Panel title="Bypassed the cache" id="turned-away" aside={<span class="muted">requests or blocks, since the daemon's start</span>}>
+      {stats && counted.length === 0 && <p class="calm">None: every request could use the cache.</p>}
       <ul class="reasons">
         {counted.map(([name, number]) => {
           const told = reason(name, volume.options);

@@ -145,7 +145,7 @@ function Recent({ why }: { why: WhyView }) {
   return (
     <div>
       <h4>Latest requests here</h4>
-      {why.recent.length === 0 ? <p class="muted">None is remembered: nobody asked for this range lately.</p> : (
+      {why.recent.length === 0 ? <p class="muted">None: this range has had no requests recently.</p> : (
         <div class="table-box tall" tabIndex={0} role="region" aria-label="Latest requests">
           <table class="compact">
             <thead><tr><th scope="col">When</th><th scope="col">Request</th><th scope="col">What became of it</th></tr></thead>

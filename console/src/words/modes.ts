@@ -6,13 +6,13 @@ import { bytes, bytesPerSecond, milliseconds } from "../format";
 export const MODES: Record<Mode, { short: string; about: string; loss: string }> = {
   "write-through": {
     short: "safe; reads get faster",
-    about: "A write is acknowledged when it is on the backing device; what is cached follows.",
+    about: "A write is acknowledged when it is on the backing device; cached blocks are updated.",
     loss: "If the SSD dies, nothing is lost.",
   },
   "write-back": {
     short: "reads and writes get faster; the SSD holds the only copy of new data for a while",
     about: "A write is acknowledged when it is in the log on the SSD; destage brings it home later.",
-    loss: "If the SSD dies, what is dirty at that moment is lost.",
+    loss: "If the SSD dies, the dirty data of that moment is lost.",
   },
   "write-around": {
     short: "safe; writes do not occupy the cache",
@@ -46,7 +46,7 @@ export function modeMeaning(to: Mode, now: Situation): string[] {
     from === "write-back"
       ? [
           now.dirty_bytes > 0
-            ? `Leaving write-back: ${bytes(now.dirty_bytes)} of dirty data go home to ${now.backing} first, as a job with progress.`
+            ? `Leaving write-back: ${bytes(now.dirty_bytes)} of dirty data are destaged to ${now.backing} first, as a job with progress.`
             : "Leaving write-back: nothing is dirty just now, so there is nothing to bring home first.",
           "You can stop that job; what is still dirty then stays on the SSD until you destage it.",
         ]
@@ -55,7 +55,7 @@ export function modeMeaning(to: Mode, now: Situation): string[] {
   const depth = milliseconds(now.options.write_cache_depth_ms);
   return [
     `Write-back: an acknowledged write is on the SSD only until destage brings it home to ${now.backing}. That begins ${depth} after it was written at the latest (the write-cache depth).`,
-    `If the SSD dies meanwhile, what is dirty is lost: ${exposure(now)}.`,
+    `If the SSD dies meanwhile, the dirty data is lost: ${exposure(now)}.`,
     "A crash of the daemon loses no acknowledged write; a power cut loses nothing that was flushed.",
   ];
 }

@@ -10,7 +10,7 @@ export const OUTCOMES: Record<string, string> = {
   ram_hit: "RAM hit",
   ssd_hit: "SSD hit",
   miss: "miss",
-  bypass: "around the cache",
+  bypass: "bypassed the cache",
   write_back: "write to the SSD",
   write_through: "write to the disk",
   other: "other",
@@ -27,7 +27,7 @@ export interface Reason {
 /** A reason in the light of the volume's options. */
 export function reason(name: string, options: Options | null): Reason {
   const known = reasons(options)[name];
-  return known ?? { title: name.replace(/_/g, " "), why: "Turned away for another reason.", remedy: "See the events and the log." };
+  return known ?? { title: name.replace(/_/g, " "), why: "Bypassed for another reason.", remedy: "See the events and the log." };
 }
 
 function reasons(options: Options | null): Record<string, Reason> {
@@ -41,7 +41,7 @@ function reasons(options: Options | null): Record<string, Reason> {
     },
     sequential: {
       title: "Sequential",
-      why: `Streams go around the cache once they are longer than the sequential cutoff${cutoff}: a disk is fast at them, and they would push out what is used often.`,
+      why: `Streams bypass the cache once they are longer than the sequential cutoff${cutoff}: a disk is fast at them, and they would evict blocks in frequent use.`,
       remedy: "Raise the sequential cutoff, or switch it off, if such streams are read again and again.",
     },
     pass_through: {

@@ -105,7 +105,7 @@ export const SETTINGS: Setting[] = [
       return [
         `A dirty block begins its way home ${milliseconds(depth)} after it was written at the latest.`,
         `If the SSD dies, what was written since may be lost: ${exposure({ ...now, options: { ...now.options, write_cache_depth_ms: depth } })}.`,
-        depth > now.options.write_cache_depth_ms ? "Longer: blocks that are written again and again go home less often, which spares the disk." : "Shorter: less can be lost, and the disk works more.",
+        depth > now.options.write_cache_depth_ms ? "Longer: blocks that are overwritten often are destaged less often, which relieves the disk." : "Shorter: less can be lost, and the disk works more.",
         ...onlyWriteBack(now),
       ];
     },
@@ -132,7 +132,7 @@ export const SETTINGS: Setting[] = [
   {
     key: "max_io_bytes",
     word: "Max I/O size",
-    about: "Longer requests go around the cache.",
+    about: "Longer requests bypass the cache.",
     hint: "a size from 512 to 32MiB",
     shown: (options) => bytes(options.max_io_bytes),
     typed: (options) => typedSize(options.max_io_bytes),
@@ -145,7 +145,7 @@ export const SETTINGS: Setting[] = [
   {
     key: "sequential_cutoff_bytes",
     word: "Sequential cutoff",
-    about: "A sequential stream goes around the cache after so much.",
+    about: "A sequential stream bypasses the cache after this length.",
     hint: "a size of at least 4KiB, or off",
     shown: (options) => off(options.sequential_cutoff_bytes, bytes),
     typed: (options) => off(options.sequential_cutoff_bytes, typedSize),
@@ -167,13 +167,13 @@ export const SETTINGS: Setting[] = [
     patch: (text) => timed(text, 60_000, (latency_goal_ms) => ({ latency_goal_ms })),
     meaning: (text, now) => {
       const goal = parse.time(text).value ?? now.options.latency_goal_ms;
-      return [`Destage slows down when reads from the disk take longer than ${milliseconds(goal)}.`, goal < now.options.latency_goal_ms ? "Lower: clients feel destage less, dirty data goes home more slowly." : "Higher: dirty data goes home faster, clients may feel it."];
+      return [`Destage slows down when reads from the disk take longer than ${milliseconds(goal)}.`, goal < now.options.latency_goal_ms ? "Lower: clients feel destage less, dirty data is destaged more slowly." : "Higher: dirty data goes home faster, clients may feel it."];
     },
   },
   {
     key: "destage_rate_bytes",
     word: "Destage rate",
-    about: "Most bytes brought home a second.",
+    about: "Maximum bytes destaged per second.",
     hint: "a size a second of at least 1MiB, or off",
     shown: (options) => off(options.destage_rate_bytes, bytesPerSecond),
     typed: (options) => off(options.destage_rate_bytes, typedSize),
@@ -182,7 +182,7 @@ export const SETTINGS: Setting[] = [
       const limit = bytesOf(text);
       if (limit === null) return ["Destage goes as fast as the latency goal allows."];
       const slow = now.written_bytes_s !== null && now.written_bytes_s > limit;
-      return [`At most ${bytesPerSecond(limit)} go home.`, ...(slow ? ["That is less than is written just now: dirty data will grow up to its limit, and writes then wait."] : [])];
+      return [`At most ${bytesPerSecond(limit)} are destaged.`, ...(slow ? ["That is less than is written just now: dirty data will grow up to its limit, and writes then wait."] : [])];
     },
   },
   {

@@ -55,7 +55,7 @@ test("leaving write-back is a job that can be followed, stopped and gone on with
   await live(page);
   await page.getByRole("button", { name: "Change mode", exact: true }).first().click();
   await page.getByRole("dialog").getByText("write-through", { exact: true }).click();
-  await page.getByText(/of dirty data go home to \/dev\/sdb first/).waitFor();
+  await page.getByText(/of dirty data are destaged to \/dev\/sdb first/).waitFor();
   await page.getByRole("button", { name: "Change to write-through" }).click();
   await page.getByRole("article", { name: "Mode change of db" }).first().getByText("running").waitFor();
   await page.goto(`${here.base}#/jobs`);

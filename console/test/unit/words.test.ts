@@ -31,8 +31,8 @@ test("each change has a meaning", () => {
   }
 });
 
-test("leaving write-back tells how much goes home, entering it how much can be lost", () => {
-  assert.match(plain(modeMeaning("write-through", now)[0]!), /5 MiB of dirty data go home to \/dev\/sdb first/);
+test("leaving write-back tells how much is destaged, entering it how much can be lost", () => {
+  assert.match(plain(modeMeaning("write-through", now)[0]!), /5 MiB of dirty data are destaged to \/dev\/sdb first/);
   const entering = modeMeaning("write-back", { ...now, options: { ...options, mode: "write-through" } }).map(plain).join(" ");
   assert.match(entering, /30 s after/);
   assert.match(entering, /up to 1 GiB \(the dirty limit\); at the 1 MiB\/s written just now, about 30 MiB/);
