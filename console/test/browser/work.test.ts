@@ -37,7 +37,7 @@ test("by keyboard alone: find the volume, change its mode to write-back, read wh
   assert.equal(await dialog.getByRole("button", { name: /^Change/ }).isDisabled(), true);
   if (!(await onRadio())) await tabTo(onRadio);
   await page.keyboard.press("ArrowDown");
-  await dialog.getByText("If the SSD dies meanwhile, what is dirty is lost").waitFor();
+  await dialog.getByText("If the SSD dies meanwhile, the dirty data is lost").waitFor();
   await shot(page, "mode-dialog", false);
   assert.deepEqual(await violations(page), []);
   await tabTo(focused("Change to write-back"));
@@ -213,7 +213,7 @@ test("a pool: its check, what is made of content, another SSD", { skip }, async 
   await page.getByRole("button", { name: "Change content" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("dense", { exact: true }).click();
-  await dialog.getByText("It is in force for the next block that is stored", { exact: false }).waitFor();
+  await dialog.getByText("It applies to blocks stored from now on", { exact: false }).waitFor();
   await dialog.getByRole("button", { name: "Change to dense" }).click();
   await dialog.waitFor({ state: "detached" });
   await page.locator("#content .chip", { hasText: "dense" }).waitFor();
