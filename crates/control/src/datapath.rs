@@ -268,8 +268,11 @@ pub trait DataPath: Send + Sync {
     /// Makes a file of that size for an SSD. Fails if there is anything of that name.
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError>;
 
-    /// Removes a file made by [`DataPath::make_file`]. It is no failure if it is gone.
-    fn remove_file(&self, path: &str) -> Result<(), ControlError>;
+    /// Removes the file that [`DataPath::make_file`] made for a pool. It is no failure if it is gone.
+    ///
+    /// # Errors
+    /// Also if what has its name by now is not that file: it stays.
+    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
     /// Formats the pool's SSD with the record's UUID, durably; what was there is lost.
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError>;

@@ -102,7 +102,10 @@ pub fn usages(path: &Path, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
             usages = usages_of_parts(DeviceNumber::from_raw(metadata.rdev()), view)?;
         }
     }
-    add_loops(&mut usages, metadata.dev(), view, |file| same_place(file, &metadata, kind))?;
+    let parts = if kind == DeviceKind::BlockDevice { view.partitions(DeviceNumber::from_raw(metadata.rdev())) } else { Vec::new() };
+    add_loops(&mut usages, metadata.dev(), view, |file| {
+        same_place(file, &metadata, kind) || parts.iter().any(|part| is_block_device(file, *part))
+    })?;
     if usages.is_empty() && kind == DeviceKind::BlockDevice && stays_held_exclusively(path) {
         usages.push(Usage::Exclusive);
     }
@@ -112,7 +115,8 @@ pub fn usages(path: &Path, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
 /// The uses of a block device that the kernel tells of without its being opened.
 pub(crate) fn usages_of_block(number: DeviceNumber, view: &SystemView) -> Result<Vec<Usage>, BusyError> {
     let mut usages = usages_of_parts(number, view)?;
-    add_loops(&mut usages, 0, view, |file| is_block_device(file, number))?;
+    let parts = view.partitions(number);
+    add_loops(&mut usages, 0, view, |file| std::iter::once(&number).chain(&parts).any(|part| is_block_device(file, *part)))?;
     Ok(usages)
 }
 

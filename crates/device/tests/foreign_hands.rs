@@ -255,6 +255,9 @@ fn what_stands_on_a_disk_is_told_with_the_way_up() {
     assert_eq!(names, ["loop7", "sda1", "dm-0", "dm-1", "sda2", "sda"], "what stands on a device before the device");
     assert_eq!(stack.mounts, ["/inner", "/srv/a b", "/data"].map(PathBuf::from));
     assert_eq!(told(number(241, 1)).0, [""; 0], "a device by itself is not used");
+    // A loop device over a partition holds the disk too.
+    write("sys/block/loop7/loop/backing_file", &format!("{}\n", machine.path("sda1").display()));
+    assert!(machine.usages("sda").ends_with("it is attached to /dev/loop7"), "{}", machine.usages("sda"));
     // What is on another file system further down that path is not on this one.
     write("sys/block/loop7/loop/backing_file", "/srv/a b/elsewhere/disk\n");
     assert!(!told(number(240, 0)).0.iter().any(|line| line.contains("loop7")));

@@ -153,6 +153,7 @@ pub struct LoopExport {
     device_path: PathBuf,
     link_directory: Option<PathBuf>,
     name: String,
+    mark: Vec<u8>,
     file: FileExport,
     warnings: Vec<String>,
     patience: Duration,
@@ -188,7 +189,8 @@ impl LoopExport {
             request_bytes_max: file.negotiated.request_bytes_max,
         };
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.
-        let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &mark, &geometry))
+        let device_mark = mark.clone();
+        let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &device_mark, &geometry))
             .ok_or_else(timed_out("setting up the loop device"))??;
         let own = device.own().clone();
         let mut made = LoopExport {
@@ -198,6 +200,7 @@ impl LoopExport {
             own,
             link_directory: options.link_directory.clone(),
             name: name.to_owned(),
+            mark,
             file,
             warnings: Vec::new(),
             patience,
@@ -210,7 +213,7 @@ impl LoopExport {
     /// Makes the stable name.
     fn make_link(&mut self) -> Result<(), String> {
         let Some(directory) = &self.link_directory else { return Ok(()) };
-        self.link = Some(Link::new(directory, &self.name, &self.device_path, self.file.path())?);
+        self.link = Some(Link::new(directory, &self.name, &self.device_path, &self.mark)?);
         Ok(())
     }
 

@@ -8,7 +8,8 @@
 //!
 //! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`, `receiver` and `connection` the classic
 //! transport over `/dev/fuse`; `ring` the one over io_uring; `mount` and `mounts`, `ownloop`, `loopdev`, `loopsys` and
-//! `loopusers` the kernel's objects, `writeback` what lies in memory above them, and `link` the stable name; `export` all of it together.
+//! `loopusers` the kernel's objects, `parts` partitions, `writeback` what lies in memory
+//! above them, and `link` the stable name; `export` all of it together.
 //!
 //! Invariants: nothing here caches or reorders data; a request is answered once, when the volume has answered; I/O on our own devices
 //! is never done on a reactor's thread, which would wait for itself.
@@ -25,6 +26,7 @@ mod loopusers;
 mod mount;
 mod mounts;
 mod ownloop;
+mod parts;
 mod patience;
 pub mod protocol;
 mod receiver;

@@ -1,7 +1,6 @@
 //! The stable name of a device: a link such as `/dev/hearth/NAME`.
 
-use crate::mounts;
-use crate::ownloop::backing_of;
+use crate::ownloop;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,11 +18,11 @@ pub(crate) struct Link {
 const TARGETS: &str = "/dev/loop";
 
 impl Link {
-    /// Makes `directory/name` a link to `target`, a device over the file `own`, in place of a stale one.
+    /// Makes `directory/name` a link to `target`, a device with that mark, in place of a stale one.
     ///
     /// # Errors
     /// A sentence for the administrator: a missing name is no reason not to serve the device.
-    pub(crate) fn new(directory: &Path, name: &str, target: &Path, own: &Path) -> Result<Link, String> {
+    pub(crate) fn new(directory: &Path, name: &str, target: &Path, mark: &[u8]) -> Result<Link, String> {
         let path = directory.join(name);
         match std::fs::symlink_metadata(&path) {
             Ok(facts) if !facts.is_symlink() => {
@@ -32,7 +31,7 @@ impl Link {
             Ok(_) if !is_to_a_loop_device(&path) => {
                 return Err(format!("{} leads to no loop device and was left alone: use {} instead", path.display(), target.display()));
             }
-            Ok(_) if is_served_by_another(&path, own) => {
+            Ok(_) if is_served_by_another(&path, mark) => {
                 return Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()));
             }
             _ => {}
@@ -83,25 +82,21 @@ fn is_to_a_loop_device(path: &Path) -> bool {
 /// A sentence for the administrator.
 pub(crate) fn forget_stale_name(directory: &Path, name: &str) -> Result<(), String> {
     let path = directory.join(name);
-    if !is_to_a_loop_device(&path) || server_of(&path).is_some() {
+    if !is_to_a_loop_device(&path) || mark_behind(&path).is_some() {
         return Ok(());
     }
     std::fs::remove_file(&path).map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
 }
 
-/// Whether the link leads to a loop device over a file that a hearth daemon serves, and the file is not `own`: nobody else serves that one,
-/// so what is over it was left by our own predecessor.
-fn is_served_by_another(link: &Path, own: &Path) -> bool {
-    server_of(link).is_some_and(|backing| backing != own)
+/// Whether the link leads to a loop device that lives and is another export's. One of the same mark was left by our own predecessor.
+fn is_served_by_another(link: &Path, mark: &[u8]) -> bool {
+    mark_behind(link).is_some_and(|other| other != mark)
 }
 
-/// The file of a hearth daemon that is below the loop device that the link leads to.
-fn server_of(link: &Path) -> Option<PathBuf> {
+/// The mark of the living device of a hearth daemon that the link leads to; of one in another mount namespace, too.
+fn mark_behind(link: &Path) -> Option<Vec<u8>> {
     let device = std::fs::read_link(link).ok()?;
-    let number = device.file_name()?.to_str()?.strip_prefix("loop")?.parse().ok()?;
-    let backing = backing_of(number)?;
-    let mounts = mounts::read().unwrap_or_default();
-    mounts.iter().any(|mount| mount.is_ours() && mount.point == backing).then_some(backing)
+    ownloop::living_mark(device.file_name()?.to_str()?.strip_prefix("loop")?.parse().ok()?)
 }
 
 impl Drop for Link {
@@ -123,16 +118,14 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("volume");
         std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
-        let link = Link::new(directory.path(), "volume", Path::new("/dev/loop-of-now"), Path::new("/own")).expect("replaced");
+        let link = Link::new(directory.path(), "volume", Path::new("/dev/loop-of-now"), b"own").expect("replaced");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/loop-of-now"));
         drop(link);
         assert!(std::fs::symlink_metadata(&path).is_err(), "removed with its owner");
         std::fs::write(&path, "mine").expect("a file");
-        assert!(
-            Link::new(directory.path(), "volume", Path::new("/dev/x"), Path::new("/own")).expect_err("left alone").contains("not a link")
-        );
+        assert!(Link::new(directory.path(), "volume", Path::new("/dev/x"), b"own").expect_err("left alone").contains("not a link"));
         std::fs::remove_file(&path).and_then(|()| std::os::unix::fs::symlink("/dev/sdb", &path)).expect("an administrator's link");
-        let error = Link::new(directory.path(), "volume", Path::new("/dev/loop1"), Path::new("/own")).expect_err("left alone");
+        let error = Link::new(directory.path(), "volume", Path::new("/dev/loop1"), b"own").expect_err("left alone");
         assert!(error.contains("leads to no loop device"), "{error}");
         forget_stale_name(directory.path(), "volume").expect("left alone");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/sdb"));
@@ -154,8 +147,8 @@ mod tests {
     #[test]
     fn a_link_that_another_made_is_not_removed_even_to_the_same_device() {
         let directory = tempfile::tempdir().expect("a directory");
-        let old = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), Path::new("/own")).expect("made");
-        let new = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), Path::new("/own")).expect("replaced");
+        let old = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), b"own").expect("made");
+        let new = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), b"own").expect("replaced");
         drop(old);
         assert!(std::fs::read_link(directory.path().join("volume")).is_ok());
         drop(new);

@@ -4,9 +4,9 @@
 
 use crate::error::FuseError;
 use crate::loopsys::{self, LoopConfig};
-use crate::loopusers;
 use crate::ownloop::{self, OwnLoop, clear, device_path, node, sysfs};
 use crate::patience::wait_until;
+use crate::{loopusers, parts};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -65,6 +65,11 @@ impl LoopDevice {
                     let own = own.map_err(FuseError::system("look at", device_path(number)))?;
                     let mut device = LoopDevice { own, geometry: *geometry, attached: true, before: Vec::new() };
                     device.settle()?;
+                    drop(node);
+                    match loopsys::read_first_page(&device.own.path()) {
+                        Ok(first_blocks) => parts::tell_kernel(&device.own, &first_blocks),
+                        Err(error) => tracing::debug!(device = number, %error, "no look at its partitions"),
+                    }
                     return Ok(device);
                 }
                 // Taken by another program since.

@@ -100,10 +100,11 @@ pub(crate) fn facts(device: &File) -> io::Result<LoopFacts> {
 }
 
 /// Reads the first page past the page cache.
-pub(crate) fn read_first_page(device: &Path) -> io::Result<()> {
+pub(crate) fn read_first_page(device: &Path) -> io::Result<Box<[u8]>> {
     let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC).open(device)?;
     let mut page = page_of_zeroes();
-    file.read_exact_at(&mut page.0, 0)
+    file.read_exact_at(&mut page.0, 0)?;
+    Ok(Box::new(page.0))
 }
 
 #[repr(align(4096))]

@@ -1,7 +1,7 @@
 //! Mounting a FUSE file system over a regular file, and clearing away what a killed daemon left behind.
 
 use crate::error::FuseError;
-use crate::mounts;
+use crate::mounts::{self, MountEntry};
 use crate::patience::within;
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -66,6 +66,11 @@ impl Mount {
         }
     }
 
+    /// Whether it is this mount. Numbers of file systems are given out again: by itself the number says nothing.
+    fn is(&self, mount: &MountEntry) -> bool {
+        mount.is_ours() && mount.device == self.device && mount.point == self.path
+    }
+
     /// Breaks the connection (whatever waits for an answer gets an error), detaches the mount, and removes the file.
     ///
     /// # Errors
@@ -76,8 +81,8 @@ impl Mount {
         }
         self.mounted = false;
         match mounts::top(&self.path)? {
-            Some(top) if self.device == top.device => detach(&self.path)?,
-            Some(_) if mounts::read()?.iter().any(|mount| mount.device == self.device) => {
+            Some(top) if self.is(&top) => detach(&self.path)?,
+            Some(_) if mounts::read()?.iter().any(|mount| self.is(mount)) => {
                 return Err(FuseError::Covered { path: self.path.clone() });
             }
             // Somebody has unmounted it already; what is there now is not ours.

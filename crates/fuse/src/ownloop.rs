@@ -14,9 +14,19 @@ use std::time::Duration;
 /// How long a device that was left behind may take to say whether its server lives.
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How the marks begin.
+const MARK: &str = "hearth:";
+
 /// What a device is known by: the name that the kernel keeps with it, of the form `hearth:UUID:NAME` (cut to 63 bytes).
 pub(crate) fn mark_of(owner: &str, name: &str) -> Vec<u8> {
-    loopsys::cut_name(format!("hearth:{owner}:{name}").as_bytes()).to_vec()
+    loopsys::cut_name(format!("{MARK}{owner}:{name}").as_bytes()).to_vec()
+}
+
+/// The mark of the device that has this number, if it has one and is served.
+pub(crate) fn living_mark(number: u32) -> Option<Vec<u8>> {
+    backing_of(number)?;
+    let name = loopsys::facts(&node(number, false).ok()?).ok()?.name;
+    (name.starts_with(MARK.as_bytes()) && !is_dead(number)).then_some(name)
 }
 
 /// A loop device of ours.

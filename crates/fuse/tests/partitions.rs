@@ -29,6 +29,14 @@ fn scan(device: &Path) {
     attempt("partx", &["--update", device]);
 }
 
+/// Mount namespaces of other tests, begun while a file system of ours was mounted, have it too, until they end.
+fn wait_for_namespaces(export: &LoopExport) {
+    let begun = std::time::Instant::now();
+    while export.users().is_some_and(|users| users.contains("namespace")) && begun.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("plain")
 }
@@ -67,6 +75,7 @@ fn a_mounted_partition_holds_the_device_and_is_named() {
     drop((inner, over));
     drop(mounted);
     let open = std::fs::File::open(&partitions[0]).expect("opens");
+    wait_for_namespaces(&export);
     let users = export.users().expect("in use");
     assert!(users.starts_with(&format!("{} open in ", partitions[0].display())), "{users}");
     drop(open);
@@ -105,6 +114,11 @@ fn the_end_of_the_daemon_writes_back_what_stands_on_partitions() {
         }
         drop(device);
     }
+    // A start finds them again, whether or not the kernel reads tables.
+    let mut export =
+        LoopExport::start(stage.runtime(), &stage.volume, "volume", &stage.run_directory(), &stage.options()).expect("exported");
+    assert!(Path::new(&format!("{}p1", export.device_path().display())).exists());
+    export.stop(stage.runtime()).expect("nobody uses it");
     let image = stage.backing();
     let offset = (1u64 << 20).to_string();
     let again = OthersLoop::attach(&["-f", "--show", "--offset", &offset, "--sizelimit", &(100u64 << 20).to_string(), text(&image)]);
@@ -144,5 +158,6 @@ fn a_mount_in_another_namespace_is_seen() {
     apart.wait().expect("ended");
     let expected = format!("mounted at {} in the mount namespace of process {}", point.display(), apart.id());
     assert!(users.as_ref().is_some_and(|users| users.contains(&expected)), "{line:?}: {users:?} lacks {expected:?}");
+    wait_for_namespaces(&export);
     export.stop(stage.runtime()).expect("nobody uses it any more");
 }

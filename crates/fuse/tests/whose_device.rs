@@ -32,6 +32,11 @@ fn a_number_that_another_has_by_now_is_left_alone() {
         let device = export.device_path().to_str().expect("plain").to_owned();
         assert!(!export.is_lost());
         run("losetup", &["-d", &device]);
+        // At once, unless somebody who looks at all devices has it open for a moment.
+        let begun = std::time::Instant::now();
+        while !export.is_lost() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         assert!(export.is_lost() && export.users().is_none());
         let image = stage.directory.path().join("others.img");
         std::fs::write(&image, pattern(0, 1 << 20, 1)).expect("written");

@@ -4,6 +4,8 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::request;
 use control::datapath::DataPath;
+use control::error::ControlError;
+use control::lock::DaemonLock;
 use control::options::Options;
 use control::real::{Machine, MachineOptions};
 use control::state::{VolumePhase, VolumeRecord};
@@ -19,13 +21,72 @@ use std::time::Duration;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A directory of this process's own, removed with it.
-struct OwnDirectory(PathBuf);
+/// How the directories begin.
+const PREFIX: &str = "model-";
+/// The lock in each: held as long as its process lives.
+const LOCK: &str = "lock";
+/// What its exports are known by. The directory's name has the first digits alone, since a socket's path must be short.
+const OWNER: &str = "uuid";
+const DIGITS: usize = 8;
+/// The one volume.
+const NAME: &str = "model";
+
+/// A directory of this process's own, removed with it. Its name is of a random number, since a pid may be another process's by the next look,
+/// and is the same for several in containers.
+struct OwnDirectory {
+    path: PathBuf,
+    _lock: DaemonLock,
+}
+
+impl OwnDirectory {
+    /// Makes it. Others see it when its lock is held.
+    fn make(parent: &Path, uuid: &Uuid) -> Result<OwnDirectory, Failure> {
+        let failed = |e: &dyn std::fmt::Display, path: &Path| {
+            Failure::failed(format!("{} cannot be created ({e})", path.display()), "name a writable place with --socket PATH")
+        };
+        let (uuid, digits) = (uuid.to_string(), &uuid.to_string()[..DIGITS]);
+        let (hidden, path) = (parent.join(format!(".{PREFIX}{digits}")), parent.join(format!("{PREFIX}{digits}")));
+        std::fs::create_dir_all(&hidden).and_then(|()| std::fs::write(hidden.join(OWNER), uuid)).map_err(|e| failed(&e, &path))?;
+        let lock = DaemonLock::take(&hidden.join(LOCK));
+        let lock = lock.and_then(|lock| std::fs::rename(&hidden, &path).map(|()| lock).map_err(|e| cannot_move(&path, &e)));
+        match lock {
+            Ok(lock) => Ok(OwnDirectory { path, _lock: lock }),
+            Err(error) => {
+                drop(std::fs::remove_dir_all(&hidden));
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn cannot_move(path: &Path, error: &std::io::Error) -> ControlError {
+    let (problem, remedy) = (format!("it cannot be moved there ({error})"), "name a writable place with --socket PATH".into());
+    ControlError::State { path: path.display().to_string(), problem, remedy }
+}
 
 impl Drop for OwnDirectory {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("hearth: {} was not removed ({error})", self.0.display());
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("hearth: {} was not removed ({error})", self.path.display());
+        }
+    }
+}
+
+/// Takes away what models that were killed left: dead devices and mounts, and their directories. One whose lock is held lives.
+fn clear_killed(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let lock = entry.path().join(LOCK);
+        if !name.to_string_lossy().starts_with(PREFIX) || !lock.exists() {
+            continue;
+        }
+        let Ok(_lock) = DaemonLock::take(&lock) else { continue };
+        let Ok(uuid) = std::fs::read_to_string(entry.path().join(OWNER)) else { continue };
+        let problems = control::real::clear_killed_export(uuid.trim(), NAME, &entry.path());
+        problems.iter().for_each(|problem| eprintln!("hearth: {problem}"));
+        if let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            eprintln!("hearth: {} was not removed ({error})", entry.path().display());
         }
     }
 }
@@ -39,22 +100,21 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
     let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
     let parent = std::path::absolute(socket).ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_else(|| "/tmp".into());
-    let directory = OwnDirectory(parent.join(format!("model-{}", std::process::id())));
-    std::fs::create_dir_all(&directory.0).map_err(|e| {
-        Failure::failed(format!("{} cannot be made ({e})", directory.0.display()), "name a writable place with --socket PATH")
-    })?;
+    let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom"))?;
+    clear_killed(&parent);
+    let directory = OwnDirectory::make(&parent, &uuid)?;
     let (notices, _) = std::sync::mpsc::channel();
     let machine = Machine::start(MachineOptions {
         reactors: None,
         real_time: true,
         // A disk keeps nobody awake.
         cpu_latency: false,
-        export_directory: directory.0.clone(),
+        export_directory: directory.path.clone(),
         stable_names: false,
         notices,
     })?;
     let facts = machine.examine_backing(&backing).map_err(|error| match error {
-        control::error::ControlError::Unknown { .. } => {
+        ControlError::Unknown { .. } => {
             Failure::failed(format!("{file} does not exist"), &format!("create it with `truncate -s SIZE {file}`"))
         }
         other => other.into(),
@@ -63,9 +123,8 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         return Err(Failure::failed(format!("{file} is in use ({user})"), "end that use, or choose another file"));
     }
     let sector_bytes = control::sectors::chosen(file, sector_bytes, &facts)?;
-    let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom"))?;
     let record = VolumeRecord {
-        name: format!("model-{}", std::process::id()),
+        name: NAME.into(),
         uuid,
         pool: String::new(),
         id: 0,

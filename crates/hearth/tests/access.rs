@@ -68,7 +68,7 @@ fn the_console_says_how_to_turn_it_on_and_then_where_it_is() {
     assert!(daemon.log().contains(&format!("the API also listens at {address}")), "{}", daemon.log());
     let port = address.rsplit(':').next().expect("a port");
     let second = Place::new();
-    second.must_fail(&["serve", "--listen", &format!("127.0.0.1:{port}")], 1, "a port that nobody uses");
+    second.must_fail(&["serve", "--listen", &format!("127.0.0.1:{port}")], 1, "a free port");
     assert!(!support::exists(second.path("run/h.sock")), "a daemon that did not start leaves no socket");
 }
 

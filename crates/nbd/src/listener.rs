@@ -12,7 +12,7 @@ use shares::Seldom;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -66,6 +66,8 @@ pub enum ListenError {
 /// A path that is ours for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
+    /// Held for as long, so that no two servers clear the same name at the same time.
+    _lock: PathLock,
     path: PathBuf,
     /// Device and inode, so that a successor's socket of the same name is not removed.
     identity: (u64, u64),
@@ -78,6 +80,48 @@ impl Drop for SocketPath {
             tracing::warn!(%error, path = %self.path.display(), "socket not removed");
         }
     }
+}
+
+/// A lock file beside a socket, of the same name with `.lock` behind it; removed with the lock, under the lock.
+#[derive(Debug)]
+struct PathLock {
+    file: std::fs::File,
+    path: PathBuf,
+}
+
+impl PathLock {
+    fn take(socket: &Path) -> Result<PathLock, ListenError> {
+        let mut name = socket.as_os_str().to_owned();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        let failed = |source| ListenError::System { doing: "lock", place: path.display().to_string(), source };
+        loop {
+            let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+            match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(ListenError::InUse(socket.to_owned())),
+                Err(errno) => return Err(failed(errno.into())),
+                // Its last holder may have removed it between our opening and our lock.
+                Ok(()) if is_at(&file, &path) => return Ok(PathLock { file, path }),
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
+impl Drop for PathLock {
+    fn drop(&mut self) {
+        if is_at(&self.file, &self.path)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::debug!(%error, path = %self.path.display(), "lock file not removed");
+        }
+    }
+}
+
+/// Whether the path still leads to the open file.
+fn is_at(file: &std::fs::File, path: &Path) -> bool {
+    let place = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
+    file.metadata().ok().map(place).is_some_and(|ours| std::fs::symlink_metadata(path).is_ok_and(|there| place(there) == ours))
 }
 
 /// A socket that listens.
@@ -106,12 +150,13 @@ fn listen_unix(path: &Path, mode: u32, group: Option<u32>) -> Result<Listening, 
     let place = path.display().to_string();
     let failed = |doing| system(doing, &place);
     let address = SocketAddrUnix::new(path).map_err(failed("use the socket path"))?;
+    let lock = PathLock::take(path)?;
     remove_stale(path, &address)?;
     let socket = stream_socket(AddressFamily::UNIX).map_err(failed("make a socket for"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     let found = std::fs::symlink_metadata(path);
     let found = found.map_err(|source| ListenError::System { doing: "look at", place: place.clone(), source })?;
-    let guard = SocketPath { path: path.to_owned(), identity: (found.dev(), found.ino()) };
+    let guard = SocketPath { _lock: lock, path: path.to_owned(), identity: (found.dev(), found.ino()) };
     // Nobody can connect before `listen`, so mode and group are in force from the first client on.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
         .and_then(|()| match group.filter(|group| *group != found.gid()) {
@@ -140,6 +185,10 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError
     let probe = stream_socket(AddressFamily::UNIX).map_err(system("make a socket for", &place))?;
     match rustix::net::connect(&probe, address) {
         Err(rustix::io::Errno::CONNREFUSED) => {
+            // Only what was asked is removed: who takes no lock may have come meanwhile.
+            if std::fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) != (found.dev(), found.ino())) {
+                return Err(ListenError::InUse(path.to_owned()));
+            }
             std::fs::remove_file(path).map_err(|source| ListenError::System { doing: "remove the stale socket", place, source })
         }
         Err(rustix::io::Errno::NOENT) => Ok(()),

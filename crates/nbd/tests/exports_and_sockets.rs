@@ -122,6 +122,33 @@ fn stale_sockets_are_replaced_and_live_ones_are_not() {
     Client::open(&fixture.socket, "disk").read_at(0, 512).unwrap();
 }
 
+/// Of several that find the same stale socket at the same time one replaces it, and is not replaced by the others.
+#[test]
+fn of_several_that_find_a_stale_socket_one_gets_it() {
+    let fixture = Fixture::new();
+    let (path, lock) = (fixture.dir.path().join("raced.sock"), fixture.dir.path().join("raced.sock.lock"));
+    for round in 0..20 {
+        drop(UnixListener::bind(&path).unwrap());
+        // Also what a killed server left of its lock is in nobody's way.
+        std::fs::write(&lock, "").unwrap();
+        let start = std::sync::Barrier::new(4);
+        let servers: Vec<_> = std::thread::scope(|scope| {
+            let serve_too = || {
+                start.wait();
+                serve(fixture.runtime(), &ListenSpec::unix(&path), Limits::default())
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(serve_too)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
+        });
+        assert_eq!(servers.len(), 1, "round {round}");
+        UnixStream::connect(&path).expect("the one that serves has the name");
+        for server in servers {
+            server.stop(fixture.runtime(), PATIENCE).unwrap();
+        }
+        assert!(!path.exists() && !lock.exists());
+    }
+}
+
 #[test]
 fn tcp_is_for_loopback_only() {
     let fixture = Fixture::new();

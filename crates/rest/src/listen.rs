@@ -41,11 +41,13 @@ const HEADERS_MAX: usize = 64;
 /// What a TLS connection begins with: a record of type "handshake".
 const TLS_HANDSHAKE: u8 = 22;
 
-/// A bound Unix socket; removed when dropped.
+/// A bound Unix socket; removed when dropped, unless its name is another's by then.
 #[derive(Debug)]
 pub struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
+    /// Device and inode of the name.
+    identity: (u64, u64),
 }
 
 impl Socket {
@@ -70,19 +72,20 @@ impl Socket {
                 let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
                 return Err(failed("a file that is not a socket has this name", error));
             }
-            Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-                Ok(stream) => {
-                    let peer = rustix::net::sockopt::socket_peercred(&stream);
-                    let pid = peer.map_or("unknown".into(), |p| p.pid.as_raw_nonzero().to_string());
-                    return Err(ControlError::SecondDaemon { pid, path: shown });
+            Ok(there) => match who_listens(path) {
+                Ok(Some(pid)) => return Err(ControlError::SecondDaemon { pid, path: shown }),
+                // Only what was asked is removed, should another one have come meanwhile.
+                Ok(None) if identity_of(path).is_ok_and(|now| now == (there.dev(), there.ino())) => {
+                    std::fs::remove_file(path).map_err(|e| failed("the old socket cannot be removed", e))?;
                 }
-                Err(_) => std::fs::remove_file(path).map_err(|e| failed("the old socket cannot be removed", e))?,
+                Ok(None) => {}
+                Err(e) => return Err(failed("it is unknown whether somebody listens there", e)),
             },
             Err(_) => {}
         }
         let listener = UnixListener::bind(path).map_err(|e| failed("the socket cannot be created", e))?;
-        let socket = Socket { listener: Some(listener), path: path.to_path_buf() };
         let found = std::fs::symlink_metadata(path).map_err(|e| failed("it cannot be examined", e))?;
+        let socket = Socket { listener: Some(listener), path: path.to_path_buf(), identity: (found.dev(), found.ino()) };
         if let Some(group) = group.filter(|group| *group != found.gid()) {
             std::os::unix::fs::chown(path, None, Some(group)).map_err(|e| ControlError::State {
                 path: shown.clone(),
@@ -102,6 +105,27 @@ impl Socket {
     }
 }
 
+fn identity_of(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// The process that listens on a socket; `None` if nobody does. One that is too busy to take the connection listens too.
+fn who_listens(path: &Path) -> std::io::Result<Option<String>> {
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {
+            let peer = rustix::net::sockopt::socket_peercred(&probe);
+            Ok(Some(peer.map_or("unknown".into(), |peer| peer.pid.as_raw_nonzero().to_string())))
+        }
+        Err(Errno::AGAIN) => Ok(Some("unknown".into())),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn group_of(socket: &str, name: &str) -> Result<u32, ControlError> {
     peers::group_number(name).ok_or_else(|| ControlError::State {
         path: socket.into(),
@@ -112,7 +136,8 @@ fn group_of(socket: &str, name: &str) -> Result<u32, ControlError> {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        let ours = identity_of(&self.path).is_ok_and(|now| now == self.identity);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!("the socket {} was gone already ({error})", self.path.display());
         }
     }
@@ -315,6 +340,20 @@ mod tests {
         drop(Socket::bind(&left, None).expect("nobody listens"));
         assert!(!left.exists());
         drop(live);
+        // One that is too busy to answer is not dead.
+        let busy = directory.path().join("busy.sock");
+        let listener = UnixListener::bind(&busy).expect("it can be bound");
+        rustix::net::listen(&listener, 0).expect("it listens already");
+        let _waits = std::os::unix::net::UnixStream::connect(&busy).expect("there is room for one");
+        let error = Socket::bind(&busy, None).expect_err("it is full, and lives");
+        assert!(matches!(error, ControlError::SecondDaemon { .. }), "{error}");
+        // A name that is another's by the time of the end stays.
+        let first = Socket::bind(&left, None).expect("nobody listens");
+        std::fs::remove_file(&left).expect("it is there");
+        let _second = UnixListener::bind(&left).expect("the name is free");
+        drop(first);
+        assert!(left.exists());
+        std::fs::remove_file(&left).expect("it is there");
         std::fs::write(&left, "precious").expect("there is room");
         assert!(Socket::bind(&left, None).expect_err("a file").to_string().contains("not a socket"));
         assert_eq!(std::fs::read(&left).expect("still there"), b"precious");

@@ -16,7 +16,7 @@ pub type Digest = [u8; BYTES];
 /// If the kernel provides no random bytes.
 pub fn random() -> Result<String, ControlError> {
     let mut bytes = [0; BYTES];
-    let no_randomness = |_| ControlError::DataPath("the kernel provides no random bytes".into(), "ask again".into());
+    let no_randomness = |_| ControlError::DataPath("the kernel provides no random bytes".into(), "try again".into());
     SystemRandom::new().fill(&mut bytes).map_err(no_randomness)?;
     Ok(hex(&bytes))
 }

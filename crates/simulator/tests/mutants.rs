@@ -5,8 +5,8 @@
 //! that plants a mistake is global.
 
 use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
-use simulator::mutants::memory::{Finder, finder_of, line, remembered};
-use simulator::mutants::{NOT_APPLICABLE, Verdict, exhaustive_finds, finds, hunt, hunt_all};
+use simulator::mutants::memory::{finder_of, finds_again, line, remembered};
+use simulator::mutants::{NOT_APPLICABLE, Verdict, hunt, hunt_all};
 
 /// Into how many parts the mistakes are divided: a part is searched afresh in one to five minutes on two cores.
 const PARTS: u32 = 12;
@@ -24,13 +24,6 @@ fn tell(verdict: &Verdict) {
     println!("M{number:<3} {what:<75} median seed {median:?}, exhaustive run {exhaustive_runs:?}: {found}");
 }
 
-fn found_again(number: u32, finder: &Finder) -> bool {
-    match finder {
-        Finder::Seeds(seeds) => seeds.iter().any(|seed| finds(number, *seed).is_some()),
-        Finder::Sequences => exhaustive_finds(number, threads()).is_some(),
-    }
-}
-
 /// All of them, if that is asked for; else those that what is remembered does not find, and one part.
 fn search() -> Vec<Verdict> {
     let part = std::env::var("MUTANTS_PART").ok();
@@ -42,7 +35,7 @@ fn search() -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (number, what) in engine::mutants::ALL.iter().filter(|(number, _)| !STILL_ALIVE.contains(number)) {
         let afresh = part == Some(number % PARTS);
-        if !afresh && remembered.get(number).is_some_and(|finder| found_again(*number, finder)) {
+        if !afresh && remembered.get(number).is_some_and(|finder| finds_again(*number, finder, threads())) {
             continue;
         }
         let verdict = hunt(*number, what, 1, seeds_max(*number), threads());

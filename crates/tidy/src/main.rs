@@ -1,9 +1,10 @@
-//! What a machine can check about the house, it checks: floors, room sizes, leftovers. Run by `make tidy`.
+//! What a machine can check about the house, it checks: floors, room sizes, leftovers, words of documents. Run by `make tidy`.
 #![forbid(unsafe_code)]
 
 mod floors;
 mod leftovers;
 mod rooms;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     let mut complaints = floors::check(&root);
     complaints.extend(rooms::check(&root, &files));
     complaints.extend(leftovers::check(&root, &files));
+    complaints.extend(words::check(&root, &files));
     for complaint in &complaints {
         println!("tidy: {complaint}");
     }

@@ -309,10 +309,10 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
+    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
-        inside.step(path)?;
-        inside.devices.remove(path);
+        inside.step(&pool.ssd)?;
+        inside.devices.remove(&pool.ssd);
         Ok(())
     }
 
@@ -389,7 +389,7 @@ impl DataPath for World {
     fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
-        assert!(!inside.attached.contains_key(&volume.name), "before anything of it goes home");
+        assert!(!inside.attached.contains_key(&volume.name), "before anything of it is destaged");
         inside.devices.values_mut().for_each(|device| device.log.retain(|id, _| *id != volume.id));
         Ok(())
     }

@@ -107,13 +107,25 @@ impl Manager {
         Ok(())
     }
 
+    /// Takes back what a pool that was not made whole has on its SSD: the file that was made for it, or its mark. What has the file's name by
+    /// now and is another stays, and that is told.
+    pub(super) fn undo_ssd(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        if !record.file_made {
+            return self.data().wipe(record);
+        }
+        match self.data().remove_file(record) {
+            Err(error) if error.kind() == Kind::Conflict => {
+                self.events().note(Severity::Warning, &record.name, error.to_string());
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
     fn undo_create(&self, record: &PoolRecord) {
         self.stop_quietly(&record.name);
         let undo = || -> Result<(), ControlError> {
-            self.data().wipe(record)?;
-            if record.file_made {
-                self.data().remove_file(&record.ssd)?;
-            }
+            self.undo_ssd(record)?;
             self.change(|state| state.pools.retain(|p| p.name != record.name))
         };
         match undo() {

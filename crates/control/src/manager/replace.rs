@@ -84,7 +84,7 @@ impl Manager {
         let result = self.exchange(&new, formats_anew);
         if result.is_err() && new.file_made {
             // What failed is told; a file that stays behind is only in the way of the next try.
-            if let Err(also) = self.data().remove_file(&new.ssd) {
+            if let Err(also) = self.data().remove_file(&new) {
                 self.events().note(Severity::Warning, name, format!("{} was not removed: {also}", new.ssd));
             }
         }

@@ -147,10 +147,7 @@ impl Manager {
     }
 
     fn forget_half_made(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        self.data().wipe(pool)?;
-        if pool.file_made {
-            self.data().remove_file(&pool.ssd)?;
-        }
+        self.undo_ssd(pool)?;
         self.change(|state| state.pools.retain(|p| p.name != pool.name))?;
         self.memory().pools.remove(&pool.name);
         Ok(())

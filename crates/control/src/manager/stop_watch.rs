@@ -116,7 +116,7 @@ impl Watch {
         let slow = waiting.iter().filter(|wait| wait.oldest >= SLOW);
         sentences.extend(slow.map(|wait| {
             let WaitingFor { device, by, requests, silent, .. } = wait;
-            let requests = types::counted(*requests as u64, "request");
+            let requests = types::counted(*requests, "request");
             let (silent, limit) = (human::seconds(silent.as_secs()), human::seconds(self.silence().as_secs()));
             format!("{device}, {}, has {requests} in flight and has not answered for {silent} (given up after {limit})", used_as(by))
         }));

@@ -3,7 +3,7 @@
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
 use crate::recognise::{Recognised, recognise};
-use crate::state::{BackingIdentity, Fact, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use device::busy::{self, BusyError};
 use device::identity::{self, DeviceIdentity, identify};
 use device::model::{DiskModel, ModelSet};
@@ -14,6 +14,7 @@ use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDe
 use format::layout::SuperblockSlot;
 use format::superblock::SUPERBLOCK_MAGIC;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The marks of a hearth pool: both copies of its superblock.
@@ -98,12 +99,38 @@ pub(super) fn allocate(ssd: &OpenDevice, size_bytes: u64) -> Result<(), ControlE
     ssd.allocate(size_bytes).map_err(|error| open_error(ssd.path(), error))
 }
 
-/// Removes it again.
-pub(super) fn remove_file(path: &str) -> Result<(), ControlError> {
+/// Removes it again, if it is still the file that was made: with the pool's superblock, or of the size that was asked for and blank.
+pub(super) fn remove_file(pool: &PoolRecord) -> Result<(), ControlError> {
+    let path = Path::new(&pool.ssd);
+    let Ok(there) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let is_it = there.is_file() && (there.len() == 0 || is_file_of(pool, (there.dev(), there.ino()))?);
+    if !is_it {
+        let problem = format!("it is not the file that was made for the pool {} and stays", pool.name);
+        let remedy = "remove it yourself if nobody needs it".to_string();
+        return Err(ControlError::Device { path: pool.ssd.clone(), problem, remedy, kind: Kind::Conflict });
+    }
     match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(plain(Path::new(path), &format!("{path} cannot be removed: {e}"))),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(plain(path, &format!("{} cannot be removed: {e}", path.display()))),
         _ => Ok(()),
     }
+}
+
+/// Whether the file of that device and inode, which has the pool's path, was made for the pool. The superblock is the first that is written.
+fn is_file_of(pool: &PoolRecord, identity: (u64, u64)) -> Result<bool, ControlError> {
+    const HEAD_BYTES: usize = 1 << 20;
+    let path = Path::new(&pool.ssd);
+    let opened = open_path(path, Access::ReadWrite)?;
+    let facts = opened.file().metadata().map_err(|e| plain(path, &e))?;
+    if (facts.dev(), facts.ino()) != identity {
+        return Ok(false);
+    }
+    let size_bytes = opened.geometry().size_bytes;
+    let blocking = opened.blocking().map_err(|e| plain(path, &e))?;
+    let mut head = vec![0; HEAD_BYTES.min(usize::try_from(size_bytes).unwrap_or(HEAD_BYTES))];
+    blocking.read_at(0, &mut head).map_err(|e| plain(path, &e))?;
+    let is_blank = pool.size_bytes == Some(size_bytes) && head.iter().all(|byte| *byte == 0);
+    let superblock = engine::superblock::load(&mut runtime::SsdMedium(blocking));
+    Ok(superblock.map_or(is_blank, |state| state.superblock.uuid == pool.uuid.0))
 }
 
 /// Opens and locks a device by its path.
@@ -242,6 +269,54 @@ fn sentence(path: &Path, error: &dyn std::fmt::Display, kind: Kind) -> ControlEr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// After a crash the name of a file that hearth made may be another file's.
+    #[test]
+    fn only_the_file_that_was_made_is_removed() {
+        const SIZE: u64 = 64 << 20;
+        let directory = tempfile::Builder::new().tempdir_in(std::env::current_dir().expect("there")).expect("a directory with direct I/O");
+        let path = directory.path().join("ssd.img");
+        let pool = |uuid: u8, size_bytes| PoolRecord {
+            name: "p".into(),
+            uuid: crate::uuid::Uuid([uuid; 16]),
+            ssd: path.display().to_string(),
+            size_bytes: Some(size_bytes),
+            ram_bytes: 0,
+            content: Default::default(),
+            phase: crate::state::PoolPhase::Creating,
+            session: 0,
+            degraded: None,
+            next_volume_id: 1,
+            file_made: true,
+        };
+        let (ours, removed) = (pool(1, SIZE), || !path.exists());
+        let make = || make_file(&ours.ssd, SIZE).expect("there is room");
+        remove_file(&ours).expect("nothing is there");
+        make();
+        remove_file(&ours).expect("blank, of that size");
+        assert!(removed());
+        make();
+        let layout = format::layout::Layout::plan_default(SIZE, 1).expect("large enough");
+        let opened = open(&ours.ssd, Access::ReadWrite).expect("it opens");
+        let mut medium = runtime::SsdMedium(opened.blocking().expect("a handle"));
+        engine::superblock::create(&mut medium, layout, ours.uuid.0).expect("there is room");
+        drop((medium, opened));
+        let stays = |pool: &PoolRecord| {
+            let error = remove_file(pool).expect_err("it is another");
+            assert!(error.kind() == Kind::Conflict && !removed(), "{error}");
+        };
+        stays(&pool(2, SIZE));
+        remove_file(&ours).expect("with our superblock");
+        assert!(removed());
+        make();
+        stays(&pool(1, SIZE + 4096));
+        std::fs::write(&path, "precious").expect("there is room");
+        stays(&ours);
+        std::fs::write(&path, [&[0; 4096][..], &vec![7; SIZE as usize - 4096]].concat()).expect("there is room");
+        stays(&ours);
+        std::fs::remove_file(&path).and_then(|()| std::os::unix::fs::symlink("/dev/null", &path)).expect("a link");
+        stays(&ours);
+    }
 
     /// What a person can mend by giving another path is no failure of the system.
     #[test]

@@ -64,8 +64,7 @@ impl Machine {
             return;
         }
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
-        let options = LoopOptions { owner: record.uuid.to_string(), link_directory, ..LoopOptions::default() };
-        for problem in fuse::clear_leftovers(&options, &record.name, &self.export_directory.join(MOUNTS)) {
+        for problem in clear(&record.uuid.to_string(), &record.name, &self.export_directory, link_directory) {
             tracing::warn!("{problem}");
         }
     }
@@ -149,6 +148,17 @@ impl Machine {
         let handle = locked(&volume.loop_export).as_ref()?.handle();
         handle.users()
     }
+}
+
+/// Takes away what a process that was killed left of a loop export without a stable name, by the export's UUID and name, in its export
+/// directory. Gives what could not be, one sentence each.
+pub fn clear_killed_export(uuid: &str, name: &str, export_directory: &Path) -> Vec<String> {
+    clear(uuid, name, export_directory, None)
+}
+
+fn clear(uuid: &str, name: &str, export_directory: &Path, link_directory: Option<PathBuf>) -> Vec<String> {
+    let options = LoopOptions { owner: uuid.to_owned(), link_directory, ..LoopOptions::default() };
+    fuse::clear_leftovers(&options, name, &export_directory.join(MOUNTS))
 }
 
 fn export_options(record: &VolumeRecord) -> ExportOptions {

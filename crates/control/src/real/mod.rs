@@ -16,6 +16,7 @@ mod volumes;
 mod waits;
 mod warm;
 
+pub use exports::clear_killed_export;
 pub use runtime::SsdMedium;
 
 use crate::datapath::{
@@ -185,8 +186,8 @@ impl DataPath for Machine {
         devices::make_file(path, size_bytes)
     }
 
-    fn remove_file(&self, path: &str) -> Result<(), ControlError> {
-        devices::remove_file(path)
+    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        devices::remove_file(pool)
     }
 
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {

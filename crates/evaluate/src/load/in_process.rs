@@ -51,8 +51,8 @@ pub struct InProcess {
     machine: Machine,
     volume: VolumeRecord,
     has_pool: bool,
-    /// Made for the pool.
-    file: Option<String>,
+    /// The pool whose file was made for it.
+    file: Option<PoolRecord>,
     is_open: bool,
     notices: Receiver<Notice>,
 }
@@ -111,7 +111,7 @@ impl InProcess {
             };
             if let Some(bytes) = cache.bytes.filter(|_| !Path::new(&cache.ssd).exists()) {
                 served.machine.make_file(&cache.ssd, bytes).map_err(told)?;
-                served.file = Some(cache.ssd.clone());
+                served.file = Some(pool.clone());
             }
             served.machine.format(&pool).map_err(told)?;
             served.machine.start_pool(&pool, &[served.volume.id]).map_err(told)?;
@@ -219,7 +219,7 @@ impl InProcess {
     fn let_go(&self) -> Result<(), Trouble> {
         let detached = self.machine.detach(&self.volume, true).map_err(told);
         let stopped = if self.has_pool { self.machine.stop_pool(POOL, false).map_err(told) } else { Ok(()) };
-        let removed = self.file.as_ref().map_or(Ok(()), |file| self.machine.remove_file(file).map_err(told));
+        let removed = self.file.as_ref().map_or(Ok(()), |pool| self.machine.remove_file(pool).map_err(told));
         self.machine.finish();
         detached.and(stopped).and(removed)
     }

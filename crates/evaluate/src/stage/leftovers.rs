@@ -3,7 +3,7 @@
 
 use super::loop_device;
 use crate::trouble::Trouble;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -80,8 +80,13 @@ fn clear_within(place: &Path, order: Duration) -> Result<(), Trouble> {
 /// Asks a process to end, and after that time its whole group is killed.
 fn end(pid: u32, started: u64, order: Duration) {
     let Some(group) = Pid::from_raw(pid.cast_signed()) else { return };
+    // By a descriptor, which never becomes another process's: what has that number now is looked at after it is opened.
+    let Ok(process) = pidfd_open(group, PidfdFlags::empty()) else { return };
+    if start_ticks(pid) != Some(started) {
+        return;
+    }
     // It may go at any time.
-    let _ = kill_process(group, Signal::TERM);
+    let _ = pidfd_send_signal(&process, Signal::TERM);
     let begun = Instant::now();
     while start_ticks(pid) == Some(started) && begun.elapsed() < order {
         std::thread::sleep(super::LOOK);

@@ -2,12 +2,13 @@
 
 use super::{SHORT, Stage, unhurried};
 use crate::trouble::Trouble;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A loop device; detached with this guard.
 pub struct LoopDevice {
     stage: Stage,
     path: String,
+    file: PathBuf,
 }
 
 impl LoopDevice {
@@ -19,11 +20,17 @@ impl LoopDevice {
         let file = file.display().to_string();
         let direct = if in_memory { "--direct-io=off" } else { "--direct-io=on" };
         match stage.run(&["losetup", "-f", "--show", direct, &file], SHORT) {
-            Ok(told) => Ok(LoopDevice { stage: stage.clone(), path: told.trim().into() }),
+            Ok(told) => {
+                let path = told.trim().to_owned();
+                // As the kernel names it.
+                let backing = backing_of(&path).unwrap_or_else(|| PathBuf::from(&file));
+                Ok(LoopDevice { stage: stage.clone(), path, file: backing })
+            }
             Err(trouble) => {
                 // Ended before it spoke, it may have attached one.
+                let ours = std::fs::canonicalize(&file).unwrap_or_else(|_| PathBuf::from(&file));
                 for device in attached(&file) {
-                    unhurried(&["losetup", "-d", &device]);
+                    detach(&device, |backing| backing == ours);
                 }
                 Err(trouble)
             }
@@ -46,18 +53,35 @@ fn attached(file: &str) -> Vec<String> {
 /// Detaches the loop devices over files below a place: those of a run that was killed.
 pub(super) fn detach_all_below(place: &Path) {
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
         // A file that is gone has " (deleted)" behind its name.
-        if Path::new(backing.trim_end()).starts_with(place) {
-            unhurried(&["losetup", "-d", &format!("/dev/{}", entry.file_name().display())]);
-        }
+        detach(&format!("/dev/{}", entry.file_name().display()), |backing| backing.starts_with(place));
+    }
+}
+
+/// The file below a loop device; `None` if there is none.
+fn backing_of(device: &str) -> Option<PathBuf> {
+    let name = device.strip_prefix("/dev/")?;
+    let told = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+    Some(PathBuf::from(told.trim_end()))
+}
+
+/// Detaches a device if it is over such a file. It is held open meanwhile: as long as it is, the number is nobody else's.
+fn detach(device: &str, is_ours: impl Fn(&Path) -> bool) {
+    if !backing_of(device).is_some_and(|backing| is_ours(&backing)) {
+        return;
+    }
+    let held = std::fs::File::open(device);
+    if held.is_ok() && backing_of(device).is_some_and(|backing| is_ours(&backing)) {
+        unhurried(&["losetup", "-d", device]);
     }
 }
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         self.stage.say(format!("losetup -d {}", self.path));
-        unhurried(&["losetup", "-d", &self.path]);
+        // A file that was removed meanwhile is told so behind its name.
+        let removed = PathBuf::from(format!("{} (deleted)", self.file.display()));
+        detach(&self.path, |backing| backing == self.file || backing == removed);
     }
 }
 
@@ -99,6 +123,20 @@ mod tests {
             std::fs::File::open(device.path()).and_then(|device| device.read_exact_at(&mut bytes, 8192)).expect("reads");
             assert_eq!(bytes, [7; 4096]);
             assert_eq!(attached(&file.display().to_string()), [device.path()]);
+            if in_memory {
+                // Somebody else takes the device away, and attaches another file to that number.
+                let others = place.path().join("others");
+                std::fs::write(&others, vec![0; 1 << 20]).expect("writes");
+                let others = others.display().to_string();
+                let number = device.path().to_owned();
+                assert!(unhurried(&["losetup", "-d", &number]));
+                if unhurried(&["losetup", &number, &others]) {
+                    drop(device);
+                    assert!(attached(&others) == [number.as_str()], "it is not ours");
+                    assert!(unhurried(&["losetup", "-d", &number]));
+                }
+                continue;
+            }
             drop(device);
             assert_eq!(stays_attached(&file), Vec::<String>::new());
         }

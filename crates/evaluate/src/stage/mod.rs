@@ -233,6 +233,30 @@ mod tests {
         assert!(late.to_string().contains("did not end within") && begun.elapsed() < SHORT, "{late}");
     }
 
+    /// The number of a process that has ended stays its own until the guard has gone, so that nothing is sent to another of that number.
+    #[test]
+    fn what_has_ended_keeps_its_number_until_the_guard_goes() {
+        let (_place, stage) = stage();
+        let mut running = stage.begin("one", &["sh", "-c", "sleep 100 & echo $!; exit 3"], &[]).expect("starts");
+        let sleeping = running.wait_for("", SHORT).or_else(|_| Ok::<_, Trouble>(running.said())).expect("it said something");
+        while running.look().is_ok() {
+            std::thread::sleep(LOOK);
+        }
+        assert!(!running.end(), "it ended with 3");
+        running.send(rustix::process::Signal::KILL);
+        let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        assert!(stat(&running.pid().to_string()).contains(") Z "), "dead, and not yet buried");
+        assert!(stat(&sleeping).contains(") S "), "what it left behind");
+        let pid = running.pid();
+        drop(running);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "buried");
+        let begun = Instant::now();
+        while stat(&sleeping).contains(") S ") && begun.elapsed() < SHORT {
+            std::thread::sleep(LOOK);
+        }
+        assert!(!stat(&sleeping).contains(") S "), "and what it left behind has gone");
+    }
+
     #[test]
     fn an_end_that_the_user_wants_ends_what_runs() {
         let (_place, stage) = stage();

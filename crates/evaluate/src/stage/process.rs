@@ -1,9 +1,11 @@
-//! Processes of ours: ended by pid and group, never by name.
+//! Processes of ours: ended by pid and group, never by name. A number is ours as long as nobody has waited for the process that has it: so
+//! one that has ended is looked at ([`ended_with`]) and left in place until nothing more is sent to it or its group.
 
 use super::LOOK;
 use crate::trouble::Trouble;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -68,7 +70,7 @@ impl Running {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
         }
-        match self.child.try_wait() {
+        match ended_with(&self.child) {
             Ok(Some(status)) => Err(ended(&self.program, status, &self.said())),
             _ => Ok(()),
         }
@@ -82,7 +84,7 @@ impl Running {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
         }
-        match self.child.try_wait() {
+        match ended_with(&self.child) {
             Ok(Some(status)) if status.success() => Ok(true),
             Ok(Some(status)) => Err(ended(&self.program, status, &self.said())),
             Ok(None) => Ok(false),
@@ -92,7 +94,7 @@ impl Running {
 
     /// Sends it a signal, unless it has ended.
     pub fn send(&mut self, which: Signal) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        if matches!(ended_with(&self.child), Ok(None)) {
             signal(&self.child, which);
         }
     }
@@ -101,26 +103,26 @@ impl Running {
     ///
     /// # Errors
     /// As of [`Stage::run`](super::Stage::run).
-    pub fn finish(mut self, limit: Duration) -> Result<String, Trouble> {
-        let status = wait(&mut self.child, &self.program, limit, &self.stop)?;
+    pub fn finish(self, limit: Duration) -> Result<String, Trouble> {
+        let status = wait(&self.child, &self.program, limit, &self.stop)?;
         if status.success() { Ok(self.said()) } else { Err(ended(&self.program, status, &self.said())) }
     }
 
     /// Asks it to end (SIGTERM) and waits; after a minute it is killed. Gives whether it ended when asked, with status 0.
     pub fn end(&mut self) -> bool {
-        if let Ok(Some(status)) = self.child.try_wait() {
+        if let Ok(Some(status)) = ended_with(&self.child) {
             return status.success();
         }
         signal(&self.child, Signal::TERM);
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            match self.child.try_wait() {
+            match ended_with(&self.child) {
                 Ok(Some(status)) => return status.success(),
                 Ok(None) => std::thread::sleep(LOOK),
                 Err(_) => break,
             }
         }
-        kill(&mut self.child);
+        kill(&self.child);
         false
     }
 
@@ -138,9 +140,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
         // What it started and left behind.
-        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        kill(&self.child);
+        // From here on its number may be another's.
+        let _ = self.child.wait();
     }
 }
 
@@ -151,18 +153,27 @@ fn signal(child: &Child, signal: Signal) {
     }
 }
 
-/// Kills the whole group: a shell's children too.
-fn kill(child: &mut Child) {
-    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    let _ = child.wait();
+/// Kills the whole group, a shell's children too, and waits until the first of it has ended. It must not have been waited for before.
+fn kill(child: &Child) {
+    let pid = Pid::from_child(child);
+    let _ = kill_process_group(pid, Signal::KILL);
+    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
 }
 
-fn wait(child: &mut Child, program: &str, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, Trouble> {
+/// How a process has ended, if it has; its number stays its own.
+fn ended_with(child: &Child) -> std::io::Result<Option<ExitStatus>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let ended = waitid(WaitId::Pid(Pid::from_child(child)), options)?;
+    Ok(ended.map(|how| {
+        let raw = how.exit_status().map_or_else(|| how.terminating_signal().unwrap_or(0), |code| code << 8);
+        ExitStatus::from_raw(raw)
+    }))
+}
+
+fn wait(child: &Child, program: &str, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, Trouble> {
     let begun = Instant::now();
     loop {
-        match child.try_wait() {
+        match ended_with(child) {
             Ok(Some(status)) => return Ok(status),
             Ok(None) => {}
             Err(error) => return Err(Trouble::Failed(format!("cannot wait for {program}: {error}"))),
@@ -185,7 +196,10 @@ fn wait(child: &mut Child, program: &str, limit: Duration, stop: &AtomicBool) ->
 /// Waits for a process with both outputs piped; gives what it wrote to the standard one.
 pub(super) fn output(mut child: Child, program: &str, limit: Duration, stop: &AtomicBool) -> Result<String, Trouble> {
     let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let status = wait(&mut child, program, limit, stop)?;
+    let status = wait(&child, program, limit, stop);
+    // Nothing more is sent to it.
+    let _ = child.wait();
+    let status = status?;
     let text = |thread: std::thread::JoinHandle<Vec<u8>>| String::from_utf8_lossy(&thread.join().unwrap_or_default()).into_owned();
     let (out, err) = (text(out), text(err));
     if status.success() { Ok(out) } else { Err(ended(program, status, if err.trim().is_empty() { &out } else { &err })) }
@@ -206,7 +220,6 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<V
 const LAST_LINES: usize = 4;
 
 fn ended(program: &str, status: ExitStatus, said: &str) -> Trouble {
-    use std::os::unix::process::ExitStatusExt;
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("status {code}"),
         (None, Some(signal)) => format!("signal {signal}"),

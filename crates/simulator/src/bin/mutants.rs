@@ -1,10 +1,12 @@
-//! `mutants [SEEDS [STARTS [NUMBER]]]`: how many seeds each planted mistake lives. `--remember` writes what found them into the file that
+//! `mutants [SEEDS [STARTS [NUMBER]]]`: how many seeds each planted mistake lives. `mutants --mend` looks only for those that what is
+//! remembered finds no more, from one starting point, and remembers. `--remember` writes what found them into the file that
 //! the tests read, as each is found; those that are not found with this many seeds keep what is remembered of them.
 
 use std::process::ExitCode;
 
-use simulator::mutants::bounds::seeds_max;
-use simulator::mutants::memory::{finder_of, remembered, text_of};
+use engine::mutants::ALL;
+use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
+use simulator::mutants::memory::{finder_of, finds_again, remembered, text_of};
 use simulator::mutants::{NOT_APPLICABLE, hunt, hunt_all};
 
 const REMEMBERED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mutant-seeds.txt");
@@ -15,7 +17,8 @@ fn main() -> ExitCode {
     let most = |number: u32| most.unwrap_or(seeds_max(number));
     let only = numbers.next();
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let remember = std::env::args().any(|word| word == "--remember");
+    let has = |wanted: &str| std::env::args().any(|word| word == wanted);
+    let (remember, mend) = (has("--remember") || has("--mend"), has("--mend"));
     let mut finders = remembered();
     let mut tell = |verdict: &simulator::mutants::Verdict| {
         let found: String = verdict.found.chars().take(110).collect();
@@ -38,6 +41,12 @@ fn main() -> ExitCode {
             let verdict = hunt(number as u32, "", starts, most(number as u32), threads);
             tell(&verdict);
             vec![verdict]
+        }
+        None if mend => {
+            let known = remembered();
+            let is_known = |number: u32| known.get(&number).is_some_and(|finder| finds_again(number, finder, threads));
+            let lost = ALL.iter().filter(|(number, _)| !STILL_ALIVE.contains(number) && !is_known(*number));
+            lost.map(|(number, what)| hunt(*number, what, 1, most(*number), threads)).inspect(tell).collect()
         }
         None => hunt_all(starts, most, threads, tell),
     };

@@ -3,7 +3,7 @@
 //! A seed is worth something as long as plans and engine are nearly the same. Where it finds nothing any more, the test searches
 //! again and says what to write here. `mutants --remember` writes the whole file.
 
-use super::Verdict;
+use super::{Verdict, exhaustive_finds, finds};
 use std::collections::BTreeMap;
 
 const TEXT: &str = include_str!("../../mutant-seeds.txt");
@@ -48,6 +48,14 @@ pub fn finder_of(verdict: &Verdict) -> Option<Finder> {
     match verdict.finders() {
         seeds if !seeds.is_empty() => Some(Finder::Seeds(seeds)),
         _ => verdict.exhaustive_runs.map(|_| Finder::Sequences),
+    }
+}
+
+/// Whether what is remembered still finds the mistake.
+pub fn finds_again(number: u32, finder: &Finder, threads: usize) -> bool {
+    match finder {
+        Finder::Seeds(seeds) => seeds.iter().any(|seed| finds(number, *seed).is_some()),
+        Finder::Sequences => exhaustive_finds(number, threads).is_some(),
     }
 }
 

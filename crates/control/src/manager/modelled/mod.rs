@@ -293,7 +293,7 @@ impl DataPath for World {
         Err(told(path, "no files can be made here"))
     }
 
-    fn remove_file(&self, _path: &str) -> Result<(), ControlError> {
+    fn remove_file(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! A volume is a disk with partitions, as an administrator meets it: what holds it is named, the end of the daemon loses no file, and a loop
-//! device that somebody takes away comes again.
+//! A volume is a disk with partitions, as an administrator meets it: what holds it is named, the end of the daemon loses no file, a loop
+//! device that somebody takes away comes again, and what a killed process left goes, and nothing else.
 
 mod support;
 
@@ -104,9 +104,57 @@ fn a_mounted_partition_is_named_and_its_files_survive_the_end_of_the_daemon() {
         assert!(std::fs::read(format!("{}/file", mounted.0)).expect("it is there") == content);
         tool(&["umount", &mounted.0]);
     }
-    place.must(&["volume", "remove", name]);
+    // Mount namespaces that other tests began meanwhile have the mount too, until they end.
+    let begun = std::time::Instant::now();
+    while place.run(&["volume", "remove", name]).status != Some(0) {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     assert!(!support::exists(&partition), "its partitions have gone with it");
     daemon.stop();
+}
+
+/// What a killed model left goes with the next one; what lives stays.
+#[test]
+fn a_killed_model_leaves_no_device_for_long() {
+    if !machine_can("a_killed_model_leaves_no_device_for_long") {
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("run")).expect("there is room");
+    let models = ["one.img", "two.img", "three.img"].map(|file| {
+        let path = place.file(file, 16 << 20);
+        let mut command = place.command(&["model", "sata-ssd-2012", &path, "--export", "loop"]);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+        command
+    });
+    let begin = |mut command: Command| {
+        let mut child = command.spawn().expect("the binary runs");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("it is text");
+        (child, line.trim().to_string())
+    };
+    let is_below = |device: &str| {
+        let name = device.trim_start_matches("/dev/");
+        std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).is_ok_and(|file| file.starts_with(&place.path("run")))
+    };
+    let directories = || std::fs::read_dir(place.path("run")).expect("there").count();
+    let [one, two, three] = models;
+    let (mut killed, dead) = begin(one);
+    let (mut lives, live) = begin(two);
+    killed.kill().and_then(|()| killed.wait()).expect("it runs");
+    assert!(is_below(&dead) && is_below(&live) && directories() == 2);
+    let (mut next, new) = begin(three);
+    assert!(new == dead || !is_below(&dead), "the dead device has gone");
+    assert!(is_below(&live) && directories() == 2);
+    let mut page = [0; 4096];
+    std::fs::File::open(&live).and_then(|file| file.read_exact_at(&mut page, 0)).expect("the one that lives still works");
+    for child in [&mut lives, &mut next] {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::TERM).expect("it runs");
+        assert!(child.wait().expect("it is our child").success());
+    }
+    assert_eq!(directories(), 0);
 }
 
 /// `losetup -d` by mistake: the number is given out again, and nothing of ours leads to it.
