@@ -107,7 +107,7 @@ export class World {
       const mine = Object.values(volumes).filter((volume) => volume.pool === name);
       const sum = (of: (volume: (typeof mine)[number]) => number): number => mine.reduce((total, volume) => total + of(volume), 0);
       pools[name] = {
-        health: pool.health, size_bytes: pool.size_bytes, cached_bytes: sum((v) => v.cached_bytes), dirty_bytes: sum((v) => v.dirty_bytes), ram_used_bytes: Math.round(pool.ram_bytes * 0.93),
+        health: pool.health, size_bytes: pool.size_bytes, cached_bytes: sum((v) => v.cached_bytes), dirty_bytes: sum((v) => v.dirty_bytes ?? 0), ram_used_bytes: Math.round(pool.ram_bytes * 0.93),
         index_bytes: Math.round((sum((v) => v.cached_bytes) / 4096) * 16), ssd_written_bytes_s: sum((v) => v.ssd_written_bytes_s), admitted_bytes_s: sum((v) => v.ssd_written_bytes_s) / 1.17,
         ssd_written_bytes: Math.round(41e6 * Math.max(0, t - this.started_s)), write_amplification: 1.17,
       };

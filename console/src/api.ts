@@ -4,7 +4,7 @@ export type Mode = "write-through" | "write-back" | "write-around" | "pass-throu
 export type Admission = "always" | "second-touch";
 export type OnSsdLoss = "stop" | "continue";
 export type Content = "off" | "fast" | "dense" | "auto";
-export type Health = "running" | "starting" | "degraded" | "failed" | "removing" | "stopped";
+export type Health = "running" | "starting" | "failing" | "degraded" | "failed" | "removing" | "stopped";
 export type Role = "view" | "operate";
 export type Severity = "info" | "warning" | "error";
 export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check" | "replace";
@@ -123,8 +123,8 @@ export interface PoolView {
   ssd: string;
   size_bytes: number;
   ram_bytes: number;
-  cached_bytes: number;
-  dirty_bytes: number;
+  cached_bytes: number | null;
+  dirty_bytes: number | null;
   index_bytes: number;
   content: Content;
   content_stats: ContentStats | null;
@@ -191,8 +191,8 @@ export interface VolumeView {
   options: Options;
   exports: Record<string, string | null>;
   stable_path: string | null;
-  cached_bytes: number;
-  dirty_bytes: number;
+  cached_bytes: number | null;
+  dirty_bytes: number | null;
   job: JobView | null;
 }
 
@@ -242,7 +242,7 @@ export interface VolumeStats {
   read_hits_ssd: number;
   read_misses: number;
   bypassed: Record<string, number>;
-  dirty_bytes: number;
+  dirty_bytes: number | null;
   cached_bytes: number;
   ram_bytes?: number;
   ssd_written_bytes: number;
@@ -260,7 +260,7 @@ export interface VolumeStats {
 
 export interface PoolStats {
   cached_bytes: number;
-  dirty_bytes: number;
+  dirty_bytes: number | null;
   ssd_written_bytes: number;
   admitted_bytes: number;
   write_amplification: number | null;
@@ -292,6 +292,7 @@ export interface Saved {
 
 export interface VolumeSample {
   health: Health;
+  problem?: string | null;
   mode: Mode;
   pool: string;
   size_bytes: number;
@@ -303,7 +304,7 @@ export interface VolumeSample {
   hit_ratio: number | null;
   latency: Record<string, LatencyPoint>;
   baseline_us: number | null;
-  dirty_bytes: number;
+  dirty_bytes: number | null;
   cached_bytes: number;
   ram_bytes?: number;
   destaged_bytes_s: number;
@@ -318,7 +319,7 @@ export interface PoolSample {
   health: Health;
   size_bytes: number;
   cached_bytes: number;
-  dirty_bytes: number;
+  dirty_bytes: number | null;
   ram_used_bytes: number;
   index_bytes: number;
   ssd_written_bytes_s: number;

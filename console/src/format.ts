@@ -20,6 +20,11 @@ function trim(text: string): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
+/** Bytes that may not be known: never shown as none. */
+export function known(value: number | null): string {
+  return value === null ? "unknown" : bytes(value);
+}
+
 export function bytes(value: number): string {
   let unit = 0;
   let rest = value;

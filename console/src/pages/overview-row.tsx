@@ -84,7 +84,7 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
   const hit = text((sample) => sample.hit_ratio, percent);
   const now = text((sample) => sample.latency["all"]?.mean_us ?? null, microseconds);
   const baseline = text((sample) => sample.baseline_us, (value) => `disk ${microseconds(value)}`, "");
-  const dirty = text((sample) => sample.dirty_bytes, bytes);
+  const dirty = text((sample) => sample.dirty_bytes, bytes, "unknown");
   const savedIos = text((sample) => sample.saved.backing_ios, (value) => `${count(value)} I/Os`);
   const savedRest = text((sample) => sample.saved, (saved) => [saved.backing_bytes > 0 && bytes(saved.backing_bytes), span(saved.waiting_s)].filter(Boolean).join(", "), "");
   const cell = (index: number) => (element: HTMLCanvasElement | null) => void (canvases.current[index] = element);

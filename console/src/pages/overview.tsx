@@ -46,7 +46,7 @@ function measure(volume: VolumeView, by: Column): number {
     case "latency":
       return sample?.latency["all"]?.mean_us ?? -1;
     case "dirty":
-      return sample?.dirty_bytes ?? volume.dirty_bytes;
+      return sample?.dirty_bytes ?? volume.dirty_bytes ?? -1;
     case "saved":
       return sample?.saved.waiting_s ?? -1;
   }

@@ -4,7 +4,7 @@ import { useComputed } from "@preact/signals";
 import { useState } from "preact/hooks";
 import type { VolumeView } from "../api";
 import { HeatMap } from "../charts/heat-map";
-import { bytes, count, microseconds, percent, span } from "../format";
+import { bytes, count, known, microseconds, percent, span } from "../format";
 import { jobs, volumes } from "../live/store";
 import { liveVolume } from "../live/volumes";
 import { href } from "../route";
@@ -98,14 +98,14 @@ function Present({ volume }: { volume: VolumeView }) {
   const sample = liveVolume(volume.name).sample.value;
   const all = sample?.latency["all"];
   const faster = all && sample?.baseline_us && all.mean_us > 0 ? sample.baseline_us / all.mean_us : null;
-  const part = volume.size_bytes > 0 ? (sample?.cached_bytes ?? volume.cached_bytes) / volume.size_bytes : 0;
+  const part = volume.size_bytes > 0 ? (sample?.cached_bytes ?? volume.cached_bytes ?? 0) / volume.size_bytes : 0;
   return (
     <dl class="figures" aria-label="This second">
       <Figure label="Hit rate of reads" value={sample?.hit_ratio == null ? "–" : percent(sample.hit_ratio)} note={sample ? `${count(sample.reads_s)} reads/s` : ""} />
       <Figure label="IOPS" value={sample ? count(sample.reads_s + sample.writes_s) : "–"} note={sample ? `${count(sample.writes_s)} writes/s` : ""} />
       <Figure label="Latency, mean" value={all ? microseconds(all.mean_us) : "–"} note={sample?.baseline_us ? `without the cache ${microseconds(sample.baseline_us)}${faster && faster >= 1.05 ? `: ${faster.toFixed(faster < 10 ? 1 : 0)} times as long` : ""}` : ""} />
-      <Figure label="Cached on the SSD" value={bytes(sample?.cached_bytes ?? volume.cached_bytes)} note={`${percent(part)} of the volume; ${sample ? bytes(sample.ram_bytes ?? 0) : "–"} in RAM`} />
-      <Figure label="Dirty" value={bytes(sample?.dirty_bytes ?? volume.dirty_bytes)} note={volume.options.dirty_limit_bytes === null ? "no limit but the pool's" : `limit ${bytes(volume.options.dirty_limit_bytes)}`} />
+      <Figure label="Cached on the SSD" value={volume.cached_bytes === null ? "unknown" : bytes(sample?.cached_bytes ?? volume.cached_bytes)} note={volume.cached_bytes === null ? "" : `${percent(part)} of the volume; ${sample ? bytes(sample.ram_bytes ?? 0) : "–"} in RAM`} />
+      <Figure label="Dirty" value={known(sample?.dirty_bytes ?? volume.dirty_bytes)} note={volume.options.dirty_limit_bytes === null ? "no limit but the pool's" : `limit ${bytes(volume.options.dirty_limit_bytes)}`} />
       <Figure label="Saved since the start" value={sample ? `${count(sample.saved.backing_ios)} I/Os` : "–"} note={sample ? `${sample.saved.backing_bytes > 0 ? `${bytes(sample.saved.backing_bytes)}, ` : ""}${span(sample.saved.waiting_s)} of waiting` : ""} />
     </dl>
   );

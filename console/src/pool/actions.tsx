@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { JobView, PoolReplace, PoolView } from "../api";
-import { bytes, counted } from "../format";
+import { counted, known } from "../format";
 import { attempt } from "../live/connection";
 import { refreshPools, takeJob } from "../live/store";
 import { size } from "../parse";
@@ -55,7 +55,7 @@ function Replace({ pool, onClose }: Props) {
       <Meaning
         sentences={[
           `${counted(pool.volumes.length, "volume")} are kept; the new cache is empty. ${pool.ssd} is not changed.`,
-          drop ? `Dirty data (${bytes(pool.dirty_bytes)}) that cannot be destaged is lost.` : "Dirty data is destaged first; if that fails, nothing is changed. Until then the job can be stopped.",
+          drop ? `Dirty data (${known(pool.dirty_bytes)}) that cannot be destaged is lost.` : "Dirty data is destaged first; if that fails, nothing is changed. Until then the job can be stopped.",
           "Refused while an export is mounted: unmount first.",
           ...(force ? [`Everything on ${ssd.trim() || "the new SSD"} is destroyed.`] : []),
         ]}

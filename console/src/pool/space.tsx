@@ -1,7 +1,7 @@
 /** Whose data is on the SSD, and of which kind. */
 
 import type { ContentStats, PoolSample, PoolStats, PoolView } from "../api";
-import { bytes, count, digits, percent } from "../format";
+import { bytes, count, digits, known, percent } from "../format";
 import { newest } from "../live/volumes";
 import { href } from "../route";
 import { Bar, Figure, Panel, Stack } from "../ui/basics";
@@ -12,8 +12,10 @@ export function Space({ pool, stats }: { pool: PoolView; stats: PoolStats | null
   const sample = newest.value;
   const mine = Object.entries(sample?.volumes ?? {}).filter(([, volume]) => volume.pool === pool.name).sort((a, b) => b[1].cached_bytes - a[1].cached_bytes);
   const now = sample?.pools[pool.name];
-  const cached = now?.cached_bytes ?? pool.cached_bytes;
-  const dirty = now?.dirty_bytes ?? pool.dirty_bytes;
+  const isKnown = pool.cached_bytes !== null;
+  const cached = now?.cached_bytes ?? pool.cached_bytes ?? 0;
+  const dirtyKnown = now?.dirty_bytes ?? pool.dirty_bytes;
+  const dirty = dirtyKnown ?? 0;
   const content = stats?.content ?? pool.content_stats;
   const stored = content?.stored_bytes ?? cached;
   const most = Math.max(1, ...mine.map(([, volume]) => volume.cached_bytes));
@@ -21,20 +23,20 @@ export function Space({ pool, stats }: { pool: PoolView; stats: PoolStats | null
   return (
     <Panel title="Space" id="space">
       <dl class="figures">
-        <Figure label="On the SSD" value={bytes(stored)} note={pool.size_bytes > 0 ? `${percent(Math.min(1, stored / pool.size_bytes))} of ${bytes(pool.size_bytes)}` : ""} />
-        <Figure label="Cached" value={bytes(cached)} note={content?.effective_capacity ? `effective capacity ${digits(content.effective_capacity)} × raw` : "stored as it is"} />
-        <Figure label="Dirty" value={bytes(dirty)} note={cached > 0 ? `${percent(Math.min(1, dirty / cached))} of the cached data` : ""} />
+        <Figure label="On the SSD" value={known(isKnown ? stored : null)} note={isKnown && pool.size_bytes > 0 ? `${percent(Math.min(1, stored / pool.size_bytes))} of ${bytes(pool.size_bytes)}` : ""} />
+        <Figure label="Cached" value={known(isKnown ? cached : null)} note={content?.effective_capacity ? `effective capacity ${digits(content.effective_capacity)} × raw` : "stored as it is"} />
+        <Figure label="Dirty" value={known(dirtyKnown)} note={cached > 0 ? `${percent(Math.min(1, dirty / cached))} of the cached data` : ""} />
         {content && <Figure label="SSD writes saved" value={bytes(content.saved_bytes)} note="since the start" />}
       </dl>
-      <h3>Clean and dirty</h3>
-      <Stack
+      {isKnown && <h3>Clean and dirty</h3>}
+      {isKnown && <Stack
         total={Math.max(cached, pool.size_bytes)}
         pieces={[
           { label: "clean", value: clean, colour: "cached", told: bytes(clean) },
           { label: "dirty", value: dirty, colour: "dirty", told: bytes(dirty) },
           ...(pool.size_bytes > cached ? [{ label: "not used yet, or old versions", value: pool.size_bytes - cached, colour: "none", told: bytes(pool.size_bytes - cached) }] : []),
         ]}
-      />
+      />}
       {content && <Kinds content={content} />}
       <h3>By volume</h3>
       {mine.length === 0 ? <p class="calm">No volume yet. <a href="#/setup">Set one up</a></p> : (
@@ -45,7 +47,7 @@ export function Space({ pool, stats }: { pool: PoolView; stats: PoolStats | null
               <th scope="row"><a href={href({ page: "volume", name })}>{name}</a></th>
               <td class="right" data-label="Cached">{bytes(volume.cached_bytes)}</td>
               <td class="grow"><Bar part={volume.cached_bytes / most} colour="cached" /></td>
-              <td class="right" data-label="Dirty">{bytes(volume.dirty_bytes)}</td>
+              <td class="right" data-label="Dirty">{known(volume.dirty_bytes)}</td>
               <td class="right" data-label="Of the volume">{percent(Math.min(1, volume.cached_bytes / Math.max(1, volume.size_bytes)))}</td>
             </tr>
           ))}</tbody>
@@ -74,7 +76,7 @@ function Kinds({ content }: { content: ContentStats }) {
 /** The log and the memory of a pool. */
 export function Log({ pool, stats, sample }: { pool: PoolView; stats: PoolStats | null; sample: PoolSample | undefined }) {
   const index = sample?.index_bytes ?? pool.index_bytes;
-  const cached = sample?.cached_bytes ?? pool.cached_bytes;
+  const cached = sample?.cached_bytes ?? pool.cached_bytes ?? 0;
   const content = stats?.content ?? pool.content_stats;
   const perBlock = content?.memory_bytes_per_block ?? (cached > 0 ? index / (cached / BLOCK) : null);
   const amplification = sample?.write_amplification ?? stats?.write_amplification ?? null;

@@ -68,8 +68,8 @@ function Destage({ volume, onClose }: Props) {
     >
       <Meaning
         sentences={[
-          dirty > 0 ? `${bytes(dirty)} of dirty data are destaged to ${volume.backing} now.` : "Nothing is dirty now; data that becomes dirty meanwhile is destaged.",
-          ...(dirty > 0 && rate > 0 ? [`At the present ${bytesPerSecond(rate)} that takes about ${span(dirty / rate)}.`] : []),
+          dirty === null ? `Dirty data, an unknown amount, is destaged to ${volume.backing} now.` : dirty > 0 ? `${bytes(dirty)} of dirty data are destaged to ${volume.backing} now.` : "Nothing is dirty now; data that becomes dirty meanwhile is destaged.",
+          ...(dirty !== null && dirty > 0 && rate > 0 ? [`At the present ${bytesPerSecond(rate)} that takes about ${span(dirty / rate)}.`] : []),
           "Clients continue; reads from the disk may take longer meanwhile. The job can be stopped; destaged data stays destaged.",
         ]}
       />
@@ -120,8 +120,10 @@ function Remove({ volume, onClose }: Props) {
       <Meaning
         sentences={[
           drop
-            ? `Dirty data${dirty > 0 ? ` (${bytes(dirty)})` : ""} is lost: ${volume.backing} keeps its older content.`
-            : dirty > 0
+            ? `Dirty data${dirty !== 0 ? ` (${dirty === null ? "an unknown amount" : bytes(dirty)})` : ""} is lost: ${volume.backing} keeps its older content.`
+            : dirty === null
+              ? `Dirty data, an unknown amount, is destaged to ${volume.backing} first.`
+              : dirty > 0
               ? `${bytes(dirty)} of dirty data are destaged to ${volume.backing} first.`
               : "Nothing is dirty.",
           `Then its exports (${Object.values(volume.exports).filter((place) => place !== null).join(", ") || "none"}) go away and hearth forgets the volume. Refused while something is mounted.`,
@@ -195,7 +197,7 @@ function Accept({ volume, onClose }: Props) {
       <Meaning
         sentences={[
           `${volume.backing} was found changed. If you accept it, the volume's clean cache is dropped.`,
-          `Dirty data${volume.dirty_bytes > 0 ? ` (${bytes(volume.dirty_bytes)})` : ""} is kept and will be written over what is on the disk now. If it is another disk, that destroys data there.`,
+          `Dirty data${volume.dirty_bytes !== 0 ? ` (${volume.dirty_bytes === null ? "an unknown amount" : bytes(volume.dirty_bytes)})` : ""} is kept and will be written over what is on the disk now. If it is another disk, that destroys data there.`,
         ]}
       />
     </Dialog>

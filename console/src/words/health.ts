@@ -5,7 +5,7 @@ import { bytes, digits, percent } from "../format";
 
 export type Tone = "good" | "busy" | "warn" | "bad";
 
-export const HEALTH_TONE: Record<Health, Tone> = { running: "good", starting: "busy", degraded: "warn", failed: "bad", removing: "busy", stopped: "busy" };
+export const HEALTH_TONE: Record<Health, Tone> = { running: "good", starting: "busy", failing: "bad", degraded: "warn", failed: "bad", removing: "busy", stopped: "busy" };
 
 export const JOB_WORD: Record<JobKind, string> = {
   destage: "Destage",
@@ -28,6 +28,7 @@ export function jobPart(job: JobView): number {
 export function healthLine(volume: VolumeView, sample: VolumeSample | null, job: JobView | undefined): { tone: Tone; text: string } {
   if (volume.health !== "running") {
     const words: Record<Exclude<Health, "running">, string> = {
+      failing: "A device refuses requests",
       failed: "Does not work",
       degraded: "Works without its SSD",
       starting: "Starting",
@@ -40,7 +41,7 @@ export function healthLine(volume: VolumeView, sample: VolumeSample | null, job:
   if (sample && sample.errors_s > 0) return { tone: "bad", text: `${digits(sample.errors_s)} requests a second fail` };
   const limit = volume.options.dirty_limit_bytes;
   const dirty = sample?.dirty_bytes ?? volume.dirty_bytes;
-  if (limit !== null && volume.options.mode === "write-back" && dirty >= limit * 0.97) {
+  if (limit !== null && volume.options.mode === "write-back" && dirty !== null && dirty >= limit * 0.97) {
     return { tone: "warn", text: `At its dirty limit of ${bytes(limit)}: writes wait for destage` };
   }
   if (job && job.state === "running") return { tone: "busy", text: `${JOB_WORD[job.kind]}, ${percent(jobPart(job))} done` };

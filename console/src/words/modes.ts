@@ -33,7 +33,8 @@ export interface Situation {
   volume: string;
   backing: string;
   options: Options;
-  dirty_bytes: number;
+  /** Null if unknown. */
+  dirty_bytes: number | null;
   /** Bytes that clients write each second just now; null if unknown. */
   written_bytes_s: number | null;
 }
@@ -45,7 +46,9 @@ export function modeMeaning(to: Mode, now: Situation): string[] {
   const leaving =
     from === "write-back"
       ? [
-          now.dirty_bytes > 0
+          now.dirty_bytes === null
+            ? `Leaving write-back: dirty data, an unknown amount, is destaged to ${now.backing} first, as a job with progress.`
+            : now.dirty_bytes > 0
             ? `Leaving write-back: ${bytes(now.dirty_bytes)} of dirty data are destaged to ${now.backing} first, as a job with progress.`
             : "Leaving write-back: nothing is dirty just now, so there is nothing to bring home first.",
           "You can stop that job; what is still dirty then stays on the SSD until you destage it.",

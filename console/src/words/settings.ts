@@ -120,11 +120,11 @@ export const SETTINGS: Setting[] = [
     patch: (text) => limited(text, MIB, (dirty_limit) => ({ dirty_limit })),
     meaning: (text, now) => {
       const limit = bytesOf(text);
-      const above = limit !== null && now.dirty_bytes > limit;
+      const above = limit !== null && now.dirty_bytes !== null && now.dirty_bytes > limit;
       return [
         limit === null ? "There is no limit but the pool's: up to all that the SSD allows can be dirty, and lost if the SSD dies." : `At most ${bytes(limit)} are dirty: no more than that can be lost if the SSD dies.`,
         limit === null ? "Bursts of writes are taken at the SSD's speed for longer." : "Writes that meet the limit wait for destage: they then take as long as the disk takes.",
-        ...(above ? [`${bytes(now.dirty_bytes)} are dirty now: writes wait until destage has come below the limit.`] : []),
+        ...(above ? [`${bytes(now.dirty_bytes ?? 0)} are dirty now: writes wait until destage has come below the limit.`] : []),
         ...onlyWriteBack(now),
       ];
     },

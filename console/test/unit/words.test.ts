@@ -42,6 +42,9 @@ test("leaving write-back tells how much is destaged, entering it how much can be
 test("health is one line, and the worst comes first", () => {
   const volume = { name: "db", health: "failed", problem: "its disk is gone", options, dirty_bytes: 0 } as unknown as VolumeView;
   assert.deepEqual(healthLine(volume, null, undefined), { tone: "bad", text: "Does not work: its disk is gone" });
+  assert.deepEqual(healthLine({ ...volume, health: "failing", problem: "writes to its backing device fail: No space left on device (os error 28)" }, null, undefined), {
+    tone: "bad", text: "A device refuses requests: writes to its backing device fail: No space left on device (os error 28)",
+  });
   assert.equal(healthLine({ ...volume, health: "running", dirty_bytes: 2 ** 30 }, null, undefined).tone, "warn");
   assert.equal(healthLine({ ...volume, health: "running" }, null, undefined).text, "Running");
 });

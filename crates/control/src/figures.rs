@@ -26,6 +26,24 @@ pub struct VolumeFigures {
     pub clients: Arc<Clients>,
     /// How long the oldest dirty block has been dirty, in milliseconds (known for 1 MiB extents); `None` if none is.
     pub oldest_dirty_ms: Option<u64>,
+    /// What its devices refuse lately.
+    pub refused: Option<Refused>,
+}
+
+/// What a device refuses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// "flush", "write" or "read" of the backing device; "dirty_read" of the SSD.
+    pub asked: &'static str,
+    /// In the kernel's words: "No space left on device (os error 28)".
+    pub reason: String,
+}
+
+impl Refused {
+    /// Dirty data cannot be read from the SSD, so it cannot go home.
+    pub fn dirty_data() -> Refused {
+        Refused { asked: "dirty_read", reason: "some blocks are damaged or cannot be read".into() }
+    }
 }
 
 /// What clients saw of a volume since it was attached.

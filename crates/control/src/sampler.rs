@@ -26,6 +26,10 @@ const BEHIND_MS_MIN: u64 = 10_000;
 pub struct VolumeFacts {
     /// How it is.
     pub health: Health,
+    /// What is wrong.
+    pub problem: Option<String>,
+    /// Its dirty bytes, where the figures do not tell.
+    pub dirty_bytes: Option<u64>,
     /// Its mode.
     pub mode: Mode,
     /// Its pool.
@@ -41,6 +45,8 @@ pub struct VolumeFacts {
 pub struct PoolFacts {
     /// How it is.
     pub health: Health,
+    /// Its dirty bytes, where the figures do not tell.
+    pub dirty_bytes: Option<u64>,
     /// Bytes of the SSD it uses.
     pub size_bytes: u64,
 }
@@ -118,7 +124,7 @@ impl Sampler {
                 health: facts.health,
                 size_bytes: facts.size_bytes,
                 cached_bytes: now.cached_bytes,
-                dirty_bytes: now.dirty_bytes,
+                dirty_bytes: now.dirty_bytes.or(facts.dirty_bytes),
                 ram_used_bytes: now.ram_used_bytes,
                 index_bytes: now.index_bytes,
                 ssd_written_bytes_s: rate(|s| s.ssd_written_bytes),
@@ -167,6 +173,7 @@ impl Known {
         let bytes = |s: &crate::stats::VolumeStats| (s.read_bytes + s.written_bytes, s.backing_read_bytes + s.backing_written_bytes);
         let sample = VolumeSample {
             health: facts.health,
+            problem: facts.problem.clone(),
             mode: facts.mode,
             pool: facts.pool.clone(),
             size_bytes: facts.size_bytes,
@@ -178,7 +185,7 @@ impl Known {
             hit_ratio: (reads > 0).then(|| (hits as f64 / reads as f64).min(1.0)),
             latency,
             baseline_us,
-            dirty_bytes: is.dirty_bytes,
+            dirty_bytes: is.dirty_bytes.or(facts.dirty_bytes),
             cached_bytes: is.cached_bytes,
             ram_bytes: is.ram_bytes,
             destaged_bytes_s: grown(is.destaged_bytes, was.destaged_bytes),
@@ -202,7 +209,7 @@ impl Known {
         let limited = |figures: &VolumeFigures| figures.stats.bypassed.get("dirty_limit").copied().unwrap_or(0);
         if limited(now) > limited(&self.before) && due(self.limit_told_ms) {
             self.limit_told_ms = Some(unix_ms);
-            let dirty = human::bytes(now.stats.dirty_bytes);
+            let dirty = human::bytes(now.stats.dirty_bytes.unwrap_or(0));
             let message =
                 format!("the dirty limit is reached ({dirty}): writes wait for destage; raise --dirty-limit if the pool has room");
             notable.push(Notable::DirtyLimit { volume: name.into(), message });
@@ -256,6 +263,8 @@ mod tests {
     fn facts() -> BTreeMap<String, VolumeFacts> {
         let facts = VolumeFacts {
             health: Health::Running,
+            problem: None,
+            dirty_bytes: None,
             mode: Mode::WriteBack,
             pool: "p".into(),
             size_bytes: 1 << 30,
@@ -272,7 +281,7 @@ mod tests {
                 clients.all.record(*ns);
             });
         }
-        let volume = VolumeFigures { stats, clients: Arc::new(clients), oldest_dirty_ms };
+        let volume = VolumeFigures { stats, clients: Arc::new(clients), oldest_dirty_ms, refused: None };
         Figures { volumes: BTreeMap::from([("v".to_string(), volume)]), pools: BTreeMap::new() }
     }
 

@@ -42,13 +42,13 @@ pub fn of_volume(sample: &VolumeSample) -> Vec<(&'static str, f64)> {
         ("writes_s", sample.writes_s),
         ("read_bytes_s", sample.read_bytes_s),
         ("written_bytes_s", sample.written_bytes_s),
-        ("dirty_bytes", sample.dirty_bytes as f64),
         ("cached_bytes", sample.cached_bytes as f64),
         ("destaged_bytes_s", sample.destaged_bytes_s),
         ("backing_ios_s", sample.backing_ios_s),
         ("ssd_written_bytes_s", sample.ssd_written_bytes_s),
         ("bypassed_s", sample.bypassed_s.values().sum()),
     ];
+    values.extend(sample.dirty_bytes.map(|bytes| ("dirty_bytes", bytes as f64)));
     values.extend(sample.hit_ratio.map(|ratio| ("hit_ratio", ratio)));
     values.extend(sample.baseline_us.map(|us| ("baseline_us", us)));
     values.extend(OUTCOMES.iter().map(|(outcome, name)| (*name, sample.outcomes_s.get(*outcome).copied().unwrap_or(0.0))));
@@ -62,14 +62,15 @@ pub fn of_volume(sample: &VolumeSample) -> Vec<(&'static str, f64)> {
 
 /// A pool's second.
 pub fn of_pool(sample: &PoolSample) -> Vec<(&'static str, f64)> {
-    vec![
+    let mut values = vec![
         ("cached_bytes", sample.cached_bytes as f64),
-        ("dirty_bytes", sample.dirty_bytes as f64),
         ("ram_used_bytes", sample.ram_used_bytes as f64),
         ("index_bytes", sample.index_bytes as f64),
         ("ssd_written_bytes_s", sample.ssd_written_bytes_s),
         ("admitted_bytes_s", sample.admitted_bytes_s),
-    ]
+    ];
+    values.extend(sample.dirty_bytes.map(|bytes| ("dirty_bytes", bytes as f64)));
+    values
 }
 
 /// All series a volume can have.

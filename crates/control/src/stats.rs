@@ -48,8 +48,9 @@ pub struct VolumeStats {
     pub read_misses: u64,
     /// Requests or parts that went around the cache, by reason.
     pub bypassed: BTreeMap<String, u64>,
-    /// Dirty bytes, now.
-    pub dirty_bytes: u64,
+    /// Dirty bytes, now; null if unknown.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
     /// Bytes cached on the SSD, now.
     pub cached_bytes: u64,
     /// Bytes cached in RAM, now; many of them are on the SSD too.
@@ -85,8 +86,9 @@ pub struct VolumeStats {
 pub struct PoolStats {
     /// Bytes cached of all volumes, now.
     pub cached_bytes: u64,
-    /// Dirty bytes of all volumes, now.
-    pub dirty_bytes: u64,
+    /// Dirty bytes of all volumes, now; null if unknown.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
     /// Bytes written to the SSD: payload, headers, footers, reinsertions.
     pub ssd_written_bytes: u64,
     /// Bytes admitted, each once.

@@ -6,6 +6,11 @@ use control::api::{Health, PoolView, VolumeView};
 use control::human;
 use types::Mode;
 
+/// Bytes, if they are known.
+pub fn known(bytes: Option<u64>) -> String {
+    bytes.map_or("unknown".into(), human::bytes)
+}
+
 /// What a change of options did; of a new mode, what an acknowledged write means from now on.
 pub fn changed(volume: &str, told: &str, mode: Option<&str>) -> String {
     let mode = mode.filter(|mode| told.contains(&format!("mode {mode} (was "))).and_then(Mode::from_name);
@@ -47,9 +52,9 @@ pub fn pools(pools: &[PoolView]) -> String {
         vec![
             p.name.clone(),
             p.health.word().into(),
-            human::bytes(p.size_bytes),
-            human::bytes(p.cached_bytes),
-            human::bytes(p.dirty_bytes),
+            known(Some(p.size_bytes).filter(|bytes| *bytes > 0)),
+            known(p.cached_bytes),
+            known(p.dirty_bytes),
             human::bytes(p.ram_bytes),
             p.volumes.len().to_string(),
             p.ssd.clone(),
@@ -61,10 +66,11 @@ pub fn pools(pools: &[PoolView]) -> String {
 
 /// One pool.
 pub fn pool(pool: &PoolView) -> String {
-    let share = |part: u64| {
-        if pool.size_bytes == 0 { String::new() } else { format!(" ({:.0} %)", part as f64 * 100.0 / pool.size_bytes as f64) }
+    let share = |part: Option<u64>| match part {
+        Some(part) if pool.size_bytes > 0 => format!(" ({:.0} %)", part as f64 * 100.0 / pool.size_bytes as f64),
+        _ => String::new(),
     };
-    let blocks = pool.cached_bytes / types::BLOCK_BYTES;
+    let blocks = pool.cached_bytes.unwrap_or(0) / types::BLOCK_BYTES;
     let per_block = match pool.index_bytes.checked_div(blocks) {
         Some(bytes) if blocks >= 100_000 => format!(" ({bytes} bytes per cached block)"),
         // With few blocks the figure tells the tables' first size, not the cost of a block.
@@ -74,9 +80,9 @@ pub fn pool(pool: &PoolView) -> String {
         ("name", pool.name.clone()),
         ("state", pool.health.word().into()),
         ("ssd", pool.ssd.clone()),
-        ("size", human::bytes(pool.size_bytes)),
-        ("cached", human::bytes(pool.cached_bytes) + &share(pool.cached_bytes)),
-        ("dirty", human::bytes(pool.dirty_bytes) + &share(pool.dirty_bytes)),
+        ("size", known(Some(pool.size_bytes).filter(|bytes| *bytes > 0))),
+        ("cached", known(pool.cached_bytes) + &share(pool.cached_bytes)),
+        ("dirty", known(pool.dirty_bytes) + &share(pool.dirty_bytes)),
         ("RAM tier", human::bytes(pool.ram_bytes)),
         ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
         ("content", pool.content.name().into()),
@@ -110,8 +116,8 @@ pub fn volumes(volumes: &[VolumeView]) -> String {
             v.health.word().into(),
             v.options.mode.name().into(),
             human::bytes(v.size_bytes),
-            human::bytes(v.cached_bytes),
-            human::bytes(v.dirty_bytes),
+            known(v.cached_bytes),
+            known(v.dirty_bytes),
             v.pool.clone(),
             v.backing.clone(),
             v.exports.values().flatten().cloned().collect::<Vec<_>>().join(" "),
@@ -137,8 +143,8 @@ pub fn volume(volume: &VolumeView) -> String {
     pairs.extend(volume.exports.iter().map(|(how, place)| ("export", format!("{how}: {}", place.as_deref().unwrap_or("no export now")))));
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
     pairs.extend([
-        ("cached", human::bytes(volume.cached_bytes)),
-        ("dirty", human::bytes(volume.dirty_bytes)),
+        ("cached", known(volume.cached_bytes)),
+        ("dirty", known(volume.dirty_bytes)),
         ("mode", options.mode.name().into()),
         ("admission", options.admission.name().into()),
         ("write-cache depth", time(options.write_cache_depth_ms)),

@@ -1,6 +1,7 @@
 //! Counters for people.
 
 use crate::content_figures;
+use crate::show::known;
 use crate::table::{self, Align};
 use control::api::StatsView;
 use control::human;
@@ -20,7 +21,7 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         ("read misses", with_share(stats.read_misses, stats.reads)),
         ("cached on the SSD", human::bytes(stats.cached_bytes)),
         ("cached in RAM", human::bytes(stats.ram_bytes)),
-        ("dirty", human::bytes(stats.dirty_bytes)),
+        ("dirty", known(stats.dirty_bytes)),
         ("SSD written", human::bytes(stats.ssd_written_bytes)),
         ("admitted", human::bytes(stats.admitted_bytes)),
         ("write amplification", ratio(stats.write_amplification)),
@@ -55,7 +56,7 @@ pub fn pool(name: &str, stats: &PoolStats) -> String {
     let mut pairs = vec![
         ("pool", name.to_string()),
         ("cached", human::bytes(stats.cached_bytes)),
-        ("dirty", human::bytes(stats.dirty_bytes)),
+        ("dirty", known(stats.dirty_bytes)),
         ("SSD written", human::bytes(stats.ssd_written_bytes)),
         ("admitted", human::bytes(stats.admitted_bytes)),
         ("write amplification", ratio(stats.write_amplification)),
@@ -88,7 +89,7 @@ pub fn all(stats: &StatsView) -> String {
             s.writes.to_string(),
             human::bytes(s.cached_bytes),
             human::bytes(s.ram_bytes),
-            human::bytes(s.dirty_bytes),
+            known(s.dirty_bytes),
             human::bytes(s.backing_read_bytes),
             human::bytes(s.backing_written_bytes),
             ratio(s.write_amplification),
@@ -119,7 +120,7 @@ pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration) -> String {
             human::bytes(rate(|s| s.destaged_bytes)),
             rate(|s| s.backing_reads).to_string(),
             rate(|s| s.backing_writes).to_string(),
-            human::bytes(s.dirty_bytes),
+            known(s.dirty_bytes),
             s.latency_ns.get("read").map_or("-".into(), |l| human::nanoseconds(l.p99_ns)),
         ]
     };

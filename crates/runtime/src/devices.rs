@@ -1,5 +1,6 @@
 //! Devices as the runtime knows them: an open file with its rules, shared by the reactors.
 
+use crate::refusals::{DeviceTrouble, Refusals};
 use device::Geometry;
 use device::model::DiskModel;
 use engine::flush_gate::FlushGate;
@@ -43,6 +44,8 @@ pub(crate) struct DeviceShared {
     pub(crate) gate: Mutex<FlushGate<FlushWaiter>>,
     /// A flush has failed: final. The gate knows it too; this can be read on the way of every I/O.
     pub(crate) failed: AtomicBool,
+    /// What it refused lately.
+    pub(crate) refusals: Refusals,
     /// A modelled device is driven by one reactor, since the model must see all I/O in one order.
     pub(crate) model_home: Option<u16>,
 }
@@ -66,6 +69,11 @@ impl DeviceRef {
     /// Whether a flush of it has ever failed. Then all writes and flushes fail until it is opened anew.
     pub fn has_failed(&self) -> bool {
         self.0.failed.load(Ordering::Acquire)
+    }
+
+    /// What it refuses, if that lasts.
+    pub fn trouble(&self) -> Option<DeviceTrouble> {
+        self.0.refusals.trouble()
     }
 }
 

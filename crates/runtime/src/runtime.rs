@@ -162,8 +162,16 @@ impl Runtime {
         let DeviceOptions { name, file, geometry, model } = options;
         let number = self.numbers.device.fetch_add(1, Ordering::Relaxed);
         let model_home = model.is_some().then_some((number % u32::from(self.reactors())) as u16);
-        let shared =
-            Arc::new(DeviceShared { number, name, file, geometry, gate: Mutex::default(), failed: AtomicBool::new(false), model_home });
+        let shared = Arc::new(DeviceShared {
+            number,
+            name,
+            file,
+            geometry,
+            gate: Mutex::default(),
+            failed: AtomicBool::new(false),
+            refusals: Default::default(),
+            model_home,
+        });
         let device = DeviceRef(shared.clone());
         let mut model = model.map(Box::new);
         let answers = self.ask_all("open device", ANSWER_PATIENCE, |reactor, done| Message::AddDevice {

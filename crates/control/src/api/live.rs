@@ -25,6 +25,9 @@ pub struct Sample {
 pub struct VolumeSample {
     /// How it is.
     pub health: Health,
+    /// What is wrong, if something is.
+    #[serde(default)]
+    pub problem: Option<String>,
     /// Its mode: "write-through", "write-back", "write-around" or "pass-through".
     #[serde(with = "words::mode")]
     #[schema(value_type = String)]
@@ -51,8 +54,8 @@ pub struct VolumeSample {
     /// What a request would take without the cache, in microseconds: the mean of what the backing device served lately (misses, and what went around the
     /// cache). Null until it has served anything.
     pub baseline_us: Option<f64>,
-    /// Dirty bytes, now.
-    pub dirty_bytes: u64,
+    /// Dirty bytes, now; null if unknown.
+    pub dirty_bytes: Option<u64>,
     /// Bytes cached on the SSD, now.
     pub cached_bytes: u64,
     /// Bytes cached in RAM, now; many of them are on the SSD too.
@@ -105,8 +108,8 @@ pub struct PoolSample {
     pub size_bytes: u64,
     /// Bytes of all volumes cached, now.
     pub cached_bytes: u64,
-    /// Dirty bytes of all volumes, now.
-    pub dirty_bytes: u64,
+    /// Dirty bytes of all volumes, now; null if unknown.
+    pub dirty_bytes: Option<u64>,
     /// RAM tier in use, bytes.
     pub ram_used_bytes: u64,
     /// RAM of index and policy, bytes.

@@ -371,6 +371,8 @@ pub enum Health {
     Running,
     /// It is being brought up.
     Starting,
+    /// It works, and a device refuses what it is asked for: see `problem`.
+    Failing,
     /// It works without its SSD.
     Degraded,
     /// It does not work; see `problem` and `remedy`.
@@ -382,11 +384,16 @@ pub enum Health {
 }
 
 impl Health {
+    /// All of them.
+    pub const ALL: [Health; 7] =
+        [Health::Running, Health::Starting, Health::Failing, Health::Degraded, Health::Failed, Health::Removing, Health::Stopped];
+
     /// The word in tables.
     pub const fn word(self) -> &'static str {
         match self {
             Health::Running => "running",
             Health::Starting => "starting",
+            Health::Failing => "failing",
             Health::Degraded => "degraded",
             Health::Failed => "failed",
             Health::Removing => "removing",
@@ -417,10 +424,12 @@ pub struct PoolView {
     pub size_bytes: u64,
     /// RAM tier; less than was asked for where the memory is limited, see the events.
     pub ram_bytes: u64,
-    /// Cached bytes of all volumes.
-    pub cached_bytes: u64,
-    /// Dirty bytes of all volumes.
-    pub dirty_bytes: u64,
+    /// Cached bytes of all volumes; null if unknown.
+    #[serde(default)]
+    pub cached_bytes: Option<u64>,
+    /// Dirty bytes of all volumes; null if unknown.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
     /// RAM used by index and policy.
     pub index_bytes: u64,
     /// Content level.
@@ -468,10 +477,12 @@ pub struct VolumeView {
     /// The stable name under `/dev/hearth`, if it could be made.
     #[serde(default)]
     pub stable_path: Option<String>,
-    /// Cached bytes.
-    pub cached_bytes: u64,
-    /// Dirty bytes.
-    pub dirty_bytes: u64,
+    /// Cached bytes; null if unknown.
+    #[serde(default)]
+    pub cached_bytes: Option<u64>,
+    /// Dirty bytes; null if unknown.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
     /// Job under way on it.
     #[serde(default)]
     pub job: Option<JobView>,

@@ -8,7 +8,7 @@ use crate::datapath::{
     CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample, WaitingFor,
 };
 use crate::error::{ControlError, Kind};
-use crate::figures::{Figures, VolumeFigures};
+use crate::figures::{Figures, Refused, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
@@ -23,6 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use types::{Content, Mode};
+
+mod homecoming;
+
+use homecoming::Homecoming;
 
 /// The world outside the daemon: devices and the state file. Outlives managers.
 #[derive(Clone, Default)]
@@ -70,6 +74,8 @@ pub struct Inside {
     pub warmed: Vec<u64>,
     /// A device that comes back has lost what was not flushed.
     pub lost_writes: bool,
+    /// What backing devices refuse, by volume.
+    pub refused: BTreeMap<String, Refused>,
     /// How much memory there is; `None`: not known.
     pub memory_bytes: Option<u64>,
     /// RAM tiers of the running pools.
@@ -228,45 +234,6 @@ impl Inside {
                 stamps: vec![fact("last write", device.version.to_string())],
             },
         })
-    }
-}
-
-/// The end of a destage: the volume's block is home. Ends at the second look, or never if the world is slow.
-struct Homecoming {
-    world: World,
-    volume: VolumeRecord,
-    looks: u32,
-    cancelled: bool,
-}
-
-impl Pending for Homecoming {
-    fn poll(&mut self) -> Option<Result<(), ControlError>> {
-        self.looks += 1;
-        if self.cancelled {
-            return Some(Err(ControlError::Stopped));
-        }
-        let mut inside = self.world.inside();
-        if self.looks < 2 || inside.slow {
-            return None;
-        }
-        let Some(attached) = inside.attached.get(&self.volume.name).cloned() else { return Some(Ok(())) };
-        let Some(ssd) = attached.ssd else { return Some(Ok(())) };
-        let Some((version, dirty)) = inside.devices[&ssd].log.get(&attached.id).copied() else { return Some(Ok(())) };
-        if dirty {
-            match inside.device(&attached.backing) {
-                Ok(backing) => backing.version = version,
-                Err(error) => return Some(Err(error)),
-            }
-            match inside.device(&ssd) {
-                Ok(ssd) => ssd.log.insert(attached.id, (version, false)),
-                Err(error) => return Some(Err(error)),
-            };
-        }
-        Some(Ok(()))
-    }
-
-    fn cancel(&mut self) {
-        self.cancelled = true;
     }
 }
 
@@ -621,7 +588,11 @@ impl DataPath for World {
         let Some(attached) = inside.attached.get(volume) else { return VolumeStats::default() };
         let cached = attached.ssd.as_ref().and_then(|ssd| inside.devices[ssd].log.get(&attached.id));
         let dirty_bytes = if cached.is_some_and(|(_, dirty)| *dirty) { 4096 } else { 0 };
-        VolumeStats { dirty_bytes, cached_bytes: if cached.is_some() { 4096 } else { 0 }, ..VolumeStats::default() }
+        VolumeStats {
+            dirty_bytes: attached.ssd.is_some().then_some(dirty_bytes),
+            cached_bytes: if cached.is_some() { 4096 } else { 0 },
+            ..VolumeStats::default()
+        }
     }
 
     fn pool_stats(&self, _pool: &str) -> PoolStats {
@@ -632,12 +603,15 @@ impl DataPath for World {
         if self.inside().silent {
             return Err(ControlError::DataPath("a reactor did not answer within 60 s".into(), String::new()));
         }
-        Ok(self.volume_stats(volume).dirty_bytes)
+        Ok(self.volume_stats(volume).dirty_bytes.unwrap_or(0))
     }
 
     fn figures(&self) -> Figures {
         let names: Vec<String> = self.inside().attached.keys().cloned().collect();
-        let figures = |name: String| (name.clone(), VolumeFigures { stats: self.volume_stats(&name), ..VolumeFigures::default() });
+        let figures = |name: String| {
+            let refused = self.inside().refused.get(&name).cloned();
+            (name.clone(), VolumeFigures { stats: self.volume_stats(&name), refused, ..VolumeFigures::default() })
+        };
         Figures { volumes: names.into_iter().map(figures).collect(), pools: BTreeMap::new() }
     }
 

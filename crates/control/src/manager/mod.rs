@@ -14,6 +14,7 @@ mod check;
 mod devices;
 mod exports;
 mod find;
+mod known;
 pub mod past;
 mod pools;
 mod replace;
@@ -41,6 +42,8 @@ pub mod fake;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
+mod known_tests;
+#[cfg(test)]
 mod limits_tests;
 #[cfg(test)]
 mod lost_ssd_tests;
@@ -57,6 +60,7 @@ use crate::api::{Action, Answer, Done, EventView, Health, Severity};
 use crate::datapath::{DataPath, Notice};
 use crate::error::ControlError;
 use crate::events::Events;
+use crate::figures::Refused;
 use crate::jobs::Jobs;
 use crate::live::{Live, LiveEvent};
 use crate::names::Named;
@@ -140,13 +144,15 @@ struct LiveVolume {
     attached: bool,
     /// It starts by itself when its backing device is there as it must be.
     waits: bool,
+    /// What its backing device refuses lately.
+    refused: Option<Refused>,
     exports: BTreeMap<Export, String>,
     stable_path: Option<String>,
 }
 
 impl LiveVolume {
     fn new(health: Health) -> LiveVolume {
-        LiveVolume { health, trouble: None, attached: false, waits: false, exports: BTreeMap::new(), stable_path: None }
+        LiveVolume { health, trouble: None, attached: false, waits: false, refused: None, exports: BTreeMap::new(), stable_path: None }
     }
 }
 

@@ -282,11 +282,11 @@ fn a_word_drops_the_clean_cache_and_says_so() {
     let manager = two(&world, "write-through");
     let drop_cache = |name: &str| Action::VolumeDropCache { name: name.into() };
     assert!(told(&manager, drop_cache("a")).starts_with("4 KiB of clean cache"));
-    assert_eq!(view(&manager, "a").cached_bytes, 0);
+    assert_eq!(view(&manager, "a").cached_bytes, Some(0));
     let set = VolumeSet { accept_backing: true, ..VolumeSet::default() };
     let said = told(&manager, Action::VolumeSet { name: "b".into(), set });
     assert!(said.contains("4 KiB of clean cache"), "{said}");
-    assert_eq!((view(&manager, "b").cached_bytes, world.read("b")), (0, Some(6)));
+    assert_eq!((view(&manager, "b").cached_bytes, world.read("b")), (Some(0), Some(6)));
     told(&manager, stop("a"));
     let refused = manager.handle(drop_cache("a")).expect_err("it does not run").refusal().to_string();
     assert!(refused.contains("is not running") && refused.contains("hearth volume start a"), "{refused}");

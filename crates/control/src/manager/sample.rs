@@ -1,8 +1,8 @@
 //! One look at everything each second: kept as the newest sample, and told to whoever listens.
 
-use super::Manager;
+use super::{LiveVolume, Manager, known};
 use crate::api::{Health, Sample, Severity};
-use crate::figures::Figures;
+use crate::figures::{Figures, Refused};
 use crate::live::LiveEvent;
 use crate::sampler::{Notable, PoolFacts, Sampler, VolumeFacts};
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ impl Manager {
     /// path does not answer: call it from a thread of its own.
     pub fn take_sample(&self, sampler: &mut Sampler, unix_ms: u64, span_ms: u64) -> Arc<Sample> {
         let figures = self.data().figures();
+        self.note_refusals(&figures);
         let (volumes, pools) = self.facts();
         let (sample, notable) = sampler.sample(unix_ms, span_ms, &figures, &volumes, &pools);
         for told in notable {
@@ -49,11 +50,36 @@ impl Manager {
         self.shared.newest.lock().expect("no holder of this lock panics").figures.clone()
     }
 
+    /// Volumes whose devices begin to refuse what they are asked for, or no longer do.
+    fn note_refusals(&self, figures: &Figures) {
+        let changed: Vec<(String, Option<Refused>)> = {
+            let memory = self.memory();
+            let now = |name: &String| figures.volumes.get(name).and_then(|figures| figures.refused.clone());
+            let differ = memory.volumes.iter().filter(|(name, live)| live.refused != now(name));
+            differ.map(|(name, _)| (name.clone(), now(name))).collect()
+        };
+        for (name, refused) in changed {
+            let attached = self.volume_attached(&name);
+            self.set_live_volume(&name, |live| live.refused = refused.clone());
+            match refused {
+                Some(refused) => {
+                    let super::Trouble { problem, remedy } = known::refusal(&refused);
+                    self.events().note(Severity::Error, &name, format!("{problem}; {remedy}"));
+                }
+                None if attached => self.events().note(Severity::Info, &name, "its devices do what they are asked for again"),
+                None => {}
+            }
+        }
+    }
+
     fn facts(&self) -> (BTreeMap<String, VolumeFacts>, BTreeMap<String, PoolFacts>) {
         let memory = self.memory();
         let volumes = memory.state.volumes.iter().map(|record| {
+            let live = memory.volumes.get(&record.name);
             let facts = VolumeFacts {
-                health: memory.volumes.get(&record.name).map_or(Health::Starting, |live| live.health),
+                health: live.map_or(Health::Starting, LiveVolume::shown_health),
+                problem: live.and_then(LiveVolume::shown_trouble).map(|trouble| trouble.problem),
+                dirty_bytes: known::dirty_of_volume(&memory, record),
                 mode: record.options.mode,
                 pool: record.pool.clone(),
                 size_bytes: record.size_bytes,
@@ -64,7 +90,8 @@ impl Manager {
         let pools = memory.state.pools.iter().map(|record| {
             let live = memory.pools.get(&record.name);
             let size_bytes = live.map(|live| live.size_bytes).filter(|bytes| *bytes > 0).or(record.size_bytes).unwrap_or(0);
-            (record.name.clone(), PoolFacts { health: live.map_or(Health::Starting, |live| live.health), size_bytes })
+            let (health, dirty_bytes) = (live.map_or(Health::Starting, |live| live.health), known::dirty_of_pool(&memory, record));
+            (record.name.clone(), PoolFacts { health, dirty_bytes, size_bytes })
         });
         (volumes.collect(), pools.collect())
     }

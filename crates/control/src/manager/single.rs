@@ -150,7 +150,7 @@ impl Manager {
     pub(super) fn drop_cache(&self, volume: &VolumeRecord) -> Result<String, ControlError> {
         let before = self.data().volume_stats(&volume.name);
         self.data().drop_clean(volume)?;
-        let dirty = self.data().volume_stats(&volume.name).dirty_bytes;
+        let dirty = self.data().volume_stats(&volume.name).dirty_bytes.unwrap_or(0);
         let clean = human::bytes(before.cached_bytes.saturating_sub(dirty));
         let kept = if dirty > 0 { format!("; {} of dirty data is kept", human::bytes(dirty)) } else { String::new() };
         Ok(format!("{clean} of clean cache on the SSD and the cache in RAM were dropped{kept}"))

@@ -34,7 +34,11 @@ impl Manager {
         self.memory().stopping = true;
         self.data().end_by(watch.deadline());
         self.running_jobs().iter().for_each(|job| job.cancel());
-        self.data().figures().volumes.iter().for_each(|(name, figures)| watch.note_dirty(name, figures.stats.dirty_bytes));
+        self.data()
+            .figures()
+            .volumes
+            .iter()
+            .for_each(|(name, figures)| figures.stats.dirty_bytes.iter().for_each(|bytes| watch.note_dirty(name, *bytes)));
         let pools: BTreeSet<String> = self.memory().state.pools.iter().map(|pool| pool.name.clone()).collect();
         let (done, ended) = channel();
         for pool in &pools {

@@ -1,8 +1,9 @@
 //! Looking: lists, shows and counters. Nothing here waits for a device or an operation.
 
-use super::{LivePool, LiveVolume, Manager, Memory};
+use super::{LivePool, LiveVolume, Manager, Memory, known};
 use crate::api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
 use crate::error::ControlError;
+use crate::figures::Figures;
 use crate::state::{PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 
@@ -22,7 +23,7 @@ impl Manager {
             known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             known
         };
-        let mut figures = self.data().figures();
+        let mut figures = self.known_figures();
         let mut stats_of = |name: &str| figures.pools.remove(name).unwrap_or_default();
         known
             .into_iter()
@@ -44,6 +45,7 @@ impl Manager {
     }
 
     fn view_of_pool(&self, record: PoolRecord, live: LivePool, volumes: Vec<String>, stats: PoolStats) -> PoolView {
+        let runs = live.health == Health::Running || stats.cached_bytes > 0;
         let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
         PoolView {
             name: record.name,
@@ -54,7 +56,7 @@ impl Manager {
             ssd: record.ssd,
             size_bytes: if live.size_bytes > 0 { live.size_bytes } else { record.size_bytes.unwrap_or(0) },
             ram_bytes: live.ram_bytes.unwrap_or(record.ram_bytes),
-            cached_bytes: stats.cached_bytes,
+            cached_bytes: runs.then_some(stats.cached_bytes),
             dirty_bytes: stats.dirty_bytes,
             index_bytes: stats.index_bytes,
             content: record.content,
@@ -71,7 +73,7 @@ impl Manager {
             known.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             known
         };
-        let mut figures = self.data().figures();
+        let mut figures = self.known_figures();
         let mut stats_of = |name: &str| figures.volumes.remove(name).unwrap_or_default().stats;
         known
             .into_iter()
@@ -89,10 +91,10 @@ impl Manager {
     }
 
     fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume, stats: &VolumeStats) -> VolumeView {
-        let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
+        let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)));
         VolumeView {
             uuid: record.uuid,
-            health: live.health,
+            health: live.shown_health(),
             problem,
             remedy,
             pool: record.pool,
@@ -102,7 +104,7 @@ impl Manager {
             options: record.options,
             exports: record.exports.iter().map(|e| (e.to_string(), live.exports.get(e).cloned())).collect(),
             stable_path: live.stable_path,
-            cached_bytes: stats.cached_bytes,
+            cached_bytes: live.attached.then_some(stats.cached_bytes),
             dirty_bytes: stats.dirty_bytes,
             job: self.shared.jobs.of_volume(&record.name).map(|j| j.view()),
             name: record.name,
@@ -114,7 +116,7 @@ impl Manager {
             let state = &self.memory().state;
             (state.pools.iter().map(|p| p.name.clone()).collect(), state.volumes.iter().map(|v| v.name.clone()).collect())
         };
-        let mut figures = self.data().figures();
+        let mut figures = self.known_figures();
         StatsView {
             pools: pools.into_iter().map(|p| (p.clone(), figures.pools.remove(&p).unwrap_or_default())).collect(),
             volumes: volumes.into_iter().map(|v| (v.clone(), figures.volumes.remove(&v).unwrap_or_default().stats)).collect(),
@@ -134,11 +136,32 @@ impl Manager {
     }
 
     fn volume_stats(&self, name: &str) -> VolumeStats {
-        self.data().volume_stats(name)
+        let mut stats = self.data().volume_stats(name);
+        let memory = self.memory();
+        stats.dirty_bytes = stats.dirty_bytes.or_else(|| known::dirty_of_volume(&memory, memory.state.volume(name)?));
+        stats
     }
 
     fn pool_stats(&self, name: &str) -> PoolStats {
-        self.data().pool_stats(name)
+        let mut stats = self.data().pool_stats(name);
+        let memory = self.memory();
+        stats.dirty_bytes = stats.dirty_bytes.or_else(|| known::dirty_of_pool(&memory, memory.state.pool(name)?));
+        stats
+    }
+
+    /// The figures, and what is known of the dirty data of what does not run.
+    fn known_figures(&self) -> Figures {
+        let mut figures = self.data().figures();
+        let memory = self.memory();
+        for record in &memory.state.volumes {
+            let stats = &mut figures.volumes.entry(record.name.clone()).or_default().stats;
+            stats.dirty_bytes = stats.dirty_bytes.or_else(|| known::dirty_of_volume(&memory, record));
+        }
+        for record in &memory.state.pools {
+            let stats = figures.pools.entry(record.name.clone()).or_default();
+            stats.dirty_bytes = stats.dirty_bytes.or_else(|| known::dirty_of_pool(&memory, record));
+        }
+        figures
     }
 }
 

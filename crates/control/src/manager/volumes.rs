@@ -26,7 +26,7 @@
 //! | 3. save without it | – |
 
 use super::pools::{device, new_uuid};
-use super::{Claim, LiveVolume, Manager, verdict};
+use super::{Claim, LiveVolume, Manager, known, verdict};
 use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
@@ -324,11 +324,14 @@ impl Manager {
         self.check_unused(&record)?;
         let attached = self.volume_attached(name);
         if record.may_have_dirty && !drop_dirty && !attached {
-            let trouble = self.memory().volumes.get(name).and_then(|v| v.trouble.clone());
+            let (trouble, dirty) = {
+                let memory = self.memory();
+                (memory.volumes.get(name).and_then(|v| v.trouble.clone()), known::dirty_of_volume(&memory, &record))
+            };
             let why = trouble.map_or(String::new(), |t| format!(", and {}", t.problem));
             return Err(ControlError::DirtyData {
                 name: name.into(),
-                dirty: "an unknown amount".into(),
+                dirty: dirty.map_or("an unknown amount".into(), human::bytes),
                 why,
                 remedy: format!(
                     "fix that and start it with `hearth volume start {name}`, or discard the data with `hearth volume remove {name} --drop-dirty`"

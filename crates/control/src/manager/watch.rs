@@ -22,11 +22,16 @@ impl Manager {
                 if !self.data().backing_failed(volume) || self.has_given_up(volume) {
                     return;
                 }
-                let problem = "its backing device failed to flush: writes since the last successful flush may be lost, and no more writes are accepted";
+                let refused = self.data().figures().volumes.remove(volume.as_str()).and_then(|figures| figures.refused);
+                let reason =
+                    refused.filter(|refused| refused.asked == "flush").map_or(String::new(), |refused| format!(" ({})", refused.reason));
+                let problem = format!(
+                    "its backing device failed to flush{reason}: writes since the last successful flush may be lost, and no more writes are accepted"
+                );
                 let remedy = format!("check the device and its data, then start the volume with `hearth volume start {volume}`");
-                self.events().note(Severity::Error, volume, problem);
+                self.events().note(Severity::Error, volume, &problem);
                 self.set_live_volume(volume, |live| {
-                    live.trouble = Some(Trouble { problem: problem.into(), remedy });
+                    live.trouble = Some(Trouble { problem: problem.clone(), remedy });
                     live.health = Health::Failed;
                 });
             }

@@ -57,7 +57,7 @@ impl Manager {
         loop {
             let ended = pending.poll();
             // What is left is exact; clients that go on writing add to it, and to the whole.
-            let dirty_bytes = self.data().volume_stats(&volume.name).dirty_bytes;
+            let dirty_bytes = self.data().volume_stats(&volume.name).dirty_bytes.unwrap_or(total_bytes);
             total_bytes = dirty_bytes.max(total_bytes);
             let done_bytes = total_bytes - dirty_bytes;
             match ended {

@@ -1,14 +1,15 @@
 //! Counters, gathered from the runtime (what clients saw) and the engine (what the cache did).
 
 use super::content::Gathered;
+use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
 use crate::error::ControlError;
-use crate::figures::{Clients, Figures, VolumeFigures};
+use crate::figures::{Clients, Figures, Refused, VolumeFigures};
 use crate::stats::{Latency, PoolStats, VolumeStats, write_amplification};
 use engine::api::Outcome;
 use engine::stats::{ShardStats, VolumeStats as EngineStats};
 use runtime::{AllStats, Histogram, LatencySummary, PoolRef, RequestClass, VolumeRef};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::{BLOCK_BYTES, BypassReason, VolumeIndex};
@@ -43,6 +44,7 @@ struct Seen {
     reference: VolumeRef,
     /// Its pool's name, and its place there.
     cached: Option<(String, VolumeIndex)>,
+    refused: Option<Refused>,
 }
 
 /// What the shards of a pool say, in one look.
@@ -53,6 +55,8 @@ struct PoolLook {
     volumes: BTreeMap<u16, EngineStats>,
     /// By place, the oldest dirty block's age in nanoseconds.
     oldest_dirty_ns: BTreeMap<u16, u64>,
+    /// Places of volumes with dirty blocks that cannot be read.
+    unreadable: BTreeSet<u16>,
     content: Gathered,
 }
 
@@ -86,10 +90,11 @@ impl Machine {
     fn look(&self, wanted: impl Fn(&str) -> bool) -> Figures {
         let volumes: Vec<Seen> = {
             let known = locked(&self.volumes);
-            let seen = |(name, live): (&String, &Arc<super::volumes::LiveVolume>)| Seen {
+            let seen = |(name, live): (&String, &Arc<LiveVolume>)| Seen {
                 name: name.clone(),
                 reference: live.reference.clone(),
                 cached: live.cached.as_ref().map(|(pool, place)| (pool.name.clone(), *place)),
+                refused: refused_by_backing(live),
             };
             known.iter().filter(|(name, _)| wanted(name)).map(seen).collect()
         };
@@ -106,8 +111,10 @@ impl Machine {
             let clients = clients.get(&seen.name).cloned().unwrap_or_default();
             let look = seen.cached.as_ref().and_then(|(pool, place)| Some((&**looks.get(pool)?, *place)));
             let oldest_dirty_ms = look.and_then(|(look, place)| look.oldest_dirty_ns.get(&place.0)).map(|ns| ns / 1_000_000);
+            let unreadable = look.is_some_and(|(look, place)| look.unreadable.contains(&place.0));
+            let refused = seen.refused.or_else(|| unreadable.then(Refused::dirty_data));
             let stats = volume_stats(clients.stats.clone(), look);
-            (seen.name, VolumeFigures { stats, clients, oldest_dirty_ms })
+            (seen.name, VolumeFigures { stats, clients, oldest_dirty_ms, refused })
         };
         let pools = looks.iter().map(|(name, look)| (name.clone(), self.pool_stats_of(name, look))).collect();
         Figures { volumes: volumes.into_iter().map(figures).collect(), pools }
@@ -145,6 +152,9 @@ impl Machine {
                 if let Some(stats) = shard.volume_stats(place) {
                     look.volumes.entry(place.0).or_default().add(&stats);
                 }
+                if shard.unreadable_blocks(place) > 0 {
+                    look.unreadable.insert(place.0);
+                }
                 if let Some(age_ns) = shard.oldest_dirty_ns(place) {
                     let oldest = look.oldest_dirty_ns.entry(place.0).or_default();
                     *oldest = age_ns.max(*oldest);
@@ -171,7 +181,7 @@ impl Machine {
         let names = locked(&self.names_by_place);
         PoolStats {
             cached_bytes: shards.cached_blocks * BLOCK_BYTES,
-            dirty_bytes: shards.dirty_blocks * BLOCK_BYTES,
+            dirty_bytes: Some(shards.dirty_blocks * BLOCK_BYTES),
             ssd_written_bytes: shards.ssd_written_bytes,
             admitted_bytes,
             write_amplification: write_amplification(shards.ssd_written_bytes, admitted_bytes),
@@ -183,6 +193,17 @@ impl Machine {
             content: look.content.figures(|place| names.get(&(name.to_string(), place)).cloned()),
         }
     }
+}
+
+/// What the backing device of a volume refuses lately. One that is being exchanged is not waited for.
+fn refused_by_backing(live: &LiveVolume) -> Option<Refused> {
+    let device = live.backing.try_lock().ok()?.as_ref()?.device.clone();
+    let trouble = device.trouble()?;
+    let reason = match trouble.errno {
+        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
+        None => "it moves less than is asked for".into(),
+    };
+    Some(Refused { asked: trouble.asked.word(), reason })
 }
 
 /// What clients did, told apart.
@@ -224,7 +245,7 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
     };
     let mine = look.volumes.get(&place.0).copied().unwrap_or_default();
     stats.bypassed = BypassReason::ALL.iter().zip(mine.bypassed).map(|(reason, count)| (reason.name().into(), count)).collect();
-    stats.dirty_bytes = mine.dirty_bytes;
+    stats.dirty_bytes = Some(mine.dirty_bytes);
     stats.cached_bytes = mine.cached_bytes;
     stats.ram_bytes = mine.ram_bytes;
     stats.admitted_bytes = mine.admitted_bytes;

@@ -178,8 +178,8 @@ impl Shard {
         self.destager.unreadable.contains_key(&key)
     }
 
-    /// Dirty blocks of the volume that cannot be read from the SSD.
-    pub(super) fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
+    /// Dirty blocks of the volume that destage could not read from the SSD, and that nobody has written anew since.
+    pub fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
         self.destager.unreadable.keys().filter(|key| key.volume() == index).count() as u64
     }
 

@@ -283,7 +283,7 @@ impl Teller {
             ssd_written_bytes: stats.ssd_written_bytes,
             backing_read_bytes: stats.backing_read_bytes,
             backing_written_bytes: stats.backing_written_bytes,
-            dirty_bytes: stats.dirty_bytes,
+            dirty_bytes: stats.dirty_bytes.unwrap_or(0),
         })
     }
 }

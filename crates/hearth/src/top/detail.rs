@@ -1,6 +1,6 @@
 //! One volume: latencies by outcome, who was turned away from the cache and why, the last minutes.
 
-use super::draw::Looks;
+use super::draw::{Looks, known};
 use super::figures::{columns, count, percent, size, time_us};
 use super::model::{Model, REMEMBERED, Second};
 use control::api::VolumeSample;
@@ -23,6 +23,7 @@ const OUTCOMES: &[(&str, &str)] = &[
 pub fn lines(model: &Model, looks: Looks, width: u16, room: usize) -> Vec<Line<'static>> {
     let Some((name, volume)) = model.chosen() else { return vec![Line::default(), "the volume was removed".into()] };
     let mut lines = vec![Line::default(), title(name, volume, looks)];
+    lines.extend(volume.problem.iter().map(|problem| Line::styled(problem.clone(), looks.health(volume.health))));
     lines.extend(state(volume));
     lines.push(Line::default());
     lines.extend(outcomes(volume));
@@ -47,7 +48,7 @@ fn state(volume: &VolumeSample) -> [Line<'static>; 4] {
     let baseline = volume.baseline_us.map_or("not known yet".into(), time_us);
     let (ios, waiting) = (count(volume.saved.backing_ios as f64), human::seconds(volume.saved.waiting_s.max(0.0) as u64));
     let ram = size(volume.ram_bytes as f64);
-    let (cached, dirty, destage) = (size(volume.cached_bytes as f64), size(volume.dirty_bytes as f64), size(volume.destaged_bytes_s));
+    let (cached, dirty, destage) = (size(volume.cached_bytes as f64), known(volume.dirty_bytes, size), size(volume.destaged_bytes_s));
     let (backing, ssd, errors) = (count(volume.backing_ios_s), size(volume.ssd_written_bytes_s), count(volume.errors_s));
     [
         format!("on the SSD {cached}  in RAM {ram}  dirty {dirty}  destage {destage}/s").into(),
@@ -92,7 +93,7 @@ fn history(seconds: &[Second], looks: Looks, width: u16, room: usize) -> Vec<Lin
         ("IOPS", |s| Some(s.requests_s), count),
         ("hit", |s| s.hit_ratio, |part| percent(Some(part))),
         ("p99", |s| s.p99_us, time_us),
-        ("dirty", |s| Some(s.dirty_bytes), size),
+        ("dirty", |s| s.dirty_bytes, size),
     ];
     let line = |(name, of, shown): &Series| {
         let values: Vec<Option<f64>> = seconds.iter().map(of).collect();

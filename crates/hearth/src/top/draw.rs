@@ -38,7 +38,7 @@ impl Looks {
         match health {
             Health::Running => self.colour(Color::Green),
             Health::Starting | Health::Removing | Health::Stopped => self.colour(Color::Yellow),
-            Health::Degraded | Health::Failed => self.colour(Color::Red).add_modifier(Modifier::BOLD),
+            Health::Failing | Health::Degraded | Health::Failed => self.colour(Color::Red).add_modifier(Modifier::BOLD),
         }
     }
 }
@@ -125,7 +125,7 @@ fn totals(model: &Model, width: u16) -> Line<'static> {
         count(sum(|v| v.writes_s)),
         size(sum(|v| v.written_bytes_s)),
         percent(hit_ratio),
-        size(sum(|v| v.dirty_bytes as f64)),
+        total(model.sample.volumes.values().map(|v| v.dirty_bytes)),
         if width >= WIDE { destage.as_str() } else { "" },
     )
     .into()
@@ -146,7 +146,7 @@ fn pool_line(name: &str, pool: &PoolSample, looks: Looks, width: u16) -> Line<'s
         "  cached {} of {}  dirty {}  SSD {}/s",
         size(pool.cached_bytes as f64),
         size(pool.size_bytes as f64),
-        size(pool.dirty_bytes as f64),
+        known(pool.dirty_bytes, size),
         size(pool.ssd_written_bytes_s),
     );
     if width >= WIDE {
@@ -162,6 +162,18 @@ fn pool_line(name: &str, pool: &PoolSample, looks: Looks, width: u16) -> Line<'s
     }
     let name = cut(name, if width >= WIDE { 20 } else { 12 });
     Line::from(vec![Span::raw(format!("pool {name} ")), Span::styled(pool.health.word(), looks.health(pool.health)), Span::raw(text)])
+}
+
+/// A number of bytes, or a question mark where it is not known.
+pub fn known(count: Option<u64>, shown: fn(f64) -> String) -> String {
+    count.map_or("?".into(), |count| shown(count as f64))
+}
+
+/// The sum of what is known, marked where something is not.
+fn total(counts: impl Iterator<Item = Option<u64>>) -> String {
+    let counts: Vec<Option<u64>> = counts.collect();
+    let more = if counts.contains(&None) { " + ?" } else { "" };
+    size(counts.iter().flatten().sum::<u64>() as f64) + more
 }
 
 /// Widths of the columns: name, state, mode, bar of what is dirty, and the others.
@@ -208,7 +220,7 @@ fn row(name: &str, volume: &VolumeSample, pool: Option<&PoolSample>, looks: Look
     let w = widths(width);
     let number = |text: String| format!("{text:>0$}", w.number);
     let mode = if width >= WIDE { volume.mode.name() } else { short_mode(volume.mode) };
-    let dirty_part = pool.map_or(0.0, |pool| volume.dirty_bytes as f64 / pool.size_bytes.max(1) as f64);
+    let dirty_part = pool.map_or(0.0, |pool| volume.dirty_bytes.unwrap_or(0) as f64 / pool.size_bytes.max(1) as f64);
     let time = |value: Option<f64>| number(value.map_or("-".into(), time_us));
     let figures = [
         format!("{mode:<0$}", w.mode),
@@ -217,7 +229,7 @@ fn row(name: &str, volume: &VolumeSample, pool: Option<&PoolSample>, looks: Look
         number(percent(volume.hit_ratio)),
         time(p50_us(volume)),
         time(p99_us(volume)),
-        number(bytes(volume.dirty_bytes as f64)) + " " + &bar(dirty_part, w.bar),
+        number(known(volume.dirty_bytes, bytes)) + " " + &bar(dirty_part, w.bar),
         number(bytes(volume.destaged_bytes_s)),
         number(bytes(volume.cached_bytes as f64)),
     ];

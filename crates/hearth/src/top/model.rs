@@ -84,7 +84,7 @@ pub struct Second {
     /// 99th percentile, microseconds.
     pub p99_us: Option<f64>,
     /// Dirty bytes.
-    pub dirty_bytes: f64,
+    pub dirty_bytes: Option<f64>,
 }
 
 /// Everything.
@@ -145,7 +145,7 @@ impl Model {
                 requests_s: requests(volume),
                 hit_ratio: volume.hit_ratio,
                 p99_us: p99_us(volume),
-                dirty_bytes: volume.dirty_bytes as f64,
+                dirty_bytes: volume.dirty_bytes.map(|bytes| bytes as f64),
             });
         }
         if !self.paused {
@@ -185,7 +185,7 @@ impl Model {
             Sort::Requests => rows.sort_by(largest_first(requests)),
             Sort::Hits => rows.sort_by(largest_first(|v| v.hit_ratio.unwrap_or(-1.0))),
             Sort::Tail => rows.sort_by(largest_first(|v| p99_us(v).unwrap_or(-1.0))),
-            Sort::Dirty => rows.sort_by(largest_first(|v| v.dirty_bytes as f64)),
+            Sort::Dirty => rows.sort_by(largest_first(|v| v.dirty_bytes.map_or(-1.0, |bytes| bytes as f64))),
             Sort::Destage => rows.sort_by(largest_first(|v| v.destaged_bytes_s)),
             Sort::Cached => rows.sort_by(largest_first(|v| v.cached_bytes as f64)),
         }

@@ -26,6 +26,7 @@ fn volume(step: f64, mode: Mode, health: Health) -> VolumeSample {
     let busy = busy.map(|(name, point)| (name.to_string(), point));
     VolumeSample {
         health,
+        problem: None,
         mode,
         pool: "fast".into(),
         size_bytes: 2 << 40,
@@ -39,7 +40,7 @@ fn volume(step: f64, mode: Mode, health: Health) -> VolumeSample {
         hit_ratio: Some(0.9375),
         latency: busy.into(),
         baseline_us: Some(6_050.0),
-        dirty_bytes: 3 << 30,
+        dirty_bytes: Some(3 << 30),
         cached_bytes: 40 << 30,
         ram_bytes: 3 << 30,
         destaged_bytes_s: 21e6,
@@ -56,20 +57,20 @@ fn sample(step: u64) -> Sample {
     let mut sample = Sample { unix_ms: 1_700_000_000_000 + step * 1000, span_ms: 1000, ..Sample::default() };
     sample.volumes.insert("db".into(), volume(add, Mode::WriteBack, Health::Running));
     let mut quiet = volume(0.0, Mode::WriteThrough, Health::Running);
-    (quiet.reads_s, quiet.writes_s, quiet.hit_ratio, quiet.dirty_bytes, quiet.destaged_bytes_s) = (0.0, 0.0, None, 0, 0.0);
+    (quiet.reads_s, quiet.writes_s, quiet.hit_ratio, quiet.dirty_bytes, quiet.destaged_bytes_s) = (0.0, 0.0, None, Some(0), 0.0);
     (quiet.read_bytes_s, quiet.written_bytes_s) = (0.0, 0.0);
     quiet.latency.clear();
     quiet.outcomes_s.clear();
     quiet.bypassed_s.clear();
     sample.volumes.insert("archive-with-a-name-that-is-long".into(), quiet);
     let mut failed = volume(0.0, Mode::PassThrough, Health::Degraded);
-    (failed.hit_ratio, failed.dirty_bytes, failed.cached_bytes, failed.reads_s) = (Some(0.0), 0, 0, 150.0);
+    (failed.hit_ratio, failed.dirty_bytes, failed.cached_bytes, failed.reads_s) = (Some(0.0), Some(0), 0, 150.0);
     sample.volumes.insert("mail".into(), failed);
     let pool = PoolSample {
         health: Health::Running,
         size_bytes: 100 << 30,
         cached_bytes: 80 << 30,
-        dirty_bytes: 3 << 30,
+        dirty_bytes: Some(3 << 30),
         ram_used_bytes: 512 << 20,
         index_bytes: 300 << 20,
         ssd_written_bytes_s: 19.8e6,

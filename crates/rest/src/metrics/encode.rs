@@ -91,7 +91,7 @@ mod tests {
         let bypassed = BTreeMap::from([("size".to_string(), 3)]);
         let stats = VolumeStats { reads: u64::MAX, read_hits_ram: 1, bypassed, write_amplification: Some(1.5), ..VolumeStats::default() };
         let clients = Arc::new(Clients { latency: BTreeMap::from([("miss", times.clone()), ("read", times)]), ..Clients::default() });
-        let volume = VolumeFigures { stats, clients, oldest_dirty_ms: None };
+        let volume = VolumeFigures { stats, clients, ..VolumeFigures::default() };
         let figures = Arc::new(Figures { volumes: BTreeMap::from([("db".to_string(), volume)]), ..Figures::default() });
         let text = text(Scrape { figures, jobs: 2, started_unix_s: 7, took_s: 0.25, ..Scrape::default() });
         for line in [

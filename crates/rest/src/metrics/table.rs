@@ -3,6 +3,7 @@
 use super::list::{Metric, Moves, Read, Series, Type, Value};
 use super::scrape::Scrape;
 use control::api::{Health, PoolView, VolumeView};
+use control::figures::Refused;
 use control::stats::{ContentStats, PoolStats, VolumeStats};
 
 const VOLUME: &[&str] = &["volume"];
@@ -51,11 +52,22 @@ fn plain(value: Value) -> Vec<Series> {
     vec![(Vec::new(), value)]
 }
 
-fn health(label: &'static str, name: &str, is: Health) -> [Series; 6] {
-    [Health::Running, Health::Starting, Health::Degraded, Health::Failed, Health::Removing, Health::Stopped].map(|state| {
+fn health(label: &'static str, name: &str, is: Health) -> [Series; 7] {
+    Health::ALL.map(|state| {
         let labels = vec![(label, name.to_string()), ("state", state.word().to_string())];
         (labels, Value::Count(u64::from(state == is)))
     })
+}
+
+/// Of each object what is known.
+fn known<'a>(label: &'static str, values: impl Iterator<Item = (&'a String, Option<u64>)>) -> Vec<Series> {
+    values.filter_map(|(name, value)| Some((vec![(label, name.clone())], Value::Count(value?)))).collect()
+}
+
+fn failing(volume: &str, refused: Option<&Refused>) -> Series {
+    let (request, reason) = refused.map_or(("none", "none"), |refused| (refused.asked, &refused.reason));
+    let labels = vec![("volume", volume.to_string()), ("request", request.to_string()), ("reason", reason.to_string())];
+    (labels, Value::Count(u64::from(refused.is_some())))
 }
 
 fn pools(scrape: &Scrape, of: impl Fn(&PoolView) -> (Vec<(&'static str, String)>, u64)) -> Vec<Series> {
@@ -127,14 +139,25 @@ pub const METRICS: &[Metric] = &[
         "hearth_pool_health",
         &["pool", "state"],
         |s| s.pools.iter().flat_map(|p| health("pool", &p.name, p.health)).collect(),
-        "1 for the state the pool is in, 0 for the others: running, starting, degraded, failed, removing, stopped.",
+        "1 for the state the pool is in, 0 for the others: running, starting, failing, degraded, failed, removing, stopped.",
     ),
     measured(
         "bytes",
         state("hearth_pool_size_bytes", POOL, |s| pools(s, |p| (Vec::new(), p.size_bytes)), "Bytes of the SSD that the pool uses."),
     ),
     gauge(pool("hearth_pool_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes of all volumes cached, now.")),
-    gauge(pool("hearth_pool_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Dirty bytes of all volumes, now.")),
+    moved(
+        Moves::Load,
+        measured(
+            "bytes",
+            state(
+                "hearth_pool_dirty_bytes",
+                POOL,
+                |s| known("pool", s.pools.iter().map(|p| (&p.name, p.dirty_bytes))),
+                "Dirty bytes of all volumes, now; absent if unknown.",
+            ),
+        ),
+    ),
     gauge(pool("hearth_pool_ram_used_bytes", "bytes", |s| count(s.ram_used_bytes), "RAM of the RAM tier in use, now.")),
     gauge(pool("hearth_pool_index_bytes", "bytes", |s| count(s.index_bytes), "RAM of index and policy, now.")),
     pool(
@@ -237,7 +260,17 @@ pub const METRICS: &[Metric] = &[
         "hearth_volume_health",
         &["volume", "state"],
         |s| s.volumes.iter().flat_map(|v| health("volume", &v.name, v.health)).collect(),
-        "1 for the state the volume is in, 0 for the others: running, starting, degraded, failed, removing, stopped.",
+        "1 for the state the volume is in, 0 for the others: running, starting, failing, degraded, failed, removing, stopped.",
+    ),
+    moved(
+        Moves::Fault,
+        state(
+            "hearth_volume_failing",
+            &["volume", "request", "reason"],
+            |s| s.figures.volumes.iter().map(|(name, figures)| failing(name, figures.refused.as_ref())).collect(),
+            "1 while requests of a kind fail: read, write or flush of the backing device, dirty_read of the SSD; reason has the kernel's words. 0 \
+             while they do not.",
+        ),
     ),
     measured("bytes", state("hearth_volume_size_bytes", VOLUME, |s| volumes(s, |v| (Vec::new(), v.size_bytes)), "The volume's size.")),
     volume("hearth_volume_reads", "1", |s| count(s.reads), "Read requests."),
@@ -260,7 +293,18 @@ pub const METRICS: &[Metric] = &[
         "Requests or blocks that bypassed the cache, by reason: size, sequential, pass_through, write_around, first_touch, dirty_limit, \
          no_space, degraded.",
     ),
-    gauge(volume("hearth_volume_dirty_bytes", "bytes", |s| count(s.dirty_bytes), "Dirty bytes, now.")),
+    moved(
+        Moves::Load,
+        measured(
+            "bytes",
+            state(
+                "hearth_volume_dirty_bytes",
+                VOLUME,
+                |s| known("volume", s.volumes.iter().map(|v| (&v.name, v.dirty_bytes))),
+                "Dirty bytes, now; absent if unknown.",
+            ),
+        ),
+    ),
     gauge(volume("hearth_volume_cached_bytes", "bytes", |s| count(s.cached_bytes), "Bytes cached on the SSD, now.")),
     gauge(volume("hearth_volume_ram_bytes", "bytes", |s| count(s.ram_bytes), "Bytes cached in RAM, now; many of them are on the SSD too.")),
     gauge(volume(

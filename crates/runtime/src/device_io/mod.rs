@@ -258,7 +258,10 @@ impl DeviceIo {
         let block_bytes = u64::from(device.shared.geometry.logical_block_bytes);
         match active.judge(result, block_bytes) {
             Verdict::Done => self.real_done(ring, now_ns, slot, Ok(())),
-            Verdict::Failed(error) => self.real_done(ring, now_ns, slot, Err(error)),
+            Verdict::Failed(error) => {
+                device.shared.refusals.refused(active.work.asked(), (result < 0).then_some(-result));
+                self.real_done(ring, now_ns, slot, Err(error));
+            }
             Verdict::More => self.transfer(ring, slot),
             Verdict::OtherMethod(method) => {
                 device.zero_method = method;
@@ -271,6 +274,7 @@ impl DeviceIo {
             Verdict::TryLater => {
                 let since_ns = *active.stuck_since_ns.get_or_insert(now_ns);
                 if now_ns - since_ns > RETRY_LIMIT_NS {
+                    device.shared.refusals.refused(active.work.asked(), (result < 0).then_some(-result));
                     self.real_done(ring, now_ns, slot, Err(IoError::Failed));
                 } else {
                     active.waits = Waits::Retry;
@@ -315,6 +319,9 @@ impl DeviceIo {
         // A write that was under way when the device failed a flush may be lost: it must not be believed.
         let is_lost = !matches!(work, Work::Read(_)) && known.shared.failed.load(Ordering::Acquire);
         let result = if is_lost { Err(IoError::Failed) } else { result };
+        if result.is_ok() && !matches!(work, Work::Flush | Work::Discard) {
+            known.shared.refusals.done(work.asked());
+        }
         match &work {
             Work::Read(_) => known.stats.record_read(length_bytes, latency_ns, result),
             Work::Write { .. } => known.stats.record_write(length_bytes, latency_ns, result),

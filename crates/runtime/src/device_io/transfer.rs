@@ -1,6 +1,7 @@
 //! One I/O on its way: the entry that does what is left of it, and what a completion means.
 
 use super::Owner;
+use crate::refusals::Asked;
 use engine::api::IoError;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
@@ -22,6 +23,16 @@ pub(super) enum Work {
     Zero { method: ZeroMethod, fua: bool },
     Discard,
     Flush,
+}
+
+impl Work {
+    pub(super) fn asked(&self) -> Asked {
+        match self {
+            Work::Read(_) => Asked::Read,
+            Work::Write { .. } | Work::Zero { .. } | Work::Discard => Asked::Write,
+            Work::Flush => Asked::Flush,
+        }
+    }
 }
 
 /// What an I/O in progress waits for.

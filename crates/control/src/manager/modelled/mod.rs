@@ -548,11 +548,15 @@ impl DataPath for World {
         let of = |figure: fn(&::engine::stats::VolumeStats) -> u64| {
             engine.shards.iter().filter_map(|shard| shard.volume_stats(place)).map(|stats| figure(&stats)).sum()
         };
-        VolumeStats { dirty_bytes: of(|stats| stats.dirty_bytes), cached_bytes: of(|stats| stats.cached_bytes), ..VolumeStats::default() }
+        VolumeStats {
+            dirty_bytes: Some(of(|stats| stats.dirty_bytes)),
+            cached_bytes: of(|stats| stats.cached_bytes),
+            ..VolumeStats::default()
+        }
     }
 
     fn dirty_bytes(&self, volume: &str) -> Result<u64, ControlError> {
-        Ok(self.volume_stats(volume).dirty_bytes)
+        Ok(self.volume_stats(volume).dirty_bytes.unwrap_or(0))
     }
 
     fn figures(&self) -> Figures {
