@@ -398,10 +398,10 @@ mod tests {
         check(&was, &is, Some("was written to while it was detached: its ext4 write time was 100 and is now 101"));
         assert_eq!(compare(&was, &with_ext4(was.clone(), "00", 101), Stamps::Stale), Verdict::Same);
         let is = with_ext4(was.clone(), "01", 100);
-        check(&was, &is, Some("was written to while it was detached: it held ext4 00 and holds ext4 01"));
+        check(&was, &is, Some("was written to while it was detached: it held ext4 00 and now holds ext4 01"));
         let mut is = was.clone();
         is.kind = DeviceKind::RegularFile;
-        check(&was, &is, Some("is another device than before: it was a block device and is a file"));
+        check(&was, &is, Some("is another device than before: it was a block device and is now a file"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn a_real_ext4_superblock_shows_that_it_was_written() {
         identity.stamps.remove("ext4 write time");
     }
     let verdict = compare(&was, &is, Stamps::Current);
-    let expected = "was written to while it was detached: its ext4 mount count was 0 and is 5";
+    let expected = "was written to while it was detached: its ext4 mount count was 0 and is now 5";
     assert_eq!(verdict.reason().as_deref(), Some(expected));
 }
 

@@ -170,7 +170,7 @@ mod tests {
     fn every_problem_has_its_line_and_a_way_out() {
         check("\nsocet = \"/s\"", &[(2, "there is no key socet; write socket if")]);
         check("[log]\n\nfliter = \"info\"", &[(3, "there is no key log.fliter; write log.filter if")]);
-        check("[colour]\nof = 1\n[nothing]", &[(2, "there is no key colour.of; take it out"), (3, "there is no key nothing; take it out")]);
+        check("[colour]\nof = 1\n[nothing]", &[(2, "there is no key colour.of; remove it"), (3, "there is no key nothing; remove it")]);
         check("reactors = 0\n", &[(1, "reactors must be a whole number from 1 to 256")]);
         check("reactors = \"2\"\n", &[(1, "without quotes")]);
         check("reactors = -1\n", &[(1, "whole number")]);
