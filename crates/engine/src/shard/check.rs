@@ -27,6 +27,7 @@ impl Shard {
             assert!((space.tail_durable()..=space.head_seq()).contains(&seq), "{key:?} lies in dead segment {seq}");
         }
         assert_eq!(dirty, self.dirty.blocks());
+        self.check_candidates();
         assert!(self.partial.keys().all(|key| self.index.get(*key).is_some()), "a mask without a block");
         for (index, ..) in self.attached() {
             let volume = self.volume(index).expect("attached");

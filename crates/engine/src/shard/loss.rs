@@ -75,6 +75,8 @@ impl Shard {
         self.cleaner.stop();
         self.loss.made_progress(self.now_ns);
         self.ranges.are_spoilt();
+        // Ranges held back what is dirty in them.
+        self.destage_may_look_at_all();
         self.note_unlogged();
         // What waits for room in the log will get none: it takes another way.
         self.ready.extend(self.starved.drain(..));
