@@ -97,4 +97,23 @@ impl Shard {
         let count = (first..RUN_BLOCKS_MAX).take_while(|index| free(*index) && !is_partial(*index)).count();
         Some((extent.key(first), count))
     }
+
+    /// What held the block back has ended.
+    pub(in crate::shard) fn destage_may_look_at(&mut self, key: Key) {
+        self.destager.candidates.insert(key.extent());
+    }
+
+    /// The same of all that is dirty.
+    pub(in crate::shard) fn destage_may_look_at_all(&mut self) {
+        self.destager.candidates = self.dirty.extents().collect();
+    }
+
+    /// Every dirty block that nothing holds back is in an extent that a sweep will look at: else it would never go home.
+    pub(in crate::shard) fn check_candidates(&self) {
+        let destager = &self.destager;
+        let is_held = |key: Key| self.is_on_its_way_home(key) || destager.written.contains_key(&key) || self.is_shielded(key);
+        for key in self.dirty.iter().filter(|key| !destager.candidates.contains(&key.extent())) {
+            assert!(is_held(key) || destager.unreadable.contains_key(&key), "no sweep looks at dirty {key:?}");
+        }
+    }
 }
