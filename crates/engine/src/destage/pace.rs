@@ -157,7 +157,9 @@ impl Pace {
             } else {
                 *runs
             };
-            *runs = (*runs).clamp(1, BATCH_RUNS_MAX);
+            // Alone, a smaller batch than that is no shorter where a flush takes its time whatever it flushes.
+            let least = if beside { 1 } else { RUNS_IN_FLIGHT_MAX };
+            *runs = (*runs).clamp(least, BATCH_RUNS_MAX);
         }
         if beside {
             let served_at = clients.ended + u64::from(clients.in_flight);
