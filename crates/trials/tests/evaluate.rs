@@ -40,11 +40,21 @@ fn names(place: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.expect("can be read").file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Loop devices whose file is below a place.
+/// Loop devices that stay over a file below a place: they go when all have closed them, and any program that looks at all block devices
+/// has them open for a moment.
 fn loops(place: &Path) -> Vec<String> {
-    let blocks = std::fs::read_dir("/sys/block").expect("sysfs is mounted");
-    let backing = blocks.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("loop/backing_file")).ok());
-    backing.filter(|file| file.starts_with(&*place.to_string_lossy())).collect()
+    let attached = || -> Vec<String> {
+        let blocks = std::fs::read_dir("/sys/block").expect("sysfs is mounted");
+        let backing = blocks.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("loop/backing_file")).ok());
+        backing.filter(|file| file.starts_with(&*place.to_string_lossy())).collect()
+    };
+    for _ in 0..100 {
+        if attached().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    attached()
 }
 
 #[test]
