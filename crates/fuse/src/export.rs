@@ -8,13 +8,14 @@ use crate::link::{Link, forget_stale_name};
 use crate::loopdev::{self, LoopDevice, LoopGeometry};
 use crate::mount::{self, Mount};
 use crate::ownloop::{OwnLoop, mark_of};
-use crate::patience::within;
+use crate::patience::{begin, within};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::{loopusers, writeback};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -263,10 +264,21 @@ impl LoopExport {
         // The name goes while the number is still ours, so that it never leads to a device of others.
         let mut link = self.link.take();
         let had_link = link.is_some();
-        let detach = move || device.lock().unwrap_or_else(PoisonError::into_inner).detach(|| drop(link.take()));
-        let detached = within(self.patience, "loop-detach", detach)
-            .ok_or(FuseError::TimedOut { step: "detaching the loop device", seconds: self.patience.as_secs() });
-        if let Err(error) = detached.and_then(|detached| detached) {
+        // Who is first: the end of the patience, or the order to the kernel. After a timeout the device stays, however late the I/O ends
+        // that it waited for.
+        let decided = Arc::new(AtomicBool::new(false));
+        let (decides, seconds) = (decided.clone(), self.patience.as_secs());
+        let timed_out = move || FuseError::TimedOut { step: "detaching the loop device", seconds };
+        let detach = move || {
+            let may_go = || if decides.swap(true, Ordering::SeqCst) { Err(timed_out()) } else { Ok(()) };
+            device.lock().unwrap_or_else(PoisonError::into_inner).detach(may_go, || drop(link.take()))
+        };
+        let answer = begin("loop-detach", detach);
+        let detached = answer.and_then(|answer| match answer.recv_timeout(self.patience) {
+            Err(_) if decided.swap(true, Ordering::SeqCst) => answer.recv_timeout(self.patience).ok(),
+            result => result.ok(),
+        });
+        if let Err(error) = detached.ok_or_else(timed_out).and_then(|detached| detached) {
             // Both names lead to a device that goes on.
             if had_link && let Err(warning) = self.make_link() {
                 tracing::warn!("{warning}");

@@ -137,19 +137,21 @@ impl LoopDevice {
         Ok(node)
     }
 
-    /// Detaches the device if nobody uses it. `going` is called when that is certain but for users of the last moment, while the number
-    /// is still ours.
+    /// Detaches the device if nobody uses it and `may_go` says yes, which is asked last. `going` is called when it is certain but for users
+    /// of the last moment, while the number is still ours.
     ///
     /// # Errors
-    /// [`FuseError::InUse`]: then the device goes on working. Or the system's.
-    pub(crate) fn detach(&mut self, going: impl FnOnce()) -> Result<(), FuseError> {
+    /// [`FuseError::InUse`]: then the device goes on working. [`FuseError::TimedOut`] if it may not go any more. Or the system's.
+    pub(crate) fn detach(&mut self, may_go: impl FnOnce() -> Result<(), FuseError>, going: impl FnOnce()) -> Result<(), FuseError> {
         let Some(node) = self.open()? else {
+            may_go()?;
             going();
             return Ok(());
         };
         loopusers::refuse_if_used(&self.own)?;
         // What the page cache of the device holds goes home first.
         node.sync_all().map_err(FuseError::system("flush", self.own.path()))?;
+        may_go()?;
         clear(&node, self.own.number())?;
         self.put_settings_back();
         going();

@@ -74,19 +74,18 @@ impl Mount {
     /// Breaks the connection (whatever waits for an answer gets an error), detaches the mount, and removes the file.
     ///
     /// # Errors
-    /// The system's.
+    /// [`FuseError::Covered`] or the system's; what was not done is done by the next call.
     pub(crate) fn unmount(&mut self) -> Result<(), FuseError> {
-        if !self.mounted {
-            return Ok(());
-        }
-        self.mounted = false;
-        match mounts::top(&self.path)? {
-            Some(top) if self.is(&top) => detach(&self.path)?,
-            Some(_) if mounts::read()?.iter().any(|mount| self.is(mount)) => {
-                return Err(FuseError::Covered { path: self.path.clone() });
+        if self.mounted {
+            match mounts::top(&self.path)? {
+                Some(top) if self.is(&top) => detach(&self.path)?,
+                Some(_) if mounts::read()?.iter().any(|mount| self.is(mount)) => {
+                    return Err(FuseError::Covered { path: self.path.clone() });
+                }
+                // Somebody has unmounted it already; what is there now is not ours.
+                Some(_) | None => {}
             }
-            // Somebody has unmounted it already; what is there now is not ours.
-            Some(_) | None => {}
+            self.mounted = false;
         }
         if identity_of(&self.path).is_ok_and(|now| now == self.below) {
             std::fs::remove_file(&self.path).map_err(FuseError::system("remove", &self.path))?;
@@ -128,6 +127,16 @@ pub(crate) fn clear_stale(path: &Path) -> Result<(), FuseError> {
 
 fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|facts| (facts.dev(), facts.ino()))
+}
+
+/// Whether a mount of a hearth daemon is on top there; it may be dead.
+pub(crate) fn is_one_of_ours(path: &Path) -> bool {
+    mounts::top(path).is_ok_and(|top| top.is_some_and(|top| top.is_ours()))
+}
+
+/// Whether a mount of a hearth daemon is on top there, and answers.
+pub(crate) fn answers(path: &Path) -> bool {
+    is_one_of_ours(path) && statfs(path).is_ok()
 }
 
 fn statfs(path: &Path) -> io::Result<()> {

@@ -4,6 +4,7 @@
 
 use crate::error::FuseError;
 use crate::loopsys::{self, LoopFacts};
+use crate::mount;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,11 +23,16 @@ pub(crate) fn mark_of(owner: &str, name: &str) -> Vec<u8> {
     loopsys::cut_name(format!("{MARK}{owner}:{name}").as_bytes()).to_vec()
 }
 
-/// The mark of the device that has this number, if it has one and is served.
+/// The mark of the device that has this number, if it has one and is served. Where the device does not answer, and lies over a file of a
+/// hearth daemon as far as that can be seen, the mark is empty: another's.
 pub(crate) fn living_mark(number: u32) -> Option<Vec<u8>> {
-    backing_of(number)?;
-    let name = loopsys::facts(&node(number, false).ok()?).ok()?.name;
-    (name.starts_with(MARK.as_bytes()) && !is_dead(number)).then_some(name)
+    let backing = backing_of(number)?;
+    // The kernel asks the file below, which may hang: it can be anybody's, on any file system.
+    let look = move || node(number, false).ok().and_then(|node| Some(loopsys::facts(&node).ok()?.name));
+    let Some(name) = crate::patience::within(PROBE_PATIENCE, "loop-look", look) else {
+        return (backing == Path::new("/") || mount::is_one_of_ours(&backing)).then(Vec::new);
+    };
+    name.filter(|name| name.starts_with(MARK.as_bytes()) && !is_dead(number))
 }
 
 /// A loop device of ours.
@@ -56,6 +62,10 @@ impl OwnLoop {
 
     /// Opens the device if it is still ours; `None` if it is free or another's.
     pub(crate) fn open(&self) -> Result<Option<File>, FuseError> {
+        if !sysfs(self.number).exists() {
+            // The number itself was removed.
+            return Ok(None);
+        }
         let node = node(self.number, false)?;
         match loopsys::facts(&node) {
             Ok(facts) if facts == self.facts => Ok(Some(node)),
@@ -115,10 +125,13 @@ pub(crate) fn leftovers(mark: &[u8], backing: &Path) -> Result<Vec<Leftover>, Fu
     Ok(found)
 }
 
-/// Whether reading fails. A device that takes its time has somebody behind it.
+/// Whether reading fails, and not for a bad sector of a volume that is served. A device that takes its time has somebody behind it.
 fn is_dead(number: u32) -> bool {
-    crate::patience::within(PROBE_PATIENCE, "loop-probe", move || loopsys::read_first_page(&device_path(number)))
-        .is_some_and(|read| read.is_err_and(|error| error.raw_os_error() == Some(libc::EIO)))
+    let probe = move || {
+        let read = loopsys::read_first_page(&device_path(number));
+        read.is_err_and(|error| error.raw_os_error() == Some(libc::EIO)) && !backing_of(number).is_some_and(|file| mount::answers(&file))
+    };
+    crate::patience::within(PROBE_PATIENCE, "loop-probe", probe) == Some(true)
 }
 
 /// Orders the detachment, which takes effect at the last close. The caller has looked whose device it is, through this descriptor.

@@ -10,14 +10,18 @@ use std::time::{Duration, Instant};
 /// waiting to end; but a waiting thread would keep open whatever is open in the process. So the thread has a table of
 /// descriptors of its own, empty but for the standard ones: `work` must bring paths, not files.
 pub(crate) fn within<T: Send + 'static>(patience: Duration, thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    begin(thread_name, work)?.recv_timeout(patience).ok()
+}
+
+/// Begins such work, and gives where its answer comes; `None` if no thread can be started.
+pub(crate) fn begin<T: Send + 'static>(thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<mpsc::Receiver<T>> {
     let (sender, receiver) = mpsc::channel();
     let spawned = std::thread::Builder::new().name(thread_name.to_owned()).spawn(move || {
         forget_descriptors();
         // Nobody listens any more after a timeout; then the result is worthless.
         let _ = sender.send(work());
     });
-    spawned.ok()?;
-    receiver.recv_timeout(patience).ok()
+    spawned.ok().map(|_| receiver)
 }
 
 /// Gives this thread a descriptor table of its own, without what the process has open.

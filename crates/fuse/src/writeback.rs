@@ -4,29 +4,21 @@
 use crate::loopsys;
 use crate::loopusers::stack_on;
 use crate::ownloop::OwnLoop;
-use crate::patience::within;
-use std::fs::{File, OpenOptions};
+use crate::patience::{begin, within};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Writes back all there is, within that time at the most. What hangs gets half of what is left, so that the others have their turn.
+/// Writes back all there is, within that time at the most. After half of what is left the next has its turn, but what was begun goes on
+/// until the end.
 ///
 /// # Errors
 /// What went wrong, one sentence each; everything has been tried.
 pub(crate) fn write_back(own: &OwnLoop, patience: Duration) -> Result<(), Vec<String>> {
     let deadline = Instant::now() + patience;
-    let mut failed = Vec::new();
-    let mut step = |what: String, work: Box<dyn FnOnce() -> io::Result<()> + Send>| {
-        let left = deadline.saturating_duration_since(Instant::now()) / 2;
-        match within(left, "write-back", work) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => failed.push(format!("{what} cannot be written back ({error})")),
-            None => failed.push(format!("{what} was not written back within {} s", left.as_secs())),
-        }
-    };
     let looked = own.clone();
     // Held open while it is looked at, so that the number stays ours.
     let look = move || match looked.open().map_err(io::Error::other)? {
@@ -40,19 +32,59 @@ pub(crate) fn write_back(own: &OwnLoop, patience: Duration) -> Result<(), Vec<St
         Some(Err(error)) => return Err(vec![error.to_string()]),
         None => return Err(vec![format!("what uses {} cannot be found out", own.path().display())]),
     };
+    let mut steps: Vec<(String, Work)> = Vec::new();
     for point in stack.mounts {
-        step(format!("the file system at {}", point.display()), Box::new(move || sync_file_system(&point)));
+        steps.push((format!("the file system at {}", point.display()), Box::new(move || sync_file_system(&point))));
     }
     for (device, name) in stack.devices {
         let path = PathBuf::from(format!("/dev/{}", name.replace('!', "/")));
         let own = own.clone();
-        step(format!("{}", path.display()), Box::new(move || flush(&path, device, &own)));
+        steps.push((format!("{}", path.display()), Box::new(move || flush(&path, device, &own))));
     }
+    let failed = carry_out(steps, deadline.saturating_duration_since(Instant::now()));
     if failed.is_empty() { Ok(()) } else { Err(failed) }
 }
 
+type Work = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// One after the other, as long as they take no more than their part of the time. Gives what went wrong.
+fn carry_out(steps: Vec<(String, Work)>, patience: Duration) -> Vec<String> {
+    let deadline = Instant::now() + patience;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let (mut failed, mut late) = (Vec::new(), Vec::new());
+    let cannot = |what: &str, error: &io::Error| format!("{what} cannot be written back ({error})");
+    for (what, work) in steps {
+        let Some(answer) = begin("write-back", move || unless_gone(work())) else {
+            failed.push(format!("{what} was not written back: no thread can be started"));
+            continue;
+        };
+        match answer.recv_timeout(left() / 2) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => failed.push(cannot(&what, &error)),
+            Err(_) => late.push((what, answer)),
+        }
+    }
+    for (what, answer) in late {
+        match answer.recv_timeout(left()) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => failed.push(cannot(&what, &error)),
+            Err(_) => failed.push(format!("{what} was not written back within {} s", patience.as_secs())),
+        }
+    }
+    failed
+}
+
+/// What somebody unmounted or removed meanwhile was written back by that.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ENXIO | libc::ENODEV) => Ok(()),
+        _ => Err(error),
+    })
+}
+
 fn sync_file_system(point: &Path) -> io::Result<()> {
-    let root = File::open(point)?;
+    // What somebody has put in its place may be a pipe, and opening it must not wait for the other end.
+    let root = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(point)?;
     // SAFETY: the descriptor is open.
     if unsafe { libc::syncfs(root.as_raw_fd()) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -67,4 +99,45 @@ fn flush(path: &Path, number: u64, own: &OwnLoop) -> io::Result<()> {
     }
     loopsys::flush_buffers(&file)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Each waits for the one behind it to end.
+    #[test]
+    fn what_is_slow_lets_the_others_work_and_is_waited_for_all_the_same() {
+        let (behind, first) = mpsc::channel();
+        let steps: Vec<(String, Work)> = vec![
+            ("the first".into(), Box::new(move || first.recv().map_err(io::Error::other))),
+            ("the last".into(), Box::new(move || behind.send(()).map_err(io::Error::other))),
+        ];
+        assert_eq!(carry_out(steps, Duration::from_secs(4)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_fails_and_what_hangs_is_told_and_what_is_gone_is_not() {
+        let (hung, never) = mpsc::channel::<()>();
+        let steps: Vec<(String, Work)> = vec![
+            ("a disk".into(), Box::new(move || never.recv().map_err(io::Error::other))),
+            ("a file system".into(), Box::new(|| sync_file_system(Path::new("/nowhere")))),
+            ("another".into(), Box::new(|| Err(io::Error::from_raw_os_error(libc::EIO)))),
+        ];
+        let failed = carry_out(steps, Duration::from_secs(1));
+        drop(hung);
+        let expected = ["another cannot be written back (Input/output error (os error 5))", "a disk was not written back within 1 s"];
+        assert_eq!(failed, expected);
+    }
+
+    #[test]
+    fn a_pipe_where_a_file_system_was_is_not_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pipe = directory.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.to_str().expect("plain")).expect("no zero byte");
+        // SAFETY: a NUL-terminated path.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        drop(sync_file_system(&pipe));
+    }
 }

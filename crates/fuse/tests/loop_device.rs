@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Mounted, RingSwitch, Stage, StageOptions, attempt, loop_devices_over, machine_can, mounted_below, pattern, run, transports};
+use common::{
+    Mounted, OthersLoop, RingSwitch, Stage, StageOptions, attempt, loop_devices_over, machine_can, mounted_below, pattern, run, transports,
+};
 use fuse::{FileExport, FuseError, LoopExport, Transport};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
@@ -312,6 +314,47 @@ fn an_abandoned_device_has_written_back_and_fails_its_users() {
         }
         run("fsck.ext4", &["-f", "-n", device(&export)]);
         stop(&stage, &mut export);
+    }
+}
+
+/// A disk that hangs while the device is flushed: the stop gives up, and when the disk is back the device is there as before, under its name.
+#[test]
+fn a_stop_that_timed_out_takes_nothing_away_later() {
+    if !machine_can("a_stop_that_timed_out_takes_nothing_away_later") {
+        return;
+    }
+    // A file system that can be made to hang, frozen as for a snapshot.
+    let directory = tempfile::tempdir().expect("a directory");
+    let image = directory.path().join("image");
+    File::create(&image).and_then(|file| file.set_len(256 << 20)).expect("there is room");
+    let below = OthersLoop::attach(&["-f", "--show", image.to_str().expect("plain")]);
+    run("mkfs.ext4", &["-q", "-F", &below.0]);
+    let frozen = Mounted::new(Path::new(&below.0), directory.path().join("disk"));
+    {
+        let stage = Stage::new(&StageOptions { at: Some(frozen.0.clone()), ..StageOptions::default() });
+        // Its own directory and names lie elsewhere: only the data hangs.
+        let run_directory = directory.path().join("run");
+        std::fs::create_dir(&run_directory).expect("there is room");
+        let links = Some(directory.path().join("links"));
+        let options = fuse::LoopOptions { link_directory: links, patience: Duration::from_secs(3), ..stage.options() };
+        let mut export = LoopExport::start(stage.runtime(), &stage.volume, "volume", &run_directory, &options).expect("exported");
+        let data = pattern(0, 1 << 20, 4);
+        run("fsfreeze", &["-f", frozen.0.to_str().expect("plain")]);
+        // The last close writes back, and hangs there: no process is seen that has the device open.
+        let (path, content) = (export.device_path().to_owned(), data.clone());
+        let writer = std::thread::spawn(move || File::options().write(true).open(path).and_then(|file| file.write_all_at(&content, 0)));
+        std::thread::sleep(Duration::from_millis(500));
+        let stopped = export.stop(stage.runtime());
+        run("fsfreeze", &["-u", frozen.0.to_str().expect("plain")]);
+        writer.join().expect("it ends").expect("into the page cache");
+        assert!(matches!(stopped, Err(fuse::FuseError::TimedOut { .. })), "{stopped:?}");
+        // What waits is on its way again.
+        assert!(!within_seconds(2, || export.is_lost()), "it was detached behind our back");
+        assert_eq!(std::fs::read_link(export.link_path().expect("a link")).expect("a link"), export.device_path());
+        let mut read = vec![0; data.len()];
+        File::open(export.device_path()).and_then(|file| file.read_exact_at(&mut read, 0)).expect("served");
+        assert!(read == data);
+        export.stop(stage.runtime()).expect("stopped");
     }
 }
 

@@ -69,6 +69,8 @@ pub struct StageOptions {
     pub io_pages: usize,
     pub in_flight_max: u32,
     pub transport: Transport,
+    /// Where its directory lies, if not where those of all tests do.
+    pub at: Option<PathBuf>,
 }
 
 impl Default for StageOptions {
@@ -81,13 +83,14 @@ impl Default for StageOptions {
             io_pages: 16 << 10,
             in_flight_max: 1024,
             transport: Transport::Classic,
+            at: None,
         }
     }
 }
 
 impl Stage {
     pub fn new(options: &StageOptions) -> Stage {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir_in(options.at.clone().unwrap_or_else(std::env::temp_dir)).expect("a directory");
         let file = std::fs::OpenOptions::new()
             .read(true)
             .write(true)
