@@ -82,6 +82,9 @@ impl Drop for SocketPath {
     }
 }
 
+/// Another server may remove its lock file between our opening and our lock; so often in a row, somebody keeps doing that.
+const LOCK_TRIES: u32 = 100;
+
 /// A lock file beside a socket, of the same name with `.lock` behind it; removed with the lock, under the lock.
 #[derive(Debug)]
 struct PathLock {
@@ -95,8 +98,14 @@ impl PathLock {
         name.push(".lock");
         let path = PathBuf::from(name);
         let failed = |source| ListenError::System { doing: "lock", place: path.display().to_string(), source };
-        loop {
-            let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+        let mut options = std::fs::OpenOptions::new();
+        // What somebody else has put there is not followed, and not waited for.
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        for _ in 0..LOCK_TRIES {
+            let file = options.open(&path).map_err(failed)?;
+            if !file.metadata().map_err(failed)?.is_file() {
+                return Err(failed(std::io::Error::other("it is no file: remove it")));
+            }
             match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
                 Err(rustix::io::Errno::WOULDBLOCK) => return Err(ListenError::InUse(socket.to_owned())),
                 Err(errno) => return Err(failed(errno.into())),
@@ -105,6 +114,7 @@ impl PathLock {
                 Ok(()) => {}
             }
         }
+        Err(ListenError::InUse(socket.to_owned()))
     }
 }
 

@@ -122,6 +122,22 @@ fn stale_sockets_are_replaced_and_live_ones_are_not() {
     Client::open(&fixture.socket, "disk").read_at(0, 512).unwrap();
 }
 
+/// What others put where the lock file belongs: it is neither followed nor waited for.
+#[test]
+fn a_strange_lock_file_is_refused_at_once() {
+    let fixture = Fixture::new();
+    let at = |name: &str| fixture.dir.path().join(name);
+    std::fs::write(at("others"), "").unwrap();
+    std::os::unix::fs::symlink(at("others"), at("linked.lock")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("piped.lock"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    std::fs::create_dir(at("directory.lock")).unwrap();
+    for name in ["linked", "piped", "directory"] {
+        let error = serve(fixture.runtime(), &ListenSpec::unix(at(name)), Limits::default()).err().expect(name);
+        assert!(matches!(error, ListenError::System { .. }) && error.to_string().contains(".lock"), "{error}");
+        assert!(std::fs::symlink_metadata(at(&format!("{name}.lock"))).is_ok(), "it is still there");
+    }
+}
+
 /// Of several that find the same stale socket at the same time one replaces it, and is not replaced by the others.
 #[test]
 fn of_several_that_find_a_stale_socket_one_gets_it() {
