@@ -75,20 +75,39 @@ impl Drop for OwnDirectory {
 /// Takes away what models that were killed left: dead devices and mounts, and their directories. One whose lock is held lives.
 fn clear_killed(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let lock = entry.path().join(LOCK);
-        if !name.to_string_lossy().starts_with(PREFIX) || !lock.exists() {
+    for path in entries.flatten().filter_map(|entry| is_of_a_model(&entry).then(|| entry.path())) {
+        let Some(uuid) = owner_of(&path) else { continue };
+        let Ok(_lock) = DaemonLock::take(&path.join(LOCK)) else { continue };
+        if owner_of(&path).as_ref() != Some(&uuid) {
+            // Its process has ended well, and another has come.
             continue;
         }
-        let Ok(_lock) = DaemonLock::take(&lock) else { continue };
-        let Ok(uuid) = std::fs::read_to_string(entry.path().join(OWNER)) else { continue };
-        let problems = control::real::clear_killed_export(uuid.trim(), NAME, &entry.path());
+        let problems = control::real::clear_killed_export(&uuid, NAME, &path);
         problems.iter().for_each(|problem| eprintln!("hearth: {problem}"));
-        if let Err(error) = std::fs::remove_dir_all(entry.path()) {
-            eprintln!("hearth: {} was not removed ({error})", entry.path().display());
+        // A directory that holds anything else stays.
+        let removed = [NAME, OWNER, LOCK].map(|name| path.join(name)).into_iter().try_for_each(|file| match std::fs::remove_file(file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        });
+        if let Err(error) = removed.and_then(|()| std::fs::remove_dir(&path)) {
+            eprintln!("hearth: {} was not removed ({error})", path.display());
         }
     }
+}
+
+/// Whether it is a directory with a name that a model gives to its own.
+fn is_of_a_model(entry: &std::fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    let is_named_so = digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    is_named_so && entry.file_type().is_ok_and(|kind| kind.is_dir())
+}
+
+/// The UUID that a model has written into its directory, if it is the one that the directory is named after.
+fn owner_of(directory: &Path) -> Option<String> {
+    let uuid = std::fs::read_to_string(directory.join(OWNER)).ok()?;
+    let is_the_one = directory.file_name()?.to_str()?.strip_prefix(PREFIX)? == uuid.get(..DIGITS)?;
+    (is_the_one && directory.join(LOCK).is_file()).then(|| uuid.trim().to_owned())
 }
 
 /// Exports the model until a signal.
@@ -177,4 +196,36 @@ fn giving_up_what_hangs<T>(machine: &Machine, work: impl FnOnce() -> T) -> T {
         drop(done);
         result
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other people's directories are not touched, whatever they are called; a model's that was killed goes.
+    #[test]
+    fn only_what_a_model_left_is_cleared() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| parent.path().join(path);
+        let uuid = "0badcafe-0000-4000-8000-000000000000";
+        for (name, owner) in [("model-important", uuid), ("model-12345678", uuid), ("model-0badcafe", uuid)] {
+            std::fs::create_dir(at(name)).expect("there is room");
+            std::fs::write(at(name).join(LOCK), "").and_then(|()| std::fs::write(at(name).join(OWNER), owner)).expect("there is room");
+        }
+        let elsewhere = tempfile::tempdir().expect("a directory");
+        std::fs::write(elsewhere.path().join(LOCK), "").expect("there is room");
+        std::os::unix::fs::symlink(elsewhere.path(), at("model-0badcaff")).expect("there is room");
+        std::fs::write(at("model-12345678/thesis"), "years of work").expect("there is room");
+        clear_killed(parent.path());
+        assert!(!at("model-0badcafe").exists(), "a killed model's");
+        for stays in ["model-important/lock", "model-important/uuid", "model-12345678/lock", "model-12345678/thesis", "model-0badcaff/lock"]
+        {
+            assert!(at(stays).exists(), "{stays}");
+        }
+        let (name, file) = (at("model-0badcafe"), at("model-0badcafe/other"));
+        std::fs::create_dir(&name).and_then(|()| std::fs::write(&file, "not the model's")).expect("there is room");
+        std::fs::write(name.join(LOCK), "").and_then(|()| std::fs::write(name.join(OWNER), uuid)).expect("there is room");
+        clear_killed(parent.path());
+        assert!(file.exists(), "what a model did not put there stays");
+    }
 }

@@ -153,7 +153,14 @@ impl Machine {
 /// Takes away what a process that was killed left of a loop export without a stable name, by the export's UUID and name, in its export
 /// directory. Gives what could not be, one sentence each.
 pub fn clear_killed_export(uuid: &str, name: &str, export_directory: &Path) -> Vec<String> {
-    clear(uuid, name, export_directory, None)
+    let mut problems = clear(uuid, name, export_directory, None);
+    // The file that was mounted over is empty; anything else is nothing of ours.
+    let mounts = export_directory.join(MOUNTS);
+    let file = mounts.join(name);
+    let is_ours = std::fs::symlink_metadata(&file).is_ok_and(|facts| facts.is_file() && facts.len() == 0);
+    let removed = if is_ours { std::fs::remove_file(&file).and_then(|()| std::fs::remove_dir(&mounts)) } else { Ok(()) };
+    problems.extend(removed.err().map(|error| format!("{} was not removed ({error})", mounts.display())));
+    problems
 }
 
 fn clear(uuid: &str, name: &str, export_directory: &Path, link_directory: Option<PathBuf>) -> Vec<String> {
