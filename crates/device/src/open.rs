@@ -243,10 +243,22 @@ impl OpenDevice {
     /// [`OpenError::HolesDoNotFit`] if the file system has no room; nothing is changed if it says
     /// so beforehand.
     pub fn allocate(&self, size_bytes: u64) -> Result<(), OpenError> {
-        if self.kind == DeviceKind::RegularFile {
-            space::fill_holes(&self.file, &self.path, size_bytes.min(self.geometry.size_bytes))?;
+        self.fill_holes(size_bytes, true)
+    }
+
+    /// The same where the file system can do it by itself, in moments.
+    ///
+    /// # Errors
+    /// As [`OpenDevice::allocate`], and if the file system cannot.
+    pub fn allocate_at_once(&self, size_bytes: u64) -> Result<(), OpenError> {
+        self.fill_holes(size_bytes, false)
+    }
+
+    fn fill_holes(&self, size_bytes: u64, by_hand: bool) -> Result<(), OpenError> {
+        match self.kind {
+            DeviceKind::RegularFile => space::fill_holes(&self.file, &self.path, size_bytes.min(self.geometry.size_bytes), by_hand),
+            DeviceKind::BlockDevice => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether it is a block device that the machine has no more: it was unplugged, or its loop device was given another file. What comes back
@@ -329,7 +341,7 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
     let (size_bytes, logical_block_bytes) = match kind {
         DeviceKind::RegularFile => {
             let told = alignment.map(|alignment| alignment.offset_bytes.max(512));
-            (metadata.len(), told.unwrap_or_else(|| untold_alignment(file, metadata.dev())))
+            (metadata.len(), told.unwrap_or_else(|| untold_alignment(file, path, metadata.dev())))
         }
         DeviceKind::BlockDevice => {
             let size_bytes = sys::block_size_bytes(file).map_err(|error| system(path, "measured", error))?;
@@ -356,21 +368,40 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
 }
 
 /// What direct I/O to a file moves whole, where the kernel (before 6.1) or the file system does not tell: as the disk below has it; of one that
-/// is not known, what it does with a small read of data. 4096 suits every device.
-fn untold_alignment(file: &File, file_system: u64) -> u32 {
+/// is not known, what it does with a small read of data, be it of another file beside this one: what a file holds changes, and the answer
+/// must not. File systems where neither can be had have no disk of their own (NFS), and move any bytes.
+fn untold_alignment(file: &File, path: &Path, file_system: u64) -> u32 {
     let disk = SystemView::default().block_directory(DeviceNumber::from_raw(file_system));
     let limit = disk.and_then(|directory| {
         let own = read_line(&directory.join("queue/logical_block_size"));
         own.or_else(|| read_line(&directory.parent()?.join("queue/logical_block_size")))?.parse::<u32>().ok()
     });
-    limit.map_or_else(|| if reads_sectors(file) { 512 } else { 4096 }, |limit| limit.max(512))
+    limit.map_or_else(
+        || {
+            let reads = reads_sectors(file).or_else(|| reads_sectors(&file_of_data(path).ok()?));
+            if reads.unwrap_or(true) { 512 } else { 4096 }
+        },
+        |limit| limit.max(512),
+    )
 }
 
-/// Whether a direct read of the second sector of the first data is done. A hole says nothing: some file systems do not ask the disk for it.
-fn reads_sectors(file: &File) -> bool {
-    let Ok(data_bytes) = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)) else { return false };
+/// Whether a direct read of the second sector of the first data is done; `None` if there is no data. A hole says nothing: some file systems
+/// do not ask the disk for it.
+fn reads_sectors(file: &File) -> Option<bool> {
+    let data_bytes = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)).ok()?;
     let mut sector = AlignedBuffer::zeroed(512, 4096);
-    file.read_at(&mut sector, data_bytes / 4096 * 4096 + 512).is_ok_and(|bytes| bytes == 512)
+    Some(file.read_at(&mut sector, data_bytes / 4096 * 4096 + 512).is_ok_and(|bytes| bytes == 512))
+}
+
+/// A file without a name in the same directory, of two blocks of data, opened as the one there is.
+fn file_of_data(path: &Path) -> io::Result<File> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(directory)?;
+    let mut data = AlignedBuffer::zeroed(8192, 4096);
+    data.fill(1);
+    file.write_all_at(&data, 0)?;
+    file.sync_data()?;
+    Ok(file)
 }
 
 /// File systems that punch holes into files, by the type statfs(2) gives (linux/magic.h). Trying it out would change the file's

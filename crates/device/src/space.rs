@@ -18,7 +18,9 @@ const FILL_UNIT_BYTES: u64 = 4096;
 
 /// Gives a new file its size, all of it allocated.
 pub(crate) fn allocate_new(file: &File, path: &Path, size_bytes: u64) -> Result<(), OpenError> {
-    let no_space = || OpenError::NoSpace { path: path.to_path_buf(), size_bytes, free_bytes: free_bytes(file) };
+    // An attempt that fails may leave a part allocated.
+    let free_bytes = free_bytes(file);
+    let no_space = || OpenError::NoSpace { path: path.to_path_buf(), size_bytes, free_bytes };
     let allocated = match fallocate(file, size_bytes) {
         Err(Errno::OPNOTSUPP) if size_bytes > 0 => {
             file.set_len(size_bytes).map_err(|error| system(path, "given its size", error))?;
@@ -29,19 +31,21 @@ pub(crate) fn allocate_new(file: &File, path: &Path, size_bytes: u64) -> Result<
     allocated.map_err(|errno| if is_no_space(errno) { no_space() } else { system(path, "given its size", errno.into()) })
 }
 
-/// Allocates what is missing of the first `size_bytes` of a file.
-pub(crate) fn fill_holes(file: &File, path: &Path, size_bytes: u64) -> Result<(), OpenError> {
+/// Allocates what is missing of the first `size_bytes` of a file. Where the file system cannot, zeroes are written `by_hand`, which takes as
+/// long as writing the file does.
+pub(crate) fn fill_holes(file: &File, path: &Path, size_bytes: u64, by_hand: bool) -> Result<(), OpenError> {
     let metadata = file.metadata().map_err(|error| system(path, "looked at", error))?;
     let needed_bytes = size_bytes.saturating_sub(metadata.blocks() * 512);
     if needed_bytes == 0 {
         return Ok(());
     }
-    let do_not_fit = || OpenError::HolesDoNotFit { path: path.to_path_buf(), needed_bytes, free_bytes: free_bytes(file) };
-    if needed_bytes > free_bytes(file) {
+    let free_bytes = free_bytes(file);
+    let do_not_fit = || OpenError::HolesDoNotFit { path: path.to_path_buf(), needed_bytes, free_bytes };
+    if needed_bytes > free_bytes {
         return Err(do_not_fit());
     }
     let filled = match fallocate(file, size_bytes) {
-        Err(Errno::OPNOTSUPP) => fill_each_hole(file, size_bytes),
+        Err(Errno::OPNOTSUPP) if by_hand => fill_each_hole(file, size_bytes),
         other => other,
     };
     filled.map_err(|errno| if is_no_space(errno) { do_not_fit() } else { system(path, "allocated", errno.into()) })
@@ -113,7 +117,7 @@ mod tests {
             if by_hand {
                 fill_each_hole(&file, size_bytes).expect("there is room");
             } else {
-                fill_holes(&file, &path, size_bytes).expect("there is room");
+                fill_holes(&file, &path, size_bytes, true).expect("there is room");
             }
             assert!(allocated(&file) >= size_bytes, "{} of {size_bytes} bytes are allocated", allocated(&file));
             let content = std::fs::read(&path).expect("its content");

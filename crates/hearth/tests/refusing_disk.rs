@@ -20,8 +20,8 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    fn new(place: &Place) -> Option<SmallDisk> {
-        let image = place.file("small.img", 48 * MIB);
+    fn new(place: &Place, size_mib: u64) -> Option<SmallDisk> {
+        let image = place.file("small.img", size_mib * MIB);
         let run = |program: &str, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
             Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
@@ -85,7 +85,7 @@ fn wait_for(place: &Place, health: &str) -> String {
 
 fn check(mode: &str) {
     let place = Place::new();
-    let Some(disk) = SmallDisk::new(&place) else { return };
+    let Some(disk) = SmallDisk::new(&place, 48) else { return };
     let file = disk.file("lun.img");
     std::fs::File::create(&file).and_then(|file| file.set_len(32 * MIB)).expect("a sparse file");
     let daemon = with_pool(&place);
@@ -112,6 +112,43 @@ fn check(mode: &str) {
     assert_eq!(place.json(&["volume", "show", "v"])["dirty_bytes"], 0);
     drop(client);
     place.must(&["volume", "remove", "v"]);
+}
+
+/// A pool on a sparse file, as older versions made it: where the room for all of it is gone, what it holds is served all the same.
+#[test]
+fn a_sparse_ssd_without_room_to_grow_serves_what_it_holds() {
+    let place = Place::new();
+    let Some(disk) = SmallDisk::new(&place, 256) else { return };
+    let ssd = disk.file("ssd.img");
+    let daemon = place.daemon();
+    place.must(&["pool", "create", "p", "--ssd", &ssd, "--size", "128MiB", "--ram", "0"]);
+    let file = place.file("disk.img", 64 * MIB);
+    let add =
+        ["volume", "add", "v", "--backing", &file, "--pool", "p", "--export", "nbd", "--mode", "write-back", "--write-cache-depth", "1h"];
+    let uri = place.must(&add);
+    let mut client = Client::connect(uri.trim());
+    client.write(0, &[7; 4096]).expect("the SSD takes it");
+    client.flush();
+    drop(client);
+    daemon.kill();
+    let sparse = disk.file("sparse.img");
+    let copied = Command::new("cp").args(["--sparse=always", &ssd, &sparse]).status();
+    assert!(copied.expect("it is there").success());
+    std::fs::rename(&sparse, &ssd).expect("it is there");
+    disk.fill();
+    // Something is left, and far too little for the whole pool.
+    let balloon = std::fs::File::options().write(true).open(disk.file("balloon")).expect("it is there");
+    let filled_bytes = balloon.metadata().expect("its facts").len();
+    balloon.set_len(filled_bytes - 16 * MIB).and_then(|()| balloon.sync_all()).expect("it can be cut");
+    let daemon = place.daemon();
+    let view = place.json(&["volume", "show", "v"]);
+    assert_eq!(view["health"], "running", "{}", daemon.log());
+    assert!(daemon.log().contains("has holes and needs"), "{}", daemon.log());
+    let mut client = Client::connect(uri.trim());
+    assert!(client.read(0, 4096) == [7; 4096]);
+    drop(client);
+    place.must(&["volume", "destage", "v"]);
+    daemon.stop();
 }
 
 #[test]

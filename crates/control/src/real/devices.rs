@@ -99,6 +99,13 @@ pub(super) fn allocate(ssd: &OpenDevice, size_bytes: u64) -> Result<(), ControlE
     ssd.allocate(size_bytes).map_err(|error| open_error(ssd.path(), error))
 }
 
+/// The same for a pool that was made before files were allocated, and holds data: it is used as it is where that cannot be.
+pub(super) fn allocate_if_possible(ssd: &OpenDevice, size_bytes: u64) {
+    if let Err(error) = ssd.allocate_at_once(size_bytes) {
+        tracing::warn!("{error}; until then writes to the pool fail when its file system is full");
+    }
+}
+
 /// Removes it again, if it is still the file that was made: with the pool's superblock, or of the size that was asked for and blank.
 pub(super) fn remove_file(pool: &PoolRecord) -> Result<(), ControlError> {
     let path = Path::new(&pool.ssd);

@@ -85,10 +85,12 @@ impl Machine {
     }
 
     pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
-        let path = record.ssd.clone();
-        let ssd = self.patiently(&record.ssd, move || devices::open(&path, Access::ReadWrite))?;
-        // A pool that was made before files were allocated may still lie on a sparse one.
-        devices::allocate(&ssd, record.size_bytes.unwrap_or(u64::MAX))?;
+        let (path, size_bytes) = (record.ssd.clone(), record.size_bytes.unwrap_or(u64::MAX));
+        let ssd = self.patiently(&record.ssd, move || {
+            let ssd = devices::open(&path, Access::ReadWrite)?;
+            devices::allocate_if_possible(&ssd, size_bytes);
+            Ok(ssd)
+        })?;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
             Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?)))
         };
