@@ -5,73 +5,35 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
 use types::{Admission, Content, Mode, OnSsdLoss};
 
-/// serde for [`Mode`] by name.
-pub mod mode {
-    use super::*;
+/// A module for `#[serde(with = ...)]`: a value is written as its name.
+macro_rules! by_name {
+    ($module:ident, $type:ty, $from_name:expr, $noun:literal) => {
+        #[doc = concat!("serde for [`", stringify!($type), "`] by name.")]
+        pub mod $module {
+            use super::*;
 
-    /// Writes the name.
-    pub fn serialize<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(mode.name())
-    }
+            /// Writes the name.
+            pub fn serialize<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(value.name())
+            }
 
-    /// Reads the name.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Mode, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Mode::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no mode \"{name}\"")))
-    }
+            /// Reads the name.
+            pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                $from_name(&name).ok_or_else(|| D::Error::custom(format!(concat!("there is no ", $noun, " {:?}"), name)))
+            }
+        }
+    };
 }
 
-/// serde for [`OnSsdLoss`] by name.
-pub mod on_ssd_loss {
-    use super::*;
-
-    /// Writes the name.
-    pub fn serialize<S: Serializer>(what: &OnSsdLoss, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(what.name())
-    }
-
-    /// Reads a name.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OnSsdLoss, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        on_ssd_loss_from_name(&name).ok_or_else(|| D::Error::custom(format!("{name:?} is nothing that a volume does on loss of its SSD")))
-    }
-}
+by_name!(mode, Mode, Mode::from_name, "mode");
+by_name!(on_ssd_loss, OnSsdLoss, on_ssd_loss_from_name, "way to treat the loss of an SSD");
+by_name!(admission, Admission, admission_from_name, "admission policy");
+by_name!(content, Content, Content::from_name, "content level");
 
 /// What a volume does when its SSD is lost, by its name.
 pub fn on_ssd_loss_from_name(name: &str) -> Option<OnSsdLoss> {
     [OnSsdLoss::Stop, OnSsdLoss::Continue].into_iter().find(|what| what.name() == name)
-}
-
-/// serde for [`Admission`] by name.
-pub mod admission {
-    use super::*;
-
-    /// Writes the name.
-    pub fn serialize<S: Serializer>(admission: &Admission, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(admission.name())
-    }
-
-    /// Reads the name.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Admission, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        admission_from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no admission policy \"{name}\"")))
-    }
-}
-
-/// serde for [`Content`] by name.
-pub mod content {
-    use super::*;
-
-    /// Writes the name.
-    pub fn serialize<S: Serializer>(content: &Content, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(content.name())
-    }
-
-    /// Reads the name.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Content::from_name(&name).ok_or_else(|| D::Error::custom(format!("there is no content level \"{name}\"")))
-    }
 }
 
 /// The admission of that name.

@@ -5,15 +5,12 @@
 
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use trials::command;
 use trials::mariadb::{Database, install};
 use trials::needs::{Need, met, program};
-use trials::place::{LONG, Place, SHORT};
-
-/// The kernel would zero what the file system does not use yet while the load runs, by requests as large as it likes.
-const AT_ONCE: [&str; 2] = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
+use trials::place::{Exports, LONG, Place, SHORT};
 
 const LOOP: [&str; 2] = ["--export", "loop"];
 
@@ -32,6 +29,14 @@ fn stayed_on_the_ssd(what: &str, before: (u64, u64, String), after: (u64, u64, S
     eprintln!("{what}: {all} writes of the log, {around} of them around the SSD");
     assert!(all >= least, "{what}: only {all} writes of the log");
     assert_eq!(around, 0, "{what}: {around} of {all} writes of the log went around the SSD; {} then {}", before.2, after.2);
+}
+
+/// A new file system on a volume, mounted.
+fn file_system(place: &mut Place, exports: &Exports) -> PathBuf {
+    // Else the kernel zeroes what is not used yet while the load runs, by requests as large as it likes.
+    let at_once = "lazy_itable_init=0,lazy_journal_init=0";
+    place.must_tool(&["mkfs.ext4", "-q", "-E", at_once, &exports.loop_device], LONG);
+    place.mount(&exports.loop_device, "noatime")
 }
 
 #[test]
@@ -75,17 +80,14 @@ fn a_redo_log_stays_on_the_ssd() {
     let (_, tables) = place.volume_by_default(384, "write-back", &LOOP);
     // The log that is made with the system tables has 96 MiB.
     let (redo, log) = place.volume_by_default(160, "write-back", &LOOP);
-    let [at, log_at] = [tables, log].map(|exports| {
-        place.must_tool(&[&["mkfs.ext4", "-q"], &AT_ONCE[..], &[&exports.loop_device]].concat(), LONG);
-        place.mount(&exports.loop_device, "noatime")
-    });
+    let [at, log_at] = [tables, log].map(|exports| file_system(&mut place, &exports));
     install(&place, &at);
     // The server takes the log that it finds there.
     let (made, wanted) = (at.join("data/ib_logfile0"), log_at.join("ib_logfile0"));
     std::fs::copy(&made, &wanted).and_then(|_| std::fs::remove_file(made)).expect("there is room");
     let mut database = Database::start(&place, &at, Some(&log_at));
     database.must("CREATE DATABASE trial; CREATE TABLE trial.entry (id BIGINT PRIMARY KEY AUTO_INCREMENT, payload LONGBLOB);");
-    place.must_tool(&["sync"], LONG);
+    place.must_tool(&["sync", "-f", &at.display().to_string(), &log_at.display().to_string()], LONG);
     let before = writes(&place, &redo);
     std::thread::scope(|scope| {
         for client in 0..8 {
@@ -103,7 +105,7 @@ fn a_redo_log_stays_on_the_ssd() {
 
 /// Commits of few and of many bytes, one after the other.
 fn transactions(database: &Database, client: usize) {
-    let mut child = database.client().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = database.client().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let mut to = child.stdin.take().expect("it is piped");
     for number in 0..60 {
         let bytes = [100, 1_000, 20_000, 100_000][(number + client) % 4];
@@ -127,8 +129,7 @@ fn a_write_ahead_log_stays_on_the_ssd() {
     let (_, tables) = place.volume_by_default(384, "write-back", &LOOP);
     let (wal, log) = place.volume_by_default(320, "write-back", &LOOP);
     let [at, log_at] = [tables, log].map(|exports| {
-        place.must_tool(&[&["mkfs.ext4", "-q"], &AT_ONCE[..], &[&exports.loop_device]].concat(), LONG);
-        let at = place.mount(&exports.loop_device, "noatime");
+        let at = file_system(&mut place, &exports);
         std::os::unix::fs::chown(&at, Some(account()), None).expect("we are root");
         std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o755)).expect("we are root");
         at

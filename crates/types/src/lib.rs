@@ -214,3 +214,16 @@ impl BypassReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::counted;
+    use std::string::ToString;
+
+    #[test]
+    fn one_is_no_plural() {
+        let said = [0, 1, 2].map(|count| counted(count, "problem").to_string());
+        assert_eq!(said, ["0 problems", "1 problem", "2 problems"]);
+    }
+}

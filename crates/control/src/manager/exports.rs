@@ -95,8 +95,7 @@ impl Manager {
             tracing::warn!("what is left of the loop device of {name} does not go: {error}");
         }
         match self.offer_one(volume, Export::Loop) {
-            Ok(()) => {
-                let now = self.memory().volumes.get(name).and_then(|live| live.exports.get(&Export::Loop).cloned()).unwrap_or_default();
+            Ok(now) => {
                 let message = format!("its loop device {lost} was detached by another program: it is offered as {now} now");
                 self.events().note(Severity::Warning, name, message);
             }
@@ -111,16 +110,17 @@ impl Manager {
         self.memory().volumes.get(&volume.name).map(|v| v.exports.keys().copied().collect()).unwrap_or_default()
     }
 
-    fn offer_one(&self, volume: &VolumeRecord, export: Export) -> Result<(), ControlError> {
+    /// Offers the volume so; gives where.
+    fn offer_one(&self, volume: &VolumeRecord, export: Export) -> Result<String, ControlError> {
         let offer = self.data().export(volume, &export)?;
         for warning in offer.warnings {
             self.events().note(Severity::Warning, &volume.name, warning);
         }
         self.set_live_volume(&volume.name, |live| {
-            live.exports.insert(export, offer.place);
+            live.exports.insert(export, offer.place.clone());
             live.stable_path = offer.stable_path.or(live.stable_path.take());
         });
-        Ok(())
+        Ok(offer.place)
     }
 
     fn withdraw_one(&self, volume: &VolumeRecord, export: Export, force: bool) -> Result<(), ControlError> {

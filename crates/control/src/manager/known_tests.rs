@@ -2,23 +2,15 @@
 
 use super::Manager;
 use super::fake::World;
+use super::tests::started;
 use crate::api::{Action, Answer, Health, PoolCreate, PoolView, VolumeAdd, VolumeView};
 use crate::figures::Refused;
 use crate::options::OptionsPatch;
 use crate::sampler::Sampler;
 use crate::words::Export;
-use std::path::Path;
-use std::sync::Arc;
 
 const SSD: &str = "/dev/ssd";
 const DISK: &str = "/dev/sda";
-
-fn started(world: &World) -> Manager {
-    world.reboot();
-    let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read");
-    manager.start().expect("the state can be saved");
-    manager
-}
 
 /// A pool with the volumes `back` (write-back, one dirty block) and `through` (write-through).
 fn world() -> (World, Manager) {

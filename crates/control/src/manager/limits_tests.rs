@@ -2,11 +2,10 @@
 
 use super::Manager;
 use super::fake::World;
+use super::tests::started;
 use crate::api::{Action, Answer, PoolCreate, PoolView, VolumeAdd};
 use crate::options::OptionsPatch;
 use crate::words::Export;
-use std::path::Path;
-use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
@@ -17,13 +16,6 @@ fn world() -> World {
     }
     world.inside().memory_bytes = Some(1024 * MIB);
     world
-}
-
-fn started(world: &World) -> Manager {
-    world.reboot();
-    let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read");
-    manager.start().expect("the state can be saved");
-    manager
 }
 
 fn create(name: &str, ssd: &str, ram_mib: Option<u64>) -> Action {

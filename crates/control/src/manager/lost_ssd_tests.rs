@@ -1,5 +1,6 @@
 //! An SSD that is lost: what is served without it, what is remembered, and what is served when it is back.
 
+use super::fake::World;
 use super::tests::{DISK, SSD, add, carry_out, create, must, ssd_failed, started, volume, with_dirty_volume, world};
 use crate::api::{Action, Health, PoolReplace};
 use crate::datapath::Notice;
@@ -23,6 +24,17 @@ fn a_lost_ssd_stops_only_what_may_be_dirty() {
     assert_eq!((world.read("v"), world.read("w")), (Some(8), Some(6)), "stale cache was served");
 }
 
+/// Two starts without the SSD serve the volume, and versions 7 and 8 are written. Then the SSD is there again.
+fn serve_without_ssd(world: &World) {
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    for version in [7, 8] {
+        let manager = started(world);
+        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+        assert!(world.write("v", version));
+    }
+    world.inside().devices.insert(SSD.into(), ssd);
+}
+
 /// A write-back volume that was stopped with nothing dirty needs no SSD, start after start.
 #[test]
 fn a_write_back_volume_without_dirty_data_survives_the_loss_of_its_ssd() {
@@ -31,13 +43,7 @@ fn a_write_back_volume_without_dirty_data_survives_the_loss_of_its_ssd() {
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
     manager.stop().expect("nothing fails");
-    let ssd = world.inside().devices.remove(SSD).expect("it is there");
-    for version in [7, 8] {
-        let manager = started(&world);
-        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
-        assert!(world.write("v", version));
-    }
-    world.inside().devices.insert(SSD.into(), ssd);
+    serve_without_ssd(&world);
     started(&world);
     assert_eq!(world.read("v"), Some(8));
     assert!(world.write("v", 9) && world.inside().saved.volumes[0].may_have_dirty, "write-back again, and marked");
@@ -90,13 +96,7 @@ fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
     manager.notice(&Notice::SsdFailed { pool, uuid, no_space });
     manager.notice(&nothing_dirty);
     assert!(!world.inside().saved.volumes[0].may_have_dirty);
-    let ssd = world.inside().devices.remove(SSD).expect("it is there");
-    for version in [7, 8] {
-        let manager = started(&world);
-        assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
-        assert!(world.write("v", version));
-    }
-    world.inside().devices.insert(SSD.into(), ssd);
+    serve_without_ssd(&world);
     started(&world);
     assert_eq!(world.read("v"), Some(8), "what the SSD holds of it is void");
 }

@@ -2,13 +2,12 @@
 
 use super::Manager;
 use super::fake::World;
+use super::tests::started;
 use super::waiting::Watched;
 use crate::api::{Action, Answer, Done, Health, PoolCreate, VolumeAdd, VolumeSet, VolumeView};
 use crate::options::OptionsPatch;
 use crate::words::Export;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
 const SSD: &str = "/dev/ssd";
 
@@ -18,13 +17,6 @@ fn world() -> World {
         world.add_device(path, 1 << 30);
     }
     world
-}
-
-fn started(world: &World) -> Manager {
-    world.reboot();
-    let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read");
-    manager.start().expect("the state can be saved");
-    manager
 }
 
 /// Volumes `a` and `b` over `/dev/sda` and `/dev/sdb`, versions 5 and 6.
