@@ -64,7 +64,11 @@ pub enum RangeStep {
         /// Some shard has dirty blocks in the range: the write must be durable before they are made void.
         over_dirty: bool,
     },
-    /// Make the dirty blocks of the range void if it was written, and unlock it.
+    /// Make the dirty blocks of the range void if it was written. The lock stays.
+    Settle(RangeWrite),
+    /// Hold once more what is held: the SSD was lost under it.
+    HoldAgain,
+    /// Unlock the range. If some shard had dirty blocks in it and it was written, it is settled already, and here nothing was written.
     Release(RangeWrite),
 }
 
@@ -122,7 +126,10 @@ pub enum RangeReply {
     },
     /// What became of the write.
     Written(RangeWrite),
-    /// The SSD was lost meanwhile: the range is free, and the request begins anew.
+    /// The range is settled, and still held.
+    Settled,
+    /// The SSD was lost meanwhile, and what was dirty in the range goes home over what was written. The range is still held, and is to be
+    /// held and written again.
     Again,
 }
 
@@ -247,6 +254,9 @@ pub enum Event {
     /// have said so, the host records durably that everything the SSD holds of the volume is void,
     /// dirty blocks too, and gives [`Command::SsdForgotten`].
     NothingDirty(VolumeIndex),
+    /// The SSD failed, and dirty blocks of this shard still go home; said now and then. The host tells all shards by
+    /// [`Command::GoingHome`]: what waits in one of them may wait for another.
+    GoingHome,
     /// The SSD is lost, and these blocks of the volume were written on the backing device. The host records durably, outside the SSD, that
     /// what the SSD holds of them is void, and says so by [`Command::PastRecorded`]; before that no write to them is acknowledged. The next
     /// start that finds the SSD gives [`Command::VoidPast`].
@@ -402,6 +412,9 @@ pub enum Command {
         /// Which volume.
         volume: VolumeIndex,
     },
+    /// The lost SSD is still worth waiting for: dirty blocks go home in some shard (answer to [`Event::GoingHome`]), or the host still tries
+    /// to record what requests wait for.
+    GoingHome,
     /// The host has recorded durably that blocks were written past the SSD (answer to [`Event::PastSsd`]).
     PastRecorded {
         /// The token of the event.

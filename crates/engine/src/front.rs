@@ -559,8 +559,23 @@ mod tests {
         assert_eq!((write.len(), write[0].0, write[0].1.range), (1, home, Some(RangeStep::Write { over_dirty: true })));
         let done = RangeWrite::Done { durable: true };
         answer(&mut front, &write[0], Ok(()), Some(RangeReply::Written(done)));
+        // One has lost its SSD: the range stays held, and is written again.
+        let settle = steps(&mut front);
+        assert_eq!(settle.iter().map(|(_, part)| part.range).collect::<Vec<_>>(), [Some(RangeStep::Settle(done)); 3]);
+        settle[1..].iter().for_each(|step| answer(&mut front, step, Ok(()), Some(RangeReply::Settled)));
+        answer(&mut front, &settle[0], Ok(()), Some(RangeReply::Again));
+        let again = steps(&mut front);
+        assert_eq!(again.iter().map(|(_, part)| part.range).collect::<Vec<_>>(), [Some(RangeStep::HoldAgain); 3]);
+        again.iter().for_each(|step| answer(&mut front, step, Ok(()), HELD));
+        let write = steps(&mut front);
+        assert_eq!((write.len(), write[0].1.range), (1, Some(RangeStep::Write { over_dirty: false })));
+        answer(&mut front, &write[0], Ok(()), Some(RangeReply::Written(done)));
         let release = steps(&mut front);
-        assert_eq!(release.iter().map(|(_, part)| part.range).collect::<Vec<_>>(), [Some(RangeStep::Release(done)); 3]);
+        assert_eq!(
+            release.iter().map(|(_, part)| part.range).collect::<Vec<_>>(),
+            [Some(RangeStep::Release(done)); 3],
+            "nothing to settle"
+        );
         release.iter().for_each(|step| answer(&mut front, step, Ok(()), None));
         assert!(matches!(front.poll(), Some(FrontAction::Reply(Reply { id: 7, result: Ok(()), .. }))));
         assert_eq!(front.in_flight(), 0);

@@ -92,4 +92,6 @@ pub const ALL: &[(u32, &str)] = &[
     (75, "destage goes on in a range that is being discarded"),
     (76, "an SSD that is back serves blocks that were written past it"),
     (77, "a write past the SSD is acknowledged before that is recorded"),
+    (78, "shards do not hear that dirty blocks go home in another one"),
+    (79, "what goes home from a lost SSD over a range that was written meanwhile stays there"),
 ];

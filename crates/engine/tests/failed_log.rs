@@ -70,6 +70,7 @@ impl Rig {
                 Action::Event(Event::BackingFailed(VOLUME)) => self.backing_failed = true,
                 Action::Event(Event::SsdFailed { .. }) => self.ssd_failed = true,
                 Action::Event(Event::NothingDirty(VOLUME)) => self.nothing_dirty = true,
+                Action::Event(Event::GoingHome) => assert!(self.ssd_failed, "only then somebody waits for it"),
                 Action::Event(Event::CommandDone(TOKEN, result)) => self.done = Some(result),
                 Action::Event(event) => panic!("{event:?}"),
             }

@@ -128,6 +128,7 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         | Command::Cancel { .. }
         | Command::SsdFailed
         | Command::DegradedRecorded
+        | Command::GoingHome
         | Command::SsdForgotten { .. }
         | Command::PastRecorded { .. }
         | Command::BackingFailed { .. }) => {

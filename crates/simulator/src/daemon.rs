@@ -375,6 +375,7 @@ impl System for Daemon {
             | Command::Cancel { .. }
             | Command::SsdFailed
             | Command::DegradedRecorded
+            | Command::GoingHome
             | Command::SsdForgotten { .. }
             | Command::PastRecorded { .. }
             | Command::BackingFailed { .. } => None,

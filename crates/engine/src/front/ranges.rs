@@ -4,16 +4,18 @@
 //! 1. the volume's *home* shard holds the range;
 //! 2. all other shards do, at the same time;
 //! 3. the home shard writes the backing device;
-//! 4. all shards that hold the range release it.
+//! 4. if any shard has dirty blocks in the range, all settle it;
+//! 5. all shards that hold the range release it.
 //!
 //! Home comes first and alone: of two range requests that overlap, the second asks no other shard before the first has the range in all of them.
 //! So two fronts cannot each hold what the other waits for. All other requests want something of one shard only.
 //!
-//! A step that fails ends the request: what holds the range releases it. If the SSD is lost meanwhile, the request begins anew when all
-//! have released it.
+//! A step that fails ends the request: what holds the range releases it. If the SSD is lost before all have settled, the steps begin anew with
+//! the range held.
 
 use crate::api::{Op, RangeReply, RangeStep, RangeWrite, Reply, Request, RequestError};
 use crate::key::mix;
+use crate::mutants;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -44,7 +46,9 @@ pub(super) fn range_in(request: &Request) -> Option<(u64, u64)> {
 enum Stage {
     HoldingHome,
     HoldingOthers,
+    HoldingAgain,
     Writing,
+    Settling,
     Releasing,
 }
 
@@ -145,6 +149,8 @@ impl Ranges {
         range.waiting -= 1;
         if let Err(error) = reply.result {
             range.error.get_or_insert(error);
+            // What cannot be held again is free.
+            range.held[usize::from(shard.0)] &= range.stage != Stage::HoldingAgain;
         }
         if let Some(RangeReply::Held { over_dirty }) = reply.range {
             range.held[usize::from(shard.0)] = true;
@@ -161,21 +167,26 @@ impl Ranges {
         };
         let (holders, others) = (holds(true), holds(false));
         Some(match range.stage {
-            Stage::HoldingHome | Stage::HoldingOthers if failed => self.release(number, RangeWrite::Untouched, &holders),
+            Stage::HoldingHome | Stage::HoldingOthers | Stage::HoldingAgain | Stage::Settling if failed => {
+                self.release(number, RangeWrite::Untouched, &holders)
+            }
             Stage::HoldingHome if !others.is_empty() => self.send(number, Stage::HoldingOthers, RangeStep::Hold, &others),
-            Stage::HoldingHome | Stage::HoldingOthers => {
+            Stage::HoldingHome | Stage::HoldingOthers | Stage::HoldingAgain => {
                 assert!(others.is_empty(), "the range is held everywhere before it is written: {others:?}");
                 self.send(number, Stage::Writing, RangeStep::Write { over_dirty }, &[home])
             }
             Stage::Writing => match reply.range {
+                Some(RangeReply::Written(write @ RangeWrite::Done { .. })) if over_dirty => {
+                    self.send(number, Stage::Settling, RangeStep::Settle(write), &holders)
+                }
                 Some(RangeReply::Written(write)) => self.release(number, write, &holders),
                 other => panic!("{other:?} is no answer to a write"),
             },
-            Stage::Releasing if range.again && !failed => {
+            Stage::Settling if range.again && !mutants::active(79) => {
                 (range.again, range.over_dirty) = (false, false);
-                range.held.fill(false);
-                self.send(number, Stage::HoldingHome, RangeStep::Hold, &[home])
+                self.send(number, Stage::HoldingAgain, RangeStep::HoldAgain, &holders)
             }
+            Stage::Settling => self.release(number, RangeWrite::Untouched, &holders),
             Stage::Releasing => self.end(number),
         })
     }

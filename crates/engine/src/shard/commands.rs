@@ -109,6 +109,7 @@ impl Shard {
             }
             Command::SsdFailed => self.ssd_is_lost(),
             Command::DegradedRecorded => self.degraded_is_recorded(),
+            Command::GoingHome => self.goes_home_elsewhere(),
             Command::SsdForgotten { volume } => self.ssd_is_forgotten(volume),
             Command::PastRecorded { token } => self.past_is_recorded(token),
             Command::VoidPast { token, volume, past } => {

@@ -644,8 +644,7 @@ impl Shard {
             }
         }
         if self.dirty.blocks_of(index) < before {
-            self.loss.made_progress(now_ns);
-            self.wake_lost();
+            self.went_home();
         }
         self.throttle.destaged(now_ns, index, before - self.dirty.blocks_of(index));
         self.flush_after_destage(index);

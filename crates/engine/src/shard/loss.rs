@@ -24,13 +24,18 @@ use types::{BypassReason, VolumeIndex};
 /// that hangs has answered: the kernel gives each command 30 seconds, and tries again.
 pub const PATIENCE_NS: u64 = 90_000_000_000;
 
+/// A shard says at most this often that its dirty blocks go home.
+pub const TELL_NS: u64 = 5_000_000_000;
+
 /// See the module.
 #[derive(Default)]
 pub struct Loss {
     /// The host has recorded that clean blocks on the SSD are void.
     pub recorded: bool,
-    /// When the log failed, or a dirty block last went home since.
+    /// When the log failed, or a dirty block last went home since, in any shard as far as the host has said.
     progress_ns: u64,
+    /// When this shard last said that its own go home.
+    told_ns: u64,
     /// Requests that wait until the SSD is forgotten.
     waiting: Vec<OpId>,
     /// What was written past it.
@@ -48,7 +53,7 @@ impl Loss {
         self.waiting.len()
     }
 
-    /// Dirty blocks have gone home.
+    /// It is worth waiting longer.
     pub fn made_progress(&mut self, now_ns: u64) {
         self.progress_ns = now_ns;
     }
@@ -68,6 +73,25 @@ impl Shard {
             self.ready.extend(waiters);
             self.begin_loss();
             self.destage_log_moved();
+        }
+    }
+
+    /// Dirty blocks have gone home.
+    pub(super) fn went_home(&mut self) {
+        if self.log.is_failed() {
+            self.loss.made_progress(self.now_ns);
+            if self.now_ns >= self.loss.told_ns + TELL_NS {
+                self.loss.told_ns = self.now_ns;
+                self.out.event(Event::GoingHome);
+            }
+        }
+        self.wake_lost();
+    }
+
+    /// The host says that it is worth waiting longer.
+    pub(super) fn goes_home_elsewhere(&mut self) {
+        if !mutants::active(78) {
+            self.loss.made_progress(self.now_ns);
         }
     }
 

@@ -54,7 +54,7 @@ mod volume;
 mod write_backing;
 mod write_log;
 
-use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Outcome, RangeReply, RangeStep, Reply, Request, RequestError};
+use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Outcome, RangeStep, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
@@ -84,6 +84,7 @@ use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex
 use volume::Volume;
 
 pub use explain::{BlockFacts, DirtyExtent, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, Kept};
+pub use loss::PATIENCE_NS as LOSS_PATIENCE_NS;
 pub use proof::Proof;
 pub use restore::{RecoveredBlock, Restored};
 pub use scrub::{SCRUB_BAD_MAX, Scrubbed};
@@ -537,12 +538,6 @@ impl Shard {
     /// Replies and gives the blocks back.
     fn finish(&mut self, id: OpId, result: Result<(), RequestError>, pages: PageVec, outcome: Outcome) {
         self.finish_as(id, Reply { id: self.ops.get(id).request.id, result, pages, outcome, range: None });
-    }
-
-    /// A range request ends.
-    fn end_range(&mut self, id: OpId, result: Result<(), RequestError>, range: Option<RangeReply>) {
-        let outcome = Outcome::Other;
-        self.finish_as(id, Reply { id: self.ops.get(id).request.id, result, pages: PageVec::new(), outcome, range });
     }
 
     fn finish_as(&mut self, id: OpId, reply: Reply) {

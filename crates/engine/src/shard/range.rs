@@ -5,7 +5,11 @@
 //! 1. *Hold.* The range is locked. Destage begins nothing in it any more, and what it has under way there ends. Clean cached versions are
 //!    made void: RAM at once, the log by `Invalidate` records that are durable before the answer. The records of dirty versions are durable too.
 //! 2. *Write*, in one shard, when all hold the range: one I/O to the backing device; durable if any shard has dirty blocks in the range.
-//! 3. *Release.* If the range was written, its dirty versions are made void; if not, they stay the newest. Then the range is unlocked.
+//! 3. *Settle*, if there are dirty blocks in the range, in any shard: the dirty versions of what was written are made void.
+//! 4. *Release.* The range is unlocked. Dirty versions of what was not written stay the newest.
+//!
+//! If the SSD is lost before a shard has settled, what was dirty goes home, over what was written: the steps begin anew. All shards hold the
+//! range meanwhile, so that nobody sees the range written, and writes to it, before it is written for the last time.
 //!
 //! So a crash finds each block old or new, as with any write.
 //!
@@ -53,7 +57,9 @@ struct HeldRange {
     from: Key,
     /// The write was done: dirty versions are to go.
     written: bool,
-    /// The SSD was lost since it was locked: destage is not held back in it any more, and the request begins anew.
+    /// The present step only settles.
+    settles: bool,
+    /// The SSD was lost since it was held: destage is not held back in it any more.
     spoilt: bool,
     /// It is recorded that the lost SSD holds nothing of it.
     recorded: bool,
@@ -153,8 +159,13 @@ impl Shard {
         self.ops.get_mut(id).request = request;
         match step {
             RangeStep::Hold => unreachable!("seen above"),
+            RangeStep::HoldAgain => {
+                self.ops.get_mut(id).phase = Phase::Start;
+                self.ready.push_back(id);
+            }
             RangeStep::Write { over_dirty } => self.write_range(id, over_dirty),
-            RangeStep::Release(write) => self.begin_release(id, write),
+            RangeStep::Settle(write) => self.begin_release(id, write, true),
+            RangeStep::Release(write) => self.begin_release(id, write, false),
         }
     }
 
@@ -180,7 +191,8 @@ impl Shard {
             Some(held) => held.spoilt = false,
             None => {
                 let from = range.start;
-                self.ranges.held.push(HeldRange { op: id, range: range.clone(), from, written: false, spoilt: false, recorded: false });
+                let held = HeldRange { op: id, range: range.clone(), from, written: false, settles: false, spoilt: false, recorded: false };
+                self.ranges.held.push(held);
             }
         }
         if let Some(key) = self.on_its_way_home_in(&range) {
@@ -349,10 +361,11 @@ impl Shard {
         self.answer_range(id, result, RangeReply::Written(write));
     }
 
-    /// Step 3.
-    fn begin_release(&mut self, id: OpId, write: RangeWrite) {
+    /// Steps 3 and 4.
+    fn begin_release(&mut self, id: OpId, write: RangeWrite, settles: bool) {
         let held = self.ranges.of(id);
         held.written = matches!(write, RangeWrite::Done { .. });
+        held.settles = settles;
         let extents = extents_of(&held.range);
         let backing = &mut self.volume_of(extents.start.key(0)).backing;
         match write {
@@ -366,11 +379,13 @@ impl Shard {
 
     /// Makes dirty versions void if the range was written.
     pub(super) fn release_range(&mut self, id: OpId) {
-        if self.ranges.of(id).spoilt {
-            return self.end_range(id, Ok(()), Some(RangeReply::Again));
-        }
         let held = self.ranges.of(id);
         let (written, recorded, range) = (held.written, held.recorded, held.range.clone());
+        if held.settles && held.spoilt {
+            return self.answer_settled(id, Ok(()), RangeReply::Again);
+        }
+        let is_settled = held.settles || !written || self.dirty_extent_in(&range).is_none();
+        assert!(is_settled, "what is written over dirty blocks is settled before it is released");
         let op = self.ops.get(id);
         if written && op.past_ssd && !recorded && !self.is_past_ssd(op.request.volume) {
             return self.record_range(id, &range);
@@ -423,15 +438,22 @@ impl Shard {
         true
     }
 
-    /// The records are as safe as the client asked: the range is free.
+    /// A step ends that leaves the range held.
+    fn answer_settled(&mut self, id: OpId, result: Result<(), RequestError>, reply: RangeReply) {
+        self.ops.get_mut(id).phase = Phase::RangeHeld;
+        self.answer_range(id, result, reply);
+    }
+
+    /// The records are as safe as the client asked: the range is settled, or free.
     pub(super) fn finish_range(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let (group, fua, kind, index) = (op.group, op.request.fua, op.request.op, op.request.volume);
         let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
         if !safe {
             // The SSD failed under the records: old versions could come back after a restart.
-            return self.end_range(id, Ok(()), Some(RangeReply::Again));
+            return self.answer_settled(id, Ok(()), RangeReply::Again);
         }
+        let settles = self.ranges.of(id).settles;
         if fua && kind == OpKind::Discard && self.ranges.of(id).written && self.is_home_of_ranges(index) {
             // Devices have no FUA for deallocation: flush instead.
             let written = self.volume_of(Key::new(index, 0)).backing.written;
@@ -439,12 +461,19 @@ impl Shard {
                 return;
             }
             if self.volume_of(Key::new(index, 0)).backing.failed {
-                self.fail(id, RequestError::Io);
+                match settles {
+                    true => self.answer_settled(id, Err(RequestError::Io), RangeReply::Settled),
+                    false => self.fail(id, RequestError::Io),
+                }
                 return;
             }
         }
         let volume = self.volume_of(Key::new(index, 0));
         volume.log_group = volume.log_group.max(group);
+        if settles {
+            self.ops.get_mut(id).group = 0;
+            return self.answer_settled(id, Ok(()), RangeReply::Settled);
+        }
         self.finish(id, Ok(()), PageVec::new(), Outcome::Other);
     }
 
@@ -470,7 +499,7 @@ impl Shard {
             self.destage_may_look_at(extent.key(0));
             from = ExtentKey(extent.0 + 1);
         }
-        if request.range != Some(RangeStep::Hold) && self.is_home_of_ranges(request.volume) {
+        if !matches!(request.range, Some(RangeStep::Hold | RangeStep::HoldAgain)) && self.is_home_of_ranges(request.volume) {
             self.trail.note_range(self.now_ns, range, request.op, Outcome::Other);
         }
         self.locks.release_range(id, &mut self.ready);

@@ -63,7 +63,7 @@ pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
 pub const SWELLING: [u32; 3] = [69, 70, 72];
 
 /// Those of writes past a lost SSD, which few runs have; here all ([`Plan::always_lose_ssd`]).
-pub const LOSING: [u32; 2] = [76, 77];
+pub const LOSING: [u32; 5] = [43, 76, 77, 78, 79];
 
 fn adjust(number: u32, plan: &mut Plan) {
     if RESTING.contains(&number) {
@@ -78,7 +78,7 @@ fn adjust(number: u32, plan: &mut Plan) {
     if LOSING.contains(&number) {
         plan.always_lose_ssd();
     }
-    if number == 75 {
+    if number == 75 || number == 79 {
         plan.always_use_ranges();
     }
     if number == 70 || number == 72 {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use engine::api::{Command, Op};
+use engine::shard::LOSS_PATIENCE_NS;
 use engine::unanimous::Unanimous;
 use types::{ShardIndex, VolumeIndex};
 
@@ -19,12 +20,14 @@ pub struct Loss {
     pub clean: Unanimous,
     /// Blocks that could not be read because the SSD was away.
     absent: BTreeSet<(u16, u64)>,
+    /// When it was lost, or all shards were last told that dirty blocks go home.
+    progress_ns: u64,
 }
 
 impl Loss {
     /// None so far, of a pool with that many shards.
     pub fn none(shards: u16) -> Loss {
-        Loss { clean: Unanimous::of(usize::from(shards)), absent: BTreeSet::new() }
+        Loss { clean: Unanimous::of(usize::from(shards)), absent: BTreeSet::new(), progress_ns: 0 }
     }
 }
 
@@ -40,6 +43,7 @@ impl World<'_> {
     /// A shard cannot write its log any more: the host tells the others, and records it.
     pub fn ssd_fails(&mut self) {
         self.ssd_failed = true;
+        self.loss.progress_ns = self.queue.now_ns();
         self.operator.ssd_failed = self.plan.operator[6] > 0 && self.prng.percent(60);
         let told_ns = self.prng.pick(&[1_000, 1_000_000]);
         self.queue.after(told_ns, Happening::SsdFailureTold);
@@ -69,6 +73,20 @@ impl World<'_> {
         }
     }
 
+    /// Dirty blocks of a shard go home: the host tells all.
+    pub fn goes_home(&mut self) {
+        let typical = self.prng.pick(&[1_000_000, 100_000_000]);
+        let delay = self.prng.spread(typical);
+        self.queue.after(delay, Happening::GoingHomeTold);
+    }
+
+    /// The shards hear it.
+    pub fn goes_home_told(&mut self) {
+        let now = self.queue.now_ns();
+        self.loss.progress_ns = now;
+        self.system_mut().command(now, Command::GoingHome);
+    }
+
     /// The host records that the SSD holds nothing of the volume.
     pub fn record_forgotten(&mut self, volume: VolumeIndex) {
         let number = self.host.retire(self.volumes.len());
@@ -79,8 +97,8 @@ impl World<'_> {
         self.system_mut().command(now, Command::SsdForgotten { volume });
     }
 
-    /// Whether a request may fail because the SSD is lost, if it is: while something dirty cannot go home, and reads only if that is
-    /// what they are of. Where one copy is good there are no errors.
+    /// Whether a request may fail because the SSD is lost, if it is: when nothing dirty has gone home for long, in any shard, and earlier only
+    /// if something dirty is what it is of. Where one copy is good there are no errors.
     pub fn needs_lost_ssd(&self, pending: &Pending) -> bool {
         let draft = &pending.draft;
         let device = 1 + usize::from(draft.volume);
@@ -88,8 +106,9 @@ impl World<'_> {
             return true;
         }
         let system = self.system.as_ref().expect("a life is running");
-        if draft.op != Op::Read {
-            return system.dirty_blocks(draft.volume).iter().sum::<u64>() > 0;
+        let in_vain = self.queue.now_ns() >= self.loss.progress_ns + LOSS_PATIENCE_NS;
+        if draft.op != Op::Read && in_vain && system.dirty_blocks(draft.volume).iter().sum::<u64>() > 0 {
+            return true;
         }
         let blocks = draft.start_sector / 8..(draft.start_sector + u64::from(draft.sectors)).div_ceil(8);
         system.dirty_list(draft.volume).iter().any(|block| blocks.contains(block))

@@ -146,6 +146,7 @@ pub(crate) enum Happening {
     /// The host tells all shards that the SSD is lost.
     SsdFailureTold,
     DegradedRecorded,
+    GoingHomeTold,
     SsdForgotten(VolumeIndex),
     PastRecorded {
         volume: VolumeIndex,
@@ -431,6 +432,7 @@ impl<'a> World<'a> {
             }
             Happening::SsdFailureTold => self.system_mut().command(now, Command::SsdFailed),
             Happening::DegradedRecorded => self.record_loss(),
+            Happening::GoingHomeTold => self.goes_home_told(),
             Happening::SsdForgotten(volume) => self.record_forgotten(volume),
             Happening::PastRecorded { volume, blocks, token } => self.record_past(volume, blocks, token),
             Happening::BackingFailureTold(volume) => self.system_mut().command(now, Command::BackingFailed { volume }),
@@ -601,6 +603,7 @@ impl<'a> World<'a> {
         let (name, excused) = match &event {
             Event::SsdFailed { .. } => ("SsdFailed", self.blame.ssd_failed),
             Event::NothingDirty(_) => ("NothingDirty", self.blame.ssd_failed),
+            Event::GoingHome => ("GoingHome", self.blame.ssd_failed),
             Event::PastSsd { .. } => ("PastSsd", self.blame.ssd_failed),
             Event::BackingFailed(volume) => ("BackingFailed", self.blame.flush_failed.contains(&device(volume))),
             // A block once found unreadable stays so, also where its bad content was carried to.
@@ -629,6 +632,7 @@ impl<'a> World<'a> {
             Event::DirtyBlockUnreadable(volume, block) => self.wound((volume.0, block)),
             Event::SsdFailed { .. } if !self.ssd_failed => self.ssd_fails(),
             Event::NothingDirty(volume) => self.nothing_dirty(lane, volume),
+            Event::GoingHome => self.goes_home(),
             Event::PastSsd { token, volume, blocks } => self.written_past(volume, blocks, token),
             Event::BackingFailed(volume) => {
                 let state = &mut self.volumes[usize::from(volume.0)];
