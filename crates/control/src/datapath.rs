@@ -187,6 +187,13 @@ pub enum Notice {
         /// The volume.
         volume: String,
     },
+    /// A pool's SSD failed, and dirty blocks go home: see [`DataPath::going_home`].
+    GoingHome {
+        /// The pool.
+        pool: String,
+        /// Which it is.
+        uuid: Uuid,
+    },
     /// A pool's SSD is lost, and blocks of the volume were written past it. They are acknowledged after [`DataPath::past_recorded`].
     PastSsd {
         /// The pool.
@@ -280,9 +287,15 @@ pub trait DataPath: Send + Sync {
     /// Wipes the superblock, durably, if it is this pool's; otherwise changes nothing and succeeds.
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
-    /// Opens the SSD, recovers, and starts the shards. `known` are the numbers of the volumes that exist: what the
+    /// Opens the SSD, recovers, and starts the shards. `known` are the volumes that exist: what the
     /// log holds of others is forgotten.
-    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError>;
+    fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError>;
+
+    /// Whether the pool has shards, whatever its SSD does.
+    fn has_shards(&self, pool: &str) -> bool;
+
+    /// Whether a shard of the pool has lost the SSD.
+    fn has_lost_ssd(&self, pool: &str) -> bool;
 
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
@@ -296,6 +309,9 @@ pub trait DataPath: Send + Sync {
 
     /// It is on record that clean blocks on the pool's SSD are void.
     fn degraded_recorded(&self, pool: &str, uuid: Uuid);
+
+    /// All shards of the pool are to know that it is worth waiting longer for the lost SSD.
+    fn going_home(&self, pool: &str, uuid: Uuid);
 
     /// It is on record that the pool's SSD holds nothing of the volume: it goes on without it.
     fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str);

@@ -105,6 +105,13 @@ fn write_back_with_nothing_dirty_goes_on_without_the_ssd() {
     let home = std::fs::read(place.path("disk.img")).expect("it is there");
     (0..BLOCKS).for_each(|n| assert_eq!(home[n as usize * 4096..][..4096], pattern(n), "block {n} at home"));
     assert_eq!(text_of(&place, &["pool", "show", "p"], "health"), "degraded", "{}", daemon.log());
+    // Stopped, its backing device is free; started, it is served without its cache.
+    let told = place.must(&["volume", "stop", "v"]);
+    assert!(told.contains("is complete and free"), "{told}");
+    let free = std::process::Command::new("flock").args(["-n", &place.path("disk.img"), "true"]).status();
+    assert!(free.expect("it is there").success(), "the daemon has let it go");
+    place.must(&["volume", "start", "v"]);
+    assert_eq!(text_of(&place, &["volume", "show", "v"], "health"), "degraded", "{}", daemon.log());
     daemon.kill();
     std::fs::rename(place.path("ssd.img"), place.path("away.img")).expect("it is there");
     let daemon = place.daemon();

@@ -63,7 +63,7 @@ impl Manager {
         let mut view = self.view_of_device(&found, &self.own_places());
         // A file on a disk of ours, or a name that shares bytes with one in another way.
         if !matches!(view.state, DeviceState::Pool | DeviceState::Backing | DeviceState::InUse)
-            && let Err(ControlError::Device { problem, .. }) = self.check_overlaps(path, None)
+            && let Err(ControlError::Device { problem, .. }) = self.check_overlaps(path, None, None)
         {
             (view.state, view.told, view.destroys) = (DeviceState::InUse, without_it_is(&problem), None);
             (view.can_be_ssd, view.can_be_backing) = (false, false);

@@ -58,6 +58,10 @@ pub struct Inside {
     pub given_up: Vec<DeviceUse>,
     /// What was recorded of writes past a lost SSD, by token.
     pub past_recorded: Vec<u64>,
+    /// Pools whose shards were told that dirty blocks go home.
+    pub going_home: Vec<String>,
+    /// Pools whose shards have lost their SSD.
+    pub lost: std::collections::BTreeSet<String>,
     /// A detach from a device that hangs is given up with an error.
     pub impatient: bool,
     /// What hangs goes on hanging when it is given up.
@@ -80,7 +84,7 @@ pub struct Inside {
     pub memory_bytes: Option<u64>,
     /// RAM tiers of the running pools.
     pub ram_bytes: BTreeMap<String, u64>,
-    running: BTreeMap<String, Uuid>,
+    pub running: BTreeMap<String, Uuid>,
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
     attached: BTreeMap<String, Attached>,
@@ -299,7 +303,16 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+    fn has_shards(&self, pool: &str) -> bool {
+        self.inside().running.contains_key(pool)
+    }
+
+    fn has_lost_ssd(&self, pool: &str) -> bool {
+        let inside = self.inside();
+        inside.running.contains_key(pool) && inside.lost.contains(pool)
+    }
+
+    fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
         let mut inside = self.inside();
         let device = inside.device(&pool.ssd)?;
         if device.pool != Some(pool.uuid) {
@@ -310,7 +323,7 @@ impl DataPath for World {
                 kind: Kind::Conflict,
             });
         }
-        device.log.retain(|id, _| known.contains(id));
+        device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
         let size_bytes = device.size_bytes;
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
         inside.running.insert(pool.name.clone(), pool.uuid);
@@ -345,6 +358,10 @@ impl DataPath for World {
     fn ssd_failed(&self, _pool: &str, _uuid: Uuid) {}
 
     fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {}
+
+    fn going_home(&self, pool: &str, _uuid: Uuid) {
+        self.inside().going_home.push(pool.into());
+    }
 
     fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, _volume: &str) {}
 
@@ -385,7 +402,6 @@ impl DataPath for World {
     fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
-        assert!(inside.attached[&volume.name].ssd.is_some(), "only what has a cache is released");
         inside.attached.remove(&volume.name);
         Ok(())
     }

@@ -1,9 +1,14 @@
 //! An SSD that is lost: what is served without it, what is remembered, and what is served when it is back.
 
+use super::Manager;
 use super::fake::World;
 use super::tests::{DISK, SSD, add, carry_out, create, must, ssd_failed, started, volume, with_dirty_volume, world};
 use crate::api::{Action, Health, PoolReplace};
 use crate::datapath::Notice;
+use crate::state::VolumePhase;
+use crate::uuid::Uuid;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
 #[test]
@@ -91,8 +96,9 @@ fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
     must(&manager, Action::VolumeDestage { name: "v".into() });
     let Notice::SsdFailed { pool, uuid, no_space } = ssd_failed(&world) else { unreachable!("made so") };
     let nothing_dirty = Notice::NothingDirty { pool: pool.clone(), uuid, volume: "v".into() };
-    manager.notice(&nothing_dirty);
-    assert!(world.inside().saved.volumes[0].may_have_dirty, "only after a failure");
+    let another = Uuid::random().expect("the kernel has randomness");
+    manager.notice(&Notice::NothingDirty { pool: pool.clone(), uuid: another, volume: "v".into() });
+    assert!(world.inside().saved.volumes[0].may_have_dirty, "said of another SSD");
     manager.notice(&Notice::SsdFailed { pool, uuid, no_space });
     manager.notice(&nothing_dirty);
     assert!(!world.inside().saved.volumes[0].may_have_dirty);
@@ -165,4 +171,155 @@ fn what_was_written_past_the_ssd_is_void_when_it_is_back() {
     assert!(world.write("v", 78));
     started(&world);
     assert_eq!(world.read("v"), Some(78), "what was written since is kept");
+}
+
+/// A removal that was interrupted while the SSD was lost: what the SSD still calls dirty is old when it is back.
+#[test]
+fn an_interrupted_removal_writes_nothing_old() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    let uuid = world.inside().saved.pools[0].uuid;
+    let id = world.inside().saved.volumes[0].id;
+    manager.notices(&[ssd_failed(&world), Notice::NothingDirty { pool: "p".into(), uuid, volume: "v".into() }]);
+    // The note that 5 came home could not be logged, and 9 was written past the SSD.
+    world.inside().devices.get_mut(SSD).expect("it is there").log.insert(id, (5, true));
+    world.inside().devices.get_mut(DISK).expect("it is there").version = 9;
+    world.inside().saved.volumes[0].phase = VolumePhase::Removing;
+    let manager = started(&world);
+    assert!(volume(&manager).is_none(), "it is removed");
+    assert_eq!(world.inside().devices[DISK].version, 9);
+}
+
+/// Under the name of the SSD another disk may be found after a reboot: `--force` is for the SSD of the pool, and for nothing else.
+#[test]
+fn another_disk_under_the_name_of_the_ssd_is_not_formatted_anew() {
+    let world = world();
+    with_dirty_volume(&world);
+    let other = {
+        let mut inside = world.inside();
+        inside.devices.remove(SSD);
+        let mut other = inside.devices[DISK].clone();
+        (other.serial, other.in_use) = ("of another".into(), Some("mounted on /srv".into()));
+        other
+    };
+    world.inside().devices.insert(SSD.into(), other);
+    let manager = started(&world);
+    let replace = PoolReplace { ssd: SSD.into(), size_bytes: None, force: true, drop_dirty: true };
+    let replace = Action::PoolReplace { name: "p".into(), replace };
+    let refused = carry_out(&manager, replace.clone()).expect_err("somebody uses it");
+    assert!(refused.contains("mounted on /srv"), "{refused}");
+    // One that is free and empty takes the place of the SSD that has gone.
+    world.inside().devices.get_mut(SSD).expect("it is there").in_use = None;
+    must(&manager, replace);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Running));
+}
+
+/// A pool that does not come up leaves its volumes as they were: nothing dirty stays so.
+#[test]
+fn an_ssd_that_was_never_used_makes_nothing_dirty() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    manager.stop().expect("nothing fails");
+    // It is killed while it looks for the SSD; the next start finds none.
+    world.inside().devices.remove(SSD);
+    for _ in 0..2 {
+        let first = world.inside().steps;
+        world.inside().fail_at = Some(first + 2);
+        world.inside().crash = true;
+        drop(Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).map(|manager| manager.start()));
+        let manager = started(&world);
+        assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Degraded), Some(5)));
+    }
+}
+
+/// Killed at any step of its start, and then without an SSD, the daemon serves what had nothing dirty.
+#[test]
+fn a_start_that_is_killed_makes_nothing_dirty_before_the_pool_has_come_up() {
+    for n in 1..40 {
+        let world = world();
+        with_dirty_volume(&world);
+        let manager = started(&world);
+        must(&manager, Action::VolumeDestage { name: "v".into() });
+        manager.stop().expect("nothing fails");
+        // A new SSD that fails when the pool is to come up, at any step: the backing device has it all.
+        world.add_device("/ssd2", 1 << 30);
+        let manager = started(&world);
+        let first = world.inside().steps;
+        world.inside().fail_at = Some(first + n);
+        world.inside().crash = true;
+        let replace = PoolReplace { ssd: "/ssd2".into(), size_bytes: None, force: false, drop_dirty: false };
+        let result = carry_out(&manager, Action::PoolReplace { name: "p".into(), replace });
+        let is_new = world.inside().saved.pools[0].ssd == "/ssd2";
+        let used = world.inside().saved.volumes[0].may_have_dirty;
+        if is_new && !used {
+            world.inside().devices.remove("/ssd2");
+        }
+        let manager = started(&world);
+        let health = volume(&manager).map(|v| v.health);
+        assert!(matches!(health, Some(Health::Running | Health::Degraded)), "step {n}, {result:?}: {health:?}");
+        assert_eq!(world.read("v"), Some(5), "step {n}");
+    }
+}
+
+/// The loss is heard of while the pool comes up: it is on record when the pool runs.
+#[test]
+fn a_loss_during_the_start_is_not_forgotten() {
+    let world = world();
+    with_dirty_volume(&world);
+    world.inside().lost.insert("p".into());
+    let manager = started(&world);
+    assert!(world.inside().saved.pools[0].degraded.is_some());
+    let view = manager.pool_view("p").expect("it is known");
+    assert_eq!(view.health, Health::Degraded);
+    // A write past the SSD is on record although the word of its failure was lost.
+    world.inside().saved.pools[0].degraded = None;
+    let manager = {
+        drop(manager);
+        world.inside().lost.clear();
+        started(&world)
+    };
+    let uuid = world.inside().saved.pools[0].uuid;
+    manager.notices(&[Notice::PastSsd { pool: "p".into(), uuid, volume: "v".into(), blocks: 0..8, token: 5 }]);
+    assert_eq!(world.inside().saved.volumes[0].past, [(0, 8)]);
+    assert!(world.inside().saved.pools[0].degraded.is_some());
+}
+
+/// While the loss cannot be recorded, the shards hear that it is worth waiting.
+#[test]
+fn who_waits_for_the_record_is_told_to_wait_on() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    let first = world.inside().steps;
+    world.inside().fail_at = Some(first + 1);
+    manager.notice(&ssd_failed(&world));
+    assert_eq!(world.inside().going_home, ["p"]);
+    assert!(world.inside().saved.pools[0].degraded.is_some(), "the second try");
+}
+
+/// A pool that has lost its SSD stops its shards too, before the backing devices are looked at; and lets single volumes go and come.
+#[test]
+fn a_degraded_pool_lets_its_backing_devices_go() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    let uuid = world.inside().saved.pools[0].uuid;
+    manager.notices(&[ssd_failed(&world), Notice::NothingDirty { pool: "p".into(), uuid, volume: "v".into() }]);
+    must(&manager, Action::VolumeStop { name: "v".into() });
+    assert!(world.inside().saved.volumes[0].stopped_clean);
+    must(&manager, Action::VolumeStart { name: "v".into() });
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Degraded), Some(5)));
+    world.inside().devices.get_mut(DISK).expect("it is there").in_use = Some("the shards".into());
+    manager.stop().expect("nothing fails");
+    let inside = world.inside();
+    assert!(inside.running.is_empty(), "its shards have stopped");
+    assert!(
+        !inside.saved.volumes[0].stopped_clean && inside.saved.volumes[0].identity.size_bytes > 0,
+        "what could not be seen is not noted"
+    );
 }

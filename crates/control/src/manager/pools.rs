@@ -82,12 +82,14 @@ impl Manager {
     }
 
     /// Starts the pool's shards and notes how it went.
-    pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<(), ControlError> {
+    pub(super) fn run_pool(&self, record: &PoolRecord, known: &[VolumeRecord]) -> Result<(), ControlError> {
         let ram_bytes = self.ram_within_limit(record);
         let started = self.data().start_pool(&PoolRecord { ram_bytes: ram_bytes.unwrap_or(record.ram_bytes), ..record.clone() }, known)?;
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
-                (pool.session, pool.phase, pool.degraded) = (started.session, PoolPhase::Ready, None);
+                (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+                // What has come since the start is of this life.
+                pool.degraded = pool.degraded.take().filter(|now| Some(now) != record.degraded.as_ref());
             }
         });
         if let Err(error) = saved {
@@ -104,6 +106,10 @@ impl Manager {
                 ..LivePool::new(Health::Running)
             };
         });
+        if self.data().has_lost_ssd(&record.name) {
+            // The word may have come before all this, and was written over.
+            self.ssd_failed(&record.name, record.uuid, false);
+        }
         Ok(())
     }
 
@@ -216,13 +222,13 @@ impl Manager {
     pub(super) fn check_ssd(&self, create: &PoolCreate) -> Result<bool, ControlError> {
         let ssd = &create.ssd;
         // The pool of that name is there already if its SSD is to be formatted anew.
-        let formats_anew = self.is_ssd_of(ssd, &create.name)?;
+        let formats_anew = self.carries(ssd, &create.name);
         if formats_anew && !create.force {
             let remedy = "choose another device, or give --force to format this one anew (what is cached on it is then lost)";
             return Err(device(ssd, "it is the SSD of this pool".into(), remedy.into(), Kind::Conflict));
         }
         if !formats_anew {
-            self.check_overlaps(ssd, None)?;
+            self.check_overlaps(ssd, None, Some(&create.name))?;
         }
         let facts = match self.data().examine_ssd(ssd) {
             Ok(facts) => facts,
@@ -289,14 +295,22 @@ impl Manager {
         }
     }
 
-    /// Whether the path is the SSD of the pool of that name, if there is one.
-    pub(super) fn is_ssd_of(&self, path: &str, pool: &str) -> Result<bool, ControlError> {
-        let Some(ssd) = self.memory().state.pool(pool).map(|p| p.ssd.clone()) else { return Ok(false) };
-        Ok(path == ssd || self.data().overlap(path, &ssd)?.is_some())
+    /// Whether the path is where the SSD of the pool of that name is, if there is such a pool; another device may be there by now.
+    pub(super) fn is_place_of(&self, path: &str, pool: &str) -> bool {
+        let ssd = self.memory().state.pool(pool).map(|p| p.ssd.clone());
+        ssd.is_some_and(|ssd| path == ssd || self.data().canonical(path) == self.data().canonical(&ssd))
     }
 
-    /// Refuses a path that shares bytes with an SSD or a backing device in use by hearth, `except` for one volume's.
-    pub(super) fn check_overlaps(&self, path: &str, except: Option<&str>) -> Result<(), ControlError> {
+    /// Whether what is at the path is the SSD of the pool of that name, for sure: it carries the pool, or the pool's shards have it open.
+    pub(super) fn carries(&self, path: &str, pool: &str) -> bool {
+        let Some(uuid) = self.memory().state.pool(pool).map(|p| p.uuid) else { return false };
+        let Ok(facts) = self.data().examine_ssd(path) else { return false };
+        facts.pool == Some(uuid) || facts.in_use.is_some() && self.is_place_of(path, pool) && self.data().has_shards(pool)
+    }
+
+    /// Refuses a path that shares bytes with an SSD or a backing device in use by hearth, `except` for one volume's. Where the SSD of one pool
+    /// was, another may be, for that pool.
+    pub(super) fn check_overlaps(&self, path: &str, except: Option<&str>, for_pool: Option<&str>) -> Result<(), ControlError> {
         let (ssds, backings): (Vec<_>, Vec<_>) = {
             let state = &self.memory().state;
             (
@@ -308,6 +322,9 @@ impl Manager {
             self.check_no_export(path)?;
         }
         for (pool, ssd) in ssds {
+            if for_pool == Some(&pool) && self.is_place_of(path, &pool) {
+                continue;
+            }
             if let Some(how) = self.data().overlap(path, &ssd)? {
                 let remedy = format!(
                     "choose another device: an SSD belongs to one pool and can never be a backing device; `hearth pool replace {pool} --ssd \

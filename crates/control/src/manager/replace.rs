@@ -17,7 +17,6 @@ use crate::error::ControlError;
 use crate::jobs::{Job, Work};
 use crate::names::Named;
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
-use types::Mode;
 
 impl Manager {
     pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<JobView, ControlError> {
@@ -61,7 +60,7 @@ impl Manager {
         job: &Job,
     ) -> Result<(), ControlError> {
         let name = &old.name;
-        let formats_anew = self.is_ssd_of(&replace.ssd, name)?;
+        let formats_anew = self.is_place_of(&replace.ssd, name) || self.carries(&replace.ssd, name);
         self.bring_home(old, volumes, replace, job)?;
         let new = PoolRecord {
             uuid: super::pools::new_uuid()?,
@@ -134,9 +133,7 @@ impl Manager {
     fn serve_again(&self, volume: &VolumeRecord) {
         if self.volume_attached(&volume.name) {
             self.offer_again(volume);
-        } else if self.running_pool(&volume.pool).is_ok()
-            && let Err(error) = self.bring_up_volume(volume)
-        {
+        } else if let Err(error) = self.start_alone(volume) {
             self.fail_volume(volume, &error);
         }
     }
@@ -160,10 +157,9 @@ impl Manager {
                 *pool = PoolRecord { next_volume_id, ..new.clone() };
             }
             for volume in state.volumes.iter_mut().filter(|v| v.pool == new.name) {
-                volume.cache_stale = false;
+                // Until the pool has come up nothing of them is on it, and they can do without it.
+                (volume.cache_stale, volume.may_have_dirty, volume.stopped_clean) = (true, false, false);
                 volume.past.clear();
-                volume.may_have_dirty = volume.options.mode == Mode::WriteBack;
-                volume.stopped_clean = false;
             }
         })
     }

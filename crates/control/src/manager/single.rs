@@ -69,7 +69,10 @@ impl Manager {
             self.data().forget(volume)?;
         }
         match pool {
-            Ok(_) => self.try_in_pool(&fresh, &judged),
+            Ok(_) => {
+                self.save_that_they_are_used(&judged)?;
+                self.try_in_pool(&self.volume_record(name)?, &judged)
+            }
             Err(error) => self.try_without_pool(&fresh, &judged, &error),
         }
     }
@@ -83,10 +86,8 @@ impl Manager {
             self.set_live_pool(&volume.pool, |pool| {
                 pool.dirty_bytes.insert(volume.id, dirty_bytes);
             });
-            self.data().release(volume)?;
-        } else {
-            self.data().detach(volume, false)?;
         }
+        self.data().release(volume)?;
         self.set_live_volume(&volume.name, |live| live.attached = false);
         Ok(())
     }
@@ -131,7 +132,9 @@ impl Manager {
         })?;
         self.set_live_volume(name, |live| *live = LiveVolume::new(Health::Stopped));
         self.events().note(Severity::Info, name, "the volume is stopped");
+        let keeps_cache = self.running_pool(&record.pool).is_ok();
         Ok(match dirty_bytes {
+            Some(0) if !keeps_cache => format!("{} is complete and free", record.backing),
             Some(0) => format!("{} is complete and free; its cache is kept", record.backing),
             Some(bytes) => format!("{} is free but not complete: {} of dirty data stay on the SSD", record.backing, human::bytes(bytes)),
             None => format!("{} is free but may not be complete: dirty data stays on the SSD", record.backing),

@@ -1,10 +1,12 @@
 //! Bringing everything back after a start, clean or not.
 //!
 //! 1. Look at every backing device, change nothing, and judge (C6).
-//! 2. One save before the first I/O: volumes that will be served lose `stopped_clean` (their stamps mean nothing any more) and
-//!    gain `may_have_dirty` if they are write-back. Those whose cache must not be believed and that had nothing dirty get a new
-//!    number in the log: what it holds under the old one is void from then on, whatever a crash left there.
-//! 3. Pools, each on a thread of its own: finish or undo what was half done, recover, attach volumes, export them.
+//! 2. One save: those whose cache must not be believed and that had nothing dirty get a new number in the log: what it holds
+//!    under the old one is void from then on, whatever a crash left there.
+//! 3. Pools, each on a thread of its own: finish or undo what was half done, and recover.
+//! 4. One save for each pool that runs, before the first I/O: volumes that will be served lose `stopped_clean` (their stamps mean
+//!    nothing any more) and gain `may_have_dirty` if they are write-back. A pool that does not come up leaves them clean.
+//! 5. Attach volumes, export them.
 //!
 //! What cannot start is shown as failed with reason and remedy; the others work. A volume without dirty data whose pool
 //! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
@@ -74,18 +76,40 @@ impl Manager {
                 let pool = pools.iter_mut().find(|p| p.name == volume.pool).expect("a state that was checked");
                 if volume.cache_stale && !volume.may_have_dirty {
                     renumber(volume, pool);
+                    // Nothing is cached or dirty, and its device is as noted here, until it is used.
+                    volume.stopped_clean = true;
                 }
                 volume.identity = now.clone();
+            }
+        })
+    }
+
+    /// Volumes that were judged good are about to be used: what was known of them at rest is so no more.
+    pub(super) fn save_that_they_are_used(&self, judged: &Judged) -> Result<(), ControlError> {
+        let is_good = |volume: &VolumeRecord| judged.get(&volume.name).is_some_and(|(verdict, ..)| !matches!(verdict, Verdict::Refuse(..)));
+        self.change(|state| {
+            for volume in state.volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready && is_good(v)) {
                 volume.stopped_clean = false;
                 volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
             }
         })
     }
 
+    /// The same of the volumes of one pool; gives all of them as they are then.
+    fn save_that_the_pool_is_used(&self, pool: &str, judged: &Judged) -> Result<Vec<VolumeRecord>, ControlError> {
+        let names: Vec<String> = self.memory().state.volumes_of(pool).map(|v| v.name.clone()).collect();
+        let of_pool = judged.iter().filter(|(name, _)| names.contains(name)).map(|(name, judged)| (name.clone(), judged.clone())).collect();
+        self.save_that_they_are_used(&of_pool)?;
+        Ok(self.memory().state.volumes_of(pool).cloned().collect())
+    }
+
     pub(super) fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
-            Ok(true) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
+            Ok(true) => match self.save_that_the_pool_is_used(&pool.name, judged) {
+                Ok(volumes) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
+                Err(error) => volumes.iter().for_each(|v| self.fail_volume(v, &error)),
+            },
             Ok(false) => {}
             Err(error) => {
                 let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };
@@ -117,11 +141,10 @@ impl Manager {
                 remedy: format!("move it to a good SSD with `hearth pool replace {} --ssd PATH`", pool.name),
             });
         }
-        let known: Vec<u32> = volumes.iter().map(|v| v.id).collect();
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
-            PoolPhase::Ready => self.run_pool(&self.with_its_ssd(pool)?, &known).map(|()| true),
-            PoolPhase::Creating => match self.run_pool(pool, &known) {
+            PoolPhase::Ready => self.run_pool(&self.with_its_ssd(pool)?, volumes).map(|()| true),
+            PoolPhase::Creating => match self.run_pool(pool, volumes) {
                 Ok(()) => Ok(true),
                 Err(error) => {
                     self.forget_half_made(pool)?;
@@ -171,6 +194,8 @@ impl Manager {
         match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
             (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(self.refused_by_its_device(volume, problem, remedy)),
+            // What the SSD may still call dirty is old.
+            (VolumePhase::Removing, _) if !volume.may_have_dirty => self.finish_remove(volume),
             (VolumePhase::Removing, _) => self.resume_remove(volume),
             (VolumePhase::Ready, verdict) => {
                 if let Some((Verdict::DropClean(why), ..)) = verdict {
@@ -309,7 +334,9 @@ impl Manager {
         }
         self.data().drop_clean(volume)?;
         self.change(|state| {
-            if let Some(volume) = state.volume_mut(&volume.name) {
+            // It may have lost its SSD meanwhile: then that is not what was dropped.
+            let is_lost = state.pool(&volume.pool).is_some_and(|pool| pool.degraded.is_some());
+            if let Some(volume) = state.volume_mut(&volume.name).filter(|_| !is_lost) {
                 volume.cache_stale = false;
             }
         })
@@ -339,7 +366,7 @@ impl Manager {
         self.change(|state| {
             if let Some(volume) = state.volume_mut(&volume.name) {
                 // Nothing was dirty, and without its cache nothing becomes so.
-                (volume.cache_stale, volume.may_have_dirty) = (true, false);
+                (volume.cache_stale, volume.may_have_dirty, volume.stopped_clean) = (true, false, false);
             }
         })?;
         let attached = self.data().attach_bare(volume);
@@ -356,6 +383,7 @@ impl Manager {
 
     /// A removal was interrupted after its last destage: make sure that nothing is dirty, then finish.
     fn resume_remove(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let volume = &self.forget_past(volume)?;
         self.attach(volume)?;
         super::work::wait_for(self.data().destage(volume)?)?;
         self.finish_remove(volume)

@@ -80,9 +80,11 @@ impl Manager {
             }
         }
         dirty_bytes.iter().for_each(|(volume, bytes)| watch.note_dirty(volume, *bytes));
-        if self.memory().pools.get(pool).is_some_and(|live| live.health == Health::Running) {
+        let is_running = self.memory().pools.get(pool).is_some_and(|live| live.health == Health::Running);
+        // Also of a pool that has lost its SSD: dirty blocks go home until its shards have stopped.
+        if is_running || self.data().has_shards(pool) {
             watch.begins(pool, Step::Shards);
-            if let Err(error) = self.data().stop_pool(pool, true) {
+            if let Err(error) = self.data().stop_pool(pool, is_running) {
                 self.events().note(Severity::Error, pool, format!("the pool did not stop cleanly: {error}"));
                 return Err(first_error.unwrap_or(error));
             }
@@ -116,6 +118,8 @@ impl Manager {
     /// After the last I/O: the backing devices' identities with stamps that mean something.
     fn note_stopped(&self, volumes: &[&VolumeRecord], dirty_bytes: &BTreeMap<&str, u64>) -> Result<(), ControlError> {
         let seen = |volume: &&VolumeRecord| match self.data().examine_backing(&volume.backing) {
+            // What somebody has open exclusively cannot be looked at.
+            Ok(facts) if facts.in_use.is_some() => None,
             Ok(facts) => Some((volume.name.clone(), facts.identity)),
             Err(error) => {
                 let message = format!("its backing device cannot be read ({error}): the next start treats the volume as after a crash");

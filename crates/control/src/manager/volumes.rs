@@ -138,7 +138,7 @@ impl Manager {
 
     /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device it may be.
     pub(super) fn check_backing(&self, spec: &str, options: &Options, except: Option<&str>) -> Result<DeviceFacts, ControlError> {
-        self.check_overlaps(spec, except)?;
+        self.check_overlaps(spec, except, None)?;
         let facts = self.data().examine_backing(spec).map_err(|error| match error {
             ControlError::Unknown { .. } => {
                 device(spec, "there is no such file or device".into(), "check the path with `lsblk` or `ls`".into(), Kind::NotFound)

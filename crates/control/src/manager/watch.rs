@@ -4,9 +4,10 @@ use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::datapath::Notice;
 use crate::events::unix_s;
-use crate::state::{Degraded, State};
+use crate::state::{Degraded, State, VolumeRecord};
 use crate::uuid::Uuid;
 use std::time::Duration;
+use types::OnSsdLoss;
 
 /// How long to wait before trying again to put a failed SSD on record. Writes wait meanwhile.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
@@ -16,7 +17,8 @@ impl Manager {
         match notice {
             Notice::SsdFailed { pool, uuid, no_space } => self.ssd_failed(pool, *uuid, *no_space),
             Notice::NothingDirty { pool, uuid, volume } => self.nothing_dirty(pool, *uuid, volume),
-            Notice::PastSsd { .. } => self.written_past(std::slice::from_ref(notice)),
+            Notice::PastSsd { .. } => self.written_past(&[notice]),
+            Notice::GoingHome { pool, uuid } => self.data().going_home(pool, *uuid),
             Notice::BackingFailed { volume } => {
                 // A word that came late: the volume was stopped, or started anew.
                 if !self.data().backing_failed(volume) || self.has_given_up(volume) {
@@ -71,23 +73,20 @@ impl Manager {
     }
 
     /// Puts the failure on record. Until then nothing is done that relies on it.
-    fn ssd_failed(&self, pool: &str, uuid: Uuid, no_space: bool) {
+    pub(super) fn ssd_failed(&self, pool: &str, uuid: Uuid, no_space: bool) {
         self.data().ssd_failed(pool, uuid);
         let reason = if no_space { "the SSD is full: there is no space for what is written to it" } else { "an I/O to the SSD failed" };
-        let concerns = self.record_stubbornly(pool, |state| {
-            let Some(failed) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
-            failed.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s(), dirty_is_good: true });
-            state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
-            true
-        });
-        if !concerns {
+        if !self.record_stubbornly(&[(pool, uuid)], |state| is_lost(state, pool, uuid, reason)) {
             // The word came late: the pool has left that SSD.
             return;
         }
         self.data().degraded_recorded(pool, uuid);
-        let problem = format!(
-            "{reason}; its volumes go on without it, but for those with dirty data that cannot be read there: writes to these get an error"
-        );
+        let waiting = self.told_to_wait(pool);
+        let mut problem = format!("{reason}; its volumes go on without it");
+        if !waiting.is_empty() {
+            let names = waiting.join(", ");
+            problem += &format!(", but writes to {names} wait while dirty data is destaged, and fail when it cannot be");
+        }
         let first = if no_space {
             "make room on the file system or volume that the SSD lies on, and restart the daemon"
         } else {
@@ -95,43 +94,78 @@ impl Manager {
         };
         let remedy = format!("{first}; or put the pool on another SSD with `hearth pool replace {pool} --ssd PATH`");
         self.events().note(Severity::Error, pool, &problem);
+        for name in &waiting {
+            self.set_live_volume(name, |live| {
+                live.trouble.get_or_insert_with(|| Trouble {
+                    problem: format!("{reason}: writes wait while dirty data is destaged, and fail when it cannot be"),
+                    remedy: format!("{first}; or let it go on with `hearth volume set {name} --on-ssd-loss continue`"),
+                });
+            });
+        }
         self.set_live_pool(pool, |live| {
             live.health = Health::Degraded;
             live.trouble = Some(Trouble { problem: problem.clone(), remedy });
         });
     }
 
+    /// Running volumes of a pool that has lost its SSD whose writes wait until nothing of them is dirty there.
+    fn told_to_wait(&self, pool: &str) -> Vec<String> {
+        let memory = self.memory();
+        let runs = |name: &str| memory.volumes.get(name).is_some_and(|live| live.attached && live.health == Health::Running);
+        let waits = |v: &&VolumeRecord| v.may_have_dirty && v.options.on_ssd_loss == OnSsdLoss::Stop && runs(&v.name);
+        memory.state.volumes_of(pool).filter(waits).map(|v| v.name.clone()).collect()
+    }
+
     /// Puts on record that the SSD holds nothing of the volume; then it goes on without the SSD.
     fn nothing_dirty(&self, pool: &str, uuid: Uuid, name: &str) {
-        let concerns = self.record_stubbornly(pool, |state| {
-            let failed = state.pool(pool).is_some_and(|p| p.uuid == uuid && p.degraded.is_some());
-            let Some(volume) = state.volume_mut(name).filter(|v| failed && v.pool == pool) else { return false };
+        let concerns = self.record_stubbornly(&[(pool, uuid)], |state| {
+            let lost = is_lost(state, pool, uuid, "an I/O to the SSD failed");
+            let Some(volume) = state.volume_mut(name).filter(|v| lost && v.pool == pool) else { return false };
             (volume.cache_stale, volume.may_have_dirty) = (true, false);
             true
         });
         if concerns {
             self.data().ssd_forgotten(pool, uuid, name);
+            // What it was told to wait for has come.
+            self.set_live_volume(name, |live| live.trouble = live.trouble.take().filter(|_| live.health != Health::Running));
             self.events().note(Severity::Info, name, "nothing of it is dirty on the SSD that failed: it goes on without its cache");
         }
     }
 
-    /// Takes in what came meanwhile. What was written past lost SSDs is recorded in one save.
+    /// Takes in what came meanwhile. What was written past lost SSDs is recorded in one save; what needs none comes first, since a save may
+    /// have to be tried for long.
     pub(super) fn take_notices(&self, notices: &[Notice]) {
-        let (past, others): (Vec<Notice>, Vec<Notice>) =
-            notices.iter().cloned().partition(|notice| matches!(notice, Notice::PastSsd { .. }));
-        others.iter().for_each(|notice| self.take_notice(notice));
+        let (saved, others): (Vec<&Notice>, Vec<&Notice>) = notices
+            .iter()
+            .partition(|notice| matches!(notice, Notice::SsdFailed { .. } | Notice::NothingDirty { .. } | Notice::PastSsd { .. }));
+        others.into_iter().for_each(|notice| self.take_notice(notice));
+        for notice in &saved {
+            if let Notice::SsdFailed { pool, uuid, .. } = notice {
+                self.data().ssd_failed(pool, *uuid);
+            }
+        }
+        let (past, others): (Vec<&Notice>, Vec<&Notice>) = saved.into_iter().partition(|notice| matches!(notice, Notice::PastSsd { .. }));
+        others.into_iter().for_each(|notice| self.take_notice(notice));
         if !past.is_empty() {
             self.written_past(&past);
         }
     }
 
     /// Puts on record which blocks were written past an SSD; then these writes are acknowledged.
-    fn written_past(&self, notices: &[Notice]) {
-        self.record_stubbornly("hearth", |state| {
+    fn written_past(&self, notices: &[&Notice]) {
+        let mut pools: Vec<(&str, Uuid)> = Vec::new();
+        for notice in notices {
+            if let Notice::PastSsd { pool, uuid, .. } = notice
+                && !pools.contains(&(pool, *uuid))
+            {
+                pools.push((pool, *uuid));
+            }
+        }
+        self.record_stubbornly(&pools, |state| {
             for notice in notices {
                 let Notice::PastSsd { pool, uuid, volume, blocks, .. } = notice else { continue };
-                let is_lost = state.pool(pool).is_some_and(|p| p.uuid == *uuid && p.degraded.is_some());
-                if let Some(volume) = state.volume_mut(volume).filter(|v| is_lost && v.pool == *pool) {
+                let lost = is_lost(state, pool, *uuid, "an I/O to the SSD failed");
+                if let Some(volume) = state.volume_mut(volume).filter(|v| lost && v.pool == *pool) {
                     volume.add_past(blocks.clone());
                 }
             }
@@ -144,17 +178,29 @@ impl Manager {
         }
     }
 
-    /// Saves what the data path waits for, however often it takes.
-    fn record_stubbornly(&self, pool: &str, change: impl Fn(&mut State) -> bool) -> bool {
+    /// Saves what the data path of these pools waits for, however often it takes.
+    fn record_stubbornly(&self, pools: &[(&str, Uuid)], change: impl Fn(&mut State) -> bool) -> bool {
         loop {
             match self.change(&change) {
                 Ok(concerns) => return concerns,
                 Err(error) => {
-                    let message = format!("its SSD failed and the failure cannot be recorded, so writes wait: {error}");
-                    self.events().note(Severity::Error, pool, message);
+                    for (pool, uuid) in pools {
+                        let message = format!("its SSD failed and the failure cannot be recorded, so writes wait: {error}");
+                        self.events().note(Severity::Error, pool, message);
+                        // Their patience is for the SSD.
+                        self.data().going_home(pool, *uuid);
+                    }
                     std::thread::sleep(RECORD_AGAIN);
                 }
             }
         }
     }
+}
+
+/// Notes that the pool has lost its SSD and that what is cached there is void, if that is the pool's SSD.
+fn is_lost(state: &mut State, pool: &str, uuid: Uuid, reason: &str) -> bool {
+    let Some(record) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
+    record.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s(), dirty_is_good: true });
+    state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
+    true
 }

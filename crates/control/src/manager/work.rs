@@ -191,9 +191,14 @@ impl Manager {
         if self.volume_attached(&volume.name) {
             // Who loses what is dirty does not depend on a device that does not answer any more.
             let dropping = self.volume_record(&volume.name).is_ok_and(|record| record.phase == VolumePhase::Dropping);
-            let detached = if dropping { self.detach_or_give_up(volume, true) } else { self.data().detach(volume, true) };
+            let detached = match (degraded, dropping) {
+                // Its SSD cannot be told to forget the volume, and needs not: no start takes over what it holds of volumes that are gone.
+                (true, true) => self.or_give_up(volume, || self.data().release(volume)),
+                (true, false) => self.data().release(volume),
+                (false, true) => self.detach_or_give_up(volume, true),
+                (false, false) => self.data().detach(volume, true),
+            };
             match detached {
-                // The SSD failed and is never believed again: that it cannot be told to forget the volume does no harm.
                 Err(error) if degraded => {
                     self.events().note(Severity::Warning, &volume.name, format!("removed in spite of an error: {error}"))
                 }
@@ -211,12 +216,16 @@ impl Manager {
 
     /// Detaches a volume that goes with its data; if requests in flight do not end, its backing device is given up.
     pub(super) fn detach_or_give_up(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
-        let Err(error) = self.data().detach(volume, forget) else { return Ok(()) };
+        self.or_give_up(volume, || self.data().detach(volume, forget))
+    }
+
+    fn or_give_up(&self, volume: &VolumeRecord, let_go: impl Fn() -> Result<(), ControlError>) -> Result<(), ControlError> {
+        let Err(error) = let_go() else { return Ok(()) };
         let device = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
         let message = format!("its backing device {} does not answer, hearth gives up on it ({error})", volume.backing);
         self.events().note(Severity::Warning, &volume.name, message);
         self.data().give_up(&device)?;
-        self.data().detach(volume, forget)
+        let_go()
     }
 
     /// A job that nobody watches, for tests and for the stop.

@@ -6,7 +6,6 @@ use crate::datapath::PoolStarted;
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::state::{PoolRecord, VolumeRecord};
-use crate::uuid::Uuid;
 use engine::api::Command;
 use engine::checkpoint;
 use engine::medium::Medium;
@@ -96,11 +95,6 @@ impl Root {
             size_bytes: v.size_bytes.min(types::VOLUME_BYTES_MAX),
         };
         self.state.superblock.volumes.iter().map(hold).collect()
-    }
-
-    /// Whether it is the root of that pool.
-    pub fn is_pool(&self, uuid: Uuid) -> bool {
-        self.state.superblock.uuid == uuid.0
     }
 
     /// The volume's place in the shards' tables, if it has one.
@@ -335,9 +329,15 @@ fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<S
 }
 
 /// What is wrong with a pool's SSD, and what to do.
+/// ENOSPC and EDQUOT.
+const NO_SPACE: [i32; 2] = [28, 122];
+
 pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
     let check = format!("inspect it with `hearth pool check {}`", record.ssd);
     let remedy = match &error {
+        OpenError::Medium(error) if NO_SPACE.contains(&error.errno) => {
+            "make room on the file system or volume that the SSD lies on, and restart the daemon".into()
+        }
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
         OpenError::NoPool => "reconnect the right SSD and restart the daemon, or destroy the pool if its SSD is gone for good".into(),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
@@ -348,7 +348,14 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
             format!("{check}, restore it, and restart the daemon")
         }
     };
-    ControlError::Device { path: record.ssd.clone(), problem: error.to_string(), remedy, kind: Kind::Failed }
+    let problem = match &error {
+        OpenError::Medium(error) => {
+            let why = std::io::Error::from_raw_os_error(error.errno);
+            format!("{} at byte {} failed: {why}", error.operation, error.offset_bytes)
+        }
+        other => other.to_string(),
+    };
+    ControlError::Device { path: record.ssd.clone(), problem, remedy, kind: Kind::Failed }
 }
 
 #[cfg(test)]

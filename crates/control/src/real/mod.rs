@@ -198,8 +198,16 @@ impl DataPath for Machine {
         self.wipe_pool(pool)
     }
 
-    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+    fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
         self.run_pool(pool, known)
+    }
+
+    fn has_shards(&self, pool: &str) -> bool {
+        self.pool(pool).is_ok()
+    }
+
+    fn has_lost_ssd(&self, pool: &str) -> bool {
+        self.has_lost_log(pool)
     }
 
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {
@@ -216,6 +224,10 @@ impl DataPath for Machine {
 
     fn degraded_recorded(&self, pool: &str, uuid: Uuid) {
         self.tell_shards(pool, uuid, |_| Some(Command::DegradedRecorded));
+    }
+
+    fn going_home(&self, pool: &str, uuid: Uuid) {
+        self.tell_shards(pool, uuid, |_| Some(Command::GoingHome));
     }
 
     fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str) {

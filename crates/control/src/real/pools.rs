@@ -22,6 +22,7 @@ use page::PagePool;
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use types::VolumeIndex;
@@ -42,6 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A pool that runs.
 pub(super) struct LivePool {
     pub(super) name: String,
+    uuid: Uuid,
     pub(super) handle: PoolRef,
     /// When its shards started: since then they remember requests.
     pub(super) started: Instant,
@@ -84,7 +86,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn run_pool(&self, record: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+    pub(super) fn run_pool(&self, record: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
         let (path, size_bytes) = (record.ssd.clone(), record.size_bytes.unwrap_or(u64::MAX));
         let ssd = self.patiently(&record.ssd, move || {
             let ssd = devices::open(&path, Access::ReadWrite)?;
@@ -96,13 +98,18 @@ impl Machine {
         };
         // Recovery waits for the SSD about as long as it computes.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-        let Opened { root, pages, shards, samples, started } = assembly::open(record, record.ram_bytes, &medium, threads, known)?;
+        let numbers: Vec<u32> = known.iter().map(|volume| volume.id).collect();
+        let Opened { root, pages, shards, samples, started } = assembly::open(record, record.ram_bytes, &medium, threads, &numbers)?;
+        self.name_places(&record.name, &root, known);
+        // What the shards say at once concerns a pool that is there, also for who hears it now.
+        let mut pools = locked(&self.pools);
         let (handle, device) = self.start_shards(record, &ssd, pages, shards)?;
         for hold in root.holds() {
             self.runtime.command(&handle, hold).map_err(|e| failed(&e, ""))?;
         }
         let live = LivePool {
             name: record.name.clone(),
+            uuid: record.uuid,
             handle,
             started: Instant::now(),
             samples: Mutex::new(samples),
@@ -111,8 +118,30 @@ impl Machine {
             _opened: ssd,
             root: Mutex::new(root),
         };
-        locked(&self.pools).insert(record.name.clone(), Arc::new(live));
+        pools.insert(record.name.clone(), Arc::new(live));
         Ok(started)
+    }
+
+    /// Whose the places in the shards' tables are: the shards report of volumes before they are attached, too.
+    fn name_places(&self, pool: &str, root: &Root, known: &[VolumeRecord]) {
+        let mut names = locked(&self.names_by_place);
+        names.retain(|(of, _), _| of != pool);
+        let placed = known.iter().filter_map(|volume| Some((root.place_of(volume.id)?, volume)));
+        names.extend(placed.map(|(place, volume)| ((pool.to_owned(), place.0), volume.name.clone())));
+    }
+
+    /// Whether a shard of the pool cannot write its log any more. One that does not answer is not counted.
+    pub(super) fn has_lost_log(&self, pool: &str) -> bool {
+        let Ok(pool) = self.pool(pool) else { return false };
+        let lost = Arc::new(AtomicBool::new(false));
+        let seen = lost.clone();
+        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
+            seen.fetch_or(shard.has_lost_its_log(), Ordering::Relaxed);
+        });
+        if let Err(error) = looked {
+            tracing::debug!(pool = pool.name, "not all shards say whether they have lost the SSD: {error}");
+        }
+        lost.load(Ordering::Relaxed)
     }
 }
 
@@ -153,13 +182,13 @@ impl Machine {
 
     /// Tells the shards of a pool, if it runs, how they treat content from now on.
     pub(super) fn change_content(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        let Some(pool) = self.pool(&record.name).ok().filter(|live| locked(&live.root).is_pool(record.uuid)) else { return Ok(()) };
+        let Some(pool) = self.pool(&record.name).ok().filter(|live| live.uuid == record.uuid) else { return Ok(()) };
         self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then try again"))
     }
 
     /// Tells all shards of a pool, if it runs, what concerns its lost SSD.
     pub(super) fn tell_shards(&self, pool: &str, uuid: Uuid, command: impl FnOnce(&LivePool) -> Option<Command>) {
-        let Some(pool) = self.pool(pool).ok().filter(|live| locked(&live.root).is_pool(uuid)) else { return };
+        let Some(pool) = self.pool(pool).ok().filter(|live| live.uuid == uuid) else { return };
         let Some(command) = command(&pool) else { return };
         if let Err(error) = self.runtime.command(&pool.handle, command) {
             tracing::error!(pool = pool.name, "the shards cannot be told of the failure of the SSD: {error}");
@@ -206,6 +235,7 @@ impl Machine {
                 Event::SsdFailed { no_space } => Notice::SsdFailed { pool: name.clone(), uuid, no_space },
                 Event::NothingDirty(place) if !locked(&clean).said_by(shard, place) => return,
                 Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), uuid, volume: volume(place) },
+                Event::GoingHome => Notice::GoingHome { pool: name.clone(), uuid },
                 Event::PastSsd { token, volume: place, blocks } => {
                     Notice::PastSsd { pool: name.clone(), uuid, volume: volume(place), blocks, token }
                 }

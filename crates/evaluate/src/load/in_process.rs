@@ -114,7 +114,7 @@ impl InProcess {
                 served.file = Some(pool.clone());
             }
             served.machine.format(&pool).map_err(told)?;
-            served.machine.start_pool(&pool, &[served.volume.id]).map_err(told)?;
+            served.machine.start_pool(&pool, std::slice::from_ref(&served.volume)).map_err(told)?;
             served.has_pool = true;
             served.machine.attach(&served.volume).map_err(told)?;
         } else {

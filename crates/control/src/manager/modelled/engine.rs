@@ -93,6 +93,7 @@ impl Engine {
             Event::SsdFailed { no_space } => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid, no_space },
             Event::NothingDirty(place) if !self.clean.said_by(shard, place) => return,
             Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place) },
+            Event::GoingHome => Notice::GoingHome { pool: self.pool.clone(), uuid: self.uuid },
             Event::PastSsd { token, volume: place, blocks } => {
                 Notice::PastSsd { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place), blocks, token }
             }

@@ -313,11 +313,20 @@ impl DataPath for World {
         }
     }
 
-    fn start_pool(&self, pool: &PoolRecord, known: &[u32]) -> Result<PoolStarted, ControlError> {
+    fn has_shards(&self, _pool: &str) -> bool {
+        locked(&self.running).engine.is_some()
+    }
+
+    fn has_lost_ssd(&self, _pool: &str) -> bool {
+        self.engine(|engine| engine.shards.iter().any(::engine::shard::Shard::has_lost_its_log)).unwrap_or(false)
+    }
+
+    fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> { Ok(Box::new(self.blocking(&pool.ssd))) };
         // One thread: the n-th access is to be the same one every time.
-        let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, known)?;
+        let numbers: Vec<u32> = known.iter().map(|volume| volume.id).collect();
+        let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, &numbers)?;
         let holds = root.holds();
         let mut engine = Engine {
             pool: pool.name.clone(),
@@ -361,6 +370,10 @@ impl DataPath for World {
 
     fn ssd_failed(&self, _pool: &str, _uuid: Uuid) {
         drop(self.engine(|engine| engine.tell(&Command::SsdFailed)));
+    }
+
+    fn going_home(&self, _pool: &str, _uuid: Uuid) {
+        drop(self.engine(|engine| engine.tell(&Command::GoingHome)));
     }
 
     fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, volume: &str) {
