@@ -80,17 +80,17 @@ impl Requests {
             return Err("the space is smaller than a block");
         }
         if pattern.reads_percent > 100 {
-            return Err("more than a hundred of a hundred requests are reads");
+            return Err("reads are more than 100 % of the requests");
         }
         match &pattern.places {
             Places::HitArea { area_bytes, reads_percent, writes_percent } => {
                 let area = area_bytes / pattern.block_bytes;
                 let odds = [*reads_percent, *writes_percent];
                 if odds.iter().any(|percent| *percent > 100) {
-                    return Err("more than a hundred of a hundred requests are hits");
+                    return Err("hits are more than 100 % of the requests");
                 }
                 if area == 0 && odds != [0, 0] || area >= blocks && odds != [100, 100] {
-                    return Err("the hit area is smaller than a block, or leaves nothing else");
+                    return Err("the hit area is smaller than a block, or as large as the whole space");
                 }
             }
             Places::Zones(zones) => {

@@ -150,7 +150,7 @@ impl Store {
         }
         for path in self.files().into_iter().filter(|path| !known.contains(path)) {
             let what = path.strip_prefix(&self.place).unwrap_or(&path).display().to_string();
-            damaged.push(NotMeasured { what, why: "the plan names no such leg; the file was left out".into() });
+            damaged.push(NotMeasured { what, why: "the plan has no such run; the file was ignored".into() });
         }
         Ok(Kept { evaluation, legs, damaged })
     }

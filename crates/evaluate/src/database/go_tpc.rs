@@ -134,7 +134,7 @@ fn driven(told: &Told, seconds: u64) -> Result<Driven, Trouble> {
             driven.mean_us = Some(summary.mean_ms * 1e3);
             driven.latency = Some(latency(summary));
             if summary.percentiles_ms.values().any(|ms| *ms >= LONGEST_MS) {
-                driven.notes.push("some new orders took longer than 16 s, the longest that go-tpc tells".into());
+                driven.notes.push("some new orders took longer than 16 s, the longest time that go-tpc reports".into());
             }
         }
         None if new_orders > 0.0 => {
@@ -146,7 +146,7 @@ fn driven(told: &Told, seconds: u64) -> Result<Driven, Trouble> {
         None => return Err(Trouble::Failed(format!("cannot understand what go-tpc said: {}", told.text().trim()))),
     }
     if !told.whole {
-        driven.notes.push(format!("transactions did not end within {} s after the time: summed up from its seconds", OVERTIME.as_secs()));
+        driven.notes.push(format!("transactions did not end within {} s after the end of the run: the figures are sums over its seconds", OVERTIME.as_secs()));
     }
     Ok(driven)
 }

@@ -50,7 +50,7 @@ impl Told {
         }
         let over = OVERTIME.as_secs();
         Err(Trouble::failed(
-            format!("{program} did not end within {over} s after its time"),
+            format!("{program} did not end within {over} s after the end of its run"),
             "the device answers too slowly for this load; a smaller one can be asked for with --size",
         ))
     }

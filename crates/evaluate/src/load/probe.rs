@@ -114,11 +114,11 @@ pub fn plausible(model_set: &str, probe: &Probe) -> Result<(), String> {
     let far = looks.iter().find(|(_, found, (least, most), _)| !(least..=most).contains(&found));
     let Some((what, found, (least, most), unit)) = far else { return Ok(()) };
     let why = if found > most {
-        "something answers in its place: a page cache (is it a file without direct I/O?), or holes in the image, which must be full of data"
+        "something else answers for it: a page cache (a file without direct I/O), or holes in the image, which must be full of data"
     } else if probe.machine_busy > BUSY {
-        "the machine's processors are busy with other programs; let them end and try again"
+        "other programs keep the processors busy; wait until they have ended and try again"
     } else {
-        "something else keeps it busy: another program, or writes that it has taken and still brings home; wait and try again"
+        "something else keeps it busy: another program, or earlier writes that are still being written back; wait and try again"
     };
     let (found, least, most) = (found * unit, least * unit, most * unit);
     Err(format!("the device does {found:.0} {what}, and one of the set {model_set} does {least:.0} to {most:.0}: {why}"))

@@ -540,7 +540,7 @@ fn method_page() -> Page {
         "A published gain is beaten where the whole interval lies at or above it, and not reached where the whole interval lies below; in between more pairs would \
          tell. Of a published range the upper end is to be beaten. Times and shares are compared with the published figure by the same intervals, from all \
          rounds; shares by their differences. The published figures come without an interval and are taken as they are.",
-        "Many figures stand here. Of twenty comparisons without a difference one will look like one: a single surprising verdict is a reason to run that case again.",
+        "This report has many figures. Of twenty comparisons without a difference, one will seem to have one: run a case again if its verdict is surprising.",
         "Spreads in brackets go from the smallest to the largest round. Bands in charts do the same.",
     ];
     Page {

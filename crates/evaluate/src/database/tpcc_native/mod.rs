@@ -165,10 +165,10 @@ fn driven(done: Done, seconds: u64, took_s: f64, whole: bool) -> Driven {
     let latency = distribution(COUNTED, done.new_orders.into_iter().map(|(_, us)| (us, 1)).collect());
     let mut notes = Vec::new();
     if done.retried > 0 {
-        notes.push(format!("{} of {} transactions met others in their way and were tried again", done.retried, done.transactions));
+        notes.push(format!("{} of {} transactions conflicted with others and were repeated", done.retried, done.transactions));
     }
     if !whole {
-        notes.push(format!("transactions did not end within {} s after the time and were broken off", OVERTIME.as_secs()));
+        notes.push(format!("transactions did not end within {} s after the end of the run and were aborted", OVERTIME.as_secs()));
     }
     // Transactions under way when the time was over are counted, and so is their time.
     let rate = count / took_s.max(seconds as f64);

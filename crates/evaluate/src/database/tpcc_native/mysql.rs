@@ -91,7 +91,7 @@ impl MySql {
 }
 
 fn nonsense() -> Failure {
-    Failure::Final("what the server answers is not the MySQL protocol".into())
+    Failure::Final("the server does not answer in the MySQL protocol".into())
 }
 
 /// If a packet is an error: a code, `#` and a state of five letters, a sentence.

@@ -63,7 +63,7 @@ impl Postgres {
 }
 
 fn nonsense() -> Failure {
-    Failure::Final("what the server answers is not the PostgreSQL protocol".into())
+    Failure::Final("the server does not answer in the PostgreSQL protocol".into())
 }
 
 /// Fields of a letter and a text: `C` is the code, `M` the sentence.

@@ -70,7 +70,7 @@ fn write_page(sheets: &mut Sheets, page: &Page) {
     }
     if has_commands {
         sheets.at += 4.0;
-        sheets.paragraph("The commands that repeat these runs by hand stand in report.html.", MARGIN, Face::Regular, TEXT, QUIET);
+        sheets.paragraph("The commands that repeat these runs by hand are in report.html.", MARGIN, Face::Regular, TEXT, QUIET);
     }
 }
 
