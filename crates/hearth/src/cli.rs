@@ -380,6 +380,11 @@ pub enum Pool {
         #[arg(long)]
         drop_dirty: bool,
     },
+    /// Start a pool that is not running, or that runs without its SSD
+    Start {
+        /// Its name
+        name: String,
+    },
     /// Wipe the SSD's superblock and forget the pool
     Destroy {
         /// Its name

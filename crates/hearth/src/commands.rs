@@ -86,6 +86,11 @@ impl Session {
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
                 self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
             }
+            Pool::Start { name } => {
+                let path = format!("/pools/{}/start", request::name(Named::Pool, name)?);
+                let done: Done = patiently("starting the pool", || self.client.post(&path))?;
+                self.print(&done, |done| format!("pool {name}: {}\n", done.told.as_deref().unwrap_or("done")))
+            }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;

@@ -165,6 +165,7 @@ fn pool_action(command: &Pool) -> String {
         Pool::List => "list pools".into(),
         Pool::Show { name } => format!("show pool \"{}\"", shown(name)),
         Pool::Set { name, .. } => format!("change pool \"{}\"", shown(name)),
+        Pool::Start { name } => format!("start pool \"{}\"", shown(name)),
         Pool::Destroy { name, .. } => format!("destroy pool \"{}\"", shown(name)),
         Pool::Replace { name, .. } => format!("replace the SSD of pool \"{}\"", shown(name)),
         Pool::Check { pool } if pool.contains('/') => format!("check {}", shown(pool)),

@@ -161,3 +161,30 @@ fn write_back_tells_what_is_lost_and_gives_nothing_old() {
     let mut client = Client::connect(&uri);
     (0..BLOCKS).for_each(|n| assert!(client.read(at(n), 4096) == pattern(3), "block {n} after a kill"));
 }
+
+/// The SSD is not there when the daemon starts, and comes later: pool and volume go on by themselves, with all dirty data.
+#[test]
+fn an_ssd_that_comes_late_needs_no_restart() {
+    let place = Place::new();
+    let (daemon, uri) = with_volume(&place, "write-back", "64MiB", KEPT_BYTES);
+    let mut client = Client::connect(&uri);
+    (0..BLOCKS).for_each(|n| client.write(n * 7 % BLOCKS * 4096, &pattern(n)).expect("a write"));
+    client.flush();
+    drop(client);
+    daemon.kill();
+    std::fs::rename(place.path("ssd.img"), place.path("away.img")).expect("it is there");
+    let daemon = place.daemon();
+    assert_eq!(text_of(&place, &["volume", "show", "v"], "health"), "failed", "{}", daemon.log());
+    place.must_fail(&["pool", "start", "p"], 1, "the SSD of this pool is not there");
+    std::fs::rename(place.path("away.img"), place.path("ssd.img")).expect("it is there");
+    let begun = std::time::Instant::now();
+    while text_of(&place, &["volume", "show", "v"], "health") != "running" {
+        assert!(begun.elapsed().as_secs() < 120, "{}", daemon.log());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let mut client = Client::connect(&uri);
+    (0..BLOCKS).for_each(|n| assert!(client.read(n * 7 % BLOCKS * 4096, 4096) == pattern(n), "block {n}"));
+    drop(client);
+    assert_eq!(place.must(&["pool", "start", "p"]).trim(), "pool p: it is already running");
+    daemon.stop();
+}

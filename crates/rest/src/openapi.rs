@@ -60,7 +60,7 @@ fn served() -> routes::Answered {
     paths(
         routes::daemon, routes::session_show, routes::session_begin, routes::session_end, routes::session_code,
         routes::token_list, routes::token_create, routes::token_revoke, routes::device_list, routes::device_examine,
-        routes::pool_list, routes::pool_create, routes::pool_show, routes::pool_set, routes::pool_destroy, routes::pool_replace, routes::pool_check,
+        routes::pool_list, routes::pool_create, routes::pool_show, routes::pool_set, routes::pool_start, routes::pool_destroy, routes::pool_replace, routes::pool_check,
         routes::volume_list, routes::volume_add, routes::volume_show, routes::volume_set, routes::volume_remove, routes::volume_start,
         routes::volume_stop, routes::volume_drop_cache, routes::volume_destage,
         routes::volume_warm, routes::volume_why, routes::volume_map, routes::stats_all, routes::stats, routes::sample,

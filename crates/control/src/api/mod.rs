@@ -54,6 +54,11 @@ pub enum Action {
         /// Where to.
         replace: PoolReplace,
     },
+    /// Starts a pool that is not running, or that runs without its SSD.
+    PoolStart {
+        /// Its name.
+        name: String,
+    },
     /// Wipes the SSD's superblock and forgets the pool.
     PoolDestroy {
         /// Its name.

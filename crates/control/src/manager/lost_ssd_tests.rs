@@ -3,6 +3,7 @@
 use super::Manager;
 use super::fake::World;
 use super::tests::{DISK, SSD, add, carry_out, create, must, ssd_failed, started, volume, with_dirty_volume, world};
+use super::waiting::Watched;
 use crate::api::{Action, Health, PoolReplace};
 use crate::datapath::Notice;
 use crate::state::VolumePhase;
@@ -322,4 +323,73 @@ fn a_degraded_pool_lets_its_backing_devices_go() {
         !inside.saved.volumes[0].stopped_clean && inside.saved.volumes[0].identity.size_bytes > 0,
         "what could not be seen is not noted"
     );
+}
+
+fn start_pool() -> Action {
+    Action::PoolStart { name: "p".into() }
+}
+
+/// An SSD that comes late: its pool and volumes start by themselves, and nobody restarts the daemon.
+#[test]
+fn a_pool_starts_by_itself_when_its_ssd_is_there() {
+    for mode in ["write-back", "write-through"] {
+        let world = world();
+        let manager = started(&world);
+        must(&manager, create());
+        must(&manager, add("v", DISK, mode));
+        assert!(world.write("v", 5));
+        manager.stop().expect("nothing fails");
+        let ssd = world.inside().devices.remove(SSD).expect("it is there");
+        let manager = started(&world);
+        let refused = carry_out(&manager, start_pool()).expect_err("there is no SSD");
+        assert!(refused.contains("is not there"), "{refused}");
+        let without = if mode == "write-back" { Health::Failed } else { Health::Degraded };
+        assert_eq!(volume(&manager).map(|v| v.health), Some(without), "{mode}");
+        let mut watched = Watched::default();
+        manager.watch_devices(&mut watched);
+        world.inside().devices.insert(SSD.into(), ssd);
+        for _ in 0..200 {
+            manager.watch_devices(&mut watched);
+        }
+        assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(5)), "{mode}");
+        must(&manager, start_pool());
+    }
+}
+
+/// An SSD that failed and is back: one command serves what is dirty on it, whatever goes wrong on the way.
+#[test]
+fn a_pool_that_lost_its_ssd_is_started_again_at_any_step() {
+    for crash in [false, true] {
+        for n in 1..40 {
+            let world = world();
+            with_dirty_volume(&world);
+            let manager = started(&world);
+            manager.notice(&ssd_failed(&world));
+            world.inside().lost.insert("p".into());
+            let first = world.inside().steps;
+            world.inside().fail_at = Some(first + n);
+            world.inside().crash = crash;
+            world.inside().lost.clear();
+            let result = carry_out(&manager, start_pool());
+            if !crash && result.is_err() {
+                must(&manager, start_pool());
+            }
+            let manager = if crash { started(&world) } else { manager };
+            if volume(&manager).is_some_and(|v| v.health == Health::Failed) {
+                // Its own device failed: it has its own command.
+                must(&manager, Action::VolumeStart { name: "v".into() });
+            }
+            assert_eq!(
+                (volume(&manager).map(|v| v.health), world.read("v")),
+                (Some(Health::Running), Some(5)),
+                "{crash}, step {n}: {result:?}"
+            );
+            assert!(world.inside().saved.pools[0].degraded.is_none());
+            world.inside().fail_at = None;
+            assert!(world.write("v", 6));
+            manager.stop().expect("nothing fails");
+            started(&world);
+            assert_eq!(world.read("v"), Some(6));
+        }
+    }
 }

@@ -16,6 +16,7 @@ mod exports;
 mod find;
 mod known;
 pub mod past;
+mod pool_start;
 mod pools;
 mod replace;
 mod resume;
@@ -242,6 +243,7 @@ impl Manager {
             Action::PoolShow { name } => self.pool_view(&name).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolSet { name, set } => self.pool_set(&name, &set).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolReplace { name, replace } => self.pool_replace(&name, &replace).map(|j| Answer::Job(Box::new(j))),
+            Action::PoolStart { name } => self.pool_start(&name).map(told),
             Action::PoolDestroy { name, force } => self.pool_destroy(&name, force).map(done),
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),

@@ -118,7 +118,7 @@ impl Manager {
         if job.cancel_wanted() { Err(ControlError::Stopped) } else { Ok(()) }
     }
 
-    fn detach_all(&self, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
+    pub(super) fn detach_all(&self, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
         let attached = || volumes.iter().filter(|v| self.volume_attached(&v.name));
         // All before the first: what is detached comes back only with its pool, and one device that hangs must not take the others along.
         attached().try_for_each(|volume| self.data().answers(volume))?;
@@ -130,7 +130,7 @@ impl Manager {
     }
 
     /// The replacement cannot begin: what went already comes back.
-    fn serve_again(&self, volume: &VolumeRecord) {
+    pub(super) fn serve_again(&self, volume: &VolumeRecord) {
         if self.volume_attached(&volume.name) {
             self.offer_again(volume);
         } else if let Err(error) = self.start_alone(volume) {

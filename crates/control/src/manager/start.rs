@@ -352,8 +352,8 @@ impl Manager {
                 let why = pool_error.reason();
                 let problem = format!("its pool is not running ({why}), and the SSD may hold newer data than the backing device");
                 let remedy = format!(
-                    "reconnect the SSD and restart the daemon, or discard the dirty data with `hearth volume remove {} --drop-dirty` or \
-                     `hearth pool replace {} --ssd PATH --drop-dirty`",
+                    "reconnect the SSD and start the pool with `hearth pool start {1}`, or discard the dirty data with \
+                     `hearth volume remove {0} --drop-dirty` or `hearth pool replace {1} --ssd PATH --drop-dirty`",
                     volume.name, volume.pool
                 );
                 Err(refused(volume, &problem, &remedy))

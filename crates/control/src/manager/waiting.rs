@@ -1,4 +1,4 @@
-//! Volumes that wait for their backing devices start by themselves; those whose device goes away while they run are told of, and go on when it
+//! Volumes that wait for their backing devices, and pools that wait for their SSD, start by themselves; volumes whose device goes away while they run are told of, and go on when it
 //! is back. Looked at once a second: what has to be asked for that is a few small files of the kernel's.
 
 use super::verdict::Verdict;
@@ -14,10 +14,16 @@ const LOOKS_MAX: u32 = 64;
 /// What the watcher remembers from look to look.
 #[derive(Debug, Default)]
 pub struct Watched {
-    waiting: BTreeMap<String, Waiting>,
+    waiting: WaitingByName,
+    pools: WaitingByName,
 }
 
-/// Of a volume that waits.
+#[derive(Debug, Default)]
+struct WaitingByName {
+    names: BTreeMap<String, Waiting>,
+}
+
+/// Of a volume or pool that waits.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     mark: u64,
@@ -26,18 +32,18 @@ struct Waiting {
     pause: u32,
 }
 
-impl Watched {
+impl WaitingByName {
     /// Whether now is a time to try: something has changed, or the last try was long ago.
-    fn is_due(&mut self, volume: &str, mark: u64) -> bool {
+    fn is_due(&mut self, name: &str, mark: u64) -> bool {
         let new = Waiting { mark, left: 1, pause: 1 };
-        let waiting = match self.waiting.get_mut(volume) {
+        let waiting = match self.names.get_mut(name) {
             Some(waiting) if waiting.mark == mark => waiting,
             Some(waiting) => {
                 *waiting = new;
                 return true;
             }
             None => {
-                self.waiting.insert(volume.into(), new);
+                self.names.insert(name.into(), new);
                 return true;
             }
         };
@@ -67,9 +73,10 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
-        watched.waiting.retain(|name, _| waiting.iter().any(|v| v.name == *name));
+        self.start_pools_that_are_back(&mut |pool, mark| watched.pools.is_due(pool, mark));
+        watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name));
         for volume in &waiting {
-            if watched.is_due(&volume.name, self.data().device_mark(&volume.backing)) {
+            if watched.waiting.is_due(&volume.name, self.data().device_mark(&volume.backing)) {
                 self.try_again(volume);
             }
         }
@@ -149,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_change_is_tried_at_once_and_the_rest_ever_more_rarely() {
-        let mut watched = Watched::default();
+        let mut watched = WaitingByName::default();
         let due: Vec<u32> = (0..200).filter(|_| true).filter(|_| watched.is_due("v", 1)).collect();
         assert_eq!(due, [0, 1, 3, 7, 15, 31, 63, 127, 191]);
         assert!(watched.is_due("v", 2), "something changed");

@@ -87,11 +87,8 @@ impl Manager {
             let names = waiting.join(", ");
             problem += &format!(", but writes to {names} wait while dirty data is destaged, and fail when it cannot be");
         }
-        let first = if no_space {
-            "make room on the file system or volume that the SSD lies on, and restart the daemon"
-        } else {
-            "bring the SSD back and restart the daemon: dirty data on it is then served again"
-        };
+        let first = if no_space { "make room on the file system or volume that the SSD lies on" } else { "bring the SSD back" };
+        let first = format!("{first}, then start the pool with `hearth pool start {pool}`: its dirty data is then served again");
         let remedy = format!("{first}; or put the pool on another SSD with `hearth pool replace {pool} --ssd PATH`");
         self.events().note(Severity::Error, pool, &problem);
         for name in &waiting {

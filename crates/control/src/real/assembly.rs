@@ -172,13 +172,13 @@ fn load(record: &PoolRecord, medium: &mut dyn Medium) -> Result<PoolState, Contr
         Err(ControlError::Device { path: record.ssd.clone(), problem, remedy: remedy.into(), kind: Kind::Conflict })
     };
     if state.superblock.uuid != record.uuid.0 {
-        return wrong("it carries another pool".into(), "reconnect the right SSD and restart the daemon");
+        return wrong("it carries another pool".into(), &format!("reconnect the right SSD and {}", start_it(record)));
     }
     if state.superblock.session < record.session {
         let (found, known) = (state.superblock.session, record.session);
         return wrong(
             format!("it is an old copy of the pool (session {found}, the latest was {known})"),
-            "reconnect the right SSD and restart the daemon",
+            &format!("reconnect the right SSD and {}", start_it(record)),
         );
     }
     Ok(state)
@@ -329,6 +329,10 @@ fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<S
 }
 
 /// What is wrong with a pool's SSD, and what to do.
+fn start_it(pool: &PoolRecord) -> String {
+    format!("start the pool with `hearth pool start {}`", pool.name)
+}
+
 /// ENOSPC and EDQUOT.
 const NO_SPACE: [i32; 2] = [28, 122];
 
@@ -336,16 +340,16 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
     let check = format!("inspect it with `hearth pool check {}`", record.ssd);
     let remedy = match &error {
         OpenError::Medium(error) if NO_SPACE.contains(&error.errno) => {
-            "make room on the file system or volume that the SSD lies on, and restart the daemon".into()
+            format!("make room on the file system or volume that the SSD lies on, and {}", start_it(record))
         }
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
-        OpenError::NoPool => "reconnect the right SSD and restart the daemon, or destroy the pool if its SSD is gone for good".into(),
+        OpenError::NoPool => format!("reconnect the right SSD and {}, or destroy the pool if its SSD is gone for good", start_it(record)),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
         OpenError::SuperblockDamaged
         | OpenError::SuperblockOutdated { .. }
         | OpenError::Contradiction { .. }
         | OpenError::Truncated { .. } => {
-            format!("{check}, restore it, and restart the daemon")
+            format!("{check}, restore it, and {}", start_it(record))
         }
     };
     let problem = match &error {

@@ -146,7 +146,10 @@ fn driven(told: &Told, seconds: u64) -> Result<Driven, Trouble> {
         None => return Err(Trouble::Failed(format!("cannot understand what go-tpc said: {}", told.text().trim()))),
     }
     if !told.whole {
-        driven.notes.push(format!("transactions did not end within {} s after the end of the run: the figures are sums over its seconds", OVERTIME.as_secs()));
+        driven.notes.push(format!(
+            "transactions did not end within {} s after the end of the run: the figures are sums over its seconds",
+            OVERTIME.as_secs()
+        ));
     }
     Ok(driven)
 }

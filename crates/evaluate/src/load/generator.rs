@@ -159,7 +159,10 @@ impl Disk for Real {
                 Ok(bytes) if bytes == done.buffer.len() => ended.push(((done.token & !WRITE_BIT) as usize, done.buffer)),
                 Ok(bytes) => {
                     let path = self.direct.device().path().display();
-                    return Err(Trouble::Failed(format!("{path} returned {bytes} bytes of {}: it may have become smaller", done.buffer.len())));
+                    return Err(Trouble::Failed(format!(
+                        "{path} returned {bytes} bytes of {}: it may have become smaller",
+                        done.buffer.len()
+                    )));
                 }
                 Err(error) => return Err(Trouble::io(action, self.direct.device().path(), &error)),
             }

@@ -112,7 +112,9 @@ pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, contents: &Con
     if let Some((at_s, mode)) = run.attach
         && attached_s.is_none()
     {
-        return Err(Trouble::Failed(format!("the load ended before the cache was switched to {mode}, which was planned after {at_s:.0} s")));
+        return Err(Trouble::Failed(format!(
+            "the load ended before the cache was switched to {mode}, which was planned after {at_s:.0} s"
+        )));
     }
     let (cpu, cache) = measured.unwrap_or_default();
     figures(&mut leg, &driven, attached_s, warming_s);

@@ -50,6 +50,7 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/devices/examine", post(device_examine)),
         ("/pools", get(pool_list).post(pool_create)),
         ("/pools/{name}", get(pool_show).patch(pool_set).delete(pool_destroy)),
+        ("/pools/{name}/start", post(pool_start)),
         ("/pools/{name}/replace", post(pool_replace)),
         ("/pools/{name}/check", post(pool_check)),
         ("/volumes", get(volume_list).post(volume_add)),
@@ -118,6 +119,7 @@ fn only_looks(action: &Action) -> bool {
         Action::PoolCreate(_)
             | Action::PoolSet { .. }
             | Action::PoolReplace { .. }
+            | Action::PoolStart { .. }
             | Action::PoolDestroy { .. }
             | Action::PoolCheck { .. }
             | Action::VolumeAdd(_)
@@ -135,7 +137,9 @@ fn only_looks(action: &Action) -> bool {
 fn where_to_look(action: &Action) -> String {
     match action {
         Action::PoolCreate(create) => format!("check with `hearth pool show {}`", create.name),
-        Action::PoolSet { name, .. } | Action::PoolReplace { name, .. } => format!("check with `hearth pool show {name}`"),
+        Action::PoolSet { name, .. } | Action::PoolStart { name } | Action::PoolReplace { name, .. } => {
+            format!("check with `hearth pool show {name}`")
+        }
         Action::VolumeAdd(add) => format!("check with `hearth volume show {}`", add.name),
         Action::VolumeSet { name, .. } | Action::VolumeStart { name } | Action::VolumeStop { name } | Action::VolumeDropCache { name } => {
             format!("check with `hearth volume show {name}`")

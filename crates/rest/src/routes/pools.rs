@@ -42,6 +42,15 @@ pub async fn pool_set(State(app): Shared, Name(name): Name, Json(set): Json<Pool
     run(&app, Action::PoolSet { name, set }).await
 }
 
+/// Starts a pool that is not running, or that runs without its SSD. Its volumes must not be in use.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{name}/start", tag = "pools", params(PoolName),
+    responses((status = 200, description = "It runs.", body = Done))
+)]
+pub async fn pool_start(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::PoolStart { name }).await
+}
+
 /// Wipes the SSD's superblock and forgets the pool.
 #[utoipa::path(
     delete, path = "/api/v1/pools/{name}", tag = "pools", params(PoolName, Destroying),
