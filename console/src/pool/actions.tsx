@@ -1,10 +1,10 @@
-/** What can be done with a pool: check it, put it on another SSD, destroy it. */
+/** What can be done with a pool: start it, check it, put it on another SSD, destroy it. */
 
 import { useState } from "preact/hooks";
-import type { JobView, PoolReplace, PoolView } from "../api";
+import type { Done, JobView, PoolReplace, PoolView } from "../api";
 import { counted, known } from "../format";
 import { attempt } from "../live/connection";
-import { refreshPools, takeJob } from "../live/store";
+import { refreshPools, refreshVolumes, takeJob } from "../live/store";
 import { size } from "../parse";
 import { part, post, remove } from "../rest";
 import { go } from "../route";
@@ -13,7 +13,7 @@ import { Operate } from "../ui/operate";
 import { toast } from "../ui/toast";
 
 export function PoolActions({ pool }: { pool: PoolView }) {
-  const [open, setOpen] = useState<"replace" | "destroy" | null>(null);
+  const [open, setOpen] = useState<"start" | "replace" | "destroy" | null>(null);
   const check = (): void =>
     void attempt(`The check of ${pool.name}`, async () => {
       takeJob(await post<JobView>(`/pools/${part(pool.name)}/check`));
@@ -22,8 +22,10 @@ export function PoolActions({ pool }: { pool: PoolView }) {
   return (
     <div class="actions">
       <Operate onClick={check} disabled={pool.health !== "running" && pool.health !== "failed"} title="Compares what the SSD holds with its checksums, while I/O runs">Check</Operate>
+      {(pool.health === "failed" || pool.health === "degraded") && <Operate onClick={() => setOpen("start")}>Start</Operate>}
       <Operate onClick={() => setOpen("replace")}>Replace the SSD</Operate>
       <Operate kind="danger" onClick={() => setOpen("destroy")} disabled={pool.volumes.length > 0} title={pool.volumes.length > 0 ? "Remove its volumes first" : undefined}>Destroy</Operate>
+      {open === "start" && <Start pool={pool} onClose={() => setOpen(null)} />}
       {open === "replace" && <Replace pool={pool} onClose={() => setOpen(null)} />}
       {open === "destroy" && <Destroy pool={pool} onClose={() => setOpen(null)} />}
     </div>
@@ -33,6 +35,24 @@ export function PoolActions({ pool }: { pool: PoolView }) {
 interface Props {
   pool: PoolView;
   onClose: () => void;
+}
+
+function Start({ pool, onClose }: Props) {
+  const confirm = async (): Promise<void> => {
+    const done = await post<Done>(`/pools/${part(pool.name)}/start`);
+    await Promise.all([refreshPools(), refreshVolumes()]);
+    toast({ kind: "done", title: `${pool.name}: ${done.told ?? "started"}` });
+  };
+  return (
+    <Dialog title={`Start ${pool.name}`} confirm="Start it" onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          `For an SSD that was away or full, and is there again. ${pool.ssd} is found by the pool's UUID, under this name and all others; dirty data on it is served again.`,
+          "Refused while a volume of the pool is mounted or open. Other pools are not touched.",
+        ]}
+      />
+    </Dialog>
+  );
 }
 
 function Replace({ pool, onClose }: Props) {
