@@ -54,7 +54,7 @@ test("who may only look finds every control disabled, with the reason", { skip }
   await page.getByRole("heading", { name: /^db/ }).waitFor();
   for (const name of ["Destage", "Warm up", "Remove"]) assert.equal(await page.getByRole("button", { name, exact: true }).isDisabled(), true, name);
   const settings = await page.locator(".setting button").all();
-  assert.equal(settings.length, 9);
+  assert.ok(settings.length > 8 && settings.length === (await page.locator(".setting").count()), `${settings.length} settings`);
   for (const button of settings) assert.equal(await button.isDisabled(), true);
   assert.match((await page.getByRole("button", { name: "Destage", exact: true }).getAttribute("title"))!, /role view/);
   await shot(page, "view-only", false);
