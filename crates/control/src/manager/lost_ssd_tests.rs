@@ -356,6 +356,25 @@ fn a_pool_starts_by_itself_when_its_ssd_is_there() {
     }
 }
 
+/// A pool that does not come up although its SSD is there: its volumes do not go and come for that.
+#[test]
+fn a_pool_that_does_not_come_up_is_left_alone() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, "write-through"));
+    manager.stop().expect("nothing fails");
+    world.inside().saved.pools[0].degraded =
+        Some(crate::state::Degraded { reason: "of old".into(), since_unix_s: 1, dirty_is_good: false });
+    let manager = started(&world);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
+    let refused = carry_out(&manager, start_pool()).expect_err("nothing on it is believed");
+    assert!(refused.contains("failed earlier (of old)"), "{refused}");
+    let (before, mut watched) = (manager.latest_event(), Watched::default());
+    (0..300).for_each(|_| manager.watch_devices(&mut watched));
+    assert_eq!(manager.latest_event(), before, "nothing was done");
+}
+
 /// An SSD that failed and is back: one command serves what is dirty on it, whatever goes wrong on the way.
 #[test]
 fn a_pool_that_lost_its_ssd_is_started_again_at_any_step() {

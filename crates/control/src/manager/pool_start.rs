@@ -8,6 +8,7 @@ use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use std::collections::BTreeSet;
 
 impl Manager {
     /// Starts a pool that does not run, or runs without its SSD. Its volumes must not be in use.
@@ -27,6 +28,7 @@ impl Manager {
             return Err(ControlError::Claimed { named: "volume", name: volume.name.clone(), doing: "its removal" });
         }
         // What runs without the SSD goes on if that is not there.
+        super::start::check_is_believed(&record)?;
         self.check_ssd_is_there(&record)?;
         volumes.iter().filter(|v| self.volume_attached(&v.name)).try_for_each(|v| self.check_unused(v))?;
         let gone = volumes.iter().try_for_each(|v| self.unexport_all(v)).and_then(|()| self.detach_all(&volumes));
@@ -54,9 +56,10 @@ impl Manager {
         Err(super::pools::device(&pool.ssd, "the SSD of this pool is not there".into(), remedy, Kind::NotFound))
     }
 
-    /// Starts pools by themselves whose SSD is there again, where nobody uses their volumes. `is_due`: whether now is a time to try, by
-    /// the pool's name and a mark of its device.
-    pub(super) fn start_pools_that_are_back(&self, is_due: &mut dyn FnMut(&str, u64) -> bool) {
+    /// Starts pools by themselves whose SSD was missed and is there, where nobody uses their volumes; once, since what does not come up then
+    /// has another reason, and its volumes would go and come for nothing. `missed` is kept from look to look. `is_due`: whether now is a
+    /// time to look, by the pool's name and a mark of its device.
+    pub(super) fn start_pools_that_are_back(&self, missed: &mut BTreeSet<String>, is_due: &mut dyn FnMut(&str, u64) -> bool) {
         let waiting: Vec<PoolRecord> = {
             let memory = self.memory();
             let stands = |pool: &&PoolRecord| {
@@ -71,11 +74,18 @@ impl Manager {
                 continue;
             }
             if self.check_ssd_is_there(&pool).is_err() {
+                missed.insert(pool.name);
+                continue;
+            }
+            if !missed.remove(&pool.name) {
                 continue;
             }
             match self.pool_start(&pool.name) {
                 Ok(told) => self.events().note(Severity::Info, &pool.name, format!("its SSD is back: {told}")),
-                Err(error) => tracing::debug!(pool = pool.name, "it does not start by itself: {error}"),
+                Err(error) => {
+                    let message = format!("its SSD is back, but the pool does not start by itself: {}", error.reason());
+                    self.events().note(Severity::Warning, &pool.name, message);
+                }
             }
         }
     }

@@ -133,14 +133,7 @@ impl Manager {
 
     /// Whether the pool runs now; not if it was on its way in or out.
     fn bring_up_pool(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<bool, ControlError> {
-        if let Some(degraded) = pool.degraded.as_ref().filter(|degraded| !degraded.dirty_is_good) {
-            return Err(ControlError::NotRunning {
-                named: "pool",
-                name: pool.name.clone(),
-                reason: format!("its SSD {} failed earlier ({})", pool.ssd, degraded.reason),
-                remedy: format!("move it to a good SSD with `hearth pool replace {} --ssd PATH`", pool.name),
-            });
-        }
+        check_is_believed(pool)?;
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
             PoolPhase::Ready => self.run_pool(&self.with_its_ssd(pool)?, volumes).map(|()| true),
@@ -448,6 +441,17 @@ impl Manager {
         let kept = if had_dirty { "; its dirty data is kept and will overwrite the data on the device" } else { "" };
         Ok(format!("{} is accepted as the backing device; its clean cache is dropped{kept}", volume.backing))
     }
+}
+
+/// Refuses a pool whose SSD failed in a way that lets nothing on it be believed, as versions recorded it that could not tell.
+pub(super) fn check_is_believed(pool: &PoolRecord) -> Result<(), ControlError> {
+    let Some(degraded) = pool.degraded.as_ref().filter(|degraded| !degraded.dirty_is_good) else { return Ok(()) };
+    Err(ControlError::NotRunning {
+        named: "pool",
+        name: pool.name.clone(),
+        reason: format!("its SSD {} failed earlier ({})", pool.ssd, degraded.reason),
+        remedy: format!("move it to a good SSD with `hearth pool replace {} --ssd PATH`", pool.name),
+    })
 }
 
 /// Gives the volume a number nothing was ever logged under: its cache is empty from the next save on.

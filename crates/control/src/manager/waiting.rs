@@ -6,7 +6,7 @@ use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::names::Named;
 use crate::state::{VolumePhase, VolumeRecord};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Looks between two tries while nothing changes, at most: a device may have become good in a way that no mark shows.
 const LOOKS_MAX: u32 = 64;
@@ -16,6 +16,8 @@ const LOOKS_MAX: u32 = 64;
 pub struct Watched {
     waiting: WaitingByName,
     pools: WaitingByName,
+    /// Pools whose SSD was not there at the last look.
+    missed: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +75,7 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
-        self.start_pools_that_are_back(&mut |pool, mark| watched.pools.is_due(pool, mark));
+        self.start_pools_that_are_back(&mut watched.missed, &mut |pool, mark| watched.pools.is_due(pool, mark));
         watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name));
         for volume in &waiting {
             if watched.waiting.is_due(&volume.name, self.data().device_mark(&volume.backing)) {
