@@ -291,7 +291,7 @@ mod tests {
         let kept = store.read().expect("reads");
         assert_eq!(kept.legs, legs[2..]);
         let told: Vec<&str> = kept.damaged.iter().map(|one| one.why.as_str()).collect();
-        assert!(told[0].contains("is damaged") && told[1].contains("holds another leg") && told[2].contains("no such leg"), "{told:?}");
+        assert!(told[0].contains("is damaged") && told[1].contains("holds another leg") && told[2].contains("no such run"), "{told:?}");
         store.put(first).expect("puts");
         assert_eq!(store.leg(&first.case, &first.arm, first.round).as_ref(), Some(first));
     }

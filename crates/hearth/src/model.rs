@@ -28,6 +28,8 @@ const LOCK: &str = "lock";
 /// What its exports are known by. The directory's name has the first digits alone, since a socket's path must be short.
 const OWNER: &str = "uuid";
 const DIGITS: usize = 8;
+/// What an NBD export has there.
+const SOCKETS: [&str; 2] = ["nbd.sock", "nbd.sock.lock"];
 /// The one volume.
 const NAME: &str = "model";
 
@@ -84,15 +86,27 @@ fn clear_killed(parent: &Path) {
         }
         let problems = control::real::clear_killed_export(&uuid, NAME, &path);
         problems.iter().for_each(|problem| eprintln!("hearth: {problem}"));
-        // A directory that holds anything else stays.
-        let removed = [NAME, OWNER, LOCK].map(|name| path.join(name)).into_iter().try_for_each(|file| match std::fs::remove_file(file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        });
-        if let Err(error) = removed.and_then(|()| std::fs::remove_dir(&path)) {
+        if let Err(error) = remove_known(&path) {
             eprintln!("hearth: {} was not removed ({error})", path.display());
         }
     }
+}
+
+/// Removes a model's directory with what a model puts there. One that holds anything else stays, with the mark by which it is known.
+fn remove_known(directory: &Path) -> std::io::Result<()> {
+    let remove = |name: &&str| match std::fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    SOCKETS.iter().try_for_each(remove)?;
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if ![OWNER, LOCK].iter().any(|known| name == *known) {
+            return Err(std::io::Error::other(format!("it holds {}", name.display())));
+        }
+    }
+    [OWNER, LOCK].iter().try_for_each(remove)?;
+    std::fs::remove_dir(directory)
 }
 
 /// Whether it is a directory with a name that a model gives to its own.
@@ -208,8 +222,11 @@ mod tests {
         let parent = tempfile::tempdir().expect("a directory");
         let at = |path: &str| parent.path().join(path);
         let uuid = "0badcafe-0000-4000-8000-000000000000";
+        std::fs::create_dir(at("model-0badcafe"))
+            .and_then(|()| std::fs::write(at("model-0badcafe/nbd.sock.lock"), ""))
+            .expect("there is room");
         for (name, owner) in [("model-important", uuid), ("model-12345678", uuid), ("model-0badcafe", uuid)] {
-            std::fs::create_dir(at(name)).expect("there is room");
+            std::fs::create_dir_all(at(name)).expect("there is room");
             std::fs::write(at(name).join(LOCK), "").and_then(|()| std::fs::write(at(name).join(OWNER), owner)).expect("there is room");
         }
         let elsewhere = tempfile::tempdir().expect("a directory");
@@ -227,5 +244,8 @@ mod tests {
         std::fs::write(name.join(LOCK), "").and_then(|()| std::fs::write(name.join(OWNER), uuid)).expect("there is room");
         clear_killed(parent.path());
         assert!(file.exists(), "what a model did not put there stays");
+        std::fs::remove_file(&file).expect("it is there");
+        clear_killed(parent.path());
+        assert!(!name.exists(), "and the directory is known all the same");
     }
 }

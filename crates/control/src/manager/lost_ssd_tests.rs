@@ -284,6 +284,7 @@ fn a_loss_during_the_start_is_not_forgotten() {
         started(&world)
     };
     let uuid = world.inside().saved.pools[0].uuid;
+    world.inside().lost.insert("p".into());
     manager.notices(&[Notice::PastSsd { pool: "p".into(), uuid, volume: "v".into(), blocks: 0..8, token: 5 }]);
     assert_eq!(world.inside().saved.volumes[0].past, [(0, 8)]);
     assert!(world.inside().saved.pools[0].degraded.is_some());
@@ -411,4 +412,44 @@ fn a_pool_that_lost_its_ssd_is_started_again_at_any_step() {
             assert_eq!(world.read("v"), Some(6));
         }
     }
+}
+
+/// A word of an earlier life of the pool is not believed in this one, nor one of a volume of which the log lost something.
+#[test]
+fn nothing_dirty_is_believed_only_of_what_is_known() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    let uuid = world.inside().saved.pools[0].uuid;
+    let nothing_dirty = Notice::NothingDirty { pool: "p".into(), uuid, volume: "v".into() };
+    manager.notice(&nothing_dirty);
+    assert!(world.inside().saved.pools[0].degraded.is_none(), "the SSD is good");
+    assert!(world.inside().saved.volumes[0].may_have_dirty);
+    manager.notice(&ssd_failed(&world));
+    manager.notice(&nothing_dirty);
+    assert!(world.inside().saved.volumes[0].may_have_dirty, "5 is dirty");
+    let id = world.inside().saved.volumes[0].id;
+    world.inside().damaged = vec![id];
+    let manager = started(&world);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Failed));
+    manager.notice(&ssd_failed(&world));
+    manager.notice(&nothing_dirty);
+    assert!(world.inside().saved.volumes[0].may_have_dirty, "what the damaged log held of it is not known");
+}
+
+/// A volume that a person stopped stays as it is, whatever comes of its pool.
+#[test]
+fn a_stopped_volume_is_not_used_by_a_replacement() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    must(&manager, Action::VolumeDestage { name: "v".into() });
+    must(&manager, Action::VolumeStop { name: "v".into() });
+    world.add_device("/ssd2", 1 << 30);
+    let replace = PoolReplace { ssd: "/ssd2".into(), size_bytes: None, force: false, drop_dirty: false };
+    must(&manager, Action::PoolReplace { name: "p".into(), replace });
+    assert!(!world.inside().saved.volumes[0].may_have_dirty);
+    assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Stopped));
+    must(&manager, Action::VolumeStart { name: "v".into() });
+    assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(5)));
 }

@@ -88,7 +88,7 @@ impl Manager {
             }
         }
         // With the new SSD or, after a failure, with the old one again.
-        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).filter(|v| !v.rests()).cloned().collect();
         let judged = self.judge_all(&volumes);
         let saved = self.save_before_first_io(&judged);
         self.start_one_pool(&self.pool_record(name)?, &judged);
@@ -131,6 +131,9 @@ impl Manager {
 
     /// The replacement cannot begin: what went already comes back.
     pub(super) fn serve_again(&self, volume: &VolumeRecord) {
+        if volume.rests() {
+            return;
+        }
         if self.volume_attached(&volume.name) {
             self.offer_again(volume);
         } else if let Err(error) = self.start_alone(volume) {

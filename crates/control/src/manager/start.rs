@@ -86,11 +86,16 @@ impl Manager {
 
     /// Volumes that were judged good are about to be used: what was known of them at rest is so no more.
     pub(super) fn save_that_they_are_used(&self, judged: &Judged) -> Result<(), ControlError> {
-        let is_good = |volume: &VolumeRecord| judged.get(&volume.name).is_some_and(|(verdict, ..)| !matches!(verdict, Verdict::Refuse(..)));
+        let is_good = |volume: &VolumeRecord| {
+            !volume.rests() && judged.get(&volume.name).is_some_and(|(verdict, ..)| !matches!(verdict, Verdict::Refuse(..)))
+        };
         self.change(|state| {
-            for volume in state.volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready && is_good(v)) {
+            let State { pools, volumes, .. } = state;
+            for volume in volumes.iter_mut().filter(|v| v.phase == VolumePhase::Ready && is_good(v)) {
                 volume.stopped_clean = false;
-                volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;
+                // Without its SSD nothing becomes dirty.
+                let may_become_dirty = !pools.iter().any(|p| p.name == volume.pool && p.degraded.is_some());
+                volume.may_have_dirty |= may_become_dirty && volume.options.mode == Mode::WriteBack;
             }
         })
     }
@@ -108,7 +113,14 @@ impl Manager {
         match self.bring_up_pool(pool, &volumes) {
             Ok(true) => match self.save_that_the_pool_is_used(&pool.name, judged) {
                 Ok(volumes) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
-                Err(error) => volumes.iter().for_each(|v| self.fail_volume(v, &error)),
+                Err(error) => volumes.iter().for_each(|volume| match volume.rests() {
+                    true => self.show_stopped(volume),
+                    false => {
+                        self.fail_volume(volume, &error);
+                        // The state file may be writable soon.
+                        self.set_live_volume(&volume.name, |live| live.waits = true);
+                    }
+                }),
             },
             Ok(false) => {}
             Err(error) => {

@@ -105,6 +105,12 @@ impl Manager {
         });
     }
 
+    /// Whether the pool has lost its SSD, in this life. If that is not on record yet, it is from now on.
+    fn is_lost_now(&self, state: &mut State, pool: &str, uuid: Uuid) -> bool {
+        let is_recorded = state.pool(pool).is_some_and(|p| p.degraded.is_some());
+        (is_recorded || self.data().has_lost_ssd(pool)) && is_lost(state, pool, uuid, "an I/O to the SSD failed")
+    }
+
     /// Running volumes of a pool that has lost its SSD whose writes wait until nothing of them is dirty there.
     fn told_to_wait(&self, pool: &str) -> Vec<String> {
         let memory = self.memory();
@@ -115,9 +121,13 @@ impl Manager {
 
     /// Puts on record that the SSD holds nothing of the volume; then it goes on without the SSD.
     fn nothing_dirty(&self, pool: &str, uuid: Uuid, name: &str) {
+        let damaged = self.memory().pools.get(pool).map(|live| live.damaged.clone()).unwrap_or_default();
         let concerns = self.record_stubbornly(&[(pool, uuid)], |state| {
-            let lost = is_lost(state, pool, uuid, "an I/O to the SSD failed");
-            let Some(volume) = state.volume_mut(name).filter(|v| lost && v.pool == pool) else { return false };
+            // A word may be of an earlier life of the pool, or of a volume of which the shards do not know all.
+            let is_known =
+                |v: &VolumeRecord| v.pool == pool && !damaged.contains(&v.id) && !matches!(self.data().dirty_bytes(name), Ok(1..));
+            let lost = state.volume(name).is_some_and(is_known) && self.is_lost_now(state, pool, uuid);
+            let Some(volume) = state.volume_mut(name).filter(|_| lost) else { return false };
             (volume.cache_stale, volume.may_have_dirty) = (true, false);
             true
         });
@@ -161,7 +171,7 @@ impl Manager {
         self.record_stubbornly(&pools, |state| {
             for notice in notices {
                 let Notice::PastSsd { pool, uuid, volume, blocks, .. } = notice else { continue };
-                let lost = is_lost(state, pool, *uuid, "an I/O to the SSD failed");
+                let lost = self.is_lost_now(state, pool, *uuid);
                 if let Some(volume) = state.volume_mut(volume).filter(|v| lost && v.pool == *pool) {
                     volume.add_past(blocks.clone());
                 }

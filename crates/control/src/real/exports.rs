@@ -158,7 +158,8 @@ pub fn clear_killed_export(uuid: &str, name: &str, export_directory: &Path) -> V
     let mounts = export_directory.join(MOUNTS);
     let file = mounts.join(name);
     let is_ours = std::fs::symlink_metadata(&file).is_ok_and(|facts| facts.is_file() && facts.len() == 0);
-    let removed = if is_ours { std::fs::remove_file(&file).and_then(|()| std::fs::remove_dir(&mounts)) } else { Ok(()) };
+    let removed = if is_ours { std::fs::remove_file(&file) } else { Ok(()) };
+    let removed = removed.and_then(|()| if mounts.is_dir() { std::fs::remove_dir(&mounts) } else { Ok(()) });
     problems.extend(removed.err().map(|error| format!("{} was not removed ({error})", mounts.display())));
     problems
 }

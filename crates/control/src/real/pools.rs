@@ -100,7 +100,7 @@ impl Machine {
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
         let numbers: Vec<u32> = known.iter().map(|volume| volume.id).collect();
         let Opened { root, pages, shards, samples, started } = assembly::open(record, record.ram_bytes, &medium, threads, &numbers)?;
-        self.name_places(&record.name, &root, known);
+        self.name_places(&record.name, &root, known, &started.damaged);
         // What the shards say at once concerns a pool that is there, also for who hears it now.
         let mut pools = locked(&self.pools);
         let (handle, device) = self.start_shards(record, &ssd, pages, shards)?;
@@ -122,11 +122,13 @@ impl Machine {
         Ok(started)
     }
 
-    /// Whose the places in the shards' tables are: the shards report of volumes before they are attached, too.
-    fn name_places(&self, pool: &str, root: &Root, known: &[VolumeRecord]) {
+    /// Whose the places in the shards' tables are: the shards report of volumes before they are attached, too. Of those that the log lost
+    /// something of they know too little.
+    fn name_places(&self, pool: &str, root: &Root, known: &[VolumeRecord], damaged: &[u32]) {
         let mut names = locked(&self.names_by_place);
         names.retain(|(of, _), _| of != pool);
-        let placed = known.iter().filter_map(|volume| Some((root.place_of(volume.id)?, volume)));
+        let whole = known.iter().filter(|volume| !damaged.contains(&volume.id));
+        let placed = whole.filter_map(|volume| Some((root.place_of(volume.id)?, volume)));
         names.extend(placed.map(|(place, volume)| ((pool.to_owned(), place.0), volume.name.clone())));
     }
 

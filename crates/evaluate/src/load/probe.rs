@@ -162,7 +162,7 @@ mod tests {
             why("7k2", probe(78.0, 185.0, 2000.0)).contains("does 2000 MB/s of sequential reads, and one of the set 7k2 does 45 to 160")
         );
         assert!(why("7k2", probe(20.0, 90.0, 60.0)).contains("keeps it busy"));
-        assert!(why("7k2", Probe { machine_busy: 0.97, ..probe(20.0, 90.0, 60.0) }).contains("processors are busy"));
+        assert!(why("7k2", Probe { machine_busy: 0.97, ..probe(20.0, 90.0, 60.0) }).contains("keep the processors busy"));
         assert!(why("7k2", Probe { machine_busy: 0.97, ..probe(20_000.0, 90.0, 60.0) }).contains("a page cache"));
         // A disk is not the other one.
         assert!(plausible("7k2", &probe(181.0, 435.0, 173.0)).is_err());
