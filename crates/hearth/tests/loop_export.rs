@@ -71,6 +71,15 @@ fn make_table(device: &str) {
     file.write_all_at(&table, 0).and_then(|()| file.sync_all()).expect("it is written");
 }
 
+/// A model's process; ended when dropped, so that a test that fails leaves none.
+struct Model(std::process::Child);
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        drop(self.0.kill().and_then(|()| self.0.wait()));
+    }
+}
+
 #[test]
 fn a_mounted_partition_is_named_and_its_files_survive_the_end_of_the_daemon() {
     if !machine_can("a_mounted_partition_is_named_and_its_files_survive_the_end_of_the_daemon") {
@@ -133,7 +142,7 @@ fn a_killed_model_leaves_no_device_for_long() {
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("it is text");
-        (child, line.trim().to_string())
+        (Model(child), line.trim().to_string())
     };
     let is_below = |device: &str| {
         let name = device.trim_start_matches("/dev/");
@@ -143,7 +152,7 @@ fn a_killed_model_leaves_no_device_for_long() {
     let [one, two, three] = models;
     let (mut killed, dead) = begin(one);
     let (mut lives, live) = begin(two);
-    killed.kill().and_then(|()| killed.wait()).expect("it runs");
+    killed.0.kill().and_then(|()| killed.0.wait()).expect("it runs");
     assert!(is_below(&dead) && is_below(&live) && directories() == 2);
     let (mut next, new) = begin(three);
     // At once, unless somebody who looks at all devices has it open for a moment.
@@ -155,7 +164,7 @@ fn a_killed_model_leaves_no_device_for_long() {
     assert!(is_below(&live) && directories() == 2);
     let mut page = [0; 4096];
     std::fs::File::open(&live).and_then(|file| file.read_exact_at(&mut page, 0)).expect("the one that lives still works");
-    for child in [&mut lives, &mut next] {
+    for Model(child) in [&mut lives, &mut next] {
         rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::TERM).expect("it runs");
         assert!(child.wait().expect("it is our child").success());
     }
