@@ -165,6 +165,22 @@ pub trait Pending: Send {
     fn cancel(&mut self);
 }
 
+/// One life of a pool, from a start to its stop: tokens and figures of shards are of one life only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// Which pool.
+    pub uuid: Uuid,
+    /// The superblock's session number of its start.
+    pub session: u64,
+}
+
+impl Life {
+    /// Whether it is the life that the pool is in, as far as its record says: the record of a start follows the start.
+    pub fn is_of(self, pool: &PoolRecord) -> bool {
+        self.uuid == pool.uuid && self.session >= pool.session
+    }
+}
+
 /// Something the data path reports by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
@@ -172,8 +188,8 @@ pub enum Notice {
     SsdFailed {
         /// The pool.
         pool: String,
-        /// Which it is: a pool of that name may be on another SSD by now.
-        uuid: Uuid,
+        /// Which it is: a pool of that name may be on another SSD by now, or have been started again.
+        life: Life,
         /// It has no space for what was written.
         no_space: bool,
     },
@@ -183,7 +199,7 @@ pub enum Notice {
         /// The pool.
         pool: String,
         /// Which it is.
-        uuid: Uuid,
+        life: Life,
         /// The volume.
         volume: String,
     },
@@ -192,14 +208,14 @@ pub enum Notice {
         /// The pool.
         pool: String,
         /// Which it is.
-        uuid: Uuid,
+        life: Life,
     },
     /// A pool's SSD is lost, and blocks of the volume were written past it. They are acknowledged after [`DataPath::past_recorded`].
     PastSsd {
         /// The pool.
         pool: String,
         /// Which it is.
-        uuid: Uuid,
+        life: Life,
         /// The volume.
         volume: String,
         /// Which blocks of it.
@@ -303,21 +319,20 @@ pub trait DataPath: Send + Sync {
     /// Puts the record's treatment of content in force; what is stored already stays as it is. A pool that does not run needs not be told.
     fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
-    /// All shards of the pool are to know that its SSD failed: none uses it any more. `uuid`: which pool; one of that name may be on another
-    /// SSD by now.
-    fn ssd_failed(&self, pool: &str, uuid: Uuid);
+    /// All shards of the pool are to know that its SSD failed: none uses it any more. Shards of another life are not told.
+    fn ssd_failed(&self, pool: &str, life: Life);
 
     /// It is on record that clean blocks on the pool's SSD are void.
-    fn degraded_recorded(&self, pool: &str, uuid: Uuid);
+    fn degraded_recorded(&self, pool: &str, life: Life);
 
     /// All shards of the pool are to know that it is worth waiting longer for the lost SSD.
-    fn going_home(&self, pool: &str, uuid: Uuid);
+    fn going_home(&self, pool: &str, life: Life);
 
     /// It is on record that the pool's SSD holds nothing of the volume: it goes on without it.
-    fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str);
+    fn ssd_forgotten(&self, pool: &str, life: Life, volume: &str);
 
     /// It is on record that blocks were written past the pool's SSD.
-    fn past_recorded(&self, pool: &str, uuid: Uuid, token: u64);
+    fn past_recorded(&self, pool: &str, life: Life, token: u64);
 
     /// What the SSD holds of `volume.past` becomes void, durably. The volume's pool runs, and the volume is not attached.
     fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError>;

@@ -5,7 +5,7 @@
 //! volume stands for its data: clients write version numbers.
 
 use crate::datapath::{
-    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample, WaitingFor,
+    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, WaitingFor,
 };
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, Refused, VolumeFigures};
@@ -355,17 +355,17 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn ssd_failed(&self, _pool: &str, _uuid: Uuid) {}
+    fn ssd_failed(&self, _pool: &str, _life: Life) {}
 
-    fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {}
+    fn degraded_recorded(&self, _pool: &str, _life: Life) {}
 
-    fn going_home(&self, pool: &str, _uuid: Uuid) {
+    fn going_home(&self, pool: &str, _life: Life) {
         self.inside().going_home.push(pool.into());
     }
 
-    fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, _volume: &str) {}
+    fn ssd_forgotten(&self, _pool: &str, _life: Life, _volume: &str) {}
 
-    fn past_recorded(&self, _pool: &str, _uuid: Uuid, token: u64) {
+    fn past_recorded(&self, _pool: &str, _life: Life, token: u64) {
         self.inside().past_recorded.push(token);
     }
 

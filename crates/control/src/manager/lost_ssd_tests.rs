@@ -2,10 +2,14 @@
 
 use super::Manager;
 use super::fake::World;
-use super::tests::{DISK, SSD, add, carry_out, create, must, ssd_failed, started, volume, with_dirty_volume, world};
+use super::tests::{
+    DISK, SSD, add, carry_out, create, life, must, nothing_dirty, ssd_failed, started, stopped_without_ssd, volume, with_dirty_volume,
+    world,
+};
 use super::waiting::Watched;
-use crate::api::{Action, Health, PoolReplace};
-use crate::datapath::Notice;
+use crate::api::{Action, Health, PoolReplace, VolumeSet};
+use crate::datapath::{Life, Notice};
+use crate::options::OptionsPatch;
 use crate::state::VolumePhase;
 use crate::uuid::Uuid;
 use std::path::Path;
@@ -95,13 +99,11 @@ fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
     with_dirty_volume(&world);
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
-    let Notice::SsdFailed { pool, uuid, no_space } = ssd_failed(&world) else { unreachable!("made so") };
-    let nothing_dirty = Notice::NothingDirty { pool: pool.clone(), uuid, volume: "v".into() };
-    let another = Uuid::random().expect("the kernel has randomness");
-    manager.notice(&Notice::NothingDirty { pool: pool.clone(), uuid: another, volume: "v".into() });
+    let another = Life { uuid: Uuid::random().expect("the kernel has randomness"), ..life(&world) };
+    manager.notice(&Notice::NothingDirty { pool: "p".into(), life: another, volume: "v".into() });
     assert!(world.inside().saved.volumes[0].may_have_dirty, "said of another SSD");
-    manager.notice(&Notice::SsdFailed { pool, uuid, no_space });
-    manager.notice(&nothing_dirty);
+    manager.notice(&ssd_failed(&world));
+    manager.notice(&nothing_dirty(&world));
     assert!(!world.inside().saved.volumes[0].may_have_dirty);
     serve_without_ssd(&world);
     started(&world);
@@ -160,8 +162,8 @@ fn what_was_written_past_the_ssd_is_void_when_it_is_back() {
     let world = world();
     with_dirty_volume(&world);
     let manager = started(&world);
-    let uuid = world.inside().saved.pools[0].uuid;
-    let past = |blocks, token| Notice::PastSsd { pool: "p".into(), uuid, volume: "v".into(), blocks, token };
+    let life = life(&world);
+    let past = |blocks, token| Notice::PastSsd { pool: "p".into(), life, volume: "v".into(), blocks, token };
     manager.notices(&[ssd_failed(&world), past(4..8, 17), past(0..4, 18)]);
     assert_eq!(world.inside().past_recorded, [17, 18]);
     assert_eq!(world.inside().saved.volumes[0].past, [(0, 8)]);
@@ -181,9 +183,8 @@ fn an_interrupted_removal_writes_nothing_old() {
     with_dirty_volume(&world);
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
-    let uuid = world.inside().saved.pools[0].uuid;
     let id = world.inside().saved.volumes[0].id;
-    manager.notices(&[ssd_failed(&world), Notice::NothingDirty { pool: "p".into(), uuid, volume: "v".into() }]);
+    manager.notices(&[ssd_failed(&world), nothing_dirty(&world)]);
     // The note that 5 came home could not be logged, and 9 was written past the SSD.
     world.inside().devices.get_mut(SSD).expect("it is there").log.insert(id, (5, true));
     world.inside().devices.get_mut(DISK).expect("it is there").version = 9;
@@ -283,9 +284,8 @@ fn a_loss_during_the_start_is_not_forgotten() {
         world.inside().lost.clear();
         started(&world)
     };
-    let uuid = world.inside().saved.pools[0].uuid;
-    world.inside().lost.insert("p".into());
-    manager.notices(&[Notice::PastSsd { pool: "p".into(), uuid, volume: "v".into(), blocks: 0..8, token: 5 }]);
+    let life = life(&world);
+    manager.notices(&[Notice::PastSsd { pool: "p".into(), life, volume: "v".into(), blocks: 0..8, token: 5 }]);
     assert_eq!(world.inside().saved.volumes[0].past, [(0, 8)]);
     assert!(world.inside().saved.pools[0].degraded.is_some());
 }
@@ -310,8 +310,7 @@ fn a_degraded_pool_lets_its_backing_devices_go() {
     with_dirty_volume(&world);
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
-    let uuid = world.inside().saved.pools[0].uuid;
-    manager.notices(&[ssd_failed(&world), Notice::NothingDirty { pool: "p".into(), uuid, volume: "v".into() }]);
+    manager.notices(&[ssd_failed(&world), nothing_dirty(&world)]);
     must(&manager, Action::VolumeStop { name: "v".into() });
     assert!(world.inside().saved.volumes[0].stopped_clean);
     must(&manager, Action::VolumeStart { name: "v".into() });
@@ -334,13 +333,7 @@ fn start_pool() -> Action {
 #[test]
 fn a_pool_starts_by_itself_when_its_ssd_is_there() {
     for mode in ["write-back", "write-through"] {
-        let world = world();
-        let manager = started(&world);
-        must(&manager, create());
-        must(&manager, add("v", DISK, mode));
-        assert!(world.write("v", 5));
-        manager.stop().expect("nothing fails");
-        let ssd = world.inside().devices.remove(SSD).expect("it is there");
+        let (world, ssd) = stopped_without_ssd(mode);
         let manager = started(&world);
         let refused = carry_out(&manager, start_pool()).expect_err("there is no SSD");
         assert!(refused.contains("is not there"), "{refused}");
@@ -416,24 +409,26 @@ fn a_pool_that_lost_its_ssd_is_started_again_at_any_step() {
 
 /// A word of an earlier life of the pool is not believed in this one, nor one of a volume of which the log lost something.
 #[test]
-fn nothing_dirty_is_believed_only_of_what_is_known() {
+fn words_are_believed_only_of_this_life_and_of_what_is_known() {
     let world = world();
     with_dirty_volume(&world);
+    drop(started(&world));
+    let late = [nothing_dirty(&world), ssd_failed(&world)];
+    let late_past = Notice::PastSsd { pool: "p".into(), life: life(&world), volume: "v".into(), blocks: 0..8, token: 5 };
     let manager = started(&world);
-    let uuid = world.inside().saved.pools[0].uuid;
-    let nothing_dirty = Notice::NothingDirty { pool: "p".into(), uuid, volume: "v".into() };
-    manager.notice(&nothing_dirty);
-    assert!(world.inside().saved.pools[0].degraded.is_none(), "the SSD is good");
-    assert!(world.inside().saved.volumes[0].may_have_dirty);
+    let before = world.inside().saved.clone();
+    manager.notices(&late);
+    manager.notices(std::slice::from_ref(&late_past));
+    assert_eq!(world.inside().saved, before, "the SSD is good, and 5 is dirty on it");
     manager.notice(&ssd_failed(&world));
-    manager.notice(&nothing_dirty);
+    manager.notices(&[late[0].clone(), late_past]);
     assert!(world.inside().saved.volumes[0].may_have_dirty, "5 is dirty");
+    assert!(world.inside().saved.volumes[0].past.is_empty(), "of the life before");
     let id = world.inside().saved.volumes[0].id;
     world.inside().damaged = vec![id];
     let manager = started(&world);
     assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Failed));
-    manager.notice(&ssd_failed(&world));
-    manager.notice(&nothing_dirty);
+    manager.notices(&[ssd_failed(&world), nothing_dirty(&world)]);
     assert!(world.inside().saved.volumes[0].may_have_dirty, "what the damaged log held of it is not known");
 }
 
@@ -452,4 +447,19 @@ fn a_stopped_volume_is_not_used_by_a_replacement() {
     assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Stopped));
     must(&manager, Action::VolumeStart { name: "v".into() });
     assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(5)));
+}
+
+/// A volume whose writes wait for the lost SSD says so, with the word that lets it go on.
+#[test]
+fn a_volume_that_waits_says_so_until_it_goes_on() {
+    let world = world();
+    with_dirty_volume(&world);
+    let manager = started(&world);
+    manager.notice(&ssd_failed(&world));
+    let view = volume(&manager).expect("it is known");
+    assert!(view.problem.is_some_and(|problem| problem.contains("writes wait")), "it runs, and waits");
+    assert!(view.remedy.is_some_and(|remedy| remedy.contains("volume set v --on-ssd-loss continue")));
+    let options = OptionsPatch { on_ssd_loss: Some("continue".into()), ..OptionsPatch::default() };
+    must(&manager, Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } });
+    assert_eq!(volume(&manager).map(|view| (view.health, view.problem)), Some((Health::Running, None)));
 }

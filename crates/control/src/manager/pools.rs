@@ -21,7 +21,7 @@
 
 use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
-use crate::datapath::DeviceFacts;
+use crate::datapath::{DeviceFacts, Life};
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::{self, Named};
@@ -108,7 +108,7 @@ impl Manager {
         });
         if self.data().has_lost_ssd(&record.name) {
             // The word may have come before all this, and was written over.
-            self.ssd_failed(&record.name, record.uuid, false);
+            self.ssd_failed(&record.name, Life { uuid: record.uuid, session: started.session }, false);
         }
         Ok(())
     }

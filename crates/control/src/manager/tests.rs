@@ -1,11 +1,11 @@
 //! The promises of management, over a data path that fails or loses power at every step in turn.
 
 use super::Manager;
-use super::fake::World;
+use super::fake::{Device, World};
 use crate::api::{
     Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
 };
-use crate::datapath::Notice;
+use crate::datapath::{Life, Notice};
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -175,6 +175,18 @@ pub(super) fn with_dirty_volume(world: &World) {
     manager.stop().expect("nothing fails");
 }
 
+/// A daemon that was stopped with version 5 in the volume `v` of that mode, and its SSD, which has gone since.
+pub(super) fn stopped_without_ssd(mode: &str) -> (World, Device) {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", DISK, mode));
+    assert!(world.write("v", 5));
+    manager.stop().expect("nothing fails");
+    let ssd = world.inside().devices.remove(SSD).expect("it is there");
+    (world, ssd)
+}
+
 /// The version 5 must be readable through the volume, or be at home if the volume is gone.
 fn nothing_lost(world: &World, manager: &Manager, case: &str) {
     match volume(manager) {
@@ -276,13 +288,7 @@ fn replacing_an_ssd_loses_nothing_at_any_step() {
 #[test]
 fn a_lost_ssd_is_replaced_and_dirty_data_is_given_up_only_if_asked() {
     for mode in ["write-back", "write-through"] {
-        let world = world();
-        let manager = started(&world);
-        must(&manager, create());
-        must(&manager, add("v", DISK, mode));
-        assert!(world.write("v", 5));
-        manager.stop().expect("nothing fails");
-        world.inside().devices.remove(SSD);
+        let (world, _) = stopped_without_ssd(mode);
         let manager = started(&world);
         let reason = manager.handle(Action::PoolShow { name: "p".into() });
         assert!(matches!(&reason, Ok(Answer::Pool(pool)) if pool.health == Health::Failed), "{reason:?}");
@@ -494,7 +500,18 @@ fn refused(manager: &Manager, expected: &str) {
 
 /// What the pool's data path says now when its SSD fails.
 pub(super) fn ssd_failed(world: &World) -> Notice {
-    Notice::SsdFailed { pool: "p".into(), uuid: world.inside().saved.pools[0].uuid, no_space: false }
+    Notice::SsdFailed { pool: "p".into(), life: life(world), no_space: false }
+}
+
+/// The life that the pool is in.
+pub(super) fn life(world: &World) -> Life {
+    let inside = world.inside();
+    Life { uuid: inside.saved.pools[0].uuid, session: inside.saved.pools[0].session }
+}
+
+/// What the pool's data path says when nothing of the volume `v` is dirty on an SSD that failed.
+pub(super) fn nothing_dirty(world: &World) -> Notice {
+    Notice::NothingDirty { pool: "p".into(), life: life(world), volume: "v".into() }
 }
 
 /// An SSD that fails while it is given up may be heard of late: that says nothing about the new one.

@@ -38,7 +38,7 @@ use crate::sectors;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use crate::words::Export;
 use std::ops::Range;
-use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUME_BYTES_MAX, VOLUMES_MAX};
+use types::{BLOCK_BYTES, Mode, OnSsdLoss, SECTOR_BYTES, VOLUME_BYTES_MAX, VOLUMES_MAX};
 
 impl Manager {
     pub(super) fn volume_add(&self, add: &VolumeAdd) -> Result<VolumeView, ControlError> {
@@ -265,6 +265,9 @@ impl Manager {
             }
         };
         self.note_changes(name, &before.options, &options);
+        if options.on_ssd_loss == OnSsdLoss::Continue {
+            self.waits_no_more(name);
+        }
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         let job = self.watch_change(claim, record, pending, leaves_write_back)?;
         Ok(job.map_or(Answer::Done(Done::told(told)), |job| Answer::Job(Box::new(job))))

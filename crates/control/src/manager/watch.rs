@@ -2,23 +2,24 @@
 
 use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
-use crate::datapath::Notice;
+use crate::datapath::{Life, Notice};
 use crate::events::unix_s;
 use crate::state::{Degraded, State, VolumeRecord};
-use crate::uuid::Uuid;
 use std::time::Duration;
 use types::OnSsdLoss;
 
+/// Why an SSD is lost whose own word came to nothing.
+const UNKNOWN_FAILURE: &str = "an I/O to the SSD failed";
 /// How long to wait before trying again to put a failed SSD on record. Writes wait meanwhile.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Manager {
     pub(super) fn take_notice(&self, notice: &Notice) {
         match notice {
-            Notice::SsdFailed { pool, uuid, no_space } => self.ssd_failed(pool, *uuid, *no_space),
-            Notice::NothingDirty { pool, uuid, volume } => self.nothing_dirty(pool, *uuid, volume),
+            Notice::SsdFailed { pool, life, no_space } => self.ssd_failed(pool, *life, *no_space),
+            Notice::NothingDirty { pool, life, volume } => self.nothing_dirty(pool, *life, volume),
             Notice::PastSsd { .. } => self.written_past(&[notice]),
-            Notice::GoingHome { pool, uuid } => self.data().going_home(pool, *uuid),
+            Notice::GoingHome { pool, life } => self.data().going_home(pool, *life),
             Notice::BackingFailed { volume } => {
                 // A word that came late: the volume was stopped, or started anew.
                 if !self.data().backing_failed(volume) || self.has_given_up(volume) {
@@ -73,14 +74,14 @@ impl Manager {
     }
 
     /// Puts the failure on record. Until then nothing is done that relies on it.
-    pub(super) fn ssd_failed(&self, pool: &str, uuid: Uuid, no_space: bool) {
-        self.data().ssd_failed(pool, uuid);
-        let reason = if no_space { "the SSD is full: there is no space for what is written to it" } else { "an I/O to the SSD failed" };
-        if !self.record_stubbornly(&[(pool, uuid)], |state| is_lost(state, pool, uuid, reason)) {
+    pub(super) fn ssd_failed(&self, pool: &str, life: Life, no_space: bool) {
+        self.data().ssd_failed(pool, life);
+        let reason = if no_space { "the SSD is full: there is no space for what is written to it" } else { UNKNOWN_FAILURE };
+        if !self.record_stubbornly(&[(pool, life)], |state| is_lost(state, pool, life, reason)) {
             // The word came late: the pool has left that SSD.
             return;
         }
-        self.data().degraded_recorded(pool, uuid);
+        self.data().degraded_recorded(pool, life);
         let waiting = self.told_to_wait(pool);
         let mut problem = format!("{reason}; its volumes go on without it");
         if !waiting.is_empty() {
@@ -105,12 +106,6 @@ impl Manager {
         });
     }
 
-    /// Whether the pool has lost its SSD, in this life. If that is not on record yet, it is from now on.
-    fn is_lost_now(&self, state: &mut State, pool: &str, uuid: Uuid) -> bool {
-        let is_recorded = state.pool(pool).is_some_and(|p| p.degraded.is_some());
-        (is_recorded || self.data().has_lost_ssd(pool)) && is_lost(state, pool, uuid, "an I/O to the SSD failed")
-    }
-
     /// Running volumes of a pool that has lost its SSD whose writes wait until nothing of them is dirty there.
     fn told_to_wait(&self, pool: &str) -> Vec<String> {
         let memory = self.memory();
@@ -120,23 +115,26 @@ impl Manager {
     }
 
     /// Puts on record that the SSD holds nothing of the volume; then it goes on without the SSD.
-    fn nothing_dirty(&self, pool: &str, uuid: Uuid, name: &str) {
-        let damaged = self.memory().pools.get(pool).map(|live| live.damaged.clone()).unwrap_or_default();
-        let concerns = self.record_stubbornly(&[(pool, uuid)], |state| {
-            // A word may be of an earlier life of the pool, or of a volume of which the shards do not know all.
-            let is_known =
-                |v: &VolumeRecord| v.pool == pool && !damaged.contains(&v.id) && !matches!(self.data().dirty_bytes(name), Ok(1..));
-            let lost = state.volume(name).is_some_and(is_known) && self.is_lost_now(state, pool, uuid);
+    fn nothing_dirty(&self, pool: &str, life: Life, name: &str) {
+        // Of a volume that the log lost something of, the shards do not know all; of a pool that is not known, nothing is.
+        let Some(damaged) = self.memory().pools.get(pool).map(|live| live.damaged.clone()) else { return };
+        let concerns = self.record_stubbornly(&[(pool, life)], |state| {
+            let is_known = |v: &VolumeRecord| v.pool == pool && !damaged.contains(&v.id);
+            let lost = state.volume(name).is_some_and(is_known) && is_lost(state, pool, life, UNKNOWN_FAILURE);
             let Some(volume) = state.volume_mut(name).filter(|_| lost) else { return false };
             (volume.cache_stale, volume.may_have_dirty) = (true, false);
             true
         });
         if concerns {
-            self.data().ssd_forgotten(pool, uuid, name);
-            // What it was told to wait for has come.
-            self.set_live_volume(name, |live| live.trouble = live.trouble.take().filter(|_| live.health != Health::Running));
+            self.data().ssd_forgotten(pool, life, name);
+            self.waits_no_more(name);
             self.events().note(Severity::Info, name, "nothing of it is dirty on the SSD that failed: it goes on without its cache");
         }
+    }
+
+    /// What a volume waited for has come, or it goes on: a running one has no trouble but that of its lost SSD.
+    pub(super) fn waits_no_more(&self, name: &str) {
+        self.set_live_volume(name, |live| live.trouble = live.trouble.take().filter(|_| live.health != Health::Running));
     }
 
     /// Takes in what came meanwhile. What was written past lost SSDs is recorded in one save; what needs none comes first, since a save may
@@ -147,8 +145,8 @@ impl Manager {
             .partition(|notice| matches!(notice, Notice::SsdFailed { .. } | Notice::NothingDirty { .. } | Notice::PastSsd { .. }));
         others.into_iter().for_each(|notice| self.take_notice(notice));
         for notice in &saved {
-            if let Notice::SsdFailed { pool, uuid, .. } = notice {
-                self.data().ssd_failed(pool, *uuid);
+            if let Notice::SsdFailed { pool, life, .. } = notice {
+                self.data().ssd_failed(pool, *life);
             }
         }
         let (past, others): (Vec<&Notice>, Vec<&Notice>) = saved.into_iter().partition(|notice| matches!(notice, Notice::PastSsd { .. }));
@@ -160,18 +158,18 @@ impl Manager {
 
     /// Puts on record which blocks were written past an SSD; then these writes are acknowledged.
     fn written_past(&self, notices: &[&Notice]) {
-        let mut pools: Vec<(&str, Uuid)> = Vec::new();
+        let mut pools: Vec<(&str, Life)> = Vec::new();
         for notice in notices {
-            if let Notice::PastSsd { pool, uuid, .. } = notice
-                && !pools.contains(&(pool, *uuid))
+            if let Notice::PastSsd { pool, life, .. } = notice
+                && !pools.contains(&(pool, *life))
             {
-                pools.push((pool, *uuid));
+                pools.push((pool, *life));
             }
         }
         self.record_stubbornly(&pools, |state| {
             for notice in notices {
-                let Notice::PastSsd { pool, uuid, volume, blocks, .. } = notice else { continue };
-                let lost = self.is_lost_now(state, pool, *uuid);
+                let Notice::PastSsd { pool, life, volume, blocks, .. } = notice else { continue };
+                let lost = is_lost(state, pool, *life, UNKNOWN_FAILURE);
                 if let Some(volume) = state.volume_mut(volume).filter(|v| lost && v.pool == *pool) {
                     volume.add_past(blocks.clone());
                 }
@@ -179,23 +177,25 @@ impl Manager {
             true
         });
         for notice in notices {
-            if let Notice::PastSsd { pool, uuid, token, .. } = notice {
-                self.data().past_recorded(pool, *uuid, *token);
+            let Notice::PastSsd { pool, life, token, volume, .. } = notice else { continue };
+            // What belongs to no volume is on record nowhere.
+            if self.volume_record(volume).is_ok() {
+                self.data().past_recorded(pool, *life, *token);
             }
         }
     }
 
     /// Saves what the data path of these pools waits for, however often it takes.
-    fn record_stubbornly(&self, pools: &[(&str, Uuid)], change: impl Fn(&mut State) -> bool) -> bool {
+    fn record_stubbornly(&self, pools: &[(&str, Life)], change: impl Fn(&mut State) -> bool) -> bool {
         loop {
             match self.change(&change) {
                 Ok(concerns) => return concerns,
                 Err(error) => {
-                    for (pool, uuid) in pools {
+                    for (pool, life) in pools {
                         let message = format!("its SSD failed and the failure cannot be recorded, so writes wait: {error}");
                         self.events().note(Severity::Error, pool, message);
                         // Their patience is for the SSD.
-                        self.data().going_home(pool, *uuid);
+                        self.data().going_home(pool, *life);
                     }
                     std::thread::sleep(RECORD_AGAIN);
                 }
@@ -204,9 +204,9 @@ impl Manager {
     }
 }
 
-/// Notes that the pool has lost its SSD and that what is cached there is void, if that is the pool's SSD.
-fn is_lost(state: &mut State, pool: &str, uuid: Uuid, reason: &str) -> bool {
-    let Some(record) = state.pool_mut(pool).filter(|p| p.uuid == uuid) else { return false };
+/// Notes that the pool has lost its SSD and that what is cached there is void, if it is in that life.
+fn is_lost(state: &mut State, pool: &str, life: Life, reason: &str) -> bool {
+    let Some(record) = state.pool_mut(pool).filter(|p| life.is_of(p)) else { return false };
     record.degraded.get_or_insert(Degraded { reason: reason.into(), since_unix_s: unix_s(), dirty_is_good: true });
     state.volumes.iter_mut().filter(|v| v.pool == pool).for_each(|v| v.cache_stale = true);
     true

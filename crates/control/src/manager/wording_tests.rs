@@ -101,8 +101,7 @@ fn no_text_says_a_thing_twice() {
         for trouble in ["SSD gone", "SSD failed", "disk gone"] {
             let (world, manager) = with_volume(mode);
             if trouble == "SSD failed" {
-                let notice =
-                    crate::datapath::Notice::SsdFailed { pool: "p".into(), uuid: world.inside().saved.pools[0].uuid, no_space: false };
+                let notice = super::tests::ssd_failed(&world);
                 manager.take_notice(&notice);
             }
             drop(manager);

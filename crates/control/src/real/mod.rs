@@ -20,7 +20,7 @@ pub use exports::clear_killed_export;
 pub use runtime::SsdMedium;
 
 use crate::datapath::{
-    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,
+    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,
 };
 use crate::error::ControlError;
 use crate::figures::Figures;
@@ -218,24 +218,24 @@ impl DataPath for Machine {
         self.change_content(pool)
     }
 
-    fn ssd_failed(&self, pool: &str, uuid: Uuid) {
-        self.tell_shards(pool, uuid, |_| Some(Command::SsdFailed));
+    fn ssd_failed(&self, pool: &str, life: Life) {
+        self.tell_shards(pool, life, |_| Some(Command::SsdFailed));
     }
 
-    fn degraded_recorded(&self, pool: &str, uuid: Uuid) {
-        self.tell_shards(pool, uuid, |_| Some(Command::DegradedRecorded));
+    fn degraded_recorded(&self, pool: &str, life: Life) {
+        self.tell_shards(pool, life, |_| Some(Command::DegradedRecorded));
     }
 
-    fn going_home(&self, pool: &str, uuid: Uuid) {
-        self.tell_shards(pool, uuid, |_| Some(Command::GoingHome));
+    fn going_home(&self, pool: &str, life: Life) {
+        self.tell_shards(pool, life, |_| Some(Command::GoingHome));
     }
 
-    fn ssd_forgotten(&self, pool: &str, uuid: Uuid, volume: &str) {
-        self.tell_shards(pool, uuid, |pool| Some(Command::SsdForgotten { volume: self.place_in(pool, volume)? }));
+    fn ssd_forgotten(&self, pool: &str, life: Life, volume: &str) {
+        self.tell_shards(pool, life, |pool| Some(Command::SsdForgotten { volume: self.place_in(pool, volume)? }));
     }
 
-    fn past_recorded(&self, pool: &str, uuid: Uuid, token: u64) {
-        self.tell_shards(pool, uuid, |_| Some(Command::PastRecorded { token }));
+    fn past_recorded(&self, pool: &str, life: Life, token: u64) {
+        self.tell_shards(pool, life, |_| Some(Command::PastRecorded { token }));
     }
 
     fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {

@@ -7,10 +7,9 @@
 use super::assembly::{self, Opened, Root, open_error};
 use super::volumes::Backing;
 use super::{Machine, devices, failed, locked};
-use crate::datapath::{DeviceUse, Notice, PoolStarted};
+use crate::datapath::{DeviceUse, Life, Notice, PoolStarted};
 use crate::error::ControlError;
 use crate::state::{PoolRecord, VolumeRecord};
-use crate::uuid::Uuid;
 use device::{Access, OpenDevice};
 use engine::api::{Command, Event};
 use engine::medium::Medium;
@@ -43,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A pool that runs.
 pub(super) struct LivePool {
     pub(super) name: String,
-    uuid: Uuid,
+    life: Life,
     pub(super) handle: PoolRef,
     /// When its shards started: since then they remember requests.
     pub(super) started: Instant,
@@ -103,13 +102,14 @@ impl Machine {
         self.name_places(&record.name, &root, known, &started.damaged);
         // What the shards say at once concerns a pool that is there, also for who hears it now.
         let mut pools = locked(&self.pools);
-        let (handle, device) = self.start_shards(record, &ssd, pages, shards)?;
+        let life = Life { uuid: record.uuid, session: started.session };
+        let (handle, device) = self.start_shards(record, life, &ssd, pages, shards)?;
         for hold in root.holds() {
             self.runtime.command(&handle, hold).map_err(|e| failed(&e, ""))?;
         }
         let live = LivePool {
             name: record.name.clone(),
-            uuid: record.uuid,
+            life,
             handle,
             started: Instant::now(),
             samples: Mutex::new(samples),
@@ -151,6 +151,7 @@ impl Machine {
     fn start_shards(
         &self,
         record: &PoolRecord,
+        life: Life,
         ssd: &OpenDevice,
         pages: PagePool,
         shards: Vec<Shard>,
@@ -158,7 +159,7 @@ impl Machine {
         let file = ssd.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
         let options = DeviceOptions { name: record.ssd.clone(), file, geometry: ssd.geometry(), model: None };
         let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
-        let events = self.events_of(record, shards.len());
+        let events = self.events_of(record, life, shards.len());
         let pool = PoolOptions { ssd: device.clone(), shards, pages, events };
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(&e, ""))?;
         self.note_use(&device, DeviceUse::Ssd { pool: record.name.clone() }, Some(&handle));
@@ -184,13 +185,13 @@ impl Machine {
 
     /// Tells the shards of a pool, if it runs, how they treat content from now on.
     pub(super) fn change_content(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        let Some(pool) = self.pool(&record.name).ok().filter(|live| live.uuid == record.uuid) else { return Ok(()) };
+        let Some(pool) = self.pool(&record.name).ok().filter(|live| live.life.uuid == record.uuid) else { return Ok(()) };
         self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then try again"))
     }
 
     /// Tells all shards of a pool, if it runs, what concerns its lost SSD.
-    pub(super) fn tell_shards(&self, pool: &str, uuid: Uuid, command: impl FnOnce(&LivePool) -> Option<Command>) {
-        let Some(pool) = self.pool(pool).ok().filter(|live| live.uuid == uuid) else { return };
+    pub(super) fn tell_shards(&self, pool: &str, life: Life, command: impl FnOnce(&LivePool) -> Option<Command>) {
+        let Some(pool) = self.pool(pool).ok().filter(|live| live.life == life) else { return };
         let Some(command) = command(&pool) else { return };
         if let Err(error) = self.runtime.command(&pool.handle, command) {
             tracing::error!(pool = pool.name, "the shards cannot be told of the failure of the SSD: {error}");
@@ -225,21 +226,21 @@ impl Machine {
         locked(&pool.root).place_of(id)
     }
 
-    fn events_of(&self, pool: &PoolRecord, shards: usize) -> EventSink {
+    fn events_of(&self, pool: &PoolRecord, life: Life, shards: usize) -> EventSink {
         let clean = Mutex::new(Unanimous::of(shards));
-        let (notices, name, uuid) = (Mutex::new(self.notices.clone()), pool.name.clone(), pool.uuid);
+        let (notices, name) = (Mutex::new(self.notices.clone()), pool.name.clone());
         let names = self.names_by_place.clone();
         Arc::new(move |shard, event| {
             let volume = |place: VolumeIndex| {
                 locked(&names).get(&(name.clone(), place.0)).cloned().unwrap_or_else(|| format!("{name} #{}", place.0))
             };
             let notice = match event {
-                Event::SsdFailed { no_space } => Notice::SsdFailed { pool: name.clone(), uuid, no_space },
+                Event::SsdFailed { no_space } => Notice::SsdFailed { pool: name.clone(), life, no_space },
                 Event::NothingDirty(place) if !locked(&clean).said_by(shard, place) => return,
-                Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), uuid, volume: volume(place) },
-                Event::GoingHome => Notice::GoingHome { pool: name.clone(), uuid },
+                Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), life, volume: volume(place) },
+                Event::GoingHome => Notice::GoingHome { pool: name.clone(), life },
                 Event::PastSsd { token, volume: place, blocks } => {
-                    Notice::PastSsd { pool: name.clone(), uuid, volume: volume(place), blocks, token }
+                    Notice::PastSsd { pool: name.clone(), life, volume: volume(place), blocks, token }
                 }
                 Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
                 Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },

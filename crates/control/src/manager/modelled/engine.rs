@@ -2,10 +2,9 @@
 
 use super::hardware::Hardware;
 use super::{TURNS, locked, told};
-use crate::datapath::Notice;
+use crate::datapath::{Life, Notice};
 use crate::error::ControlError;
 use crate::real::assembly::Root;
-use crate::uuid::Uuid;
 use engine::api::{Action, Command, Event, Reply, Target};
 use engine::front::{Front, FrontAction};
 use engine::shard::{Proof, Shard};
@@ -20,7 +19,7 @@ use types::{Content, ShardIndex, VolumeIndex};
 /// The pool that runs (one is enough here).
 pub(super) struct Engine {
     pub(super) pool: String,
-    pub(super) uuid: Uuid,
+    pub(super) life: Life,
     pub(super) ssd: String,
     pub(super) root: Root,
     pub(super) samples: BTreeMap<u32, Vec<(u64, Proof)>>,
@@ -90,12 +89,12 @@ impl Engine {
     pub(super) fn event(&mut self, shard: ShardIndex, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
         let volume = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
         let notice = match event {
-            Event::SsdFailed { no_space } => Notice::SsdFailed { pool: self.pool.clone(), uuid: self.uuid, no_space },
+            Event::SsdFailed { no_space } => Notice::SsdFailed { pool: self.pool.clone(), life: self.life, no_space },
             Event::NothingDirty(place) if !self.clean.said_by(shard, place) => return,
-            Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place) },
-            Event::GoingHome => Notice::GoingHome { pool: self.pool.clone(), uuid: self.uuid },
+            Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), life: self.life, volume: volume(place) },
+            Event::GoingHome => Notice::GoingHome { pool: self.pool.clone(), life: self.life },
             Event::PastSsd { token, volume: place, blocks } => {
-                Notice::PastSsd { pool: self.pool.clone(), uuid: self.uuid, volume: volume(place), blocks, token }
+                Notice::PastSsd { pool: self.pool.clone(), life: self.life, volume: volume(place), blocks, token }
             }
             Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
             Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },

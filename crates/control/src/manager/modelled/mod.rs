@@ -12,7 +12,7 @@ pub use hardware::{Access, Fate, Hardware};
 
 use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
-use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained, spread_heat};
@@ -330,7 +330,7 @@ impl DataPath for World {
         let holds = root.holds();
         let mut engine = Engine {
             pool: pool.name.clone(),
-            uuid: pool.uuid,
+            life: Life { uuid: pool.uuid, session: started.session },
             ssd: pool.ssd.clone(),
             root,
             samples,
@@ -362,26 +362,26 @@ impl DataPath for World {
 
     fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         match &mut locked(&self.running).engine {
-            Some(engine) if engine.uuid == pool.uuid => engine.set_content(pool.content),
+            Some(engine) if engine.life.uuid == pool.uuid => engine.set_content(pool.content),
             _ => {}
         }
         Ok(())
     }
 
-    fn ssd_failed(&self, _pool: &str, _uuid: Uuid) {
+    fn ssd_failed(&self, _pool: &str, _life: Life) {
         drop(self.engine(|engine| engine.tell(&Command::SsdFailed)));
     }
 
-    fn going_home(&self, _pool: &str, _uuid: Uuid) {
+    fn going_home(&self, _pool: &str, _life: Life) {
         drop(self.engine(|engine| engine.tell(&Command::GoingHome)));
     }
 
-    fn ssd_forgotten(&self, _pool: &str, _uuid: Uuid, volume: &str) {
+    fn ssd_forgotten(&self, _pool: &str, _life: Life, volume: &str) {
         let Some(place) = self.place(volume) else { return };
         drop(self.engine(|engine| engine.tell(&Command::SsdForgotten { volume: place })));
     }
 
-    fn past_recorded(&self, _pool: &str, _uuid: Uuid, token: u64) {
+    fn past_recorded(&self, _pool: &str, _life: Life, token: u64) {
         drop(self.engine(|engine| engine.tell(&Command::PastRecorded { token })));
     }
 
@@ -391,7 +391,7 @@ impl DataPath for World {
         self.run(|token| Command::VoidPast { token, volume: place, past: past.clone() })
     }
 
-    fn degraded_recorded(&self, _pool: &str, _uuid: Uuid) {
+    fn degraded_recorded(&self, _pool: &str, _life: Life) {
         // A pool that stopped meanwhile needs not be told.
         drop(self.engine(|engine| engine.tell(&Command::DegradedRecorded)));
     }
