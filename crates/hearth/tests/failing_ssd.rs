@@ -175,6 +175,8 @@ fn an_ssd_that_comes_late_needs_no_restart() {
     std::fs::rename(place.path("ssd.img"), place.path("away.img")).expect("it is there");
     let daemon = place.daemon();
     assert_eq!(text_of(&place, &["volume", "show", "v"], "health"), "failed", "{}", daemon.log());
+    let remedy = text_of(&place, &["pool", "show", "p"], "remedy");
+    assert!(remedy.starts_with("reconnect it: the pool then starts by itself"), "{remedy}");
     place.must_fail(&["pool", "start", "p"], 1, "the SSD of this pool is not there");
     std::fs::rename(place.path("away.img"), place.path("ssd.img")).expect("it is there");
     let begun = std::time::Instant::now();
@@ -186,5 +188,23 @@ fn an_ssd_that_comes_late_needs_no_restart() {
     (0..BLOCKS).for_each(|n| assert!(client.read(n * 7 % BLOCKS * 4096, 4096) == pattern(n), "block {n}"));
     drop(client);
     assert_eq!(place.must(&["pool", "start", "p"]).trim(), "pool p: it is already running");
+    daemon.stop();
+}
+
+/// The SSD of a running pool, formatted anew: not without `--force`, and then the volume goes on with all its data.
+#[test]
+fn the_ssd_of_a_running_pool_is_formatted_anew_by_force() {
+    let place = Place::new();
+    let (daemon, uri) = with_volume(&place, "write-back", "64MiB", KEPT_BYTES);
+    let mut client = Client::connect(&uri);
+    (0..BLOCKS).for_each(|n| client.write(n * 4096, &pattern(n)).expect("a write"));
+    drop(client);
+    place.must_fail(&["pool", "replace", "p", "--ssd", "ssd.img"], 1, "it is the SSD of this pool; choose another device, or give --force");
+    let before = text_of(&place, &["pool", "show", "p"], "uuid");
+    place.must(&["pool", "replace", "p", "--ssd", "ssd.img", "--force"]);
+    assert_ne!(text_of(&place, &["pool", "show", "p"], "uuid"), before);
+    let mut client = Client::connect(&uri);
+    (0..BLOCKS).for_each(|n| assert!(client.read(n * 4096, 4096) == pattern(n), "block {n}"));
+    drop(client);
     daemon.stop();
 }

@@ -52,8 +52,7 @@ impl Manager {
         if self.carries(&pool.ssd, &pool.name) || self.data().find_ssd(pool.uuid).is_some() {
             return Ok(());
         }
-        let remedy = format!("reconnect it, or put the pool on another SSD with `hearth pool replace {} --ssd PATH`", pool.name);
-        Err(super::pools::device(&pool.ssd, "the SSD of this pool is not there".into(), remedy, Kind::NotFound))
+        Err(ssd_is_missing(pool))
     }
 
     /// Starts pools by themselves whose SSD was missed and is there, where nobody uses their volumes; once, since what does not come up then
@@ -89,4 +88,14 @@ impl Manager {
             }
         }
     }
+}
+
+/// The SSD of the pool is nowhere.
+pub(super) fn ssd_is_missing(pool: &PoolRecord) -> ControlError {
+    let name = &pool.name;
+    let remedy = format!(
+        "reconnect it: the pool then starts by itself, or by `hearth pool start {name}` if a volume of it is in use; or put the pool on \
+         another SSD with `hearth pool replace {name} --ssd PATH`"
+    );
+    super::pools::device(&pool.ssd, "the SSD of this pool is not there".into(), remedy, Kind::NotFound)
 }

@@ -231,6 +231,8 @@ impl Manager {
             self.check_overlaps(ssd, None, Some(&create.name))?;
         }
         let facts = match self.data().examine_ssd(ssd) {
+            // The pool's own shards keep it locked.
+            Err(_) if formats_anew => return Ok(false),
             Ok(facts) => facts,
             Err(ControlError::Unknown { .. }) if create.size_bytes.is_some() && !ssd.starts_with("/dev/") => {
                 return Ok(true);
@@ -304,8 +306,10 @@ impl Manager {
     /// Whether what is at the path is the SSD of the pool of that name, for sure: it carries the pool, or the pool's shards have it open.
     pub(super) fn carries(&self, path: &str, pool: &str) -> bool {
         let Some(uuid) = self.memory().state.pool(pool).map(|p| p.uuid) else { return false };
-        let Ok(facts) = self.data().examine_ssd(path) else { return false };
-        facts.pool == Some(uuid) || facts.in_use.is_some() && self.is_place_of(path, pool) && self.data().has_shards(pool)
+        // A file that is locked cannot be looked at; a device that is used can, and does not tell who uses it.
+        let (is_it, is_used) =
+            self.data().examine_ssd(path).map_or((false, true), |facts| (facts.pool == Some(uuid), facts.in_use.is_some()));
+        is_it || is_used && self.is_place_of(path, pool) && self.data().has_shards(pool)
     }
 
     /// Refuses a path that shares bytes with an SSD or a backing device in use by hearth, `except` for one volume's. Where the SSD of one pool

@@ -163,7 +163,12 @@ impl Manager {
     /// The pool as it is known, with its SSD where that is now: another disk may have the name it had.
     fn with_its_ssd(&self, pool: &PoolRecord) -> Result<PoolRecord, ControlError> {
         let is_there = self.data().examine_ssd(&pool.ssd).is_ok_and(|facts| facts.pool == Some(pool.uuid) || facts.in_use.is_some());
-        let Some(ssd) = (!is_there).then(|| self.data().find_ssd(pool.uuid)).flatten() else { return Ok(pool.clone()) };
+        let Some(ssd) = (!is_there).then(|| self.data().find_ssd(pool.uuid)).flatten() else {
+            return match self.data().examine_ssd(&pool.ssd) {
+                Err(ControlError::Unknown { .. }) => Err(super::pool_start::ssd_is_missing(pool)),
+                _ => Ok(pool.clone()),
+            };
+        };
         self.change(|state| {
             if let Some(pool) = state.pool_mut(&pool.name) {
                 pool.ssd = ssd.clone();
