@@ -200,6 +200,8 @@ pub(crate) struct World<'a> {
     pub steps: u64,
     /// Of them, those that happen again and again whatever the system does: on a slow SSD a run may have millions.
     steps_by_themselves: u64,
+    /// The last of these was after the last tick: it makes the next one, too.
+    makes_tick: bool,
     /// When a client was last answered.
     pub answered_at_ns: u64,
     pub crash_at: Option<u64>,
@@ -323,6 +325,7 @@ impl<'a> World<'a> {
             tick_at: None,
             steps: 0,
             steps_by_themselves: 0,
+            makes_tick: false,
             answered_at_ns: 0,
             crash_at: None,
             crashes_left: plan.crashes,
@@ -412,7 +415,9 @@ impl<'a> World<'a> {
         let now = self.queue.now_ns();
         self.note(1, now);
         let by_itself = matches!(happening, Happening::Shortage(_) | Happening::Busy(_) | Happening::Content(_));
-        self.steps_by_themselves += u64::from(by_itself);
+        let follows = matches!(happening, Happening::Tick) && std::mem::take(&mut self.makes_tick);
+        self.makes_tick |= by_itself;
+        self.steps_by_themselves += u64::from(by_itself || follows);
         match happening {
             Happening::IoDone(device, token) => self.io_done(device, token),
             Happening::FlushRefused(lane, id) => {
