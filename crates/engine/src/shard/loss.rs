@@ -79,13 +79,18 @@ impl Shard {
     /// Dirty blocks have gone home.
     pub(super) fn went_home(&mut self) {
         if self.log.is_failed() {
-            self.loss.made_progress(self.now_ns);
-            if self.now_ns >= self.loss.told_ns + TELL_NS {
-                self.loss.told_ns = self.now_ns;
-                self.out.event(Event::GoingHome);
-            }
+            self.is_dirty_no_more();
         }
         self.wake_lost();
+    }
+
+    /// Less is dirty on the lost SSD than before: it is worth waiting, in all shards.
+    pub(super) fn is_dirty_no_more(&mut self) {
+        self.loss.made_progress(self.now_ns);
+        if self.now_ns >= self.loss.told_ns + TELL_NS {
+            self.loss.told_ns = self.now_ns;
+            self.out.event(Event::GoingHome);
+        }
     }
 
     /// The host says that it is worth waiting longer.

@@ -155,7 +155,7 @@ impl Shard {
         assert!(self.log.is_failed(), "the log would have to know");
         self.drop_from_ram(key);
         self.forget(key);
-        self.loss.made_progress(self.now_ns);
+        self.is_dirty_no_more();
     }
 
     /// Makes blocks void that were written past the SSD, some each turn. True when none is left to look at.

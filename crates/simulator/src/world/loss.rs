@@ -22,12 +22,22 @@ pub struct Loss {
     absent: BTreeSet<(u16, u64)>,
     /// When it was lost, or all shards were last told that dirty blocks go home.
     progress_ns: u64,
+    /// How often they are to be told it.
+    to_tell: u32,
+    /// When waiting was in vain for the last time.
+    in_vain_until_ns: u64,
 }
 
 impl Loss {
     /// None so far, of a pool with that many shards.
     pub fn none(shards: u16) -> Loss {
-        Loss { clean: Unanimous::of(usize::from(shards)), absent: BTreeSet::new(), progress_ns: 0 }
+        Loss { clean: Unanimous::of(usize::from(shards)), absent: BTreeSet::new(), progress_ns: 0, to_tell: 0, in_vain_until_ns: 0 }
+    }
+
+    /// Whether a request that came at that time may have met shards for which it was in vain to
+    /// wait.
+    fn is_in_vain(&self, since_ns: u64, now_ns: u64) -> bool {
+        since_ns <= self.in_vain_until_ns || now_ns >= self.progress_ns + LOSS_PATIENCE_NS
     }
 }
 
@@ -78,12 +88,17 @@ impl World<'_> {
         let typical = self.prng.pick(&[1_000_000, 100_000_000]);
         let delay = self.prng.spread(typical);
         self.queue.after(delay, Happening::GoingHomeTold);
+        self.loss.to_tell += 1;
     }
 
     /// The shards hear it.
     pub fn goes_home_told(&mut self) {
         let now = self.queue.now_ns();
+        if now >= self.loss.progress_ns + LOSS_PATIENCE_NS {
+            self.loss.in_vain_until_ns = now;
+        }
         self.loss.progress_ns = now;
+        self.loss.to_tell -= 1;
         self.system_mut().command(now, Command::GoingHome);
     }
 
@@ -106,8 +121,12 @@ impl World<'_> {
             return true;
         }
         let system = self.system.as_ref().expect("a life is running");
-        let in_vain = self.queue.now_ns() >= self.loss.progress_ns + LOSS_PATIENCE_NS;
-        if draft.op != Op::Read && in_vain && system.dirty_blocks(draft.volume).iter().sum::<u64>() > 0 {
+        let in_vain = self.loss.is_in_vain(pending.submitted_ns, self.queue.now_ns());
+        // What was the last that was dirty is known to one shard at first.
+        let just_told = pending.submitted_ns <= self.loss.in_vain_until_ns;
+        let dirty_blocks = system.dirty_blocks(draft.volume).iter().sum::<u64>();
+        let needs_it = just_told || self.loss.to_tell > 0 || dirty_blocks > 0;
+        if draft.op != Op::Read && in_vain && needs_it {
             return true;
         }
         let blocks = draft.start_sector / 8..(draft.start_sector + u64::from(draft.sectors)).div_ceil(8);
@@ -129,6 +148,7 @@ impl World<'_> {
 
     /// A life is to begin, perhaps after one that had lost its SSD: either the SSD is back, or it is given up.
     pub fn find_ssd(&mut self) -> Step {
+        self.loss.to_tell = 0;
         if self.ssd_failed && self.prng.percent(30) {
             self.loss.absent.clear();
             return self.replace_ssd();
