@@ -3,6 +3,9 @@
 //! A multishot poll on the ring says when there are messages; they are read without blocking until there are none. Replies with data
 //! are ring entries that point at the header and at the very pages the volume answered with.
 //!
+//! A connection can be taken over from a daemon that has ended: see [`Connection::taken_over`] and
+//! the table of requests.
+//!
 //! Invariants: a slot is free, at the volume, or replying, and its memory is the kernel's while it is replying; a message stays in the
 //! receiver until all of it is handed on, and nothing is read meanwhile (so a full volume or page pool holds the client back).
 
@@ -10,19 +13,31 @@ use crate::file::{Decision, VolumeFile, Work, errno};
 use crate::protocol::answer::out_header;
 use crate::protocol::{Answer, OUT_HEADER_BYTES};
 use crate::receiver::{Receiver, for_each_piece};
+use crate::table::{Noted, Table};
 use engine::api::{Op, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
 use page::PageVec;
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
 use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// Requests of one connection in flight. The loop driver has 128 requests, each of which may be cut in pieces; the kernel's
 /// background limit is set to as many.
 pub(crate) const SLOTS: usize = 512;
 /// Messages read in one callback before others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
+/// `FUSE_UNIQUE_RESEND`: marks a request that is handed over once more.
+const RESENT: u64 = 1 << 63;
+/// `FUSE_NOTIFY_RESEND`: hand over again what was handed over and not answered.
+const NOTIFY_RESEND: i32 = 7;
+/// How far apart the numbers of requests are (`FUSE_REQ_ID_STEP`).
+const UNIQUE_STEP: u64 = 2;
+/// How many numbers a daemon may receive without noting one: requests that are answered at once,
+/// and what needs no answer.
+const UNKNOWN_MAX: u64 = 64;
 const TOKEN_POLL: u32 = u32::MAX;
 const TOKEN_TURN: u32 = u32::MAX - 1;
 
@@ -47,6 +62,17 @@ pub(crate) struct Connection {
     refused: Option<Request>,
     slots: Box<[Slot]>,
     free: Vec<u32>,
+    /// What is under way, for the next daemon.
+    table: Arc<Table>,
+    /// Slots in which an earlier daemon has noted a request, by the request's number: each is kept
+    /// until its request comes again, or cannot any more.
+    earlier: HashMap<u64, u32>,
+    /// Slots of requests of an earlier daemon that are run from what is noted of them.
+    again: VecDeque<u32>,
+    /// Requests that were handed over before are to be asked for.
+    ask_again: bool,
+    /// Requests of larger numbers that an earlier daemon received and did not note are to fail.
+    fail_beyond: Option<u64>,
     stopping: bool,
     polling: bool,
     turn_pending: bool,
@@ -67,7 +93,7 @@ enum Pause {
 
 impl Connection {
     /// A connection whose handshake is done.
-    pub(crate) fn new(device: OwnedFd, volume: VolumeRef, file: VolumeFile, request_bytes_max: u32) -> Connection {
+    pub(crate) fn new(device: OwnedFd, volume: VolumeRef, file: VolumeFile, request_bytes_max: u32, table: Arc<Table>) -> Connection {
         let slot = || Slot {
             unique: 0,
             work: Work { op: Op::Flush, start_sector: 0, sectors: 0, skip_bytes: 0, data_bytes: 0 },
@@ -84,9 +110,113 @@ impl Connection {
             refused: None,
             slots: (0..SLOTS).map(|_| slot()).collect(),
             free: (0..SLOTS as u32).rev().collect(),
+            table,
+            earlier: HashMap::new(),
+            again: VecDeque::new(),
+            ask_again: false,
+            fail_beyond: None,
             stopping: false,
             polling: false,
             turn_pending: false,
+        }
+    }
+
+    /// A connection whose requests an earlier daemon has answered. What that one has left
+    /// unanswered is ended first: nothing is lost where the kernel can repeat it (`can_resend`),
+    /// else writes that were under way fail, since their data went with the daemon, and so does a
+    /// request that was just being received.
+    pub(crate) fn taken_over(
+        device: OwnedFd,
+        volume: VolumeRef,
+        file: VolumeFile,
+        request_bytes_max: u32,
+        table: Arc<Table>,
+        can_resend: bool,
+    ) -> Connection {
+        let mut connection = Connection::new(device, volume, file, request_bytes_max, table);
+        connection.ask_again = can_resend;
+        connection.fail_beyond = (!can_resend).then(|| connection.table.last_unique());
+        connection.free.retain(|slot| match connection.table.noted(*slot) {
+            None => {
+                // What is there and makes no sense is nothing.
+                connection.table.free(*slot);
+                true
+            }
+            Some(noted) if can_resend => {
+                connection.earlier.insert(noted.unique & !RESENT, *slot);
+                false
+            }
+            Some(noted) => {
+                let place = &mut connection.slots[*slot as usize];
+                (place.unique, place.work) = (noted.unique, noted.work);
+                connection.again.push_back(*slot);
+                false
+            }
+        });
+        connection
+    }
+
+    /// Asks for what was handed over to an earlier daemon and not answered. It comes before
+    /// anything else does.
+    fn ask_for_earlier(&mut self) {
+        if std::mem::take(&mut self.ask_again) {
+            let notice = out_header(0, NOTIFY_RESEND, 0);
+            // SAFETY: the bytes are there until the call returns.
+            let written = unsafe { libc::write(self.device.as_raw_fd(), notice.as_ptr().cast(), notice.len()) };
+            if written < 0 {
+                let error = io::Error::last_os_error();
+                tracing::error!(volume = self.volume.name(), %error, "requests of the daemon before cannot be asked for: they may wait for ever");
+            }
+        }
+    }
+
+    /// The earlier daemon may have been killed between receiving a request and noting it. The
+    /// kernel numbers requests in the order in which it hands them over, so it is among the next
+    /// numbers; numbers of requests that nobody has received mean nothing to the kernel.
+    fn fail_unknown(&mut self) {
+        let Some(last) = self.fail_beyond.take() else { return };
+        let answer = Answer::error(libc::EIO);
+        (1..=UNKNOWN_MAX).for_each(|step| self.answer(last + step * UNIQUE_STEP, &answer));
+    }
+
+    /// Ends a request of an earlier daemon by what is noted of it.
+    fn end_earlier(&mut self, cx: &mut Context<'_>, slot: u32) -> Result<(), Pause> {
+        let Some(noted) = self.table.noted(slot) else {
+            self.free.push(slot);
+            return Ok(());
+        };
+        let answer = match noted.answer() {
+            None if noted.work.op == Op::Write => Answer::error(libc::EIO),
+            None => return self.submit(cx, request(&noted.work, u64::from(slot), PageVec::new())),
+            Some(answer) => answer,
+        };
+        self.answer(noted.unique, &answer);
+        self.table.free(slot);
+        self.free.push(slot);
+        Ok(())
+    }
+
+    /// No request of an earlier daemon comes any more: the kernel has taken its answers.
+    fn forget_earlier(&mut self) {
+        for (_, slot) in self.earlier.drain() {
+            self.table.free(slot);
+            self.free.push(slot);
+        }
+    }
+
+    /// The slot for a request that was received: the one it had before, or a free one.
+    fn slot_for(&mut self, unique: u64) -> Option<u32> {
+        if unique & RESENT == 0 {
+            self.forget_earlier();
+        }
+        self.earlier.get(&(unique & !RESENT)).or(self.free.last()).copied()
+    }
+
+    /// The request has its slot.
+    fn settle(&mut self, unique: u64, slot: u32) {
+        if self.earlier.remove(&(unique & !RESENT)).is_none() {
+            let popped = self.free.pop();
+            assert_eq!(popped, Some(slot), "the slot that was promised");
         }
     }
 
@@ -113,11 +243,14 @@ impl Connection {
             return self.submit(cx, request);
         }
         if self.received_bytes == 0 {
+            if let Some(slot) = self.again.pop_front() {
+                return self.end_earlier(cx, slot);
+            }
             if self.stopping {
                 self.close_when_idle(cx);
                 return Err(Pause::Short);
             }
-            if self.free.is_empty() {
+            if self.free.is_empty() && self.earlier.is_empty() {
                 return Err(Pause::Short);
             }
             let missing = self.receiver.pages_missing();
@@ -127,7 +260,12 @@ impl Connection {
             }
             self.received_bytes = match self.receiver.receive(self.device.as_fd()) {
                 Ok(bytes) => bytes,
-                Err(error) => return self.receive_failed(&error),
+                Err(error) => {
+                    if error.raw_os_error() == Some(libc::EAGAIN) {
+                        self.forget_earlier();
+                    }
+                    return self.receive_failed(&error);
+                }
             };
         }
         self.hand_on(cx)
@@ -165,16 +303,33 @@ impl Connection {
             Decision::Silent => {}
             Decision::Answer(answer) => self.answer(header.unique, &answer),
             Decision::Volume(work) => {
+                let slot = self.slot_for(header.unique).ok_or(Pause::Short)?;
+                if let Some(answer) = self.earlier_answer(header.unique, slot) {
+                    self.answer(header.unique, &answer);
+                    self.earlier.remove(&(header.unique & !RESENT));
+                    self.table.free(slot);
+                    self.free.push(slot);
+                    self.received_bytes = 0;
+                    return Ok(());
+                }
                 let pages = if work.op == Op::Write { self.take_data(cx, &work)? } else { PageVec::new() };
-                let slot = self.free.pop().expect("a message is received only while a slot is free");
+                self.settle(header.unique, slot);
                 self.received_bytes = 0;
                 self.slots[slot as usize].unique = header.unique;
                 self.slots[slot as usize].work = work;
+                self.table.take(slot, header.unique, &work);
                 return self.submit(cx, request(&work, u64::from(slot), pages));
             }
         }
         self.received_bytes = 0;
         Ok(())
+    }
+
+    /// The answer to a request that an earlier daemon has carried out and whose answer did not
+    /// reach the kernel.
+    fn earlier_answer(&self, unique: u64, slot: u32) -> Option<Answer> {
+        self.earlier.get(&(unique & !RESENT))?;
+        self.table.noted(slot)?.answer()
     }
 
     fn take_data(&mut self, cx: &mut Context<'_>, work: &Work) -> Result<PageVec, Pause> {
@@ -225,12 +380,14 @@ impl Connection {
     }
 
     fn release(&mut self, slot: u32) {
+        self.table.free(slot);
         self.slots[slot as usize].pages.clear();
         self.free.push(slot);
     }
 
     fn close_when_idle(&mut self, cx: &mut Context<'_>) {
-        if self.stopping && self.received_bytes == 0 && self.free.len() == SLOTS {
+        let is_idle = self.again.is_empty() && self.free.len() + self.earlier.len() == SLOTS;
+        if self.stopping && self.received_bytes == 0 && is_idle {
             cx.close();
         }
     }
@@ -238,6 +395,8 @@ impl Connection {
 
 impl Endpoint for Connection {
     fn start(&mut self, cx: &mut Context<'_>) {
+        self.ask_for_earlier();
+        self.fail_unknown();
         self.pump(cx);
     }
 
@@ -273,6 +432,7 @@ impl Endpoint for Connection {
             _ => 0,
         };
         let error = reply.result.map_or_else(|error| -errno(error), |()| 0);
+        self.table.answer(index as u32, error);
         slot.reply[..OUT_HEADER_BYTES].copy_from_slice(&out_header(slot.unique, error, body_bytes));
         let entry = if slot.work.op == Op::Read && error == 0 {
             slot.pages = reply.pages;
@@ -303,6 +463,19 @@ impl Endpoint for Connection {
     fn stop(&mut self, cx: &mut Context<'_>) {
         self.stopping = true;
         self.close_when_idle(cx);
+    }
+}
+
+impl Noted {
+    /// What to answer to a request that was carried out. A read is carried out again: its data is
+    /// not noted.
+    fn answer(&self) -> Option<Answer> {
+        match (self.result?, self.work.op) {
+            (0, Op::Read) => None,
+            (0, Op::Write) => Some(Answer::written(self.work.data_bytes)),
+            (0, _) => Some(Answer::OK),
+            (error, _) => Some(Answer::error(error.saturating_neg().max(1))),
+        }
     }
 }
 

@@ -6,6 +6,14 @@ use std::path::PathBuf;
 /// Why an export could not be made, or not be taken down.
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
+    /// An export that an earlier daemon has left cannot be gone on with.
+    #[error("the block device that an earlier daemon has made of {name} cannot be taken over: {problem}")]
+    NotTakenOver {
+        /// The name of the volume.
+        name: String,
+        /// Why.
+        problem: String,
+    },
     /// Not root.
     #[error("the loop export needs root: run the daemon as root, or export the volume by NBD instead")]
     NotRoot,

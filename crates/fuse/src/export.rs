@@ -11,9 +11,10 @@ use crate::ownloop::{OwnLoop, mark_of};
 use crate::patience::{begin, within};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
+use crate::table::Table;
 use crate::{loopusers, writeback};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ use std::time::Duration;
 /// Longest READ and WRITE asked for: an extent, which the engine handles as one piece, and what the kernel grants at most by default
 /// (`fs.fuse.max_pages_limit` is 256).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// How long requests in flight may take when a connection ends.
+pub(crate) const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a device may take to go at the end of the daemon, when all it holds is written back or its server has gone.
 const ABANDON_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,6 +55,9 @@ pub struct LoopOptions {
     pub link_directory: Option<PathBuf>,
     /// How long setting up and taking down may take. Both do I/O on the volume.
     pub patience: Duration,
+    /// Take exports over as on a kernel that cannot hand requests over once more (before Linux
+    /// 6.9): for tests.
+    pub without_resend: bool,
 }
 
 impl Default for LoopOptions {
@@ -63,6 +69,7 @@ impl Default for LoopOptions {
             link_directory: Some(PathBuf::from("/dev/hearth")),
             // A slow disk that spins up takes ten seconds; writing back a page cache may take longer.
             patience: Duration::from_secs(60),
+            without_resend: false,
         }
     }
 }
@@ -70,10 +77,14 @@ impl Default for LoopOptions {
 /// A volume as a file: the lower half of a [`LoopExport`], of use by itself where no loop device is wanted.
 #[derive(Debug)]
 pub struct FileExport {
-    mount: Mount,
-    endpoints: EndpointGroup,
-    path: PathBuf,
-    negotiated: Negotiated,
+    pub(crate) mount: Mount,
+    pub(crate) endpoints: EndpointGroup,
+    pub(crate) path: PathBuf,
+    pub(crate) negotiated: Negotiated,
+    pub(crate) file: VolumeFile,
+    /// The connection, as long as it may be kept for another daemon.
+    pub(crate) connection: Option<OwnedFd>,
+    pub(crate) table: Arc<Table>,
 }
 
 impl FileExport {
@@ -108,14 +119,22 @@ impl FileExport {
         let file =
             VolumeFile { size_bytes: volume.size_bytes(), block_bytes: volume.logical_block_bytes(), can_discard: volume.can_discard() };
         let request_bytes_max = negotiated.request_bytes_max;
-        let second = device.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
+        let second = || device.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"));
+        let (kept, table) = (second()?, Arc::new(Table::new()?));
         // With io_uring, too, something must read what the kernel says outside of requests: forgets and interrupts.
-        let endpoints = runtime.add_endpoint(Box::new(Connection::new(device, volume.clone(), file, request_bytes_max)));
+        let connection = Connection::new(second()?, volume.clone(), file, request_bytes_max, table.clone());
+        let endpoints = runtime.add_endpoint(Box::new(connection));
         if negotiated.over_io_uring {
-            let connection = RingConnection::new(second, volume.clone(), file, request_bytes_max);
+            let connection = RingConnection::new(device, volume.clone(), file, request_bytes_max);
             runtime.add_endpoint_to(&endpoints, Box::new(connection));
         }
-        Ok(FileExport { mount, endpoints, path, negotiated })
+        Ok(FileExport { mount, endpoints, path, negotiated, file, connection: Some(kept), table })
+    }
+
+    /// Whether another daemon can take the connection over. Over io_uring the kernel's requests
+    /// belong to the rings of this process.
+    pub fn can_be_taken_over(&self) -> bool {
+        !self.negotiated.over_io_uring
     }
 
     /// The mounted file.
@@ -134,7 +153,9 @@ impl FileExport {
     /// The system's; or [`FuseError::TimedOut`] if the connection does not end. Calling it again goes on where it failed.
     pub fn stop(&mut self, runtime: &Runtime) -> Result<(), FuseError> {
         let unmounted = self.mount.unmount();
-        let patience = Duration::from_secs(10);
+        // The kernel ends a connection without a mount when the last descriptor is closed.
+        self.connection = None;
+        let patience = END_PATIENCE;
         runtime
             .stop_endpoints(&self.endpoints, patience)
             .map_err(|_| FuseError::TimedOut { step: "ending the FUSE connection", seconds: patience.as_secs() })?;
@@ -148,16 +169,16 @@ impl FileExport {
 #[derive(Debug)]
 pub struct LoopExport {
     // In the order in which they must go.
-    link: Option<Link>,
-    device: Arc<Mutex<LoopDevice>>,
-    own: OwnLoop,
-    device_path: PathBuf,
-    link_directory: Option<PathBuf>,
-    name: String,
-    mark: Vec<u8>,
-    file: FileExport,
-    warnings: Vec<String>,
-    patience: Duration,
+    pub(crate) link: Option<Link>,
+    pub(crate) device: Arc<Mutex<LoopDevice>>,
+    pub(crate) own: OwnLoop,
+    pub(crate) device_path: PathBuf,
+    pub(crate) link_directory: Option<PathBuf>,
+    pub(crate) name: String,
+    pub(crate) mark: Vec<u8>,
+    pub(crate) file: FileExport,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) patience: Duration,
 }
 
 impl LoopExport {
@@ -207,12 +228,13 @@ impl LoopExport {
             patience,
         };
         warnings.extend(made.make_link().err());
+        warnings.extend(made.note_facts().err());
         made.warnings = warnings;
         Ok(made)
     }
 
     /// Makes the stable name.
-    fn make_link(&mut self) -> Result<(), String> {
+    pub(crate) fn make_link(&mut self) -> Result<(), String> {
         let Some(directory) = &self.link_directory else { return Ok(()) };
         self.link = Some(Link::new(directory, &self.name, &self.device_path, &self.mark)?);
         Ok(())
@@ -360,13 +382,13 @@ pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) 
 }
 
 /// A name that can be a file's.
-fn check_name(name: &str) -> Result<(), FuseError> {
+pub(crate) fn check_name(name: &str) -> Result<(), FuseError> {
     let bad = name.is_empty() || name.len() > 128 || name.contains(['/', '\0']) || name.bytes().all(|byte| byte == b'.');
     if bad { Err(FuseError::BadName { name: name.to_owned() }) } else { Ok(()) }
 }
 
 /// The path as the kernel will name it in the mount table and in sysfs.
-fn canonical(directory: &Path) -> Result<PathBuf, FuseError> {
+pub(crate) fn canonical(directory: &Path) -> Result<PathBuf, FuseError> {
     directory.canonicalize().map_err(FuseError::system("find the run directory", directory))
 }
 

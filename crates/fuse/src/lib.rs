@@ -6,10 +6,11 @@
 //! Our own server of a single mounted *file* (its mount point is a file, so there are no names and directories), on any kernel with FUSE and
 //! the loop driver, without a module of ours.
 //!
-//! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`, `receiver` and `connection` the classic
-//! transport over `/dev/fuse`; `ring` the one over io_uring; `mount` and `mounts`, `ownloop`, `loopdev`, `loopsys` and
-//! `loopusers` the kernel's objects, `parts` partitions, `writeback` what lies in memory
-//! above them, and `link` the stable name; `export` all of it together.
+//! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`,
+//! `receiver` and `connection` the classic transport over `/dev/fuse`; `ring` the one over
+//! io_uring; `mount` and `mounts`, `ownloop`, `loopdev`, `loopsys` and `loopusers` the kernel's
+//! objects, `parts` partitions, `writeback` what lies in memory above them, `takeover` and `table`
+//! what the next daemon needs to go on, and `link` the stable name; `export` all of it together.
 //!
 //! Invariants: nothing here caches or reorders data; a request is answered once, when the volume has answered; I/O on our own devices
 //! is never done on a reactor's thread, which would wait for itself.
@@ -31,7 +32,10 @@ mod patience;
 pub mod protocol;
 mod receiver;
 mod ring;
+mod table;
+mod takeover;
 mod writeback;
 
 pub use error::FuseError;
 pub use export::{FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
+pub use takeover::end_kept;

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Link {
     path: PathBuf,
-    /// Device and inode: a link of the same name, even to the same device, may be another's.
-    identity: (u64, u64),
+    /// Device and inode: a link of the same name, even to the same device, may be another's. `None`
+    /// if it is to stay.
+    identity: Option<(u64, u64)>,
 }
 
 /// Where links of ours lead.
@@ -38,7 +39,12 @@ impl Link {
         }
         let identity = make(directory, name, &path, target)
             .map_err(|error| format!("cannot make {} ({error}): use {} instead", path.display(), target.display()))?;
-        Ok(Link { path, identity })
+        Ok(Link { path, identity: Some(identity) })
+    }
+
+    /// Leaves the link where it is.
+    pub(crate) fn leave(mut self) {
+        self.identity = None;
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -101,7 +107,8 @@ fn mark_behind(link: &Path) -> Option<Vec<u8>> {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if identity_of(&self.path).is_ok_and(|now| now == self.identity)
+        if self.identity.is_some()
+            && identity_of(&self.path).ok() == self.identity
             && let Err(error) = std::fs::remove_file(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "a link was not removed");

@@ -80,6 +80,41 @@ impl LoopDevice {
         Err(FuseError::NoFreeDevice { attempts: ATTEMPTS })
     }
 
+    /// A device that an earlier daemon has made, with the settings of its queue as they were
+    /// before.
+    pub(crate) fn taken_over(own: OwnLoop, geometry: &LoopGeometry, before: Vec<(PathBuf, String)>) -> LoopDevice {
+        LoopDevice { own, geometry: *geometry, attached: true, before }
+    }
+
+    /// What it is like.
+    pub(crate) fn geometry(&self) -> &LoopGeometry {
+        &self.geometry
+    }
+
+    /// Settings of its queue as they were before.
+    pub(crate) fn settings_before(&self) -> &[(PathBuf, String)] {
+        &self.before
+    }
+
+    /// Leaves the device as it is.
+    pub(crate) fn let_be(&mut self) {
+        self.attached = false;
+    }
+
+    /// Leaves the device to the next daemon. If there is none, it goes when its last user does.
+    pub(crate) fn leave(&mut self) -> Result<(), FuseError> {
+        let Some(node) = self.open()? else { return Ok(()) };
+        self.attached = false;
+        clear(&node, self.own.number())
+    }
+
+    /// Takes [`LoopDevice::leave`] back.
+    pub(crate) fn stay(&mut self) -> Result<(), FuseError> {
+        let goes = std::fs::read_to_string(sysfs(self.own.number()).join("loop/autoclear")).is_ok_and(|text| text.trim() == "1");
+        let Some(node) = self.open()?.filter(|_| goes) else { return Ok(()) };
+        loopsys::keep(&node).map_err(FuseError::system("keep", self.own.path()))
+    }
+
     /// What it is known by.
     pub(crate) fn own(&self) -> &OwnLoop {
         &self.own

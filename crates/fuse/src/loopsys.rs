@@ -85,7 +85,7 @@ pub(crate) fn cut_name(name: &[u8]) -> &[u8] {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LoopFacts {
     /// The file's device and inode.
-    file: (u64, u64),
+    pub(crate) file: (u64, u64),
     /// The name that it was configured with, cut as by [`cut_name`].
     pub(crate) name: Vec<u8>,
 }

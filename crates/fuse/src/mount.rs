@@ -22,8 +22,9 @@ pub(crate) struct Mount {
     mounted: bool,
     /// The number of our file system, by which the mount is told from one that somebody else makes over it or in its place.
     device: String,
-    /// Device and inode of the empty file below it.
-    below: (u64, u64),
+    /// Device and inode of the empty file below it; `None` if all is left to the next daemon. Then
+    /// nobody may look at the path: nobody answers.
+    below: Option<(u64, u64)>,
 }
 
 impl Mount {
@@ -56,7 +57,7 @@ impl Mount {
         }
         match mounts::top(path) {
             Ok(Some(top)) if top.is_ours() => {
-                Ok((Mount { path: path.to_owned(), mounted: true, device: top.device, below }, connection.into()))
+                Ok((Mount { path: path.to_owned(), mounted: true, device: top.device, below: Some(below) }, connection.into()))
             }
             Ok(_) => Err(FuseError::Covered { path: path.to_owned() }),
             Err(error) => {
@@ -64,6 +65,25 @@ impl Mount {
                 Err(error)
             }
         }
+    }
+
+    /// A mount that an earlier daemon has made, as far as it is there: it may have gone with the
+    /// mount namespace of that daemon, and the file system lives as long as the loop device holds
+    /// it.
+    pub(crate) fn taken_over(path: &Path, device: String, below: (u64, u64)) -> Result<Mount, FuseError> {
+        let mut mount = Mount { path: path.to_owned(), mounted: false, device, below: Some(below) };
+        mount.mounted = mounts::read()?.iter().any(|other| mount.is(other));
+        Ok(mount)
+    }
+
+    /// The number of the file system, and device and inode of the file below it.
+    pub(crate) fn facts(&self) -> (&str, (u64, u64)) {
+        (&self.device, self.below.unwrap_or_default())
+    }
+
+    /// Leaves the mount to the next daemon.
+    pub(crate) fn leave(&mut self) {
+        (self.mounted, self.below) = (false, None);
     }
 
     /// Whether it is this mount. Numbers of file systems are given out again: by itself the number says nothing.
@@ -87,7 +107,9 @@ impl Mount {
             }
             self.mounted = false;
         }
-        if identity_of(&self.path).is_ok_and(|now| now == self.below) {
+        if let Some(below) = self.below
+            && identity_of(&self.path).is_ok_and(|now| now == below)
+        {
             std::fs::remove_file(&self.path).map_err(FuseError::system("remove", &self.path))?;
         }
         Ok(())

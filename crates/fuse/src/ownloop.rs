@@ -51,6 +51,20 @@ impl OwnLoop {
         Ok(OwnLoop { number, backing: backing.to_owned(), facts: loopsys::facts(node)? })
     }
 
+    /// A device that an earlier daemon has made; `None` if it is gone or another's by now.
+    pub(crate) fn known(number: u32, file: (u64, u64), mark: &[u8]) -> Result<Option<OwnLoop>, FuseError> {
+        // The path may not be what it was: a mount goes with the mount namespace of its daemon.
+        let Some(backing) = backing_of(number) else { return Ok(None) };
+        let own = OwnLoop { number, backing, facts: LoopFacts { file, name: mark.to_vec() } };
+        let node = own.open()?;
+        Ok(node.is_some().then_some(own))
+    }
+
+    /// Device and inode of the file below it.
+    pub(crate) fn file(&self) -> (u64, u64) {
+        self.facts.file
+    }
+
     pub(crate) fn number(&self) -> u32 {
         self.number
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 const FLOORS: &[(&str, u32)] = &[
     ("types", 0),
     ("shares", 0),
+    ("keeper", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),

@@ -1,6 +1,7 @@
 //! The handshake: what the kernel offers, what we take.
 
 use super::{u32_at, u64_at};
+use serde::{Deserialize, Serialize};
 
 /// The protocol's major version.
 pub const MAJOR: u32 = 7;
@@ -21,6 +22,9 @@ const PARALLEL_DIRECTORY_OPERATIONS: u64 = 1 << 18;
 const MAX_PAGES: u64 = 1 << 22;
 /// `FUSE_INIT_EXT`: flags above bit 31 are there.
 const INIT_EXTENDED: u64 = 1 << 30;
+/// `FUSE_HAS_RESEND`, from Linux 6.9 on: the kernel hands requests over once more when it is asked
+/// to. Says so only; it needs no answer.
+const HAS_RESEND: u64 = 1 << 39;
 /// `FUSE_OVER_IO_URING`.
 const OVER_IO_URING: u64 = 1 << 41;
 
@@ -55,7 +59,7 @@ pub struct Limits {
 }
 
 /// The outcome of the handshake.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Negotiated {
     /// Most bytes in one READ or WRITE.
     pub request_bytes_max: u32,
@@ -63,6 +67,9 @@ pub struct Negotiated {
     pub over_io_uring: bool,
     /// Direct I/O is asynchronous.
     pub asynchronous_direct_io: bool,
+    /// The kernel can hand over again what was not answered, to a server that takes the connection
+    /// over.
+    pub can_resend: bool,
 }
 
 impl Init {
@@ -101,7 +108,12 @@ impl Init {
         put(24, &1u32.to_ne_bytes()); // time granularity, ns
         put(28, &(pages_max as u16).to_ne_bytes());
         put(32, &((flags >> 32) as u32).to_ne_bytes());
-        let negotiated = Negotiated { request_bytes_max, over_io_uring, asynchronous_direct_io: flags & ASYNC_DIO != 0 };
+        let negotiated = Negotiated {
+            request_bytes_max,
+            over_io_uring,
+            asynchronous_direct_io: flags & ASYNC_DIO != 0,
+            can_resend: self.flags & HAS_RESEND != 0,
+        };
         (out, negotiated)
     }
 }
@@ -129,7 +141,10 @@ mod tests {
         let writeback_cache = 1 << 16;
         let (out, negotiated) = offer(ASYNC_DIO | MAX_PAGES | writeback_cache).negotiate(&LIMITS);
         assert_eq!(u64::from(u32_at(&out, 12)), ASYNC_DIO | MAX_PAGES);
-        assert_eq!(negotiated, Negotiated { request_bytes_max: 1 << 20, over_io_uring: false, asynchronous_direct_io: true });
+        assert_eq!(
+            negotiated,
+            Negotiated { request_bytes_max: 1 << 20, over_io_uring: false, asynchronous_direct_io: true, can_resend: false }
+        );
         assert_eq!(super::super::u16_at(&out, 16), 512);
         assert_eq!(super::super::u16_at(&out, 28), 256);
     }

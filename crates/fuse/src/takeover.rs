@@ -1,0 +1,242 @@
+//! A loop export that goes from one daemon to the next: its users see a pause and nothing else.
+//!
+//! ```text
+//!   daemon 1   kept() ─▶ somebody holds the descriptors      killed, or park()
+//!   daemon 2                                                                    ─▶ take_over()
+//! ```
+//! Meanwhile the kernel holds the device's requests. What makes the export is in the header of its
+//! table of requests: see [`Facts`].
+
+use crate::connection::Connection;
+use crate::error::FuseError;
+use crate::export::{END_PATIENCE, FileExport, LoopExport, LoopOptions, canonical, check_name};
+use crate::file::VolumeFile;
+use crate::loopdev::{LoopDevice, LoopGeometry};
+use crate::mount::Mount;
+use crate::ownloop::{OwnLoop, mark_of};
+use crate::patience::within;
+use crate::protocol::Negotiated;
+use crate::table::Table;
+use crate::writeback;
+use runtime::{Runtime, VolumeRef};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a daemon must know of an export that it takes over.
+#[derive(Debug, Serialize, Deserialize)]
+struct Facts {
+    /// What the loop device is known by.
+    mark: Vec<u8>,
+    /// The number of the loop device.
+    number: u32,
+    /// Device and inode of the file below it.
+    file: (u64, u64),
+    /// The number of the file system, as the mount table writes it.
+    mount: String,
+    /// Device and inode of the empty file that is mounted over.
+    below: (u64, u64),
+    size_bytes: u64,
+    block_bytes: u32,
+    can_discard: bool,
+    read_only: bool,
+    negotiated: Negotiated,
+    /// Settings of the device's queue, as they were.
+    before: Vec<(PathBuf, String)>,
+}
+
+impl LoopExport {
+    /// What has to stay open so that the export outlives this process; `None` if it cannot.
+    pub fn kept(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        let connection = self.file.connection.as_ref().filter(|_| self.file.can_be_taken_over())?;
+        Some([connection.as_fd(), self.file.table.memory()])
+    }
+
+    /// Whether writes that are under way when the daemon is killed are carried out by the next;
+    /// else they fail.
+    pub fn repeats_writes(&self) -> bool {
+        self.file.negotiated.can_resend
+    }
+
+    /// Writes down what the next daemon must know.
+    ///
+    /// # Errors
+    /// A sentence for the administrator: the export works all the same.
+    pub(crate) fn note_facts(&self) -> Result<(), String> {
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mount, below) = self.file.mount.facts();
+        let facts = Facts {
+            mark: self.mark.clone(),
+            number: self.own.number(),
+            file: self.own.file(),
+            mount: mount.to_owned(),
+            below,
+            size_bytes: self.file.file.size_bytes,
+            block_bytes: self.file.file.block_bytes,
+            can_discard: self.file.file.can_discard,
+            read_only: device.geometry().read_only,
+            negotiated: self.file.negotiated,
+            before: device.settings_before().to_vec(),
+        };
+        let text = serde_json::to_vec(&facts).map_err(std::io::Error::from);
+        text.and_then(|text| self.file.table.set_facts(&text))
+            .map_err(|error| format!("{} ends when the daemon is killed ({error})", self.device_path.display()))
+    }
+
+    /// Goes on with an export that an earlier daemon has made of the same volume, of whose
+    /// descriptors these are copies. Requests that wait are served from here on.
+    ///
+    /// # Errors
+    /// [`FuseError::NotTakenOver`]: when its descriptors are closed everywhere, users of the device
+    /// get errors.
+    pub fn take_over(
+        runtime: &Runtime,
+        volume: &VolumeRef,
+        name: &str,
+        run_directory: &Path,
+        options: &LoopOptions,
+        kept: Vec<OwnedFd>,
+    ) -> Result<LoopExport, FuseError> {
+        check_name(name)?;
+        let refused = |problem: &str| FuseError::NotTakenOver { name: name.to_owned(), problem: problem.to_owned() };
+        let [connection, memory] = <[OwnedFd; 2]>::try_from(kept).map_err(|_| refused("what was kept of it is not complete"))?;
+        let (table, text) = Table::of_earlier(memory).map_err(|error| refused(&error.to_string()))?;
+        let facts: Facts = serde_json::from_slice(&text).map_err(|_| refused("it was not complete"))?;
+        let mark = mark_of(&options.owner, name);
+        if facts.mark != mark {
+            return Err(refused("it is of another volume"));
+        }
+        if let Some(problem) = misfit(&facts, volume) {
+            return Err(refused(&problem));
+        }
+        let path = canonical(run_directory)?.join(name);
+        let Some(own) = OwnLoop::known(facts.number, facts.file, &mark)? else {
+            return Err(refused("its loop device is gone"));
+        };
+        let geometry = facts.geometry();
+        let mount = Mount::taken_over(&path, facts.mount, facts.below)?;
+        let file = VolumeFile { size_bytes: facts.size_bytes, block_bytes: facts.block_bytes, can_discard: facts.can_discard };
+        let second = connection.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
+        let (table, negotiated) = (Arc::new(table), facts.negotiated);
+        let endpoint = Connection::taken_over(
+            second,
+            volume.clone(),
+            file,
+            negotiated.request_bytes_max,
+            table.clone(),
+            negotiated.can_resend && !options.without_resend,
+        );
+        let endpoints = runtime.add_endpoint(Box::new(endpoint));
+        let file = FileExport { mount, endpoints, path, negotiated, file, connection: Some(connection), table };
+        let device = LoopDevice::taken_over(own.clone(), &geometry, facts.before);
+        let mut made = LoopExport {
+            link: None,
+            device_path: own.path(),
+            device: Arc::new(Mutex::new(device)),
+            own,
+            link_directory: options.link_directory.clone(),
+            name: name.to_owned(),
+            mark,
+            file,
+            warnings: Vec::new(),
+            patience: options.patience,
+        };
+        // Its requests must be answered meanwhile: the kernel lets those in flight end first.
+        let stays = made.device.clone();
+        let stay = move || stays.lock().unwrap_or_else(PoisonError::into_inner).stay();
+        match within(options.patience, "loop-stay", stay) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => made.warnings.push(format!("the device goes when its last user does: {error}")),
+            None => made.warnings.push("the device may go when its last user does: it does not answer".to_owned()),
+        }
+        let problem = made.make_link().err();
+        made.warnings.extend(problem);
+        Ok(made)
+    }
+
+    /// Nobody serves the export for a while: its users wait until it is taken over. Requests in
+    /// flight are not waited for, and their answers are not told: whoever takes it over carries
+    /// them out again. So what they were given to must not act any more by then.
+    ///
+    /// # Errors
+    /// The system's: then the export goes, and its users get errors.
+    pub fn suspend(mut self, runtime: &Runtime) -> Result<Vec<OwnedFd>, FuseError> {
+        let descriptors = self.kept().into_iter().flatten();
+        let copies = descriptors.map(|descriptor| descriptor.try_clone_to_owned().map_err(FuseError::system("duplicate", "/dev/fuse")));
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        runtime
+            .stop_endpoints(&self.file.endpoints, Duration::ZERO)
+            .map_err(|_| FuseError::TimedOut { step: "ending the FUSE connection", seconds: END_PATIENCE.as_secs() })?;
+        self.device.lock().unwrap_or_else(PoisonError::into_inner).let_be();
+        self.file.mount.leave();
+        // Whoever takes it over makes the name again, of the same device.
+        if let Some(link) = self.link.take() {
+            link.leave();
+        }
+        Ok(copies)
+    }
+
+    /// The end of this daemon, and not of the export: what file systems and page caches hold is
+    /// written back as far as the patience allows, requests in flight are answered, and later ones
+    /// wait for the next daemon. If there is none, the device goes when its last user does.
+    ///
+    /// # Errors
+    /// What went wrong first. The export is parked all the same.
+    pub fn park(mut self, runtime: &Runtime, patience: Duration) -> Result<(), FuseError> {
+        let written_back = writeback::write_back(&self.own, patience.min(self.patience));
+        // Somebody else may have the number before it is served again.
+        self.link = None;
+        let device = self.device.clone();
+        let leave = move || device.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        let left = within(END_PATIENCE, "loop-leave", leave)
+            .unwrap_or(Err(FuseError::TimedOut { step: "leaving the loop device", seconds: END_PATIENCE.as_secs() }));
+        self.file.mount.leave();
+        let stopped = runtime
+            .stop_endpoints(&self.file.endpoints, END_PATIENCE)
+            .map_err(|_| FuseError::TimedOut { step: "ending the FUSE connection", seconds: END_PATIENCE.as_secs() });
+        let written_back =
+            written_back.map_err(|problems| FuseError::NotWrittenBack { device: self.device_path.clone(), problems: problems.join("; ") });
+        left.and(stopped).and(written_back)
+    }
+}
+
+/// Ends an export of a daemon that does not come back: its users get errors, and its device goes
+/// when they have closed it. `let_go` makes the keeper close its copies. Gives the device.
+///
+/// # Errors
+/// [`FuseError::NotTakenOver`] if it is no export of ours; the descriptors are closed all the same.
+pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result<PathBuf, FuseError> {
+    let refused = |problem: &str| FuseError::NotTakenOver { name: name.to_owned(), problem: problem.to_owned() };
+    let facts = <[OwnedFd; 2]>::try_from(kept).map_err(|_| refused("what was kept of it is not complete")).and_then(|[_, memory]| {
+        let (_, text) = Table::of_earlier(memory).map_err(|error| refused(&error.to_string()))?;
+        serde_json::from_slice::<Facts>(&text).map_err(|_| refused("it was not complete"))
+    });
+    let_go();
+    let facts = facts?;
+    let own = OwnLoop::known(facts.number, facts.file, &facts.mark)?.ok_or_else(|| refused("its loop device is gone"))?;
+    LoopDevice::taken_over(own.clone(), &facts.geometry(), facts.before).abandon()?;
+    Ok(own.path())
+}
+
+impl Facts {
+    fn geometry(&self) -> LoopGeometry {
+        LoopGeometry { block_bytes: self.block_bytes, read_only: self.read_only, request_bytes_max: self.negotiated.request_bytes_max }
+    }
+}
+
+/// Why the volume, as it is now, is not what the device promises.
+fn misfit(facts: &Facts, volume: &VolumeRef) -> Option<String> {
+    if volume.size_bytes() < facts.size_bytes {
+        return Some(format!("the volume has {} bytes now, and the device {}", volume.size_bytes(), facts.size_bytes));
+    }
+    if volume.logical_block_bytes() != facts.block_bytes {
+        return Some(format!(
+            "the volume has sectors of {} bytes now, and the device of {}",
+            volume.logical_block_bytes(),
+            facts.block_bytes
+        ));
+    }
+    (volume.read_only() && !facts.read_only).then(|| "the volume is read-only now, and the device is not".to_owned())
+}

@@ -1,0 +1,194 @@
+//! The process that holds descriptors where no service manager does. It knows nothing of what they
+//! are.
+//!
+//! It serves one daemon at a time, the one that connected last. When there is no daemon it waits
+//! for the next, but not for ever: what hangs on the descriptors waits with it.
+
+use crate::wire::{self, Kind};
+use crate::{Kept, borrowed};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often a holder without a daemon looks whether one can come at all.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Holds descriptors for daemons that connect to `listener` (a listening `SOCK_SEQPACKET` socket
+/// that is found under the name `path`), until there is nothing to hold and nobody connected, or
+/// nobody was connected for `patience`, or nobody can connect any more, since the name is gone.
+///
+/// # Errors
+/// The system's.
+pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<()> {
+    let mut kept = Kept::new();
+    let mut daemon: Option<OwnedFd> = None;
+    // The daemon that has started this process connects at once.
+    let mut alone_since = Instant::now();
+    loop {
+        let (listens, speaks) = wait(&listener, daemon.as_ref())?;
+        let is_over = || Instant::now() >= alone_since + patience || !path.exists();
+        if daemon.is_none() && !listens && is_over() {
+            return Ok(());
+        }
+        if speaks && let Some(socket) = &daemon {
+            let goes_on = serve(socket, &mut kept).unwrap_or(false);
+            if !goes_on {
+                (daemon, alone_since) = (None, Instant::now());
+                if kept.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        if listens {
+            let socket = accept_with(&listener, SocketFlags::CLOEXEC)?;
+            let peer = sockopt::socket_peercred(&socket)?;
+            if peer.uid == rustix::process::geteuid() {
+                daemon = Some(socket);
+            }
+        }
+    }
+}
+
+/// Whether somebody wants in, and whether the daemon says something. Without a daemon it does not
+/// wait long.
+fn wait(listener: &OwnedFd, daemon: Option<&OwnedFd>) -> io::Result<(bool, bool)> {
+    let mut polled = vec![PollFd::new(listener, PollFlags::IN)];
+    polled.extend(daemon.map(|socket| PollFd::new(socket, PollFlags::IN)));
+    let limit = daemon.is_none().then_some(Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 });
+    match poll(&mut polled, limit.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let said = |at: usize| polled.get(at).is_some_and(|polled| !polled.revents().is_empty());
+    Ok((said(0), said(1)))
+}
+
+/// Does what one message asks. `false` when the daemon has gone.
+fn serve(socket: &OwnedFd, kept: &mut Kept) -> io::Result<bool> {
+    let Some((kind, name, descriptors)) = wire::receive(socket.as_fd())? else { return Ok(false) };
+    match kind {
+        Kind::Keep => drop(kept.insert(name, descriptors)),
+        Kind::Forget => drop(kept.remove(&name)),
+        Kind::Take => {
+            for (name, descriptors) in &*kept {
+                wire::send(socket.as_fd(), Kind::Keep, name, &borrowed(descriptors))?;
+            }
+        }
+        Kind::Done => return Ok(false),
+    }
+    wire::send(socket.as_fd(), Kind::Done, "", &[])?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket_with};
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::thread::JoinHandle;
+
+    fn socket() -> OwnedFd {
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket")
+    }
+
+    fn start(path: &Path, patience: Duration) -> JoinHandle<io::Result<()>> {
+        let listener = socket();
+        bind(&listener, &SocketAddrUnix::new(path).expect("short")).expect("free");
+        listen(&listener, 4).expect("bound");
+        let path = path.to_owned();
+        std::thread::spawn(move || hold(listener, &path, patience))
+    }
+
+    fn join(path: &Path) -> OwnedFd {
+        let socket = socket();
+        connect(&socket, &SocketAddrUnix::new(path).expect("short")).expect("it listens");
+        socket
+    }
+
+    fn say(socket: &OwnedFd, kind: Kind, name: &str, descriptors: &[OwnedFd]) -> Kept {
+        wire::send(socket.as_fd(), kind, name, &borrowed(descriptors)).expect("it is there");
+        let mut came = Kept::new();
+        while let Some((Kind::Keep, name, descriptors)) = wire::receive(socket.as_fd()).expect("it is there") {
+            came.insert(name, descriptors);
+        }
+        came
+    }
+
+    #[test]
+    fn the_next_daemon_gets_what_the_last_one_kept_and_nothing_that_it_let_go() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s");
+        let holder = start(&path, Duration::from_secs(60));
+        let first = join(&path);
+        let (mut far, near) = std::io::pipe().expect("a pipe");
+        let (other_far, other_near) = std::io::pipe().expect("a pipe");
+        say(&first, Kind::Keep, "one", &[near.into()]);
+        say(&first, Kind::Keep, "two", &[other_near.into(), other_far.into()]);
+        say(&first, Kind::Forget, "never", &[]);
+        drop(first);
+        let second = join(&path);
+        let mut kept = say(&second, Kind::Take, "", &[]);
+        assert_eq!(kept.keys().collect::<Vec<_>>(), ["one", "two"]);
+        assert_eq!(kept["two"].len(), 2);
+        let one = kept.remove("one").and_then(|mut set| set.pop()).expect("one descriptor");
+        File::from(one).write_all(b"alive").expect("the other end is open");
+        say(&second, Kind::Forget, "one", &[]);
+        let mut text = String::new();
+        far.read_to_string(&mut text).expect("nobody holds the other end any more");
+        assert_eq!(text, "alive");
+        say(&second, Kind::Forget, "two", &[]);
+        drop(second);
+        holder.join().expect("no panic").expect("it ends when there is nothing to hold");
+    }
+
+    #[test]
+    fn without_a_daemon_it_lets_go_when_its_patience_ends() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s");
+        let holder = start(&path, Duration::from_millis(300));
+        let daemon = join(&path);
+        let (mut far, near) = std::io::pipe().expect("a pipe");
+        say(&daemon, Kind::Keep, "one", &[near.into()]);
+        // As long as there is one, it holds.
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!holder.is_finished());
+        drop(daemon);
+        assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
+        holder.join().expect("no panic").expect("it has ended");
+    }
+
+    #[test]
+    fn where_no_daemon_can_come_any_more_it_lets_go() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s");
+        let holder = start(&path, Duration::from_secs(60));
+        let daemon = join(&path);
+        let (mut far, near) = std::io::pipe().expect("a pipe");
+        say(&daemon, Kind::Keep, "one", &[near.into()]);
+        drop(directory);
+        drop(daemon);
+        assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
+        holder.join().expect("no panic").expect("it has ended");
+    }
+
+    #[test]
+    fn what_is_no_message_ends_the_connection_and_not_the_holder() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s");
+        let holder = start(&path, Duration::from_secs(60));
+        let daemon = join(&path);
+        let (_far, near) = std::io::pipe().expect("a pipe");
+        say(&daemon, Kind::Keep, "one", &[near.into()]);
+        rustix::net::send(&daemon, b"?", rustix::net::SendFlags::empty()).expect("sent");
+        assert!(wire::receive(daemon.as_fd()).is_ok_and(|message| message.is_none()), "closed");
+        let next = join(&path);
+        assert_eq!(say(&next, Kind::Take, "", &[]).len(), 1);
+        say(&next, Kind::Forget, "one", &[]);
+        drop(next);
+        holder.join().expect("no panic").expect("it has ended");
+    }
+}
