@@ -190,11 +190,16 @@ export interface VolumeView {
   sector_bytes: number | null;
   options: Options;
   exports: Record<string, string | null>;
+  /** By export: what its users see while the daemon restarts. */
+  on_restart: Record<string, OnRestart>;
   stable_path: string | null;
   cached_bytes: number | null;
   dirty_bytes: number | null;
   job: JobView | null;
 }
+
+/** What users of an export see while the daemon is gone and comes back. */
+export type OnRestart = "waits" | "writes_fail" | "ends";
 
 export interface VolumeAdd {
   name: string;

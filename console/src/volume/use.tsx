@@ -1,7 +1,13 @@
 /** Where a volume is offered and how to use it. */
 
-import type { VolumeView } from "../api";
+import type { OnRestart, VolumeView } from "../api";
 import { Copy, Panel } from "../ui/basics";
+
+const WHILE_RESTARTING: Record<OnRestart, string> = {
+  waits: "I/O waits",
+  writes_fail: "I/O waits, writes under way fail if the daemon is killed",
+  ends: "clients must connect again",
+};
 
 /** A command that uses the volume at a place, by the kind of export. */
 export function commands(volume: { name: string; exports: Record<string, string | null>; stable_path: string | null }): { told: string; text: string }[] {
@@ -27,7 +33,10 @@ export function Use({ volume }: { volume: VolumeView }) {
         {places.map(([word, place]) => (
           <div key={word}>
             <dt>{word === "loop" ? "Block device" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
-            <dd>{place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}</dd>
+            <dd>
+              {place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}
+              {volume.on_restart[word] && <p class="muted">While the daemon restarts: {WHILE_RESTARTING[volume.on_restart[word]]}</p>}
+            </dd>
           </div>
         ))}
         {volume.stable_path && (

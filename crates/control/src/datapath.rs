@@ -11,7 +11,7 @@ use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
-use crate::words::Export;
+use crate::words::{Export, OnRestart};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -123,6 +123,23 @@ pub struct Offer {
     pub stable_path: Option<String>,
     /// What an administrator should know, one sentence each.
     pub warnings: Vec<String>,
+    /// What its users see while the daemon is gone and comes back.
+    pub on_restart: OnRestart,
+}
+
+/// How an export is taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Withdrawal {
+    /// Only if nobody uses it.
+    IfUnused,
+    /// Whoever uses it gets errors from then on.
+    Forced,
+    /// Its pool is stopped and started. Who uses it waits until the volume is offered again;
+    /// requests in flight are carried out then. Only where [`DataPath::outlives_its_pool`].
+    PoolRestarts,
+    /// The daemon ends. Who uses it waits for the next daemon where that can be, else gets errors
+    /// from then on.
+    DaemonEnds,
 }
 
 /// What a device is used as.
@@ -316,6 +333,22 @@ pub trait DataPath: Send + Sync {
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
 
+    /// Whether the SSD of a pool takes a write: its first page, as it is. Nobody else may write
+    /// there meanwhile.
+    ///
+    /// # Errors
+    /// Why not.
+    fn ssd_takes_writes(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// Ends the shards of a pool that has lost its SSD, as a crash does: nothing of them acts any
+    /// more, and what their volumes' clients wait for is failed. The volumes are to be detached
+    /// then, and the pool stopped.
+    fn abandon_pool(&self, _pool: &str) -> Result<(), ControlError> {
+        Ok(())
+    }
+
     /// Puts the record's treatment of content in force; what is stored already stays as it is. A pool that does not run needs not be told.
     fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
@@ -405,12 +438,31 @@ pub trait DataPath: Send + Sync {
     /// Offers an attached volume.
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError>;
 
-    /// Takes the offer back, if nobody uses it; what is in flight is answered first. With `force` (the end of the daemon) it goes
-    /// even if it is used: what the page cache holds is written, later requests fail.
+    /// Takes the offer back; what is in flight is answered first, and what the page cache holds is
+    /// written.
     ///
     /// # Errors
-    /// [`ControlError::Export`] while it is in use (mounted, held by another device), unless forced.
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError>;
+    /// [`ControlError::Export`] while it is in use (mounted, held by another device), if it is to
+    /// go only unused.
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError>;
+
+    /// Whether users of an export wait for the next daemon when this one stops.
+    fn outlives_a_stop(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
+        false
+    }
+
+    /// Whether users of an export can wait while the pool of its volume is stopped and started.
+    fn outlives_its_pool(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
+        false
+    }
+
+    /// All volumes have been started that start at once. Exports that an earlier daemon has kept
+    /// open and nobody serves now are closed if they are of no `known` volume, or of one that is
+    /// stopped; others when they have waited long enough. Gives the volumes whose users get errors
+    /// by that.
+    fn close_kept(&self, _known: &[VolumeRecord]) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Whether somebody else took the device of a loop export away, so that its number may be another's.
     fn loop_is_lost(&self, _volume: &str) -> bool {

@@ -4,6 +4,7 @@ use crate::error::ControlError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
 use types::{Admission, Content, Mode, OnSsdLoss};
+use utoipa::ToSchema;
 
 /// A module for `#[serde(with = ...)]`: a value is written as its name.
 macro_rules! by_name {
@@ -76,6 +77,32 @@ impl Export {
                 Ok(Export::NbdTcp(address))
             }
             _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, nbd or nbd:127.0.0.1:PORT")),
+        }
+    }
+}
+
+/// What users of an export see while the daemon is gone and comes back: killed, crashed, or
+/// restarted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRestart {
+    /// Their I/O waits and is carried out by the next daemon.
+    Waits,
+    /// Their I/O waits, but writes that were under way when the daemon was killed fail: kernels
+    /// before 6.9.
+    WritesFail,
+    /// Their connection ends; they have to connect again.
+    #[default]
+    Ends,
+}
+
+impl OnRestart {
+    /// For people: what I/O does meanwhile.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            OnRestart::Waits => "I/O waits",
+            OnRestart::WritesFail => "I/O waits, writes under way fail if the daemon is killed",
+            OnRestart::Ends => "clients must connect again",
         }
     }
 }

@@ -98,9 +98,18 @@ pub enum Command {
     /// Secrets for access over TCP
     #[command(subcommand)]
     Token(Token),
+    /// End block devices whose daemon was killed and does not come back, so that nobody waits for
+    /// them any more
+    Rescue,
     /// Print the API's description (OpenAPI)
     #[command(hide = true)]
     Openapi,
+    /// Hold the exports of a daemon that ends, for the next one; the daemon starts it by itself
+    #[command(hide = true)]
+    Keeper {
+        /// Where daemons find it
+        socket: PathBuf,
+    },
 }
 
 /// What to do with tokens.

@@ -3,7 +3,7 @@
 use crate::commands::print;
 use crate::failure::Failure;
 use crate::request;
-use control::datapath::DataPath;
+use control::datapath::{DataPath, Withdrawal};
 use control::error::ControlError;
 use control::lock::DaemonLock;
 use control::options::Options;
@@ -144,6 +144,8 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         cpu_latency: false,
         export_directory: directory.path.clone(),
         stable_names: false,
+        // A model that is killed shows a disk that dies.
+        keeper: None,
         notices,
     })?;
     let facts = machine.examine_backing(&backing).map_err(|error| match error {
@@ -185,7 +187,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
     }
     signals.forever().next();
     let ended = giving_up_what_hangs(&machine, || {
-        machine.unexport(&record, &export, true)?;
+        machine.unexport(&record, &export, Withdrawal::Forced)?;
         machine.detach(&record, false)
     });
     machine.finish();

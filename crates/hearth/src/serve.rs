@@ -9,6 +9,7 @@ use crate::commands::print;
 use crate::config::Config;
 use crate::config::settings::{self, Flags, ServeSettings};
 use crate::failure::Failure;
+use crate::keeping::keeper;
 use crate::logs;
 use crate::sampling::Sampling;
 use crate::service::{Life, Service};
@@ -71,6 +72,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
         cpu_latency: settings.cpu_latency,
         export_directory: export_directory(&places.socket),
         stable_names: true,
+        keeper: Some(keeper(&places.state_directory)),
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;

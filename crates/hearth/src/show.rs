@@ -140,7 +140,11 @@ pub fn volume(volume: &VolumeView) -> String {
         ("backing", volume.backing.clone()),
         ("pool", volume.pool.clone()),
     ];
-    pairs.extend(volume.exports.iter().map(|(how, place)| ("export", format!("{how}: {}", place.as_deref().unwrap_or("no export now")))));
+    let export = |(how, place): (&String, &Option<String>)| {
+        let restart = volume.on_restart.get(how).map(|what| format!(" (while the daemon restarts: {})", what.sentence()));
+        ("export", format!("{how}: {}{}", place.as_deref().unwrap_or("no export now"), restart.unwrap_or_default()))
+    };
+    pairs.extend(volume.exports.iter().map(export));
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
     pairs.extend([
         ("cached", known(volume.cached_bytes)),

@@ -129,8 +129,10 @@ fn a_wrong_file_is_refused_with_its_line() {
     assert_eq!(with(&printed, &["config", "check"]).stdout, "no problems\n");
 }
 
-/// As under a unit with protected paths: the daemon has a mount namespace of its own, and its FUSE mounts vanish with it. The loop device that a killed
-/// daemon leaves is then over a file without a path; the next start finds it all the same and takes it down.
+/// As under a unit with protected paths: the daemon has a mount namespace of its own, and its FUSE
+/// mounts vanish with it. The loop device that a killed daemon leaves is then over a file without a
+/// path; the next start finds it all the same: it goes on with it if it was kept, else it takes it
+/// down.
 #[test]
 fn a_killed_daemon_with_its_own_mounts_leaves_no_device_for_long() {
     if !rustix::process::geteuid().is_root() || !support::exists("/dev/loop-control") || !support::exists("/dev/fuse") {
@@ -159,6 +161,15 @@ fn a_killed_daemon_with_its_own_mounts_leaves_no_device_for_long() {
     place.must(&["volume", "add", "v", "--backing", &place.file("disk.img", 16 << 20), "--pool", "p", "--export", "loop"]);
     let first = device();
     daemon.kill();
+    let daemon = place.start(apart());
+    assert_eq!(device(), first, "it was kept");
+    std::fs::read(format!("/dev/{first}")).expect("it is served");
+    let keeper = place.keeper().expect("it holds the device");
+    daemon.kill();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).expect("it runs");
+    while place.keeper().is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     assert_eq!(attached_to(&first).as_deref(), Some("/\n"), "what this is about");
     let daemon = place.start(apart());
     let second = device();

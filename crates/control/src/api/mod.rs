@@ -16,7 +16,7 @@ pub use why::{MapView, RecentRequest, Run, WhyView};
 use crate::options::{Options, OptionsPatch};
 use crate::stats::{ContentStats, PoolStats, VolumeStats};
 use crate::uuid::Uuid;
-use crate::words::{self, Export};
+use crate::words::{self, Export, OnRestart};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -479,6 +479,9 @@ pub struct VolumeView {
     pub options: Options,
     /// By export ("loop", "nbd", "nbd:127.0.0.1:10809"): where it is offered (`/dev/loopN`, a URI); null while it is not.
     pub exports: BTreeMap<String, Option<String>>,
+    /// By export that is offered: what its users see while the daemon restarts.
+    #[serde(default)]
+    pub on_restart: BTreeMap<String, OnRestart>,
     /// The stable name under `/dev/hearth`, if it could be made.
     #[serde(default)]
     pub stable_path: Option<String>,

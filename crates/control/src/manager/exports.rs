@@ -2,6 +2,7 @@
 
 use super::Manager;
 use crate::api::Severity;
+use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::names::Named;
 use crate::state::VolumeRecord;
@@ -16,7 +17,7 @@ impl Manager {
         for (at, export) in volume.exports.iter().enumerate() {
             if let Err(error) = self.offer_one(volume, *export) {
                 for export in &volume.exports[..at] {
-                    if let Err(also) = self.withdraw_one(volume, *export, false) {
+                    if let Err(also) = self.withdraw_one(volume, *export, Withdrawal::IfUnused) {
                         self.events().note(Severity::Warning, &volume.name, format!("the export {export} was not removed: {also}"));
                     }
                 }
@@ -33,7 +34,7 @@ impl Manager {
     pub(super) fn unexport_all(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         self.check_unused(volume)?;
         for export in self.offered(volume) {
-            if let Err(error) = self.withdraw_one(volume, export, false) {
+            if let Err(error) = self.withdraw_one(volume, export, Withdrawal::IfUnused) {
                 self.offer_again(volume);
                 return Err(error);
             }
@@ -41,15 +42,19 @@ impl Manager {
         Ok(())
     }
 
-    /// Takes all exports away, used or not: the daemon ends. Gives whether all have gone.
+    /// Takes all exports away, used or not, or leaves those in use to the next daemon: this one
+    /// ends. Gives whether no client is served any more.
     pub(super) fn abandon_exports(&self, volume: &VolumeRecord) -> bool {
         let mut all_gone = true;
         for export in self.offered(volume) {
             if let Some(user) = self.data().export_in_use(volume, &export) {
-                let message = format!("the export {export} goes away although it is in use ({user})");
-                self.events().note(Severity::Warning, &volume.name, message);
+                let (severity, message) = match self.data().outlives_a_stop(volume, &export) {
+                    true => (Severity::Info, format!("the export {export} is in use ({user}): its users wait for the next start")),
+                    false => (Severity::Warning, format!("the export {export} goes away although it is in use ({user})")),
+                };
+                self.events().note(severity, &volume.name, message);
             }
-            if let Err(error) = self.withdraw_one(volume, export, true) {
+            if let Err(error) = self.withdraw_one(volume, export, Withdrawal::DaemonEnds) {
                 self.events().note(Severity::Warning, &volume.name, format!("the export {export} did not stop: {error}"));
                 all_gone = false;
             }
@@ -67,17 +72,37 @@ impl Manager {
         }
     }
 
+    /// Takes all exports back while the pool is stopped and started. Users wait, where they can.
+    ///
+    /// # Errors
+    /// If one that cannot wait is in use. What went is to be offered again by the caller.
+    pub(super) fn suspend_all(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let can_wait = |export: &Export| self.data().outlives_its_pool(volume, export);
+        self.offered(volume).iter().filter(|export| !can_wait(export)).try_for_each(|export| self.check_one_unused(volume, *export))?;
+        self.offered(volume).iter().try_for_each(|export| {
+            let how = if can_wait(export) { Withdrawal::PoolRestarts } else { Withdrawal::IfUnused };
+            self.withdraw_one(volume, *export, how)
+        })
+    }
+
+    /// Whether all clients of the volume can wait while its pool is stopped and started.
+    pub(super) fn all_can_wait(&self, volume: &VolumeRecord) -> bool {
+        self.offered(volume).iter().all(|export| self.data().outlives_its_pool(volume, export))
+    }
+
     /// # Errors
     /// [`ControlError::Export`] with who uses it.
     pub(super) fn check_unused(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        for export in self.offered(volume) {
-            if let Some(user) = self.data().export_in_use(volume, &export) {
-                return Err(ControlError::Export {
-                    export: format!("the {export} export of \"{}\"", volume.name),
-                    problem: format!("it is in use ({user})"),
-                    remedy: "unmount it or close what uses it, then try again".into(),
-                });
-            }
+        self.offered(volume).into_iter().try_for_each(|export| self.check_one_unused(volume, export))
+    }
+
+    fn check_one_unused(&self, volume: &VolumeRecord, export: Export) -> Result<(), ControlError> {
+        if let Some(user) = self.data().export_in_use(volume, &export) {
+            return Err(ControlError::Export {
+                export: format!("the {export} export of \"{}\"", volume.name),
+                problem: format!("it is in use ({user})"),
+                remedy: "unmount it or close what uses it, then try again".into(),
+            });
         }
         Ok(())
     }
@@ -91,7 +116,7 @@ impl Manager {
         if !self.data().loop_is_lost(name) {
             return;
         }
-        if let Err(error) = self.withdraw_one(volume, Export::Loop, true) {
+        if let Err(error) = self.withdraw_one(volume, Export::Loop, Withdrawal::Forced) {
             tracing::warn!("what is left of the loop device of {name} does not go: {error}");
         }
         match self.offer_one(volume, Export::Loop) {
@@ -118,15 +143,17 @@ impl Manager {
         }
         self.set_live_volume(&volume.name, |live| {
             live.exports.insert(export, offer.place.clone());
+            live.on_restart.insert(export, offer.on_restart);
             live.stable_path = offer.stable_path.or(live.stable_path.take());
         });
         Ok(offer.place)
     }
 
-    fn withdraw_one(&self, volume: &VolumeRecord, export: Export, force: bool) -> Result<(), ControlError> {
-        self.data().unexport(volume, &export, force)?;
+    fn withdraw_one(&self, volume: &VolumeRecord, export: Export, how: Withdrawal) -> Result<(), ControlError> {
+        self.data().unexport(volume, &export, how)?;
         self.set_live_volume(&volume.name, |live| {
             live.exports.remove(&export);
+            live.on_restart.remove(&export);
             if export == Export::Loop {
                 live.stable_path = None;
             }

@@ -6,6 +6,7 @@
 
 use crate::datapath::{
     CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, WaitingFor,
+    Withdrawal,
 };
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, Refused, VolumeFigures};
@@ -560,7 +561,7 @@ impl DataPath for World {
         Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
     }
 
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, _force: bool) -> Result<(), ControlError> {
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, _how: Withdrawal) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         inside.exports.remove(&(volume.name.clone(), export.to_string()));

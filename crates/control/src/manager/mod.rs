@@ -69,7 +69,7 @@ use crate::options::{Options, OptionsPatch};
 use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
 use crate::store::Store;
-use crate::words::Export;
+use crate::words::{Export, OnRestart};
 use ::history::History;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -148,12 +148,22 @@ struct LiveVolume {
     /// What its backing device refuses lately.
     refused: Option<Refused>,
     exports: BTreeMap<Export, String>,
+    on_restart: BTreeMap<Export, OnRestart>,
     stable_path: Option<String>,
 }
 
 impl LiveVolume {
     fn new(health: Health) -> LiveVolume {
-        LiveVolume { health, trouble: None, attached: false, waits: false, refused: None, exports: BTreeMap::new(), stable_path: None }
+        LiveVolume {
+            health,
+            trouble: None,
+            attached: false,
+            waits: false,
+            refused: None,
+            exports: BTreeMap::new(),
+            on_restart: BTreeMap::new(),
+            stable_path: None,
+        }
     }
 }
 

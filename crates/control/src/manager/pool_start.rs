@@ -1,17 +1,19 @@
 //! One pool by itself, started while all others go on: its SSD was away, or full, and is as it must be again.
 //!
-//! Nothing is new in it: exports and volumes go as before a replacement of the SSD, and come as at the daemon's start. After a crash
-//! in between the next start does that.
+//! What runs without the SSD ends as by a crash, and all comes back as at the daemon's start. After
+//! a crash in between the next start does that. Users of block devices see a pause.
 
 use super::Manager;
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 impl Manager {
-    /// Starts a pool that does not run, or runs without its SSD. Its volumes must not be in use.
+    /// Starts a pool that does not run, or runs without its SSD. Users of block devices wait
+    /// meanwhile, where they can; other users must not be there.
     pub(super) fn pool_start(&self, name: &str) -> Result<String, ControlError> {
         let record = self.pool_record(name)?;
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
@@ -30,8 +32,7 @@ impl Manager {
         // What runs without the SSD goes on if that is not there.
         super::start::check_is_believed(&record)?;
         self.check_ssd_is_there(&record)?;
-        volumes.iter().filter(|v| self.volume_attached(&v.name)).try_for_each(|v| self.check_unused(v))?;
-        let gone = volumes.iter().try_for_each(|v| self.unexport_all(v)).and_then(|()| self.detach_all(&volumes));
+        let gone = volumes.iter().try_for_each(|v| self.suspend_all(v)).and_then(|()| self.let_go_of_all(name, &volumes));
         if let Err(error) = gone {
             volumes.iter().for_each(|v| self.serve_again(v));
             return Err(error);
@@ -47,6 +48,20 @@ impl Manager {
         Ok(format!("running on {}", now.ssd))
     }
 
+    /// Its volumes have no clients any more. Shards that have lost their SSD end as by a crash:
+    /// requests wait in them that no client waits for.
+    fn let_go_of_all(&self, pool: &str, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
+        if !self.data().has_shards(pool) {
+            return self.detach_all(volumes);
+        }
+        self.data().abandon_pool(pool)?;
+        volumes.iter().filter(|volume| self.volume_attached(&volume.name)).try_for_each(|volume| {
+            self.data().detach(volume, false)?;
+            self.set_live_volume(&volume.name, |live| live.attached = false);
+            Ok(())
+        })
+    }
+
     /// Whether what carries the pool is where it was, or anywhere else.
     fn check_ssd_is_there(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         if self.carries(&pool.ssd, &pool.name) || self.data().find_ssd(pool.uuid).is_some() {
@@ -55,10 +70,11 @@ impl Manager {
         Err(ssd_is_missing(pool))
     }
 
-    /// Starts pools by themselves whose SSD was missed and is there, where nobody uses their volumes; once, since what does not come up then
-    /// has another reason, and its volumes would go and come for nothing. `missed` is kept from look to look. `is_due`: whether now is a
-    /// time to look, by the pool's name and a mark of its device.
-    pub(super) fn start_pools_that_are_back(&self, missed: &mut BTreeSet<String>, is_due: &mut dyn FnMut(&str, u64) -> bool) {
+    /// Starts pools by themselves whose SSD was missed and is there, once, since what does not come
+    /// up then has another reason; and, ever less often, pools that have lost their SSD under way,
+    /// if it is there: it may have been away for a moment only. `is_due`: whether now is a time to
+    /// look, by the pool's name and a mark of its device.
+    pub(super) fn start_pools_that_are_back(&self, lost: &mut LostSsds, is_due: &mut dyn FnMut(&str, u64) -> bool) {
         let waiting: Vec<PoolRecord> = {
             let memory = self.memory();
             let stands = |pool: &&PoolRecord| {
@@ -68,15 +84,23 @@ impl Manager {
             memory.state.pools.iter().filter(stands).cloned().collect()
         };
         for pool in waiting {
-            // Shards that have the SSD open still would not see that it is another; who made room on it says so.
-            if self.data().has_shards(&pool.name) || !is_due(&pool.name, self.data().device_mark(&pool.ssd)) || self.is_stopping() {
+            if self.data().has_shards(&pool.name) {
+                lost.under_way.entry(pool.name.clone()).or_default();
+            }
+            if !is_due(&pool.name, self.data().device_mark(&pool.ssd)) || self.is_stopping() {
                 continue;
             }
             if self.check_ssd_is_there(&pool).is_err() {
-                missed.insert(pool.name);
+                lost.missed.insert(pool.name);
                 continue;
             }
-            if !missed.remove(&pool.name) {
+            let was_missed = lost.missed.remove(&pool.name);
+            if !self.may_start_by_itself(&pool.name) || !was_missed && !lost.may_try(&pool.name, Instant::now()) {
+                continue;
+            }
+            // A pool that goes on without its SSD is not stopped for one that is read-only.
+            if let Err(error) = self.data().ssd_takes_writes(&pool) {
+                tracing::debug!("the SSD of pool {} takes no writes: {error}", pool.name);
                 continue;
             }
             match self.pool_start(&pool.name) {
@@ -87,6 +111,53 @@ impl Manager {
                 }
             }
         }
+    }
+}
+
+impl Manager {
+    /// Whether nobody would see more than a pause. A pool without shards may be started anyway:
+    /// `pool_start` refuses it while it is in use.
+    fn may_start_by_itself(&self, pool: &str) -> bool {
+        if !self.data().has_shards(pool) {
+            return true;
+        }
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
+        volumes.iter().all(|volume| self.all_can_wait(volume))
+    }
+}
+
+/// What is remembered of lost SSDs from look to look.
+#[derive(Debug, Default)]
+pub(super) struct LostSsds {
+    /// Pools whose SSD was not there at the last look.
+    missed: BTreeSet<String>,
+    /// Pools that have lost their SSD under way.
+    under_way: BTreeMap<String, Tries>,
+}
+
+/// Tries to start a pool.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tries {
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+/// Between a pool's first two tries. Each further pause is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Longest pause between tries; and how long after the last try the next loss is a new one.
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+
+impl LostSsds {
+    /// Whether to try a pool that has lost its SSD under way. Then that counts as a try.
+    fn may_try(&mut self, pool: &str, now: Instant) -> bool {
+        let Some(tries) = self.under_way.get_mut(pool) else { return false };
+        match tries.last {
+            Some(last) if now < last + tries.pause => return false,
+            Some(last) if now < last + tries.pause + PAUSE_MAX => tries.pause = (tries.pause * 2).min(PAUSE_MAX),
+            _ => tries.pause = PAUSE_MIN,
+        }
+        tries.last = Some(now);
+        true
     }
 }
 

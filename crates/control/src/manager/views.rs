@@ -103,6 +103,7 @@ impl Manager {
             sector_bytes: record.sector_bytes,
             options: record.options,
             exports: record.exports.iter().map(|e| (e.to_string(), live.exports.get(e).cloned())).collect(),
+            on_restart: live.on_restart.iter().map(|(export, what)| (export.to_string(), *what)).collect(),
             stable_path: live.stable_path,
             cached_bytes: live.attached.then_some(stats.cached_bytes),
             dirty_bytes: stats.dirty_bytes,

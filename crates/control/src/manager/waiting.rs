@@ -1,12 +1,13 @@
 //! Volumes that wait for their backing devices, and pools that wait for their SSD, start by themselves; volumes whose device goes away while they run are told of, and go on when it
 //! is back. Looked at once a second: what has to be asked for that is a few small files of the kernel's.
 
+use super::pool_start::LostSsds;
 use super::verdict::Verdict;
 use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::names::Named;
 use crate::state::{VolumePhase, VolumeRecord};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Looks between two tries while nothing changes, at most: a device may have become good in a way that no mark shows.
 const LOOKS_MAX: u32 = 64;
@@ -16,8 +17,7 @@ const LOOKS_MAX: u32 = 64;
 pub struct Watched {
     waiting: WaitingByName,
     pools: WaitingByName,
-    /// Pools whose SSD was not there at the last look.
-    missed: BTreeSet<String>,
+    lost: LostSsds,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +75,12 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
-        self.start_pools_that_are_back(&mut watched.missed, &mut |pool, mark| watched.pools.is_due(pool, mark));
+        let known = self.memory().state.volumes.clone();
+        for volume in self.data().close_kept(&known) {
+            let message = "users of its block device have waited for it since the last daemon ended: they get errors now";
+            self.events().note(Severity::Error, &volume, message);
+        }
+        self.start_pools_that_are_back(&mut watched.lost, &mut |pool, mark| watched.pools.is_due(pool, mark));
         watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name));
         for volume in &waiting {
             if watched.waiting.is_due(&volume.name, self.data().device_mark(&volume.backing)) {

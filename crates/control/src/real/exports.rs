@@ -1,11 +1,11 @@
 //! Exports: one NBD server for all volumes on a Unix socket, one for each TCP address, a loop device for each volume.
 
 use super::{Machine, failed, locked};
-use crate::datapath::Offer;
+use crate::datapath::{Offer, Withdrawal};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
-use crate::words::Export;
-use fuse::{FuseError, LoopExport, LoopOptions};
+use crate::words::{Export, OnRestart};
+use fuse::{FuseError, LoopExport, LoopOptions, Transport};
 use nbd::{ExportOptions, Limits, ListenSpec, Server};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,12 +45,27 @@ impl Machine {
         let mounts = self.export_directory.join(MOUNTS);
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
-        let options = LoopOptions { owner: record.uuid.to_string(), link_directory, ..LoopOptions::default() };
-        let made = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options).map_err(|e| fuse_error(&e))?;
+        let options =
+            LoopOptions { owner: record.uuid.to_string(), link_directory, transport: Transport::Classic, ..LoopOptions::default() };
+        let (made, problem) = match self.take_over_loop(record, &volume.reference, &mounts, &options) {
+            Some(made) => (made, None),
+            None => {
+                let start = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options);
+                let made = start.map_err(|e| fuse_error(&e))?;
+                let problem = self.kept.keep_loop(record, &made).err();
+                (made, problem)
+            }
+        };
+        let on_restart = match (&problem, made.repeats_writes()) {
+            _ if !self.kept.keeps_loop(record) => OnRestart::Ends,
+            (_, true) => OnRestart::Waits,
+            (_, false) => OnRestart::WritesFail,
+        };
         let offer = Offer {
             place: made.device_path().display().to_string(),
             stable_path: made.link_path().map(|p| p.display().to_string()),
-            warnings: made.warnings().to_vec(),
+            warnings: made.warnings().iter().cloned().chain(problem).collect(),
+            on_restart,
         };
         *locked(&volume.loop_export) = Some(made);
         Ok(offer)
@@ -60,7 +75,8 @@ impl Machine {
     /// loop device next must not be found under it.
     pub(super) fn clear_leftovers(&self, record: &VolumeRecord) {
         let runs = self.volume(&record.name).is_ok_and(|volume| locked(&volume.loop_export).is_some());
-        if runs || !record.exports.contains(&Export::Loop) {
+        // Users of what an earlier daemon has kept open wait: it may be served yet.
+        if runs || !record.exports.contains(&Export::Loop) || self.kept.waits(record) {
             return;
         }
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
@@ -96,9 +112,9 @@ impl Machine {
         Ok(Offer { place, ..Offer::default() })
     }
 
-    pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError> {
+    pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
         match export {
-            Export::Loop => self.withdraw_loop(record, force),
+            Export::Loop => self.withdraw_loop(record, how),
             Export::Nbd => {
                 // Without the lock while clients leave: other volumes' exports must not wait for them.
                 let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };
@@ -111,16 +127,31 @@ impl Machine {
         }
     }
 
-    fn withdraw_loop(&self, record: &VolumeRecord, force: bool) -> Result<(), ControlError> {
+    fn withdraw_loop(&self, record: &VolumeRecord, how: Withdrawal) -> Result<(), ControlError> {
         let volume = self.volume(&record.name)?;
         // Taken out, so that statistics do not wait for the lock while the page cache is written back.
         let Some(mut made) = locked(&volume.loop_export).take() else { return Ok(()) };
-        if force {
-            return made.abandon(&self.runtime, self.patience(WRITE_BACK_PATIENCE)).map_err(|e| fuse_error(&e));
+        let patience = self.patience(WRITE_BACK_PATIENCE);
+        match how {
+            Withdrawal::DaemonEnds if self.kept.outlives_a_stop(record) && made.users().is_some() => {
+                return made.park(&self.runtime, patience).map_err(|e| fuse_error(&e));
+            }
+            Withdrawal::DaemonEnds | Withdrawal::Forced => {
+                // What hangs ends with the last descriptor.
+                self.kept.forget_loop(record);
+                return made.abandon(&self.runtime, patience).map_err(|e| fuse_error(&e));
+            }
+            Withdrawal::PoolRestarts if self.kept.keeps_loop(record) => {
+                let waiting = made.suspend(&self.runtime).map_err(|e| fuse_error(&e))?;
+                self.kept.waits_for(record, waiting);
+                return Ok(());
+            }
+            Withdrawal::PoolRestarts | Withdrawal::IfUnused => {}
         }
         let stopped = made.stop(&self.runtime);
-        if stopped.is_err() {
-            *locked(&volume.loop_export) = Some(made);
+        match stopped {
+            Ok(()) => self.kept.forget_loop(record),
+            Err(_) => *locked(&volume.loop_export) = Some(made),
         }
         stopped.map_err(|e| fuse_error(&e))
     }

@@ -8,6 +8,7 @@ mod discovery;
 mod exports;
 mod figures;
 mod finding;
+mod kept;
 mod letting_go;
 mod looking;
 mod pools;
@@ -17,10 +18,12 @@ mod waits;
 mod warm;
 
 pub use exports::clear_killed_export;
+pub use kept::end_kept_exports;
 pub use runtime::SsdMedium;
 
 use crate::datapath::{
     CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,
+    Withdrawal,
 };
 use crate::error::ControlError;
 use crate::figures::Figures;
@@ -30,6 +33,7 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use engine::api::Command;
+use keeper::Keeper;
 use runtime::{Endpoint, EndpointGroup, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,6 +62,8 @@ pub struct MachineOptions {
     pub export_directory: PathBuf,
     /// Whether loop exports get a stable name (`/dev/hearth/NAME`).
     pub stable_names: bool,
+    /// Who keeps exports alive when this process ends; `None`: nobody.
+    pub keeper: Option<Keeper>,
     /// Where it reports to.
     pub notices: Sender<Notice>,
 }
@@ -71,6 +77,7 @@ pub struct Machine {
     pools: Mutex<BTreeMap<String, Arc<pools::LivePool>>>,
     volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
     servers: Mutex<exports::Servers>,
+    kept: kept::KeptExports,
     /// Volume names by pool and place, for what the shards report.
     names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
     looked: Mutex<figures::Looked>,
@@ -104,6 +111,7 @@ impl Machine {
             pools: Mutex::default(),
             volumes: Mutex::default(),
             servers: Mutex::default(),
+            kept: kept::KeptExports::new(options.keeper),
             names_by_place: Arc::default(),
             looked: Mutex::default(),
             looks: discovery::Looks::default(),
@@ -214,6 +222,14 @@ impl DataPath for Machine {
         self.end_pool(pool, clean)
     }
 
+    fn ssd_takes_writes(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.rewrite_first_page(&pool.ssd)
+    }
+
+    fn abandon_pool(&self, pool: &str) -> Result<(), ControlError> {
+        self.abandon_shards(pool)
+    }
+
     fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         self.change_content(pool)
     }
@@ -318,8 +334,20 @@ impl DataPath for Machine {
         self.offer(volume, export)
     }
 
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, force: bool) -> Result<(), ControlError> {
-        self.withdraw(volume, export, force)
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
+        self.withdraw(volume, export, how)
+    }
+
+    fn outlives_a_stop(&self, volume: &VolumeRecord, export: &Export) -> bool {
+        *export == Export::Loop && self.loop_outlives_a_stop(volume)
+    }
+
+    fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {
+        *export == Export::Loop && self.kept.keeps_loop(volume)
+    }
+
+    fn close_kept(&self, known: &[VolumeRecord]) -> Vec<String> {
+        self.close_kept_exports(known)
     }
 
     fn loop_is_lost(&self, volume: &str) -> bool {

@@ -183,6 +183,22 @@ impl Machine {
         locked(&pool.root).checkpoint(&shards)
     }
 
+    /// As by a crash, but for I/O that the kernel has: it is waited for, so that nothing old comes
+    /// to effect later.
+    pub(super) fn abandon_shards(&self, name: &str) -> Result<(), ControlError> {
+        let pool = self.pool(name)?;
+        self.runtime.abandon_pool(&pool.handle).map_err(|e| failed(&e, ""))?;
+        let is_of_it = |by: &DeviceUse| match by {
+            DeviceUse::Backing { pool, .. } | DeviceUse::Ssd { pool } => pool == name,
+        };
+        let deadline = Instant::now() + self.patience(PATIENCE);
+        // A device that is closed with I/O in the kernel stays locked until that has ended.
+        while Instant::now() < deadline && self.devices_waited_for().iter().any(|wait| is_of_it(&wait.by)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
     /// Tells the shards of a pool, if it runs, how they treat content from now on.
     pub(super) fn change_content(&self, record: &PoolRecord) -> Result<(), ControlError> {
         let Some(pool) = self.pool(&record.name).ok().filter(|live| live.life.uuid == record.uuid) else { return Ok(()) };

@@ -3,13 +3,13 @@
 
 use super::{Machine, devices, failed};
 use crate::error::{ControlError, Kind};
-use device::Geometry;
+use device::{AlignedBuffer, Geometry};
 use engine::api::{Op, Reply, Request};
 use page::PageVec;
 use runtime::{BareVolumeOptions, Context, DeviceOptions, DeviceRef, Endpoint, VolumeRef};
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeIndex};
@@ -34,6 +34,21 @@ impl Machine {
     pub(super) fn wait_for_answer(&self, device: &DeviceRef) -> Result<(), ControlError> {
         let patience = self.patience(if self.is_ending() { Duration::MAX } else { PATIENCE });
         if self.probe(device, patience)? { Ok(()) } else { Err(silent(device.name(), patience)) }
+    }
+
+    /// Writes the first page of a device as it is, durably.
+    pub(super) fn rewrite_first_page(&self, spec: &str) -> Result<(), ControlError> {
+        self.probe_path(spec)?;
+        let path = devices::parse(spec)?.path().to_path_buf();
+        let rewrite = move || {
+            let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+            let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
+            let mut page = AlignedBuffer::zeroed(BLOCK_BYTES as usize, BLOCK_BYTES as usize);
+            file.read_exact_at(&mut page, 0)?;
+            file.write_all_at(&page, 0)?;
+            file.sync_data()
+        };
+        self.patiently(spec, move || rewrite().map_err(|error: std::io::Error| failed(&error, "check the device")))
     }
 
     /// The same for a device that is not in use yet. Whatever else is wrong with it, others find.

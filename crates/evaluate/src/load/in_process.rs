@@ -70,6 +70,7 @@ impl InProcess {
             cpu_latency: false,
             export_directory: scratch.join("exports"),
             stable_names: false,
+            keeper: None,
             notices: sender,
         };
         let machine = Machine::start(options).map_err(told)?;

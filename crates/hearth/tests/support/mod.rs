@@ -76,6 +76,17 @@ impl Place {
         check_failure(&self.run(arguments), &format!("{arguments:?}"), status, part);
     }
 
+    /// The process that holds the exports of this place's daemon, if it runs.
+    pub fn keeper(&self) -> Option<rustix::process::Pid> {
+        let wanted = format!("hearth\0keeper\0{}\0", self.path("state/keeper.sock"));
+        let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let keeper = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &i32| {
+            // What has ended has no command line any more.
+            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == wanted.as_bytes())
+        });
+        keeper.and_then(rustix::process::Pid::from_raw)
+    }
+
     pub fn daemon(&self) -> Daemon {
         self.start(self.command(&["serve"]))
     }

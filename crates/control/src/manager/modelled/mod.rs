@@ -12,7 +12,7 @@ pub use hardware::{Access, Fate, Hardware};
 
 use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
-use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample};
+use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, Withdrawal};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained, spread_heat};
@@ -545,7 +545,7 @@ impl DataPath for World {
         Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
     }
 
-    fn unexport(&self, _volume: &VolumeRecord, _export: &Export, _force: bool) -> Result<(), ControlError> {
+    fn unexport(&self, _volume: &VolumeRecord, _export: &Export, _how: Withdrawal) -> Result<(), ControlError> {
         Ok(())
     }
 

@@ -1,0 +1,160 @@
+//! Exports that an earlier daemon has kept open for this one, and this one for the next.
+
+use super::{Machine, failed, locked};
+use crate::error::ControlError;
+use crate::state::VolumeRecord;
+use fuse::{LoopExport, LoopOptions};
+use keeper::{Keeper, Kept};
+use runtime::VolumeRef;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How long users of an export wait for a volume that does not start. Longer than a disk takes that
+/// comes late; users of a disk that does not come at all are to hear of it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How the names of loop exports' descriptors begin; the volume's UUID follows.
+const LOOP: &str = "loop.";
+
+/// What is kept open.
+pub(super) struct KeptExports {
+    keeper: Option<Keeper>,
+    /// From the daemon before, or from before a restart of the pool, and not taken over yet; with
+    /// the time since when they wait.
+    waiting: Mutex<BTreeMap<String, (Instant, Vec<OwnedFd>)>>,
+    /// By the name of their descriptors: exports of this daemon that are kept for the next.
+    kept: Mutex<BTreeSet<String>>,
+}
+
+impl KeptExports {
+    pub(super) fn new(keeper: Option<Keeper>) -> KeptExports {
+        let taken = keeper.as_ref().map_or(Ok(Kept::new()), Keeper::take);
+        let waiting = taken.unwrap_or_else(|error| {
+            tracing::warn!("what the daemon before has kept open is not known ({error}): users of its block devices may get errors");
+            Kept::new()
+        });
+        if !waiting.is_empty() {
+            tracing::info!("the daemon before has kept {} open", types::counted(waiting.len() as u64, "export"));
+        }
+        let waiting = waiting.into_iter().map(|(name, set)| (name, (Instant::now(), set))).collect();
+        KeptExports { keeper, waiting: Mutex::new(waiting), kept: Mutex::default() }
+    }
+
+    /// Keeps an export that was just made.
+    ///
+    /// # Errors
+    /// A sentence for the administrator: the export works, and ends with the daemon.
+    pub(super) fn keep_loop(&self, record: &VolumeRecord, made: &LoopExport) -> Result<(), String> {
+        let (Some(keeper), Some(descriptors)) = (&self.keeper, made.kept()) else { return Ok(()) };
+        let name = loop_name(record);
+        keeper
+            .keep(&name, &descriptors)
+            .map_err(|error| format!("{} cannot be kept over a restart of the daemon ({error})", made.device_path().display()))?;
+        locked(&self.kept).insert(name);
+        Ok(())
+    }
+
+    pub(super) fn forget_loop(&self, record: &VolumeRecord) {
+        self.forget(&loop_name(record));
+    }
+
+    fn forget(&self, name: &str) {
+        locked(&self.kept).remove(name);
+        if let Some(keeper) = &self.keeper {
+            keeper.forget(name);
+        }
+    }
+
+    /// Whether the loop export outlives this process.
+    pub(super) fn keeps_loop(&self, record: &VolumeRecord) -> bool {
+        locked(&self.kept).contains(&loop_name(record))
+    }
+
+    /// The same when this process ends as it is asked to.
+    pub(super) fn outlives_a_stop(&self, record: &VolumeRecord) -> bool {
+        self.keeper.as_ref().is_some_and(Keeper::outlives_a_stop) && self.keeps_loop(record)
+    }
+
+    /// The volume is not served for a while, and users of its loop device wait; it stays kept.
+    pub(super) fn waits_for(&self, record: &VolumeRecord, descriptors: Vec<OwnedFd>) {
+        locked(&self.waiting).insert(loop_name(record), (Instant::now(), descriptors));
+    }
+
+    /// Whether users of the volume's loop device wait for it.
+    pub(super) fn waits(&self, record: &VolumeRecord) -> bool {
+        locked(&self.waiting).contains_key(&loop_name(record))
+    }
+}
+
+impl Machine {
+    /// Goes on with the loop device that an earlier daemon has made of the volume, if there is one
+    /// that fits.
+    pub(super) fn take_over_loop(
+        &self,
+        record: &VolumeRecord,
+        volume: &VolumeRef,
+        mounts: &Path,
+        options: &LoopOptions,
+    ) -> Option<LoopExport> {
+        let name = loop_name(record);
+        let (_, waiting) = locked(&self.kept.waiting).remove(&name)?;
+        match LoopExport::take_over(&self.runtime, volume, &record.name, mounts, options, waiting) {
+            Ok(made) => {
+                locked(&self.kept.kept).insert(name);
+                Some(made)
+            }
+            Err(error) => {
+                tracing::warn!("{error}: users of the old device get errors, and a new one is made");
+                self.kept.forget(&name);
+                None
+            }
+        }
+    }
+
+    pub(super) fn loop_outlives_a_stop(&self, record: &VolumeRecord) -> bool {
+        self.kept.outlives_a_stop(record)
+    }
+
+    /// See [`crate::datapath::DataPath::close_kept`].
+    pub(super) fn close_kept_exports(&self, known: &[VolumeRecord]) -> Vec<String> {
+        let mut closed = Vec::new();
+        locked(&self.kept.waiting).retain(|name, (since, _)| {
+            let volume = known.iter().find(|volume| loop_name(volume) == *name);
+            if since.elapsed() < PATIENCE && volume.is_some_and(|volume| !volume.rests()) {
+                return true;
+            }
+            self.kept.forget(name);
+            match volume {
+                Some(volume) => closed.push(volume),
+                None => tracing::info!("{name} was kept open for a volume that does not exist any more: it is closed"),
+            }
+            false
+        });
+        // The dead device, and the name that leads to it.
+        closed.iter().for_each(|volume| self.clear_leftovers(volume));
+        closed.into_iter().map(|volume| volume.name.clone()).collect()
+    }
+}
+
+fn loop_name(record: &VolumeRecord) -> String {
+    format!("{LOOP}{}", record.uuid)
+}
+
+/// Ends all exports that a daemon has left to another one, which does not come. Gives the devices,
+/// and what could not be ended.
+///
+/// # Errors
+/// If it cannot be found out what was left.
+pub fn end_kept_exports(keeper: &Keeper) -> Result<(Vec<String>, Vec<String>), ControlError> {
+    let kept = keeper.take().map_err(|e| failed(&format!("who holds the exports does not answer ({e})"), "end that process by its id"))?;
+    let (mut ended, mut problems) = (Vec::new(), Vec::new());
+    for (name, set) in kept {
+        match fuse::end_kept(&name, set, || keeper.forget(&name)) {
+            Ok(device) => ended.push(device.display().to_string()),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    Ok((ended, problems))
+}

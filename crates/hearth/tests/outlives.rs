@@ -1,0 +1,371 @@
+//! A block device that is in use outlives the daemon: killed, crashed or restarted, its users see a
+//! pause and no error.
+
+mod support;
+
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{bind, recvmsg, socket_with};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use support::{Daemon, Place};
+
+const BLOCKS: u64 = 4096;
+
+fn machine_can(test: &str) -> bool {
+    let can = rustix::process::geteuid().is_root() && support::exists("/dev/loop-control") && support::exists("/dev/fuse");
+    if !can {
+        eprintln!("{test}: SKIPPED, it needs root, /dev/fuse and /dev/loop-control");
+    }
+    can
+}
+
+/// Gives the device.
+fn add_volume(place: &Place) -> String {
+    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
+    let disk = place.file("disk.img", BLOCKS * 4096);
+    place.must(&["volume", "add", "v", "--backing", &disk, "--pool", "p", "--mode", "write-back", "--export", "loop"]);
+    device(place)
+}
+
+fn device(place: &Place) -> String {
+    place.json(&["volume", "show", "v"])["exports"]["loop"].as_str().expect("it is offered").to_string()
+}
+
+#[repr(C, align(4096))]
+struct Block([u8; 4096]);
+
+fn block(number: u64, round: u64) -> Box<Block> {
+    let mut bytes = Box::new(Block([0; 4096]));
+    bytes.0.chunks_exact_mut(16).for_each(|chunk| {
+        chunk[..8].copy_from_slice(&number.to_le_bytes());
+        chunk[8..].copy_from_slice(&round.to_le_bytes());
+    });
+    bytes
+}
+
+fn open(device: &str) -> File {
+    OpenOptions::new().read(true).write(true).custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32).open(device).expect("it opens")
+}
+
+/// A client that writes blocks and reads others back, until it is ended or meets an error.
+struct Client {
+    thread: JoinHandle<std::io::Result<()>>,
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+}
+
+impl Client {
+    fn start(device: &str) -> Client {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (file, stopped, counted) = (open(device), stop.clone(), done.clone());
+        let thread = std::thread::spawn(move || {
+            let mut rounds = vec![0; BLOCKS as usize];
+            let check = |number: u64, rounds: &[u64]| {
+                let mut bytes = block(0, 0);
+                file.read_exact_at(&mut bytes.0, number * 4096)?;
+                let round = rounds[number as usize];
+                assert!(round == 0 || bytes.0 == block(number, round).0, "block {number} is not of round {round}");
+                Ok(())
+            };
+            for round in 1.. {
+                let number = round * 2_654_435_761 % BLOCKS;
+                file.write_all_at(&block(number, round).0, number * 4096)?;
+                rounds[number as usize] = round;
+                if round % 32 == 0 {
+                    file.sync_data()?;
+                }
+                check(round * 40_503 % BLOCKS, &rounds)?;
+                counted.store(round, Ordering::Relaxed);
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            (0..BLOCKS).try_for_each(|number| check(number, &rounds))
+        });
+        Client { thread, stop, done }
+    }
+
+    fn wait_for(&self, more: u64) {
+        let (begun, until) = (Instant::now(), self.done.load(Ordering::Relaxed) + more);
+        while self.done.load(Ordering::Relaxed) < until {
+            assert!(!self.thread.is_finished(), "the client has met an error");
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing moves");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Looks at all blocks once more.
+    fn end(self) -> std::io::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("what is read is what was written")
+    }
+}
+
+/// One test at a time: what a shell is given to hand over would reach the daemons of others.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn holds_a_connection(keeper: rustix::process::Pid) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", keeper.as_raw_nonzero())).into_iter().flatten().flatten();
+    let targets: Vec<_> = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
+    let has = |part: &str| targets.iter().any(|target| target.to_string_lossy().contains(part));
+    has("/dev/fuse") && has("hearth-requests")
+}
+
+#[test]
+fn a_killed_daemon_is_not_noticed_by_who_uses_its_device() {
+    if !machine_can("a_killed_daemon_is_not_noticed_by_who_uses_its_device") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let mut daemon = place.daemon();
+    let device = add_volume(&place);
+    assert!(place.must(&["volume", "show", "v"]).contains("(while the daemon restarts: I/O waits)"));
+    let client = Client::start(&device);
+    for _ in 0..5 {
+        client.wait_for(200);
+        daemon.kill();
+        daemon = place.daemon();
+        assert_eq!(self::device(&place), device);
+    }
+    client.wait_for(200);
+    // The process that holds the device may be killed, too, as long as there is a daemon to notice
+    // it.
+    let keeper = place.keeper().expect("it holds the device");
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).expect("it runs");
+    let begun = Instant::now();
+    while place.keeper().is_none_or(|now| now == keeper || !holds_a_connection(now)) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "no other holds it: {}", daemon.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    daemon.kill();
+    let daemon = place.daemon();
+    client.wait_for(200);
+    client.end().expect("no error");
+    // Without a service manager, a stop that is asked for takes the device away.
+    daemon.stop();
+    let number = device.trim_start_matches("/dev/");
+    let begun = Instant::now();
+    while support::exists(format!("/sys/block/{number}/loop/backing_file")) || place.keeper().is_some() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the device or who held it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_is_kept_for_a_volume_that_is_gone_ends() {
+    if !machine_can("what_is_kept_for_a_volume_that_is_gone_ends") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let daemon = place.daemon();
+    let device = add_volume(&place);
+    let client = Client::start(&device);
+    client.wait_for(50);
+    daemon.kill();
+    let path = place.path("state/state.json");
+    let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).expect("a state")).expect("it is JSON");
+    state["volumes"].as_array_mut().expect("a list").clear();
+    std::fs::write(&path, serde_json::to_vec(&state).expect("it is JSON")).expect("there is room");
+    let daemon = place.daemon();
+    let error = client.thread.join().expect("what is read is right").expect_err("nobody serves it");
+    assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    daemon.stop();
+    drop(Command::new("losetup").args(["-d", &device]).status());
+}
+
+/// The SSD takes no writes for some seconds, as after a dip of its power, and is back with all that
+/// is dirty on it. Nobody is told, and nobody meets an error.
+#[test]
+fn an_ssd_that_is_away_for_a_moment_is_a_pause() {
+    if !machine_can("an_ssd_that_is_away_for_a_moment_is_a_pause") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let daemon = place.daemon_with_limits();
+    let device = add_volume(&place);
+    place.must(&["volume", "set", "v", "--write-cache-depth", "24h"]);
+    let client = Client::start(&device);
+    client.wait_for(300);
+    let limit = |bytes| {
+        let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+        let child = rustix::process::Pid::from_child(&daemon.child);
+        rustix::process::prlimit(Some(child), rustix::process::Resource::Fsize, limit).expect("it is our child");
+    };
+    // Enough for the daemon's own files.
+    limit(Some(1 << 20));
+    let begun = Instant::now();
+    let health = |what: &str| place.json(&[what, "show", if what == "pool" { "p" } else { "v" }])["health"].as_str().map(str::to_owned);
+    while health("pool").as_deref() == Some("running") {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    let before = client.done.load(Ordering::Relaxed);
+    limit(None);
+    while health("pool").as_deref() != Some("running") || health("volume").as_deref() != Some("running") {
+        assert!(begun.elapsed() < Duration::from_secs(100), "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    client.wait_for(300);
+    assert!(client.done.load(Ordering::Relaxed) > before);
+    client.end().expect("no error");
+    assert_eq!(self::device(&place), device);
+    daemon.stop();
+}
+
+#[test]
+fn what_waits_for_a_daemon_that_does_not_come_is_ended_by_a_command() {
+    if !machine_can("what_waits_for_a_daemon_that_does_not_come_is_ended_by_a_command") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    place.must_fail(&["rescue"], 1, "no export is held");
+    let daemon = place.daemon();
+    let device = add_volume(&place);
+    let client = Client::start(&device);
+    client.wait_for(50);
+    place.must_fail(&["rescue"], 1, "another hearth daemon");
+    client.wait_for(50);
+    daemon.kill();
+    let told = place.must(&["rescue"]);
+    assert!(told.starts_with(&format!("{device}: ended")), "{told}");
+    client.thread.join().expect("what is read is right").expect_err("nobody serves it");
+    let begun = Instant::now();
+    while place.keeper().is_some() || support::exists(format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/"))) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the device or who held it is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let daemon = place.daemon();
+    Client::start(&self::device(&place)).end().expect("it is served again");
+    daemon.stop();
+}
+
+/// As much of a service manager as keeps descriptors.
+struct Manager {
+    socket: OwnedFd,
+    path: String,
+    kept: BTreeMap<String, OwnedFd>,
+}
+
+impl Manager {
+    fn new(place: &Place) -> Manager {
+        let path = place.path("notify.sock");
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::NONBLOCK, None).expect("a socket");
+        bind(&socket, &SocketAddrUnix::new(path.as_str()).expect("short")).expect("free");
+        Manager { socket, path, kept: BTreeMap::new() }
+    }
+
+    /// Reads what the daemon has said.
+    fn listen(&mut self) {
+        let mut bytes = [0; 4096];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        loop {
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let Ok(message) = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) else {
+                return;
+            };
+            let text = std::str::from_utf8(&bytes[..message.bytes]).expect("text").to_owned();
+            let name = text.lines().find_map(|line| line.strip_prefix("FDNAME=")).unwrap_or_default().to_owned();
+            if text.contains("FDSTOREREMOVE=1") {
+                self.kept.remove(&name);
+            } else if text.contains("FDSTORE=1") {
+                assert!(text.contains("FDPOLL=0"), "{text}");
+                let came = ancillary.drain().find_map(|message| match message {
+                    RecvAncillaryMessage::ScmRights(mut came) => came.next(),
+                    _ => None,
+                });
+                // Beyond the numbers under which the next daemon gets them.
+                let high = rustix::io::fcntl_dupfd_cloexec(came.expect("a descriptor"), 100).expect("there is room");
+                self.kept.insert(name, high);
+            }
+        }
+    }
+
+    /// Starts a daemon with what is kept.
+    fn start(&mut self, place: &Place) -> Daemon {
+        self.listen();
+        let inner = place.command(&["serve"]);
+        // A name each, in the order of the descriptors from 3 on.
+        let names: Vec<&str> = self.kept.keys().map(String::as_str).collect();
+        let redirect = |(at, fd): (usize, &OwnedFd)| format!("{}<&{number} {number}<&-", at + 3, number = fd.as_raw_fd());
+        let redirect: Vec<String> = self.kept.values().enumerate().map(redirect).collect();
+        for descriptor in self.kept.values() {
+            rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty()).expect("it is open");
+        }
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(format!("exec {}; LISTEN_PID=$$ exec \"$0\" serve", redirect.join(" "))).arg(inner.get_program());
+        shell.env("HEARTH_STATE", place.path("state")).env("HEARTH_SOCKET", place.path("run/h.sock")).env("HEARTH_CONFIG", "");
+        shell.env_remove("HEARTH_LOG").env("NOTIFY_SOCKET", &self.path).env("FDSTORE", "512").current_dir(place.directory.path());
+        shell.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+        let daemon = place.start(shell);
+        for descriptor in self.kept.values() {
+            rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC).expect("it is open");
+        }
+        self.listen();
+        daemon
+    }
+}
+
+#[test]
+fn a_service_manager_that_keeps_descriptors_makes_a_restart_a_pause() {
+    if !machine_can("a_service_manager_that_keeps_descriptors_makes_a_restart_a_pause") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let mut manager = Manager::new(&place);
+    let mut daemon = manager.start(&place);
+    let device = add_volume(&place);
+    let client = Client::start(&device);
+    for kill in [false, true, false] {
+        client.wait_for(200);
+        if kill {
+            daemon.kill()
+        } else {
+            daemon.stop()
+        }
+        daemon = manager.start(&place);
+        assert_eq!(self::device(&place), device);
+    }
+    assert!(place.keeper().is_none(), "the service manager does it");
+    client.wait_for(200);
+    client.end().expect("no error");
+    // Nobody uses it now: then it goes.
+    daemon.stop();
+    manager.listen();
+    assert_eq!(manager.kept.keys().collect::<Vec<_>>(), Vec::<&String>::new());
+    // In use, and the manager lets go: its users get errors, and it goes with them.
+    let daemon = manager.start(&place);
+    let device = self::device(&place);
+    let client = Client::start(&device);
+    client.wait_for(50);
+    daemon.stop();
+    manager.listen();
+    assert_eq!(manager.kept.len(), 2);
+    manager.kept.clear();
+    client.thread.join().expect("what is read is right").expect_err("nobody serves it");
+    let number = device.trim_start_matches("/dev/");
+    let begun = Instant::now();
+    while support::exists(format!("/sys/block/{number}/loop/backing_file")) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{device} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Its mount is left, as after a crash.
+    manager.start(&place).stop();
+}
