@@ -1,6 +1,7 @@
 //! fio with verification while the daemon is killed with SIGKILL at random moments: what fio was told is written is there afterwards.
 
 use std::time::Duration;
+use trials::command;
 use trials::needs::{Need, met};
 use trials::place::{LONG, Place};
 
@@ -56,10 +57,15 @@ fn rounds(way: Way, export: &str) {
         // fio notes what was acknowledged, then pulls the trigger; its clock of triggers counts whole seconds.
         write.extend(["--do_verify=0", "--verify_state_save=1", "--rate_iops=4000", "--trigger-timeout=1"].map(String::from));
         write.push(format!("--trigger=sleep {:.3}; kill -9 {pid}", delay_ms as f64 / 1000.0));
-        let written = place.tool(&write, LONG);
+        // Its I/O on a block device waits for the next daemon.
+        let written = std::thread::scope(|scope| {
+            let directory = std::path::PathBuf::from(place.path(""));
+            let fio = scope.spawn(move || command::run(command::words(&write).current_dir(directory), LONG));
+            place.killed_within(Duration::from_secs(30));
+            place.start();
+            fio.join().expect("no panic")
+        });
         assert!(!written.late, "fio hangs after the kill: {written:#?}");
-        place.killed_within(Duration::from_secs(30));
-        place.start();
         exports = place.exports(&volume);
 
         let mut verify = job(&exports);

@@ -107,6 +107,49 @@ fn register_history_over_kills() {
     place.stop();
 }
 
+/// The daemon is killed again and again under a block device. Its clients see a pause: no error,
+/// and nothing that was done half, twice, or not at all. So the history must be linearizable as if
+/// nothing had happened.
+#[test]
+fn register_history_over_loop_across_kills() {
+    if !met("register_history_over_loop_across_kills", &[Need::Root, Need::LoopExport]) {
+        return;
+    }
+    let mut place = Place::new("outlive");
+    place.start();
+    place.pool(600, 8);
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "loop", "--write-cache-depth", "1s"]);
+    let (seed, clock) = (seed(), Clock::default());
+    let (mut dice, mut kills) = (Dice::new(seed), 0);
+    let until = Instant::now() + Duration::from_secs(15);
+    let record: Record = std::thread::scope(|scope| {
+        let open = || Direct::open(&exports.loop_device).expect("it is there");
+        let workers: Vec<_> = (1..=2 * CONNECTIONS)
+            .map(|number| {
+                let mut worker = Worker::new(&clock, number, seed);
+                scope.spawn(move || {
+                    worker.work(&mut open(), until).expect("no error is seen");
+                    worker.record
+                })
+            })
+            .collect();
+        scope.spawn(move || wear(open(), seed, until));
+        while Instant::now() + Duration::from_secs(2) < until {
+            std::thread::sleep(Duration::from_millis(100 + dice.below(900)));
+            place.kill();
+            place.start();
+            kills += 1;
+        }
+        workers.into_iter().flat_map(|worker| worker.join().expect("what it read was whole")).collect()
+    });
+    let operations = judge(&record, &[]).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}"));
+    eprintln!("loop: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened");
+    assert!(operations > 2000 && kills > 5, "{operations} operations and {kills} kills are too few to tell");
+    assert_eq!(place.exports(&volume).loop_device, exports.loop_device);
+    assert_eq!(place.counter(&volume, "checksum_errors"), 0);
+    place.stop();
+}
+
 /// Large writes beside the registers, so that the log wraps and what the registers hold is evicted, appended again and destaged.
 fn wear(mut port: impl Port, seed: u64, until: Instant) {
     let mut dice = Dice::new(seed);
