@@ -46,6 +46,7 @@ fn ext4_under_kills() {
         "--fsync=64",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--time_based",
         "--group_reporting",
         "--output-format=json",
