@@ -27,11 +27,11 @@ def qemu(plain):
     return attach(mounted), process.pid
 
 
-def cached(name, plain, ram, mode):
+def cached(name, plain, ram, mode, export="loop"):
     daemon = Daemon(name)
     backing = f"{daemon.place}/backing.img"
     run("cp", plain, backing)
-    made = daemon.volume(backing, "--admission", "always", "--mode", mode, "--export", "loop", "--write-cache-depth", "300s",
+    made = daemon.volume(backing, "--admission", "always", "--mode", mode, "--export", export, "--write-cache-depth", "300s",
                          ssd_mib=2 * SIZE_MIB, ram=ram)
     daemon("volume", "warm", "v")
     return next(line for line in made if line.startswith("/dev/")), daemon.pid
@@ -44,7 +44,7 @@ def over_io_uring(name, plain, ram, mode):
     before = open(SWITCH).read()
     open(SWITCH, "w").write("Y")
     try:
-        return cached(name, plain, ram, mode)
+        return cached(name, plain, ram, mode, "loop:fast")
     finally:
         open(SWITCH, "w").write(before)
 

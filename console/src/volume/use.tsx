@@ -11,7 +11,7 @@ const WHILE_RESTARTING: Record<OnRestart, string> = {
 
 /** A command that uses the volume at a place, by the kind of export. */
 export function commands(volume: { name: string; exports: Record<string, string | null>; stable_path: string | null }): { told: string; text: string }[] {
-  const device = volume.stable_path ?? Object.entries(volume.exports).find(([word, place]) => word === "loop" && place)?.[1];
+  const device = volume.stable_path ?? Object.entries(volume.exports).find(([word, place]) => word.startsWith("loop") && place)?.[1];
   const found: { told: string; text: string }[] = [];
   if (device) {
     found.push({ told: "If it holds a file system, mount it", text: `mount ${device} /mnt` });
@@ -32,7 +32,7 @@ export function Use({ volume }: { volume: VolumeView }) {
       <dl class="places">
         {places.map(([word, place]) => (
           <div key={word}>
-            <dt>{word === "loop" ? "Block device" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
+            <dt>{word.startsWith("loop") ? "Block device" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
             <dd>
               {place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}
               {volume.on_restart[word] && <p class="muted">While the daemon restarts: {WHILE_RESTARTING[volume.on_restart[word]]}</p>}

@@ -47,6 +47,9 @@ pub fn admission_from_name(name: &str) -> Option<Admission> {
 pub enum Export {
     /// A `/dev/loopN` over the own FUSE server: "loop".
     Loop,
+    /// The same over io_uring where the kernel offers it, which costs less, and ends with the
+    /// daemon: "loop:fast".
+    LoopFast,
     /// NBD on a Unix socket: "nbd".
     Nbd,
     /// NBD on TCP, loopback addresses only: "nbd:127.0.0.1:10809".
@@ -63,6 +66,7 @@ impl Export {
         let wrong = |problem: String, remedy: &str| ControlError::BadOption { option: "--export", problem, remedy: remedy.into() };
         match text.split_once(':') {
             None if text == "loop" => Ok(Export::Loop),
+            Some(("loop", "fast")) => Ok(Export::LoopFast),
             None if text == "nbd" => Ok(Export::Nbd),
             Some(("nbd", address)) => {
                 let address: SocketAddr = address.parse().map_err(|_| {
@@ -76,8 +80,13 @@ impl Export {
                 }
                 Ok(Export::NbdTcp(address))
             }
-            _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, nbd or nbd:127.0.0.1:PORT")),
+            _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, loop:fast, nbd or nbd:127.0.0.1:PORT")),
         }
+    }
+
+    /// Whether it is a block device.
+    pub const fn is_device(self) -> bool {
+        matches!(self, Export::Loop | Export::LoopFast)
     }
 }
 
@@ -111,6 +120,7 @@ impl std::fmt::Display for Export {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Export::Loop => f.write_str("loop"),
+            Export::LoopFast => f.write_str("loop:fast"),
             Export::Nbd => f.write_str("nbd"),
             Export::NbdTcp(address) => write!(f, "nbd:{address}"),
         }
@@ -136,10 +146,10 @@ mod tests {
 
     #[test]
     fn exports_read_what_they_write() {
-        for text in ["loop", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1"] {
+        for text in ["loop", "loop:fast", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1"] {
             assert_eq!(Export::parse(text).expect(text).to_string(), text);
         }
-        for text in ["", "Loop", "nbd:", "nbd:1", "nbd:0.0.0.0:10809", "nbd:192.0.2.1:1", "iscsi"] {
+        for text in ["", "Loop", "loop:", "loop:slow", "nbd:", "nbd:1", "nbd:0.0.0.0:10809", "nbd:192.0.2.1:1", "iscsi"] {
             assert!(Export::parse(text).is_err(), "{text}");
         }
     }

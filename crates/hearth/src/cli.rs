@@ -445,7 +445,8 @@ pub enum Volume {
         /// The pool that caches it
         #[arg(long)]
         pool: String,
-        /// How to export it: loop, nbd or nbd:127.0.0.1:PORT; may be given more than once
+        /// How to export it: loop, loop:fast, nbd or nbd:127.0.0.1:PORT; may be given more than
+        /// once
         #[arg(long, value_name = "HOW")]
         export: Vec<String>,
         /// Size of its sectors, 512 or 4096 [default: 512 for a file, else the device's own]

@@ -164,6 +164,38 @@ fn a_killed_daemon_is_not_noticed_by_who_uses_its_device() {
     }
 }
 
+/// Faster, and said so: it ends with the daemon. Without the kernel's switch it is as any other.
+#[test]
+fn a_fast_device_says_that_it_ends_with_the_daemon() {
+    let switch = "/sys/module/fuse/parameters/enable_uring";
+    let test = "a_fast_device_says_that_it_ends_with_the_daemon";
+    if !machine_can(test) {
+        return;
+    }
+    let Ok(before) = std::fs::read_to_string(switch) else {
+        eprintln!("{test}: SKIPPED, this kernel has no FUSE over io_uring");
+        return;
+    };
+    let _alone = alone();
+    for (on, told) in [("Y", "clients must connect again"), ("N", "I/O waits")] {
+        let place = Place::new();
+        let daemon = place.daemon();
+        place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
+        let disk = place.file("disk.img", BLOCKS * 4096);
+        let add = ["volume", "add", "v", "--backing", &disk, "--pool", "p", "--export", "loop:fast"];
+        place.must_fail(&[&add[..], &["--export", "loop"]].concat(), 2, "two block devices");
+        std::fs::write(switch, on).expect("root may set it");
+        let added = place.run(&add);
+        std::fs::write(switch, before.trim()).expect("root may set it");
+        assert_eq!(added.status, Some(0), "{added:?}");
+        let shown = place.json(&["volume", "show", "v"]);
+        let device = shown["exports"]["loop:fast"].as_str().expect("it is offered");
+        Client::start(device).end().expect("it works");
+        assert!(place.must(&["volume", "show", "v"]).contains(told), "{shown}");
+        daemon.stop();
+    }
+}
+
 #[test]
 fn what_is_kept_for_a_volume_that_is_gone_ends() {
     if !machine_can("what_is_kept_for_a_volume_that_is_gone_ends") {

@@ -48,6 +48,11 @@ impl Database {
         database
     }
 
+    /// Where it listens.
+    pub fn socket(&self) -> &str {
+        &self.socket
+    }
+
     /// A command line client.
     pub fn client(&self) -> Command {
         let mut client = Command::new("mariadb");

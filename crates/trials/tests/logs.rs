@@ -3,6 +3,8 @@
 //!
 //! Each log has a volume of its own, and the volume counts what went around its cache.
 
+use evaluate::database::tpcc_native::{self, Load, Scale, Target};
+use evaluate::stage::Stage;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -10,9 +12,10 @@ use std::process::{Command, Stdio};
 use trials::command;
 use trials::mariadb::{Database, install};
 use trials::needs::{Need, met, program};
-use trials::place::{Exports, LONG, Place, SHORT};
+use trials::place::{Exports, LONG, Place, SHORT, binary};
 
 const LOOP: [&str; 2] = ["--export", "loop"];
+const WAREHOUSES: u32 = 4;
 
 /// Writes of the volume; those that went around its cache, for any reason; all counters for whoever has to find out why.
 fn writes(place: &Place, volume: &str) -> (u64, u64, String) {
@@ -96,11 +99,26 @@ fn a_redo_log_stays_on_the_ssd() {
         }
     });
     stayed_on_the_ssd("MariaDB", before, writes(&place, &redo), 200);
+    tpcc(&place, &database, &redo);
     database.stop();
     drop(database);
     place.unmount(&log_at);
     place.unmount(&at);
     place.stop();
+}
+
+/// TPC-C by many connections that do not think: commits of many of them share a write.
+fn tpcc(place: &Place, database: &Database, redo: &str) {
+    let stage = Stage::here(&binary());
+    let target = Target::MariaDb { socket: database.socket().into() };
+    database.must("CREATE DATABASE tpcc;");
+    // Loads beside it would take its time.
+    tpcc_native::prepare(&stage, &target, "tpcc", WAREHOUSES, Scale::TOY).expect("it is filled");
+    let load = Load { target, database: "tpcc".into(), warehouses: WAREHOUSES, threads: 32, scale: Scale::TOY };
+    let before = writes(place, redo);
+    let driven = load.drive(&stage, 0, 8, &mut |_| Ok(())).expect("it runs");
+    eprintln!("TPC-C, 32 connections: {:.0} new orders a second", driven.rate);
+    stayed_on_the_ssd("MariaDB under TPC-C", before, writes(place, redo), 200);
 }
 
 /// Commits of few and of many bytes, one after the other.

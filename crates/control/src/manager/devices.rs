@@ -6,7 +6,6 @@ use crate::api::{DeviceState, DeviceView};
 use crate::datapath::FoundDevice;
 use crate::error::{ControlError, Kind};
 use crate::human;
-use crate::words::Export;
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, VOLUME_BYTES_MAX};
 
@@ -83,7 +82,7 @@ impl Manager {
             let backing = |name: &str| (DeviceState::Backing, format!("the backing device of volume {name}"));
             let volumes = memory.state.volumes.iter().map(|v| (v.backing.clone(), backing(&v.name)));
             let offered = |name: &str| (DeviceState::InUse, format!("the volume {name} itself, exported by hearth"));
-            let exports = memory.volumes.iter().filter_map(|(name, live)| Some((live.exports.get(&Export::Loop)?.clone(), offered(name))));
+            let exports = memory.volumes.iter().filter_map(|(name, live)| Some((live.block_device()?.1.to_owned(), offered(name))));
             (pools.chain(volumes).collect::<Vec<_>>(), exports.collect::<Vec<_>>())
         };
         places.iter_mut().for_each(|(path, _)| *path = self.data().canonical(path));

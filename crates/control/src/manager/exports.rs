@@ -112,14 +112,18 @@ impl Manager {
         let name = &volume.name;
         // Whoever is at it sees it too; or the next look does.
         let Ok(_claim) = self.claim(&[(Named::Volume, name)], "the renewal of its loop device") else { return };
-        let Some(lost) = self.memory().volumes.get(name).and_then(|live| live.exports.get(&Export::Loop).cloned()) else { return };
+        let offered = self.memory().volumes.get(name).and_then(|live| {
+            let (export, place) = live.block_device()?;
+            Some((export, place.to_owned()))
+        });
+        let Some((export, lost)) = offered else { return };
         if !self.data().loop_is_lost(name) {
             return;
         }
-        if let Err(error) = self.withdraw_one(volume, Export::Loop, Withdrawal::Forced) {
+        if let Err(error) = self.withdraw_one(volume, export, Withdrawal::Forced) {
             tracing::warn!("what is left of the loop device of {name} does not go: {error}");
         }
-        match self.offer_one(volume, Export::Loop) {
+        match self.offer_one(volume, export) {
             Ok(now) => {
                 let message = format!("its loop device {lost} was detached by another program: it is offered as {now} now");
                 self.events().note(Severity::Warning, name, message);
@@ -154,7 +158,7 @@ impl Manager {
         self.set_live_volume(&volume.name, |live| {
             live.exports.remove(&export);
             live.on_restart.remove(&export);
-            if export == Export::Loop {
+            if export.is_device() {
                 live.stable_path = None;
             }
         });

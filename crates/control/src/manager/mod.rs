@@ -153,6 +153,11 @@ struct LiveVolume {
 }
 
 impl LiveVolume {
+    /// The block device that it is offered as, and by which export.
+    fn block_device(&self) -> Option<(Export, &str)> {
+        self.exports.iter().find(|(export, _)| export.is_device()).map(|(export, place)| (*export, place.as_str()))
+    }
+
     fn new(health: Health) -> LiveVolume {
         LiveVolume {
             health,

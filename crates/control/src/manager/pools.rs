@@ -29,7 +29,6 @@ use crate::options::{self, SIZE_BYTES_MAX};
 use crate::recognise::{Recognised, recognise};
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
-use crate::words::Export;
 
 /// RAM tier if nothing is said: enough to hold what is being proven for admission, small on any machine of today.
 pub const RAM_BYTES_DEFAULT: u64 = 256 << 20;
@@ -364,7 +363,7 @@ impl Manager {
 
     /// Refuses a block device that is a volume of this very daemon: it would wait for itself.
     fn check_no_export(&self, path: &str) -> Result<(), ControlError> {
-        let offered = |(name, live): (&String, &super::LiveVolume)| Some((name.clone(), live.exports.get(&Export::Loop)?.clone()));
+        let offered = |(name, live): (&String, &super::LiveVolume)| Some((name.clone(), live.block_device()?.1.to_owned()));
         let exports: Vec<(String, String)> = self.memory().volumes.iter().filter_map(offered).collect();
         for (volume, place) in exports {
             if let Some(how) = self.data().overlap(path, &place)? {

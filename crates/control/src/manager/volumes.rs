@@ -362,5 +362,12 @@ fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlError> {
             });
         }
     }
+    if exports.iter().filter(|export| export.is_device()).count() > 1 {
+        return Err(ControlError::BadOption {
+            option: "--export",
+            problem: "asks for two block devices of one volume".into(),
+            remedy: "give loop or loop:fast, not both".into(),
+        });
+    }
     Ok(exports.to_vec())
 }

@@ -34,19 +34,19 @@ pub(super) struct Servers {
 impl Machine {
     pub(super) fn offer(&self, record: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
         match export {
-            Export::Loop => self.offer_loop(record),
+            Export::Loop => self.offer_loop(record, Transport::Classic),
+            Export::LoopFast => self.offer_loop(record, Transport::Best),
             Export::Nbd => self.offer_nbd(record),
             Export::NbdTcp(address) => self.offer_tcp(record, *address),
         }
     }
 
-    fn offer_loop(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
+    fn offer_loop(&self, record: &VolumeRecord, transport: Transport) -> Result<Offer, ControlError> {
         let volume = self.volume(&record.name)?;
         let mounts = self.export_directory.join(MOUNTS);
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
-        let options =
-            LoopOptions { owner: record.uuid.to_string(), link_directory, transport: Transport::Classic, ..LoopOptions::default() };
+        let options = LoopOptions { owner: record.uuid.to_string(), link_directory, transport, ..LoopOptions::default() };
         let (made, problem) = match self.take_over_loop(record, &volume.reference, &mounts, &options) {
             Some(made) => (made, None),
             None => {
@@ -76,7 +76,7 @@ impl Machine {
     pub(super) fn clear_leftovers(&self, record: &VolumeRecord) {
         let runs = self.volume(&record.name).is_ok_and(|volume| locked(&volume.loop_export).is_some());
         // Users of what an earlier daemon has kept open wait: it may be served yet.
-        if runs || !record.exports.contains(&Export::Loop) || self.kept.waits(record) {
+        if runs || !record.exports.iter().any(|export| export.is_device()) || self.kept.waits(record) {
             return;
         }
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
@@ -114,7 +114,7 @@ impl Machine {
 
     pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
         match export {
-            Export::Loop => self.withdraw_loop(record, how),
+            Export::Loop | Export::LoopFast => self.withdraw_loop(record, how),
             Export::Nbd => {
                 // Without the lock while clients leave: other volumes' exports must not wait for them.
                 let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };
@@ -171,7 +171,7 @@ impl Machine {
     /// Who uses the block device of a loop export. NBD clients see the end of their connection, as with any server that stops, so
     /// they do not count.
     pub(super) fn user_of(&self, record: &VolumeRecord, export: &Export) -> Option<String> {
-        if *export != Export::Loop {
+        if !export.is_device() {
             return None;
         }
         let volume = self.volume(&record.name).ok()?;

@@ -339,11 +339,11 @@ impl DataPath for Machine {
     }
 
     fn outlives_a_stop(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        *export == Export::Loop && self.loop_outlives_a_stop(volume)
+        export.is_device() && self.loop_outlives_a_stop(volume)
     }
 
     fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        *export == Export::Loop && self.kept.keeps_loop(volume)
+        export.is_device() && self.kept.keeps_loop(volume)
     }
 
     fn close_kept(&self, known: &[VolumeRecord]) -> Vec<String> {
