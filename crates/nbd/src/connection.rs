@@ -14,6 +14,7 @@
 
 use crate::door::Visit;
 use crate::exports::{Shared, View, count};
+use crate::parked::{Parked, State};
 use crate::protocol::{GREETING, Handshake, Progress};
 use crate::receiver::Receiver;
 use crate::sender::{Departed, Head, Outgoing, Sender};
@@ -47,6 +48,8 @@ enum Life {
     Open,
     /// Nothing more is read; answers leave, then the connection closes.
     Ending,
+    /// The same, but what the client has begun to ask is ended, and another server goes on with it.
+    Parking,
     Closed,
 }
 
@@ -79,13 +82,36 @@ impl Connection {
         }
     }
 
+    /// A client of another server, which goes on here. The caller has counted it in `shared`.
+    pub(crate) fn resumed(socket: Arc<OwnedFd>, shared: Arc<Shared>, visit: Visit, transmission: Transmission, input: &[u8]) -> Connection {
+        let mut connection = Connection::new(socket, shared, visit);
+        connection.phase = Phase::Transmission(Box::new(transmission));
+        connection.receiver = Receiver::with_input(input);
+        connection
+    }
+
+    /// Leaves the client to another server when nothing of it is under way.
+    fn park_when_idle(&mut self, cx: &mut Context<'_>) {
+        let Phase::Transmission(transmission) = &self.phase else { return };
+        let is_idle = transmission.is_between_requests() && transmission.requests_out() == 0;
+        if !is_idle || self.sender.pending() > 0 || self.sender.in_flight() || self.receiver.in_flight() {
+            return;
+        }
+        let state = State::of(transmission.session(), self.receiver.bytes());
+        match self.socket.try_clone() {
+            Ok(socket) => self.shared.park(Parked { export: state.export.clone(), socket, state: state.encode() }),
+            Err(error) => tracing::warn!(%error, "an NBD client must connect again"),
+        }
+        self.close(cx);
+    }
+
     /// Does all that can be done now: use what has come, ask for more, send what is there, close when all is over.
     fn advance(&mut self, cx: &mut Context<'_>) {
         if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export_is_removed()) {
             self.life = Life::Ending;
         }
         loop {
-            if self.life == Life::Open && !self.receiver.in_flight() {
+            if matches!(self.life, Life::Open | Life::Parking) && !self.receiver.in_flight() {
                 self.use_input(cx);
             }
             if self.life == Life::Closed {
@@ -98,6 +124,9 @@ impl Connection {
         }
         if self.life == Life::Ending && self.sender.pending() == 0 && self.requests_out() == 0 {
             self.close(cx);
+        }
+        if self.life == Life::Parking {
+            self.park_when_idle(cx);
         }
     }
 
@@ -221,7 +250,7 @@ impl Connection {
                 self.receiver.completed(bytes, flags, piece);
                 self.advance(cx);
             }
-            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) || self.life == Life::Ending => {
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) || matches!(self.life, Life::Ending | Life::Parking) => {
                 self.receiver.interrupted();
                 self.advance(cx);
             }
@@ -267,6 +296,10 @@ impl Connection {
 
 impl Endpoint for Connection {
     fn start(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.phase, Phase::Transmission(_)) {
+            cx.set_timer(cx.now_ns() + self.shared.limits.stall_tick_ns(), STALL_TIMER);
+            return self.advance(cx);
+        }
         cx.set_timer(cx.now_ns() + self.shared.limits.handshake_ns, HANDSHAKE_TIMER);
         self.sender.queue(Outgoing::bare(Head::Handshake(Box::new(GREETING))));
         self.advance(cx);
@@ -332,7 +365,18 @@ impl Endpoint for Connection {
     fn stop(&mut self, cx: &mut Context<'_>) {
         if self.life == Life::Open {
             self.life = Life::Ending;
-            cx.cancel(RECEIVE);
+            let mut needs_input = false;
+            if let Phase::Transmission(transmission) = &mut self.phase
+                && self.shared.is_parking()
+            {
+                self.life = Life::Parking;
+                transmission.park();
+                // The rest of what the client is just sending is waited for.
+                needs_input = !transmission.is_between_requests();
+            }
+            if !needs_input {
+                cx.cancel(RECEIVE);
+            }
         }
         self.advance(cx);
     }

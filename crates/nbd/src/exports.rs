@@ -2,6 +2,7 @@
 
 use crate::door::{Door, Visit};
 use crate::limits::Limits;
+use crate::parked::Parked;
 use crate::protocol::wire::NAME_BYTES_MAX;
 use crate::protocol::{Catalog, ExportInfo};
 use runtime::VolumeRef;
@@ -102,7 +103,7 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    fn info(&self) -> ExportInfo {
+    pub(crate) fn info(&self) -> ExportInfo {
         let block_bytes_min = self.volume.logical_block_bytes();
         ExportInfo {
             name: self.name.clone(),
@@ -168,6 +169,9 @@ impl Export {
 /// What listener, connections and control share.
 pub(crate) struct Shared {
     exports: Mutex<BTreeMap<String, Arc<Export>>>,
+    /// Clients that another server is to go on with; `None`: clients that have to go are
+    /// disconnected.
+    parked: Mutex<Option<Vec<Parked>>>,
     pub(crate) door: Arc<Door>,
     pub(crate) limits: Limits,
     pub(crate) counters: CounterCells,
@@ -180,7 +184,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(crate) fn new(limits: Limits) -> Shared {
-        Shared { exports: Mutex::default(), door: Door::new(limits), limits, counters: CounterCells::default() }
+        Shared { exports: Mutex::default(), parked: Mutex::default(), door: Door::new(limits), limits, counters: CounterCells::default() }
+    }
+
+    /// From now on clients that have to go are left to another server.
+    pub(crate) fn begin_to_park(&self) {
+        lock(&self.parked).get_or_insert_default();
+    }
+
+    pub(crate) fn is_parking(&self) -> bool {
+        lock(&self.parked).is_some()
+    }
+
+    pub(crate) fn park(&self, client: Parked) {
+        lock(&self.parked).get_or_insert_default().push(client);
+    }
+
+    /// The clients that were left.
+    pub(crate) fn take_parked(&self) -> Vec<Parked> {
+        lock(&self.parked).take().unwrap_or_default()
     }
 
     pub(crate) fn add(&self, name: &str, volume: VolumeRef, options: ExportOptions) -> Result<(), ExportError> {

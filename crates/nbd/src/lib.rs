@@ -11,7 +11,7 @@
 //! Rooms: [`protocol`] bytes without I/O; `receiver` and `sender` the two directions of a socket; `slots` requests in flight;
 //! `budget` the pages they may hold;
 //! `transmission` from bytes to requests and back; `connection` and `listener` the endpoints; `door` how many there may be of them;
-//! `exports` what clients may choose.
+//! `exports` what clients may choose; `parked` a client that goes from one server to the next.
 
 mod address;
 mod budget;
@@ -21,6 +21,7 @@ mod exports;
 mod limits;
 mod listener;
 mod message;
+mod parked;
 pub mod protocol;
 mod receiver;
 mod sender;
@@ -32,4 +33,5 @@ pub use address::{ListenSpec, tcp_uri, unix_uri};
 pub use exports::{Counters, ExportError, ExportOptions};
 pub use limits::Limits;
 pub use listener::ListenError;
-pub use server::{Server, serve};
+pub use parked::Parked;
+pub use server::{Left, Server, serve, serve_again};

@@ -69,13 +69,22 @@ pub(crate) struct SocketPath {
     /// Held for as long, so that no two servers clear the same name at the same time.
     _lock: PathLock,
     path: PathBuf,
-    /// Device and inode, so that a successor's socket of the same name is not removed.
-    identity: (u64, u64),
+    /// Device and inode, so that a successor's socket of the same name is not removed; `None` if it
+    /// stays.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketPath {
+    /// Leaves the socket to another server. Gives what that knows it by.
+    pub(crate) fn leave(&mut self) -> Vec<u8> {
+        let (device, inode) = self.identity.take().unwrap_or_default();
+        [device.to_be_bytes(), inode.to_be_bytes()].concat()
+    }
 }
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| Some((found.dev(), found.ino())) == self.identity);
         if ours && let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!(%error, path = %self.path.display(), "socket not removed");
         }
@@ -148,6 +157,18 @@ fn system(doing: &'static str, place: &impl ToString) -> impl FnOnce(rustix::io:
     move |errno| ListenError::System { doing, place, source: errno.into() }
 }
 
+/// Goes on listening on a socket that another server has left, if its path is as that has left it.
+pub(crate) fn listen_again(path: &Path, socket: OwnedFd, known_by: &[u8]) -> Result<Option<Listening>, ListenError> {
+    let lock = PathLock::take(path)?;
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(None) };
+    let is_its = [found.dev().to_be_bytes(), found.ino().to_be_bytes()].concat() == known_by;
+    if !is_its || !found.file_type().is_socket() {
+        return Ok(None);
+    }
+    let guard = SocketPath { _lock: lock, path: path.to_owned(), identity: Some((found.dev(), found.ino())) };
+    Ok(Some(Listening { socket, path: Some(guard), address: None }))
+}
+
 /// Makes the socket that `spec` describes.
 pub(crate) fn listen(spec: &ListenSpec) -> Result<Listening, ListenError> {
     match spec {
@@ -166,7 +187,7 @@ fn listen_unix(path: &Path, mode: u32, group: Option<u32>) -> Result<Listening, 
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     let found = std::fs::symlink_metadata(path);
     let found = found.map_err(|source| ListenError::System { doing: "look at", place: place.clone(), source })?;
-    let guard = SocketPath { _lock: lock, path: path.to_owned(), identity: (found.dev(), found.ino()) };
+    let guard = SocketPath { _lock: lock, path: path.to_owned(), identity: Some((found.dev(), found.ino())) };
     // Nobody can connect before `listen`, so mode and group are in force from the first client on.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
         .and_then(|()| match group.filter(|group| *group != found.gid()) {
@@ -282,7 +303,7 @@ impl Listener {
             tracing::debug!(connections = before, "connection refused: too many clients");
             return;
         }
-        let peer = self.peer_of(&socket);
+        let peer = peer_of(self.is_unix, &socket);
         self.let_in(cx, Arc::new(socket), peer);
     }
 
@@ -296,17 +317,6 @@ impl Listener {
             count(&self.shared.counters.gave_way);
         }
         cx.add_endpoint(Box::new(Connection::new(socket, self.shared.clone(), visit)));
-    }
-
-    fn peer_of(&self, socket: &OwnedFd) -> Peer {
-        if self.is_unix {
-            return sockopt::socket_peercred(socket).map_or(Peer::Unknown, |peer| Peer::User(peer.uid.as_raw()));
-        }
-        if let Err(error) = sockopt::set_tcp_nodelay(socket, true) {
-            tracing::debug!(%error, "replies may be delayed");
-        }
-        let address = rustix::net::getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
-        address.map_or(Peer::Unknown, |address| Peer::Address(address.ip()))
     }
 
     /// Accepting has failed. What a client that leaves at once may cause is tried again at once; all else after a rest, or this thread
@@ -330,6 +340,18 @@ impl Listener {
             tracing::warn!(times, "an NBD connection cannot be accepted yet ({error}); it waits");
         }
     }
+}
+
+/// Whose connection it is.
+pub(crate) fn peer_of(is_unix: bool, socket: &OwnedFd) -> Peer {
+    if is_unix {
+        return sockopt::socket_peercred(socket).map_or(Peer::Unknown, |peer| Peer::User(peer.uid.as_raw()));
+    }
+    if let Err(error) = sockopt::set_tcp_nodelay(socket, true) {
+        tracing::debug!(%error, "replies may be delayed");
+    }
+    let address = rustix::net::getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+    address.map_or(Peer::Unknown, |address| Peer::Address(address.ip()))
 }
 
 impl Endpoint for Listener {

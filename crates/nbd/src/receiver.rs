@@ -76,6 +76,16 @@ impl Receiver {
         Receiver { buffer, start: 0, end: 0, message: Message::new(), in_flight: false, drained: true, after_large: false }
     }
 
+    /// Begins with bytes that another server has received.
+    pub(crate) fn with_input(input: &[u8]) -> Receiver {
+        let mut receiver = Receiver::new();
+        let length = input.len().max(BUFFER_BYTES);
+        receiver.buffer.resize(length, 0);
+        receiver.buffer[..input.len()].copy_from_slice(input);
+        receiver.end = input.len();
+        receiver
+    }
+
     pub(crate) fn in_flight(&self) -> bool {
         self.in_flight
     }

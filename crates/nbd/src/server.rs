@@ -1,13 +1,19 @@
 //! The server as control sees it.
 
 use crate::address::{ListenSpec, tcp_uri, unix_uri};
+use crate::connection::Connection;
 use crate::exports::{Counters, ExportError, ExportOptions, Shared};
 use crate::limits::Limits;
-use crate::listener::{ListenError, Listener, SocketPath, listen};
+use crate::listener::{ListenError, Listener, Listening, SocketPath, listen, listen_again, peer_of};
+use crate::parked::{Parked, State};
+use crate::protocol::Session;
+use crate::transmission::Transmission;
 use runtime::{EndpointGroup, Runtime, RuntimeError, VolumeRef};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A listening socket with its exports. [`Server::stop`] ends it; dropped without that, its path is removed, and the clients that are
@@ -17,7 +23,20 @@ pub struct Server {
     group: EndpointGroup,
     place: Place,
     /// Ours until the server goes.
-    _path: Option<SocketPath>,
+    path: Option<SocketPath>,
+    /// The listening socket, as long as it may be left to another server.
+    socket: Option<OwnedFd>,
+}
+
+/// What a server has left to another one.
+#[derive(Debug)]
+pub struct Left {
+    /// The socket that listens. Whoever connects waits.
+    pub listener: OwnedFd,
+    /// What its path is known by.
+    pub state: Vec<u8>,
+    /// The clients.
+    pub clients: Vec<Parked>,
 }
 
 enum Place {
@@ -31,14 +50,34 @@ enum Place {
 /// See [`ListenError`].
 pub fn serve(runtime: &Runtime, spec: &ListenSpec, limits: Limits) -> Result<Server, ListenError> {
     let listening = listen(spec)?;
+    Ok(serve_on(runtime, spec, limits, listening))
+}
+
+/// The same on a socket that another server has left there, if it still is the one of that path;
+/// else as [`serve`].
+///
+/// # Errors
+/// See [`ListenError`].
+pub fn serve_again(runtime: &Runtime, path: &Path, limits: Limits, left: OwnedFd, state: &[u8]) -> Result<Server, ListenError> {
+    let spec = ListenSpec::unix(path);
+    let listening = match listen_again(path, left, state)? {
+        Some(listening) => listening,
+        None => listen(&spec)?,
+    };
+    Ok(serve_on(runtime, &spec, limits, listening))
+}
+
+fn serve_on(runtime: &Runtime, spec: &ListenSpec, limits: Limits, listening: Listening) -> Server {
     let place = match (spec, listening.address) {
         (ListenSpec::Unix { path, .. }, _) => Place::Unix(path.clone()),
         (ListenSpec::Tcp(asked), bound) => Place::Tcp(bound.unwrap_or(*asked)),
     };
     let shared = Arc::new(Shared::new(limits));
+    // Who has no descriptor to spare leaves nothing to others.
+    let socket = listening.socket.try_clone().ok();
     let listener = Listener::new(listening.socket, matches!(place, Place::Unix(_)), shared.clone());
     let group = runtime.add_endpoint(Box::new(listener));
-    Ok(Server { shared, group, place, _path: listening.path })
+    Server { shared, group, place, path: listening.path, socket }
 }
 
 impl Server {
@@ -57,6 +96,52 @@ impl Server {
     /// [`ExportError::Unknown`]; [`ExportError::ClientsStay`] if requests hang in the volume.
     pub fn remove_export(&self, name: &str) -> Result<(), ExportError> {
         self.shared.remove(name)
+    }
+
+    /// Goes on with a client of another server, which had chosen an export of the same name.
+    ///
+    /// # Errors
+    /// A sentence: then its connection is closed.
+    pub fn resume(&self, runtime: &Runtime, socket: OwnedFd, state: &[u8]) -> Result<(), String> {
+        let state = State::decode(state).ok_or("what is known of an NBD client is of another version")?;
+        let export = self.shared.export(&state.export).ok_or_else(|| format!("there is no export named '{}'", state.export))?;
+        let info = export.info();
+        if info.size_bytes < state.size_bytes || info.block_bytes_min > state.block_bytes_min {
+            return Err(format!("the export '{}' is smaller than its client was told, or has larger sectors", state.export));
+        }
+        let socket = Arc::new(socket);
+        let peer = peer_of(matches!(self.place, Place::Unix(_)), &socket);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let full = || format!("there are too many NBD clients: one of '{}' must connect again", state.export);
+        let (mut visit, _) = self.shared.door.arrive(peer, &socket, now_ns).ok_or_else(full)?;
+        visit.become_client(now_ns)?;
+        if !export.join(&socket) {
+            return Err(format!("the export '{}' is going", state.export));
+        }
+        let session = Session { export: info, structured: state.structured, allocation_context: state.allocation_context };
+        let transmission = Transmission::new(session, export, &self.shared.limits);
+        self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let connection = Connection::resumed(socket, self.shared.clone(), visit, transmission, &state.input);
+        runtime.add_endpoint_to(&self.group, Box::new(connection));
+        Ok(())
+    }
+
+    /// Stops serving, and leaves all to another server: who connects waits, and so do the clients,
+    /// after answers to all that they have asked so far. Those that do not take their answers
+    /// within `patience`, or are in their handshake, are disconnected. `None` if the socket cannot
+    /// be left.
+    ///
+    /// # Errors
+    /// As [`Runtime::stop_endpoints`]; the server is gone.
+    pub fn leave(mut self, runtime: &Runtime, patience: Duration) -> Result<Option<Left>, RuntimeError> {
+        let Some(listener) = self.socket.take() else {
+            return runtime.stop_endpoints(&self.group, patience).map(|()| None);
+        };
+        self.shared.begin_to_park();
+        runtime.stop_endpoints(&self.group, patience)?;
+        let state = self.path.as_mut().map(SocketPath::leave).unwrap_or_default();
+        Ok(Some(Left { listener, state, clients: self.shared.take_parked() }))
     }
 
     /// The URI of an export; the empty name means the default export.

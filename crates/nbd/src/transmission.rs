@@ -83,6 +83,8 @@ pub(crate) struct Transmission {
     incoming: Incoming,
     /// A request that the volume had no room for.
     refused: Option<Request>,
+    /// No further request is begun: another server is to go on with this client.
+    parking: bool,
     /// Pages held for this client, or soon to come: reads from their request to the departure of their data, parts of
     /// writes until they are answered.
     budget: Budget,
@@ -112,7 +114,23 @@ impl Transmission {
             slots: Slots::default(),
             incoming: Incoming::Header,
             refused: None,
+            parking: false,
         }
+    }
+
+    /// Ends what has begun, and begins nothing more.
+    pub(crate) fn park(&mut self) {
+        self.parking = true;
+    }
+
+    /// Whether it stands between two requests, with nothing to be given to the volume.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        matches!(self.incoming, Incoming::Header) && self.refused.is_none()
+    }
+
+    /// What was agreed with the client.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     pub(crate) fn export_is_removed(&self) -> bool {
@@ -169,7 +187,7 @@ impl Transmission {
     }
 
     fn header(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver, sender: &mut Sender) -> Option<Advance> {
-        if self.slots.used() + sender.pending() >= self.requests_max {
+        if self.parking || self.slots.used() + sender.pending() >= self.requests_max {
             return Some(Advance::Blocked);
         }
         let Some(bytes) = receiver.bytes().first_chunk::<REQUEST_HEADER_BYTES>() else {

@@ -1,0 +1,176 @@
+//! A server leaves its socket and its clients to another one: clients see a pause, and nothing is
+//! lost, answered twice, or begun by the one and not ended by the other.
+
+mod common;
+
+use common::client::{Client, READ, WRITE, header};
+use common::{Fixture, Neighbour, VOLUME_BYTES, open_volume, wait_until};
+use nbd::{ExportOptions, Left, Limits, serve_again};
+use std::io::Write;
+use std::time::Duration;
+
+/// How long a client may take to end what it has begun.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn leave(fixture: &mut Fixture) -> Left {
+    let server = fixture.server.take().expect("it serves");
+    server.leave(fixture.runtime(), PATIENCE).expect("it ends").expect("there are descriptors")
+}
+
+/// Another server on the same socket; gives how many clients it goes on with.
+fn go_on(fixture: &mut Fixture, left: Left) -> usize {
+    let server = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), left.listener, &left.state);
+    let server = server.expect("the socket is free");
+    server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).expect("a new name");
+    let clients = left.clients.len();
+    for client in left.clients {
+        assert_eq!(client.export, "disk");
+        server.resume(fixture.runtime(), client.socket, &client.state).expect("resumed");
+    }
+    fixture.server = Some(server);
+    clients
+}
+
+#[test]
+fn busy_clients_do_not_notice() {
+    let mut fixture = Fixture::new();
+    // All of them work in the same place, one after the other within each request of it.
+    let neighbour = Neighbour::start(&fixture);
+    for round in 0..20 {
+        std::thread::sleep(Duration::from_millis(20 + round * 3));
+        let left = leave(&mut fixture);
+        assert_eq!(go_on(&mut fixture, left), 1);
+    }
+    neighbour.finish();
+}
+
+#[test]
+fn many_requests_sent_at_once_are_all_answered_once() {
+    let mut fixture = Fixture::new();
+    let mut client = Client::open(&fixture.socket, "disk");
+    let requests = 3000_u64;
+    let mut writer = client.stream.try_clone().expect("a descriptor");
+    let sender = std::thread::spawn(move || {
+        let data = [7; 512];
+        for cookie in 0..requests {
+            let (kind, offset) = if cookie % 3 == 0 { (READ, 0) } else { (WRITE, 512 * (cookie % 4096)) };
+            writer.write_all(&header(kind, 0, cookie, offset, 512)).expect("the server reads");
+            if kind == WRITE {
+                writer.write_all(&data).expect("the server reads");
+            }
+        }
+    });
+    let mut seen = vec![false; requests as usize];
+    let mut answered = 0;
+    let mut answer = |client: &mut Client, count: u64| {
+        for _ in 0..count {
+            let (cookie, error) = client.reply();
+            assert_eq!(error, 0);
+            assert!(!std::mem::replace(&mut seen[cookie as usize], true), "{cookie} was answered twice");
+            if cookie % 3 == 0 {
+                client.read(512);
+            }
+        }
+        answered += count;
+    };
+    for _ in 0..10 {
+        answer(&mut client, 200);
+        // Answers leave while nobody reads them: the socket takes a few hundred.
+        let left = leave(&mut fixture);
+        assert_eq!(go_on(&mut fixture, left), 1);
+    }
+    answer(&mut client, requests - 2000);
+    sender.join().expect("all is sent");
+    assert!(seen.iter().all(|seen| *seen));
+}
+
+#[test]
+fn a_request_that_came_in_part_is_ended_by_whoever_gets_the_rest() {
+    let mut fixture = Fixture::new();
+    let mut client = Client::open(&fixture.socket, "disk");
+    let whole = header(WRITE, 0, 99, 8192, 4096);
+    // Half of a header: the next server gets the rest.
+    client.stream.write_all(&whole[..11]).expect("the server reads");
+    wait_until("it has come", || !has_input(&client));
+    let left = leave(&mut fixture);
+    assert_eq!(go_on(&mut fixture, left), 1);
+    client.stream.write_all(&whole[11..]).expect("the server reads");
+    // Half of its data: this server waits for the rest.
+    client.stream.write_all(&[5; 1000]).expect("the server reads");
+    wait_until("it has come", || !has_input(&client));
+    let mut writer = client.stream.try_clone().expect("a descriptor");
+    let rest = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        writer.write_all(&[5; 3096]).expect("the server reads");
+    });
+    let left = leave(&mut fixture);
+    rest.join().expect("sent");
+    assert_eq!(go_on(&mut fixture, left), 1);
+    assert_eq!(client.reply(), (99, 0));
+    assert_eq!(client.read_at(8192, 4096).expect("it is there"), [5; 4096]);
+}
+
+/// Whether bytes that the client has sent wait in the socket.
+fn has_input(client: &Client) -> bool {
+    unsent(client) > 0
+}
+
+/// Bytes that the other end has not received (`SIOCOUTQ`).
+fn unsent(client: &Client) -> i32 {
+    use std::os::fd::AsRawFd;
+    let mut bytes = 0i32;
+    // SAFETY: the kernel writes a number, for which there is room.
+    assert_eq!(unsafe { libc::ioctl(client.stream.as_raw_fd(), libc::TIOCOUTQ, &mut bytes) }, 0);
+    bytes
+}
+
+#[test]
+fn who_connects_meanwhile_waits() {
+    let mut fixture = Fixture::new();
+    let left = leave(&mut fixture);
+    let socket = fixture.socket.clone();
+    let late = std::thread::spawn(move || {
+        let mut client = Client::open(&socket, "disk");
+        client.write(0, 0, &[1; 512])
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!late.is_finished());
+    assert_eq!(go_on(&mut fixture, left), 0);
+    assert_eq!(late.join().expect("no panic"), 0);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut fixture = Fixture::new();
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::open(&fixture.socket, "disk")).collect();
+    let Left { listener, state, clients: parked } = leave(&mut fixture);
+    let server = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), listener, &state).expect("the socket is free");
+    let [gone, nonsense, shrunk] = <[nbd::Parked; 3]>::try_from(parked).expect("three clients");
+    let told = server.resume(fixture.runtime(), gone.socket, &gone.state).expect_err("no such export");
+    assert!(told.contains("no export named 'disk'"), "{told}");
+    let volume = open_volume(fixture.runtime(), &fixture.dir, "other.img");
+    server.add_export("disk", volume, ExportOptions::default()).expect("a new name");
+    let told = server.resume(fixture.runtime(), nonsense.socket, b"????").expect_err("no state");
+    assert!(told.contains("another version"), "{told}");
+    let mut larger = shrunk.state.clone();
+    larger[5..13].copy_from_slice(&(VOLUME_BYTES + 512).to_be_bytes());
+    let told = server.resume(fixture.runtime(), shrunk.socket, &larger).expect_err("too small now");
+    assert!(told.contains("smaller"), "{told}");
+    assert!(clients.iter_mut().all(Client::is_closed));
+    fixture.server = Some(server);
+}
+
+/// A socket that somebody else has made in the place of the one that was left.
+#[test]
+fn a_path_that_is_anothers_by_now_is_not_taken() {
+    let mut fixture = Fixture::new();
+    let left = leave(&mut fixture);
+    std::fs::remove_file(&fixture.socket).expect("it was left");
+    let others = std::os::unix::net::UnixListener::bind(&fixture.socket).expect("the name is free");
+    let again = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), left.listener, &left.state);
+    assert!(matches!(again, Err(nbd::ListenError::InUse(_))));
+    drop(others);
+    std::fs::remove_file(&fixture.socket).expect("it was the other's");
+    let server = nbd::serve(fixture.runtime(), &nbd::ListenSpec::unix(&fixture.socket), Limits::default());
+    fixture.server = Some(server.expect("the name is free"));
+}
