@@ -6,6 +6,7 @@ import { Copy, Panel } from "../ui/basics";
 const WHILE_RESTARTING: Record<OnRestart, string> = {
   waits: "I/O waits",
   writes_fail: "I/O waits, writes under way fail if the daemon is killed",
+  waits_if_restarted: "I/O waits; if the daemon is killed, clients must connect again",
   ends: "clients must connect again",
 };
 

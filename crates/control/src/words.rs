@@ -100,6 +100,9 @@ pub enum OnRestart {
     /// Their I/O waits, but writes that were under way when the daemon was killed fail: kernels
     /// before 6.9.
     WritesFail,
+    /// Their I/O waits while the daemon is restarted. When it was killed, they have to connect
+    /// again.
+    WaitsIfRestarted,
     /// Their connection ends; they have to connect again.
     #[default]
     Ends,
@@ -111,6 +114,7 @@ impl OnRestart {
         match self {
             OnRestart::Waits => "I/O waits",
             OnRestart::WritesFail => "I/O waits, writes under way fail if the daemon is killed",
+            OnRestart::WaitsIfRestarted => "I/O waits; if the daemon is killed, clients must connect again",
             OnRestart::Ends => "clients must connect again",
         }
     }

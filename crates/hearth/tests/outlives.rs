@@ -288,6 +288,58 @@ fn what_waits_for_a_daemon_that_does_not_come_is_ended_by_a_command() {
     daemon.stop();
 }
 
+/// A client of NBD sees a pause, too, when the daemon is restarted: with two volumes in two pools,
+/// so that several threads stop it.
+#[test]
+fn an_nbd_client_does_not_notice_a_restart() {
+    let _alone = alone();
+    let place = Place::new();
+    let mut manager = Manager::new(&place);
+    let mut daemon = manager.start(&place);
+    let mut uris = Vec::new();
+    for volume in ["a", "b"] {
+        let (ssd, disk) = (place.path(&format!("ssd-{volume}.img")), place.file(&format!("{volume}.img"), 16 << 20));
+        place.must(&["pool", "create", volume, "--ssd", &ssd, "--size", "64MiB"]);
+        let add = ["volume", "add", volume, "--backing", &disk, "--pool", volume, "--mode", "write-back", "--export", "nbd"];
+        uris.push(place.must(&add).trim().to_owned());
+    }
+    assert!(place.must(&["volume", "show", "a"]).contains("I/O waits; if the daemon is killed"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = uris
+        .iter()
+        .map(|uri| {
+            let (mut client, stop) = (support::nbd::Client::connect(uri), stop.clone());
+            std::thread::spawn(move || {
+                let mut done = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let (number, round) = (done * 31 % 1024, done);
+                    client.write(number * 4096, &block(number, round).0).expect("no error");
+                    assert!(client.read(number * 4096, 4096) == block(number, round).0);
+                    if done % 16 == 0 {
+                        client.flush();
+                    }
+                    done += 1;
+                }
+                done
+            })
+        })
+        .collect();
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(300));
+        daemon.stop();
+        daemon = manager.start(&place);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.join().expect("nothing was wrong") > 50);
+    }
+    daemon.stop();
+    // Nobody was connected: only the socket is left, for who connects meanwhile.
+    manager.listen();
+    assert!(manager.kept.keys().all(|name| name.starts_with("nbd-listener")), "{:?}", manager.kept.keys());
+}
+
 /// As much of a service manager as keeps descriptors.
 struct Manager {
     socket: OwnedFd,

@@ -77,7 +77,7 @@ impl Manager {
         }
         let known = self.memory().state.volumes.clone();
         for volume in self.data().close_kept(&known) {
-            let message = "users of its block device have waited for it since the last daemon ended: they get errors now";
+            let message = "its users have waited for it and get errors now: it is not served";
             self.events().note(Severity::Error, &volume, message);
         }
         self.start_pools_that_are_back(&mut watched.lost, &mut |pool, mark| watched.pools.is_due(pool, mark));

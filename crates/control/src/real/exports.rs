@@ -4,6 +4,7 @@ use super::{Machine, failed, locked};
 use crate::datapath::{Offer, Withdrawal};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
+use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
 use fuse::{FuseError, LoopExport, LoopOptions, Transport};
 use nbd::{ExportOptions, Limits, ListenSpec, Server};
@@ -28,6 +29,8 @@ const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Servers {
     unix: Option<Arc<Server>>,
+    /// The volumes that are its exports.
+    nbd_volumes: BTreeMap<String, Uuid>,
     tcp: BTreeMap<SocketAddr, Server>,
 }
 
@@ -95,12 +98,41 @@ impl Machine {
         let mut servers = locked(&self.servers);
         if servers.unix.is_none() {
             std::fs::create_dir_all(&self.export_directory).map_err(|e| directory_error(&self.export_directory, &e))?;
-            let spec = ListenSpec::unix(self.export_directory.join(NBD_SOCKET));
-            servers.unix = Some(Arc::new(nbd::serve(&self.runtime, &spec, Limits::default()).map_err(|e| nbd_error(&e))?));
+            let path = self.export_directory.join(NBD_SOCKET);
+            let server = match self.kept.take_nbd_listener() {
+                Some((left, state)) => nbd::serve_again(&self.runtime, &path, Limits::default(), left, &state),
+                None => nbd::serve(&self.runtime, &ListenSpec::unix(path), Limits::default()),
+            };
+            servers.unix = Some(Arc::new(server.map_err(|e| nbd_error(&e))?));
         }
-        let server = servers.unix.as_ref().expect("just made");
+        let server = servers.unix.clone().expect("just made");
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
-        Ok(Offer { place: server.uri(&record.name), ..Offer::default() })
+        servers.nbd_volumes.insert(record.name.clone(), record.uuid);
+        let mut warnings = Vec::new();
+        for (client, state) in self.kept.take_nbd_clients(record) {
+            let resumed = server.resume(&self.runtime, client, &state);
+            warnings.extend(resumed.err().map(|told| format!("an NBD client was disconnected: {told}")));
+        }
+        let on_restart = if self.kept.keeps_clients() { OnRestart::WaitsIfRestarted } else { OnRestart::Ends };
+        Ok(Offer { place: server.uri(&record.name), warnings, on_restart, ..Offer::default() })
+    }
+
+    /// The daemon ends: the clients of the NBD server, of all volumes at once, are left to the next
+    /// one. Who comes second waits until that is done.
+    fn leave_nbd(&self) -> Result<(), ControlError> {
+        let _one_at_a_time = locked(&self.leaving_nbd);
+        let (server, volumes) = {
+            let mut servers = locked(&self.servers);
+            (servers.unix.take(), servers.nbd_volumes.clone())
+        };
+        let Some(server) = server else { return Ok(()) };
+        // Somebody takes an export away just now: its clients see the end of their connections.
+        let Some(server) = Arc::into_inner(server) else { return Ok(()) };
+        let left = server.leave(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "check the volume's clients"))?;
+        if let Some(left) = left {
+            self.kept.keep_nbd(left, |export| volumes.get(export).copied());
+        }
+        Ok(())
     }
 
     fn offer_tcp(&self, record: &VolumeRecord, address: SocketAddr) -> Result<Offer, ControlError> {
@@ -115,6 +147,7 @@ impl Machine {
     pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
         match export {
             Export::Loop | Export::LoopFast => self.withdraw_loop(record, how),
+            Export::Nbd if how == Withdrawal::DaemonEnds && self.kept.keeps_clients() => self.leave_nbd(),
             Export::Nbd => {
                 // Without the lock while clients leave: other volumes' exports must not wait for them.
                 let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };

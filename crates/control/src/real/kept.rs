@@ -3,11 +3,15 @@
 use super::{Machine, failed, locked};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
+use crate::uuid::Uuid;
 use fuse::{LoopExport, LoopOptions};
 use keeper::{Keeper, Kept};
 use runtime::VolumeRef;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -17,6 +21,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How the names of loop exports' descriptors begin; the volume's UUID follows.
 const LOOP: &str = "loop.";
+/// The same of a client of the NBD server; the volume's UUID follows, and a number.
+const NBD: &str = "nbd.";
+/// The NBD server's socket.
+const NBD_LISTENER: &str = "nbd-listener";
 
 /// What is kept open.
 pub(super) struct KeptExports {
@@ -82,6 +90,58 @@ impl KeptExports {
         locked(&self.waiting).insert(loop_name(record), (Instant::now(), descriptors));
     }
 
+    /// Whether what clients of a server have open can wait for the next daemon when this one is
+    /// stopped.
+    pub(super) fn keeps_clients(&self) -> bool {
+        self.keeper.as_ref().is_some_and(Keeper::outlives_a_stop)
+    }
+
+    /// Keeps what the NBD server has left. `uuid_of` gives the UUID of the volume of an export.
+    pub(super) fn keep_nbd(&self, left: nbd::Left, uuid_of: impl Fn(&str) -> Option<Uuid>) {
+        let Some(keeper) = &self.keeper else { return };
+        let keep = |name: &str, socket: OwnedFd, state: &[u8]| {
+            let kept = memory_of(state).and_then(|state| keeper.keep(name, &[socket.as_fd(), state.as_fd()]));
+            if let Err(error) = kept {
+                tracing::warn!("{name} cannot be kept for the next daemon: {error}");
+            }
+        };
+        keep(NBD_LISTENER, left.listener, &left.state);
+        for (at, client) in left.clients.into_iter().enumerate() {
+            if let Some(uuid) = uuid_of(&client.export) {
+                keep(&format!("{NBD}{uuid}.{at}"), client.socket, &client.state);
+            }
+        }
+    }
+
+    /// The socket of the NBD server of the daemon before, and what it is known by.
+    pub(super) fn take_nbd_listener(&self) -> Option<(OwnedFd, Vec<u8>)> {
+        self.take_with_state(NBD_LISTENER)
+    }
+
+    /// Clients of the volume's NBD export of the daemon before.
+    pub(super) fn take_nbd_clients(&self, record: &VolumeRecord) -> Vec<(OwnedFd, Vec<u8>)> {
+        let prefix = format!("{NBD}{}.", record.uuid);
+        let names: Vec<String> = locked(&self.waiting).keys().filter(|name| name.starts_with(&prefix)).cloned().collect();
+        names.iter().filter_map(|name| self.take_with_state(name)).collect()
+    }
+
+    /// From here on this process alone has it open.
+    fn take_with_state(&self, name: &str) -> Option<(OwnedFd, Vec<u8>)> {
+        let (_, set) = locked(&self.waiting).remove(name)?;
+        self.forget(name);
+        let [socket, state] = <[OwnedFd; 2]>::try_from(set).ok()?;
+        let mut bytes = Vec::new();
+        let mut state = File::from(state);
+        let read = state.rewind().and_then(|()| state.read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Some((socket, bytes)),
+            Err(error) => {
+                tracing::warn!("what the daemon before has kept as {name} cannot be used: {error}");
+                None
+            }
+        }
+    }
+
     /// Whether users of the volume's loop device wait for it.
     pub(super) fn waits(&self, record: &VolumeRecord) -> bool {
         locked(&self.waiting).contains_key(&loop_name(record))
@@ -121,21 +181,35 @@ impl Machine {
     pub(super) fn close_kept_exports(&self, known: &[VolumeRecord]) -> Vec<String> {
         let mut closed = Vec::new();
         locked(&self.kept.waiting).retain(|name, (since, _)| {
-            let volume = known.iter().find(|volume| loop_name(volume) == *name);
+            let volume = known.iter().find(|volume| is_of(name, volume));
             if since.elapsed() < PATIENCE && volume.is_some_and(|volume| !volume.rests()) {
                 return true;
             }
             self.kept.forget(name);
             match volume {
                 Some(volume) => closed.push(volume),
-                None => tracing::info!("{name} was kept open for a volume that does not exist any more: it is closed"),
+                None => tracing::info!("{name} was kept open, and nothing needs it any more: it is closed"),
             }
             false
         });
         // The dead device, and the name that leads to it.
+        closed.dedup_by_key(|volume| volume.uuid);
         closed.iter().for_each(|volume| self.clear_leftovers(volume));
         closed.into_iter().map(|volume| volume.name.clone()).collect()
     }
+}
+
+/// Whether descriptors of that name are of an export of the volume.
+fn is_of(name: &str, volume: &VolumeRecord) -> bool {
+    let uuid = volume.uuid.to_string();
+    [LOOP, NBD].iter().filter_map(|kind| name.strip_prefix(kind)).any(|rest| rest.split('.').next() == Some(&uuid))
+}
+
+/// A file without a name that holds these bytes.
+fn memory_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut memory = File::from(memfd_create("hearth-state", MemfdFlags::CLOEXEC)?);
+    memory.write_all(bytes)?;
+    Ok(memory.into())
 }
 
 fn loop_name(record: &VolumeRecord) -> String {

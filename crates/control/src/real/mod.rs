@@ -78,6 +78,8 @@ pub struct Machine {
     volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
     servers: Mutex<exports::Servers>,
     kept: kept::KeptExports,
+    /// Held while the NBD server is left to the next daemon.
+    leaving_nbd: Mutex<()>,
     /// Volume names by pool and place, for what the shards report.
     names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
     looked: Mutex<figures::Looked>,
@@ -112,6 +114,7 @@ impl Machine {
             volumes: Mutex::default(),
             servers: Mutex::default(),
             kept: kept::KeptExports::new(options.keeper),
+            leaving_nbd: Mutex::default(),
             names_by_place: Arc::default(),
             looked: Mutex::default(),
             looks: discovery::Looks::default(),
