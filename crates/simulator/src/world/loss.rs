@@ -1,7 +1,7 @@
 //! The SSD is lost while the pool runs (F7), what the host records of that, and how the next life finds the SSD: it is back as it was, without
 //! what it had only in its volatile cache, or it is gone for good.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use engine::api::{Command, Op};
@@ -20,6 +20,9 @@ pub struct Loss {
     pub clean: Unanimous,
     /// Blocks that could not be read because the SSD was away.
     absent: BTreeSet<(u16, u64)>,
+    /// When a dirty block could not be read for the last time: a request may fail for it although
+    /// another one has written over it since.
+    unreadable_ns: BTreeMap<(u16, u64), u64>,
     /// When it was lost, or all shards were last told that dirty blocks go home.
     progress_ns: u64,
     /// How often they are to be told it.
@@ -31,7 +34,14 @@ pub struct Loss {
 impl Loss {
     /// None so far, of a pool with that many shards.
     pub fn none(shards: u16) -> Loss {
-        Loss { clean: Unanimous::of(usize::from(shards)), absent: BTreeSet::new(), progress_ns: 0, to_tell: 0, in_vain_until_ns: 0 }
+        Loss {
+            clean: Unanimous::of(usize::from(shards)),
+            absent: BTreeSet::new(),
+            unreadable_ns: BTreeMap::new(),
+            progress_ns: 0,
+            to_tell: 0,
+            in_vain_until_ns: 0,
+        }
     }
 
     /// Whether a request that came at that time may have met shards for which it was in vain to
@@ -130,7 +140,9 @@ impl World<'_> {
             return true;
         }
         let blocks = draft.start_sector / 8..(draft.start_sector + u64::from(draft.sectors)).div_ceil(8);
-        system.dirty_list(draft.volume).iter().any(|block| blocks.contains(block))
+        let mut unreadable = self.loss.unreadable_ns.range((draft.volume, blocks.start)..(draft.volume, blocks.end));
+        unreadable.any(|(_, time_ns)| *time_ns >= pending.submitted_ns)
+            || system.dirty_list(draft.volume).iter().any(|block| blocks.contains(block))
     }
 
     /// Whether the SSD that is away loses what it had in its volatile cache when the process dies.
@@ -141,6 +153,7 @@ impl World<'_> {
     /// A block is dirty and cannot be read.
     pub fn wound(&mut self, block: (u16, u64)) {
         let now = self.queue.now_ns();
+        self.loss.unreadable_ns.insert(block, now);
         if self.wounded.insert(block, now).is_none() && self.devices[0].faults.gone {
             self.loss.absent.insert(block);
         }
