@@ -458,10 +458,19 @@ pub enum Volume {
     },
     /// All volumes
     List,
-    /// One volume
+    /// One volume; or how a virtual machine uses it
     Show {
         /// Its name
         name: String,
+        /// Print the disk for the XML of a libvirt domain
+        #[arg(long, group = "machine")]
+        libvirt: bool,
+        /// Print the options for QEMU's command line
+        #[arg(long, group = "machine")]
+        qemu: bool,
+        /// Print the command for Proxmox, or the line for its configuration file
+        #[arg(long, group = "machine")]
+        proxmox: bool,
     },
     /// Change options while I/O runs; options not given keep their value (defaults are those of a new volume)
     Set {

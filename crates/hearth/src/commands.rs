@@ -3,6 +3,7 @@
 use crate::cli::{Job, Pool, Volume};
 use crate::failure::Failure;
 use crate::progress::{Interrupt, begin, follow, patiently};
+use crate::recipes::{For, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
     DeviceView, Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
@@ -149,9 +150,14 @@ impl Session {
                 self.print(&volume, added)
             }
             Volume::List => self.print(&self.client.get::<Vec<VolumeView>>("/volumes")?, |v| show::volumes(v)),
-            Volume::Show { name } => {
+            Volume::Show { name, libvirt, qemu, proxmox } => {
                 let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
-                self.print(&self.client.get::<VolumeView>(&path)?, show::volume)
+                let volume = self.client.get::<VolumeView>(&path)?;
+                let machines = [(libvirt, For::Libvirt), (qemu, For::Qemu), (proxmox, For::Proxmox)];
+                match machines.into_iter().find_map(|(asked, machine)| asked.then_some(machine)) {
+                    Some(machine) => print(&recipe(&volume, machine)?),
+                    None => self.print(&volume, show::volume),
+                }
             }
             Volume::Set { name, options, read_write, accept_backing } => {
                 let options = request::options(options, *read_write)?;

@@ -16,6 +16,7 @@ mod logs;
 mod model;
 mod progress;
 mod quantity;
+mod recipes;
 mod replay;
 mod request;
 mod sampling;
@@ -190,7 +191,7 @@ fn volume_action(command: &Volume) -> String {
     let (verb, name) = match command {
         Volume::Add { name, .. } => ("add", name),
         Volume::List => return "list volumes".into(),
-        Volume::Show { name } => ("show", name),
+        Volume::Show { name, .. } => ("show", name),
         Volume::Set { name, .. } => ("change", name),
         Volume::Start { name } => ("start", name),
         Volume::Stop { name } => ("stop", name),

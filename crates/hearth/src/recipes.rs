@@ -1,0 +1,241 @@
+//! How a volume is given to a virtual machine: the exact lines for libvirt, QEMU and Proxmox.
+//!
+//! A block device is preferred to NBD where the volume has both: its users wait while the daemon
+//! restarts, also after a crash.
+
+use crate::failure::Failure;
+use control::api::VolumeView;
+
+/// For whom the lines are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum For {
+    /// `<disk>` of a domain.
+    Libvirt,
+    /// Options of the command line.
+    Qemu,
+    /// A command, or a line of the machine's configuration.
+    Proxmox,
+}
+
+/// How long QEMU tries to connect again before a request fails, in seconds: longer than a daemon takes
+/// that recovers a large pool.
+const RECONNECT_SECONDS: u32 = 60;
+/// QEMU cuts the serial number of a virtio disk there.
+const SERIAL_BYTES_MAX: usize = 20;
+
+/// Where a volume is offered, as a machine sees it.
+enum Place<'a> {
+    Device(&'a str),
+    Unix { socket: String, export: String },
+    Tcp { host: String, port: u16, export: String },
+}
+
+/// The lines.
+///
+/// # Errors
+/// If the volume is not offered, or not in a way that the machine can use.
+pub fn recipe(volume: &VolumeView, machine: For) -> Result<String, Failure> {
+    let place = place(volume)?;
+    Ok(match machine {
+        For::Libvirt => libvirt(volume, &place),
+        For::Qemu => qemu(volume, &place),
+        For::Proxmox => proxmox(volume, &place),
+    })
+}
+
+fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
+    let offered = |start: &str| {
+        let mut found = volume.exports.iter().filter(|(how, _)| how.starts_with(start));
+        found.find_map(|(_, place)| place.as_deref())
+    };
+    if let Some(device) = offered("loop") {
+        return Ok(Place::Device(volume.stable_path.as_deref().unwrap_or(device)));
+    }
+    let none = || {
+        Failure::failed(
+            format!("volume \"{}\" is not offered now", volume.name),
+            "see `hearth volume list` for the reason; a volume gets its exports with `hearth volume add --export`",
+        )
+    };
+    let uri = offered("nbd").ok_or_else(none)?;
+    of_uri(uri).ok_or_else(|| Failure::failed(format!("{uri} is not understood"), "use its parts by hand"))
+}
+
+/// The parts of an NBD URI as the daemon writes it.
+fn of_uri(uri: &str) -> Option<Place<'static>> {
+    if let Some(rest) = uri.strip_prefix("nbd+unix:///") {
+        let (export, socket) = rest.split_once("?socket=")?;
+        return Some(Place::Unix { socket: unescape(socket)?, export: unescape(export)? });
+    }
+    let (address, export) = uri.strip_prefix("nbd://")?.split_once('/')?;
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Some(Place::Tcp { host, port: port.parse().ok()?, export: unescape(export)? })
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        match (first, tail) {
+            (b'%', [a, b, after @ ..]) => {
+                let digits = [*a, *b];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+                rest = after;
+            }
+            _ => bytes.push(first),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The same on every host and after every restart, so that guests find the disk by it.
+fn serial(volume: &VolumeView) -> String {
+    let digits = volume.uuid.to_string().replace('-', "");
+    digits[..SERIAL_BYTES_MAX.min(digits.len())].to_owned()
+}
+
+fn sector_bytes(volume: &VolumeView) -> u32 {
+    volume.sector_bytes.unwrap_or(512)
+}
+
+fn libvirt(volume: &VolumeView, place: &Place<'_>) -> String {
+    let (kind, cache, source) = match place {
+        Place::Device(device) => ("block", "cache='none' io='native'", format!("<source dev='{}'/>", xml(device))),
+        Place::Unix { socket, export } => {
+            let host = format!("<host transport='unix' socket='{}'/>", xml(socket));
+            ("network", "cache='none'", nbd_source(export, &host))
+        }
+        Place::Tcp { host, port, export } => {
+            let host = format!("<host name='{}' port='{port}'/>", xml(host));
+            ("network", "cache='none'", nbd_source(export, &host))
+        }
+    };
+    let read_only = if volume.options.read_only { "  <readonly/>\n" } else { "" };
+    format!(
+        "<disk type='{kind}' device='disk'>\n  <driver name='qemu' type='raw' {cache} discard='unmap'/>\n  {source}\n  \
+         <target dev='vdb' bus='virtio'/>\n  <serial>{}</serial>\n  \
+         <blockio logical_block_size='{}' physical_block_size='4096'/>\n{read_only}</disk>\n",
+        serial(volume),
+        sector_bytes(volume),
+    )
+}
+
+fn nbd_source(export: &str, host: &str) -> String {
+    let (export, delay) = (xml(export), RECONNECT_SECONDS);
+    format!("<source protocol='nbd' name='{export}'>\n    {host}\n    <reconnect delay='{delay}'/>\n  </source>")
+}
+
+fn xml(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&apos;").replace('"', "&quot;")
+}
+
+/// The two options: what is behind the disk, and the disk.
+fn qemu_options(volume: &VolumeView, place: &Place<'_>) -> [String; 2] {
+    let node = "hearth0";
+    let behind = match place {
+        Place::Device(device) => {
+            format!("driver=host_device,filename={},cache.direct=on,aio=native", comma(device))
+        }
+        Place::Unix { socket, export } => format!(
+            "driver=nbd,server.type=unix,server.path={},export={},reconnect-delay={RECONNECT_SECONDS}",
+            comma(socket),
+            comma(export)
+        ),
+        Place::Tcp { host, port, export } => format!(
+            "driver=nbd,server.type=inet,server.host={host},server.port={port},export={},reconnect-delay={RECONNECT_SECONDS}",
+            comma(export)
+        ),
+    };
+    let read_only = if volume.options.read_only { "on" } else { "off" };
+    let disk = format!(
+        "virtio-blk-pci,drive={node},serial={},logical_block_size={},physical_block_size=4096",
+        serial(volume),
+        sector_bytes(volume)
+    );
+    [format!("{behind},node-name={node},discard=unmap,read-only={read_only}"), disk]
+}
+
+/// In an option of QEMU's a comma stands twice.
+fn comma(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
+fn qemu(volume: &VolumeView, place: &Place<'_>) -> String {
+    let [behind, disk] = qemu_options(volume, place);
+    format!("-blockdev {} \\\n-device {disk}\n", quoted(&behind))
+}
+
+fn proxmox(volume: &VolumeView, place: &Place<'_>) -> String {
+    if let Place::Device(device) = place {
+        let read_only = if volume.options.read_only { ",ro=1" } else { "" };
+        let disk = format!("{device},cache=none,aio=native,discard=on,backup=0,serial={}{read_only}", serial(volume));
+        return format!("qm set VMID --virtio1 {}\n", quoted(&disk));
+    }
+    let [behind, disk] = qemu_options(volume, place);
+    format!("args: -blockdev {} -device {disk}\n", quoted(&behind))
+}
+
+/// For a shell, if it needs that.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/.,=:_-+".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::api::Health;
+    use control::options::Options;
+
+    fn volume(exports: &[(&str, &str)], stable: Option<&str>) -> VolumeView {
+        VolumeView {
+            name: "db".into(),
+            uuid: serde_json::from_str("\"01234567-89ab-cdef-0123-456789abcdef\"").expect("a UUID"),
+            health: Health::Running,
+            problem: None,
+            remedy: None,
+            pool: "fast".into(),
+            backing: "/dev/sdb".into(),
+            size_bytes: 1 << 30,
+            sector_bytes: Some(4096),
+            options: Options::default(),
+            exports: exports.iter().map(|(how, place)| ((*how).into(), Some((*place).into()))).collect(),
+            on_restart: Default::default(),
+            stable_path: stable.map(Into::into),
+            cached_bytes: None,
+            dirty_bytes: None,
+            job: None,
+        }
+    }
+
+    #[test]
+    fn a_block_device_is_preferred_and_named_by_what_stays() {
+        let both = volume(&[("loop", "/dev/loop3"), ("nbd", "nbd+unix:///db?socket=/run/n.sock")], Some("/dev/hearth/db"));
+        let xml = recipe(&both, For::Libvirt).expect("it is offered");
+        assert!(xml.contains("<source dev='/dev/hearth/db'/>") && xml.contains("logical_block_size='4096'"), "{xml}");
+        assert!(xml.contains("<serial>0123456789abcdef0123</serial>"), "{xml}");
+        let qm = recipe(&both, For::Proxmox).expect("it is offered");
+        assert!(qm.starts_with("qm set VMID --virtio1 /dev/hearth/db,cache=none,"), "{qm}");
+        let without = volume(&[("loop", "/dev/loop3")], None);
+        assert!(recipe(&without, For::Qemu).expect("it is offered").contains("filename=/dev/loop3"));
+    }
+
+    #[test]
+    fn what_is_unusual_in_names_is_quoted_as_each_program_wants_it() {
+        let odd = volume(&[("nbd", "nbd+unix:///a%2Cb%26c?socket=/run/it%27s%2Chere")], None);
+        let xml = recipe(&odd, For::Libvirt).expect("it is offered");
+        assert!(xml.contains("name='a,b&amp;c'") && xml.contains("socket='/run/it&apos;s,here'"), "{xml}");
+        let line = recipe(&odd, For::Qemu).expect("it is offered");
+        assert!(line.contains(r"server.path=/run/it'\''s,,here,export=a,,b&c"), "{line}");
+        let tcp = volume(&[("nbd:[::1]:10809", "nbd://[::1]:10809/db")], None);
+        assert!(recipe(&tcp, For::Qemu).expect("it is offered").contains("server.host=::1,server.port=10809"));
+        assert!(recipe(&tcp, For::Proxmox).expect("it is offered").starts_with("args: -blockdev driver=nbd"));
+    }
+
+    #[test]
+    fn a_volume_without_exports_says_what_to_do() {
+        let told = recipe(&volume(&[], None), For::Qemu).expect_err("not offered");
+        assert!(told.message.contains("is not offered now"), "{}", told.message);
+    }
+}
