@@ -81,26 +81,35 @@ def first_hit(daemon, uri, block):
     return took, stats["read_hits_ssd"] + stats["read_hits_ram"] > 0 and stats["read_misses"] == 0
 
 
-def measure():
+def filled(daemon, export):
+    """Ten million cached blocks under a volume `v`; the daemon is stopped. Gives where it is offered, and what was filled; `None` where
+    there is no room."""
     size_mib = BLOCKS * 4096 // 2**20
     free_mib = shutil.disk_usage(os.path.dirname(scratch("x"))).free >> 20
     if free_mib < 4096:
-        print("(start: less than 4 GiB free: not measured)")
-        return []
-    daemon = Daemon("start")
+        end(daemon.process)
+        return None
     run("truncate", "-s", f"{size_mib}M", f"{daemon.place}/backing.img")
     # A sparse file: `pool create` would reserve its whole size.
     run("truncate", "-s", f"{size_mib + size_mib // 16 + 512}M", f"{daemon.place}/ssd.img")
     daemon("pool", "create", "p", "--ssd", f"{daemon.place}/ssd.img", "--ram", "16MiB", "--content", "off")
-    made = daemon("volume", "add", "v", "--backing", f"{daemon.place}/backing.img", "--pool", "p", "--export", "nbd").splitlines()
-    uri = next(line for line in made if line.startswith("nbd"))
+    made = daemon("volume", "add", "v", "--backing", f"{daemon.place}/backing.img", "--pool", "p", "--export", export).splitlines()
     end(daemon.process)
-    filled = json.loads(engine_bench("fill", f"{daemon.place}/ssd.img", str(BLOCKS)))
+    return made[0], json.loads(engine_bench("fill", f"{daemon.place}/ssd.img", str(BLOCKS)))
+
+
+def measure():
+    daemon = Daemon("start")
+    made = filled(daemon, "nbd")
+    if not made:
+        print("(start: less than 4 GiB free: not measured)")
+        return []
+    uri, fill = made
     rows = []
 
     def row(what, at_most):
         took, hit = first_hit(daemon, uri, BLOCKS // 3)
-        rows.append({"what": what, "seconds": round(took, 3), "at_most": at_most, "ratio": round(took / at_most, 2), "is_hit": hit, "cached_blocks": filled["blocks"]})
+        rows.append({"what": what, "seconds": round(took, 3), "at_most": at_most, "ratio": round(took / at_most, 2), "is_hit": hit, "cached_blocks": fill["blocks"]})
         memory = next(int(line.split()[1]) // 1024 for line in open(f"/proc/{daemon.pid}/status") if line.startswith("VmRSS"))
         rows[-1]["resident_mib"] = memory
 
@@ -113,7 +122,7 @@ def measure():
     row("after a clean stop", 1.0)
     end(daemon.process, signal.SIGKILL)
     row("after SIGKILL", 5.0)
-    title = f"start of a pool with {filled['blocks']:,} cached blocks"
+    title = f"start of a pool with {fill['blocks']:,} cached blocks"
     print(f"{title:<56} {'first hit, s':>12} {'at most':>8} {'ratio':>6} {'resident MiB':>13}")
     for row in rows:
         hit = "" if row["is_hit"] else "  NOT A HIT"

@@ -333,12 +333,12 @@ pub trait DataPath: Send + Sync {
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
 
-    /// Whether the SSD of a pool takes a write: its first page, as it is. Nobody else may write
-    /// there meanwhile.
+    /// Whether the SSD of a pool, at this path, takes a write: its first page, as it is. Nobody
+    /// else may write there meanwhile.
     ///
     /// # Errors
     /// Why not.
-    fn ssd_takes_writes(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
+    fn ssd_takes_writes(&self, _path: &str, _uuid: Uuid) -> Result<(), ControlError> {
         Ok(())
     }
 
@@ -456,11 +456,15 @@ pub trait DataPath: Send + Sync {
         false
     }
 
+    /// The volume does not have the content that its users knew: what is kept open of its exports
+    /// ends, and they get errors.
+    fn end_kept(&self, _volume: &VolumeRecord) {}
+
     /// All volumes have been started that start at once. Exports that an earlier daemon has kept
     /// open and nobody serves now are closed if they are of no `known` volume, or of one that is
     /// stopped; others when they have waited long enough. Gives the volumes whose users get errors
     /// by that.
-    fn close_kept(&self, _known: &[VolumeRecord]) -> Vec<String> {
+    fn close_kept(&self, _known: &[VolumeRecord], _busy: &[String]) -> Vec<String> {
         Vec::new()
     }
 

@@ -274,7 +274,8 @@ impl LoopExport {
 
     /// Whether somebody else has detached the device. Its number may be another's by now.
     pub fn is_lost(&self) -> bool {
-        !self.own.is_attached()
+        // The path is not the same for ever: a mount namespace that ends takes it along.
+        !self.own.is_attached() && !matches!(self.own.open(), Ok(Some(_)))
     }
 
     /// Writes back what the page cache holds for the device, then takes everything away. Must not be called on a reactor's thread.

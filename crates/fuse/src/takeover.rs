@@ -28,6 +28,9 @@ use std::time::Duration;
 /// What a daemon must know of an export that it takes over.
 #[derive(Debug, Serialize, Deserialize)]
 struct Facts {
+    /// The name of the volume.
+    #[serde(default)]
+    name: String,
     /// What the loop device is known by.
     mark: Vec<u8>,
     /// The number of the loop device.
@@ -68,6 +71,7 @@ impl LoopExport {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         let (mount, below) = self.file.mount.facts();
         let facts = Facts {
+            name: self.name.clone(),
             mark: self.mark.clone(),
             number: self.own.number(),
             file: self.own.file(),
@@ -166,10 +170,15 @@ impl LoopExport {
         let descriptors = self.kept().into_iter().flatten();
         let copies = descriptors.map(|descriptor| descriptor.try_clone_to_owned().map_err(FuseError::system("duplicate", "/dev/fuse")));
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        // Who still takes a planned stop back holds the device until its requests are answered: so
+        // this comes before they are answered no more.
+        let device = self.device.clone();
+        let let_be = move || device.lock().unwrap_or_else(PoisonError::into_inner).let_be();
+        within(END_PATIENCE, "loop-let-be", let_be)
+            .ok_or(FuseError::TimedOut { step: "leaving the loop device", seconds: END_PATIENCE.as_secs() })?;
         runtime
             .stop_endpoints(&self.file.endpoints, Duration::ZERO)
             .map_err(|_| FuseError::TimedOut { step: "ending the FUSE connection", seconds: END_PATIENCE.as_secs() })?;
-        self.device.lock().unwrap_or_else(PoisonError::into_inner).let_be();
         self.file.mount.leave();
         // Whoever takes it over makes the name again, of the same device.
         if let Some(link) = self.link.take() {
@@ -203,11 +212,12 @@ impl LoopExport {
 }
 
 /// Ends an export of a daemon that does not come back: its users get errors, and its device goes
-/// when they have closed it. `let_go` makes the keeper close its copies. Gives the device.
+/// when they have closed it. `let_go` makes the keeper close its copies. Gives the device, and the
+/// name of the volume.
 ///
 /// # Errors
 /// [`FuseError::NotTakenOver`] if it is no export of ours; the descriptors are closed all the same.
-pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result<PathBuf, FuseError> {
+pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result<(PathBuf, String), FuseError> {
     let refused = |problem: &str| FuseError::NotTakenOver { name: name.to_owned(), problem: problem.to_owned() };
     let facts = <[OwnedFd; 2]>::try_from(kept).map_err(|_| refused("what was kept of it is not complete")).and_then(|[_, memory]| {
         let (_, text) = Table::of_earlier(memory).map_err(|error| refused(&error.to_string()))?;
@@ -216,8 +226,9 @@ pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result
     let_go();
     let facts = facts?;
     let own = OwnLoop::known(facts.number, facts.file, &facts.mark)?.ok_or_else(|| refused("its loop device is gone"))?;
-    LoopDevice::taken_over(own.clone(), &facts.geometry(), facts.before).abandon()?;
-    Ok(own.path())
+    let (geometry, name) = (facts.geometry(), facts.name);
+    LoopDevice::taken_over(own.clone(), &geometry, facts.before).abandon()?;
+    Ok((own.path(), name))
 }
 
 impl Facts {

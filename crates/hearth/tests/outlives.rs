@@ -30,9 +30,15 @@ fn machine_can(test: &str) -> bool {
 
 /// Gives the device.
 fn add_volume(place: &Place) -> String {
-    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
+    add_volume_so(place, &["--mode", "write-back"])
+}
+
+fn add_volume_so(place: &Place, options: &[&str]) -> String {
+    // Without RAM everything cached is on the SSD.
+    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB", "--ram", "0"]);
     let disk = place.file("disk.img", BLOCKS * 4096);
-    place.must(&["volume", "add", "v", "--backing", &disk, "--pool", "p", "--mode", "write-back", "--export", "loop"]);
+    let add = ["volume", "add", "v", "--backing", &disk, "--pool", "p", "--export", "loop"];
+    place.must(&[&add[..], options].concat());
     device(place)
 }
 
@@ -204,7 +210,11 @@ fn what_is_kept_for_a_volume_that_is_gone_ends() {
     let _alone = alone();
     let place = Place::new();
     let daemon = place.daemon();
-    let device = add_volume(&place);
+    // Stable names are the machine's: so its name is no other test's.
+    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
+    let disk = place.file("disk.img", BLOCKS * 4096);
+    let add = ["volume", "add", "outlived", "--backing", &disk, "--pool", "p", "--mode", "write-back", "--export", "loop"];
+    let device = place.must(&add).lines().next().expect("its device").to_owned();
     let client = Client::start(&device);
     client.wait_for(50);
     daemon.kill();
@@ -215,8 +225,117 @@ fn what_is_kept_for_a_volume_that_is_gone_ends() {
     let daemon = place.daemon();
     let error = client.thread.join().expect("what is read is right").expect_err("nobody serves it");
     assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    vanishes(&device);
+    assert!(std::fs::symlink_metadata("/dev/hearth/outlived").is_err(), "its name is gone, too");
     daemon.stop();
-    drop(Command::new("losetup").args(["-d", &device]).status());
+}
+
+/// Whoever had it open has closed it: it is to go.
+fn vanishes(device: &str) {
+    let begun = Instant::now();
+    while support::exists(format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/"))) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{device} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The backing device is another's work by now: who has known its content must not go on.
+#[test]
+fn what_was_written_by_others_meanwhile_ends_the_device() {
+    if !machine_can("what_was_written_by_others_meanwhile_ends_the_device") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let daemon = place.daemon();
+    let device = add_volume_so(&place, &["--mode", "write-through", "--admission", "always"]);
+    let file = open(&device);
+    for round in 1..4 {
+        for number in 0..256 {
+            file.write_all_at(&block(number, round).0, number * 4096).expect("written");
+            file.read_exact_at(&mut block(0, 0).0, number * 4096).expect("read");
+        }
+    }
+    file.sync_data().expect("flushed");
+    place.must(&["volume", "warm", "v"]);
+    let begun = Instant::now();
+    while place.json(&["volume", "show", "v"])["cached_bytes"].as_u64() < Some(1 << 20) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is cached: {}", daemon.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    daemon.kill();
+    let disk = File::options().write(true).open(place.path("disk.img")).expect("it is there");
+    (0..256).for_each(|number| disk.write_all_at(&block(number, 99).0, number * 4096).expect("there is room"));
+    disk.sync_all().expect("there is room");
+    let daemon = place.daemon();
+    let read = file.read_exact_at(&mut block(0, 0).0, 0);
+    let errno = read.err().and_then(|error| error.raw_os_error());
+    assert_eq!(errno, Some(5), "its content is not what it was: {}", daemon.log());
+    drop(file);
+    let now = open(&self::device(&place));
+    let mut bytes = block(0, 0);
+    now.read_exact_at(&mut bytes.0, 0).expect("it is served anew");
+    assert!(bytes.0 == block(0, 99).0);
+    drop(now);
+    daemon.stop();
+}
+
+/// The SSD was away for a moment, and has lost what it had only in its volatile cache: writes that
+/// were acknowledged and not flushed. That must not go unseen.
+#[test]
+fn an_ssd_that_has_lost_acknowledged_writes_ends_the_device() {
+    if !machine_can("an_ssd_that_has_lost_acknowledged_writes_ends_the_device") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let daemon = place.daemon_with_limits();
+    let device = add_volume_so(&place, &["--mode", "write-back", "--write-cache-depth", "24h", "--admission", "always"]);
+    let file = open(&device);
+    // Beyond what the daemon may write while its files are limited: so nothing goes home.
+    let numbers = || 1000..1064;
+    numbers().for_each(|number| file.write_all_at(&block(number, 1).0, number * 4096).expect("written"));
+    file.sync_data().expect("flushed");
+    let durable = std::fs::read(place.path("ssd.img")).expect("it is there");
+    numbers().for_each(|number| file.write_all_at(&block(number, 2).0, number * 4096).expect("written"));
+    limit_files(&daemon, Some(1 << 20));
+    // It finds out, and waits.
+    let waiting = std::thread::spawn(move || file.write_all_at(&block(1000, 3).0, 1000 * 4096).map(|()| file));
+    let health = || place.json(&["pool", "show", "p"])["health"].as_str().map(str::to_owned);
+    let begun = Instant::now();
+    while health().as_deref() == Some("running") {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ssd = File::options().write(true).open(place.path("ssd.img")).expect("it is there");
+    ssd.write_all_at(&durable, 0).expect("there is room");
+    limit_files(&daemon, None);
+    let ended = waiting.join().expect("no panic").and_then(|file| file.sync_data());
+    let errno = ended.err().and_then(|error| error.raw_os_error());
+    assert_eq!(errno, Some(5), "writes were lost: {}", daemon.log());
+    while health().as_deref() != Some("running") || device_now(&place).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(100), "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(daemon.log().contains("the SSD has lost writes that were acknowledged and not flushed"), "{}", daemon.log());
+    let file = open(&device_now(&place).expect("it is offered anew"));
+    for number in numbers() {
+        let mut bytes = block(0, 0);
+        file.read_exact_at(&mut bytes.0, number * 4096).expect("read");
+        assert!(bytes.0 == block(number, 1).0, "block {number}: what was flushed is there");
+    }
+    drop(file);
+    daemon.stop();
+}
+
+fn device_now(place: &Place) -> Option<String> {
+    place.json(&["volume", "show", "v"])["exports"]["loop"].as_str().map(str::to_owned)
+}
+
+fn limit_files(daemon: &Daemon, bytes: Option<u64>) {
+    let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+    let child = rustix::process::Pid::from_child(&daemon.child);
+    rustix::process::prlimit(Some(child), rustix::process::Resource::Fsize, limit).expect("it is our child");
 }
 
 /// The SSD takes no writes for some seconds, as after a dip of its power, and is back with all that
@@ -233,13 +352,8 @@ fn an_ssd_that_is_away_for_a_moment_is_a_pause() {
     place.must(&["volume", "set", "v", "--write-cache-depth", "24h"]);
     let client = Client::start(&device);
     client.wait_for(300);
-    let limit = |bytes| {
-        let limit = rustix::process::Rlimit { current: bytes, maximum: None };
-        let child = rustix::process::Pid::from_child(&daemon.child);
-        rustix::process::prlimit(Some(child), rustix::process::Resource::Fsize, limit).expect("it is our child");
-    };
     // Enough for the daemon's own files.
-    limit(Some(1 << 20));
+    limit_files(&daemon, Some(1 << 20));
     let begun = Instant::now();
     let health = |what: &str| place.json(&[what, "show", if what == "pool" { "p" } else { "v" }])["health"].as_str().map(str::to_owned);
     while health("pool").as_deref() == Some("running") {
@@ -248,7 +362,7 @@ fn an_ssd_that_is_away_for_a_moment_is_a_pause() {
     }
     std::thread::sleep(Duration::from_secs(3));
     let before = client.done.load(Ordering::Relaxed);
-    limit(None);
+    limit_files(&daemon, None);
     while health("pool").as_deref() != Some("running") || health("volume").as_deref() != Some("running") {
         assert!(begun.elapsed() < Duration::from_secs(100), "{}", daemon.log());
         std::thread::sleep(Duration::from_millis(50));

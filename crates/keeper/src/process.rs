@@ -74,7 +74,12 @@ impl Process {
 
     /// Starts the process and gives it all that is kept.
     fn start(self: &Arc<Process>, inner: &mut MutexGuard<'_, Inner>) -> io::Result<()> {
-        inner.socket = None;
+        // One that has only been slow lets go of everything when it comes to that.
+        if let Some(socket) = inner.socket.take()
+            && let Err(error) = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both)
+        {
+            tracing::debug!(%error, "the process before was gone");
+        }
         let directory = self.open_directory()?;
         let address = address(&directory)?;
         match rustix::fs::unlinkat(&directory, SOCKET, rustix::fs::AtFlags::empty()) {

@@ -18,6 +18,8 @@ const FIRST: i32 = 3;
 pub(crate) struct Service {
     socket: OwnedFd,
     address: SocketAddrUnix,
+    /// How many descriptors there is room for. More are refused without a word.
+    room: usize,
     /// How many descriptors a set has, so that all are removed.
     counts: Mutex<BTreeMap<String, usize>>,
 }
@@ -35,7 +37,7 @@ impl Service {
         };
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         match (address, socket) {
-            (Ok(address), Ok(socket)) => Some(Service { socket, address, counts: Mutex::default() }),
+            (Ok(address), Ok(socket)) => Some(Service { socket, address, room: room as usize, counts: Mutex::default() }),
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(%error, "the service manager cannot be asked to keep descriptors");
                 None
@@ -73,12 +75,20 @@ impl Service {
 
     pub(crate) fn keep(&self, name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.forget(name)?;
+        {
+            let mut counts = crate::locked(&self.counts);
+            if counts.values().sum::<usize>() + descriptors.len() > self.room {
+                let problem = format!("the service manager keeps {} descriptors at most: raise FileDescriptorStoreMax=", self.room);
+                return Err(io::Error::other(problem));
+            }
+            // Before the first is sent: what did not get there is removed without harm.
+            counts.insert(name.to_owned(), descriptors.len());
+        }
         for (at, descriptor) in descriptors.iter().enumerate() {
             // Without FDPOLL=0 it would be let go as soon as it reports an error.
             let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}.{at}");
             wire::send_to(self.socket.as_fd(), &self.address, &text, &[*descriptor])?;
         }
-        crate::locked(&self.counts).insert(name.to_owned(), descriptors.len());
         Ok(())
     }
 

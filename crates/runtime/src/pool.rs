@@ -68,6 +68,11 @@ impl PoolRef {
         self.0.commands.is_closed()
     }
 
+    /// How many shards it was started with.
+    pub fn shards(&self) -> usize {
+        self.0.shards
+    }
+
     /// Its number in the runtime.
     pub(crate) fn number(&self) -> u32 {
         self.0.number

@@ -42,19 +42,19 @@ impl Manager {
         Ok(())
     }
 
-    /// Takes all exports away, used or not, or leaves those in use to the next daemon: this one
-    /// ends. Gives whether no client is served any more.
-    pub(super) fn abandon_exports(&self, volume: &VolumeRecord) -> bool {
+    /// Takes all exports away, used or not: the volume is made anew, or the daemon ends and leaves
+    /// those in use to the next one. Gives whether no client is served any more.
+    pub(super) fn abandon_exports(&self, volume: &VolumeRecord, how: Withdrawal) -> bool {
         let mut all_gone = true;
         for export in self.offered(volume) {
             if let Some(user) = self.data().export_in_use(volume, &export) {
-                let (severity, message) = match self.data().outlives_a_stop(volume, &export) {
+                let (severity, message) = match how == Withdrawal::DaemonEnds && self.data().outlives_a_stop(volume, &export) {
                     true => (Severity::Info, format!("the export {export} is in use ({user}): its users wait for the next start")),
                     false => (Severity::Warning, format!("the export {export} goes away although it is in use ({user})")),
                 };
                 self.events().note(severity, &volume.name, message);
             }
-            if let Err(error) = self.withdraw_one(volume, export, Withdrawal::DaemonEnds) {
+            if let Err(error) = self.withdraw_one(volume, export, how) {
                 self.events().note(Severity::Warning, &volume.name, format!("the export {export} did not stop: {error}"));
                 all_gone = false;
             }

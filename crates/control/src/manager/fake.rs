@@ -35,6 +35,8 @@ pub struct World(Arc<Mutex<Inside>>);
 
 #[derive(Default)]
 pub struct Inside {
+    /// The daemon ends: only then may exports be left to the next one.
+    pub ending: bool,
     /// Files and devices, by path.
     pub devices: BTreeMap<String, Device>,
     /// The saved state.
@@ -561,8 +563,9 @@ impl DataPath for World {
         Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
     }
 
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, _how: Withdrawal) -> Result<(), ControlError> {
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
         let mut inside = self.inside();
+        assert!(how != Withdrawal::DaemonEnds || inside.ending, "only a daemon that ends leaves anything to the next one");
         inside.step(&volume.name)?;
         inside.exports.remove(&(volume.name.clone(), export.to_string()));
         Ok(())
@@ -570,6 +573,10 @@ impl DataPath for World {
 
     fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
         None
+    }
+
+    fn end_by(&self, _at: Instant) {
+        self.inside().ending = true;
     }
 
     fn finish(&self) {}

@@ -99,7 +99,9 @@ impl Manager {
                 continue;
             }
             // A pool that goes on without its SSD is not stopped for one that is read-only.
-            if let Err(error) = self.data().ssd_takes_writes(&pool) {
+            if self.data().has_shards(&pool.name)
+                && let Err(error) = self.check_ssd_takes_writes(&pool)
+            {
                 tracing::debug!("the SSD of pool {} takes no writes: {error}", pool.name);
                 continue;
             }
@@ -115,6 +117,14 @@ impl Manager {
 }
 
 impl Manager {
+    /// Claimed meanwhile: nobody formats it, or puts another pool there.
+    fn check_ssd_takes_writes(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let _claim = self.claim(&[(Named::Pool, &pool.name), (Named::SsdOfPool, &pool.name)], "a look at its SSD")?;
+        let found = self.data().find_ssd(pool.uuid);
+        let path = found.unwrap_or_else(|| pool.ssd.clone());
+        self.data().ssd_takes_writes(&path, pool.uuid)
+    }
+
     /// Whether nobody would see more than a pause. A pool without shards may be started anyway:
     /// `pool_start` refuses it while it is in use.
     fn may_start_by_itself(&self, pool: &str) -> bool {

@@ -13,6 +13,7 @@
 
 use super::{LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
+use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::human;
 use crate::names::Named;
@@ -59,7 +60,7 @@ impl Manager {
         }
         if self.volume_attached(name) {
             // Its device went away or failed. Who has it mounted has lost it already.
-            self.abandon_exports(volume);
+            self.abandon_exports(volume, Withdrawal::Forced);
             self.let_go(volume)?;
         }
         let judged = self.judge_all(std::slice::from_ref(volume));

@@ -81,7 +81,15 @@ impl Manager {
                 }
                 volume.identity = now.clone();
             }
-        })
+        })?;
+        // Whoever still waits for a volume of before must not go on with what it knew of that.
+        let changed = |name: &&String| matches!(judged.get(*name), Some((Verdict::DropClean(_), ..)));
+        for name in judged.keys().filter(changed) {
+            if let Ok(volume) = self.volume_record(name) {
+                self.data().end_kept(&volume);
+            }
+        }
+        Ok(())
     }
 
     /// Volumes that were judged good are about to be used: what was known of them at rest is so no more.
@@ -305,6 +313,7 @@ impl Manager {
             return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
         }
         self.events().note(Severity::Warning, &volume.name, format!("{problem}: its cache is dropped"));
+        self.data().end_kept(volume);
         self.begin_anew(volume)
     }
 
@@ -454,6 +463,7 @@ impl Manager {
             self.data().forget(&before)?;
         }
         let had_dirty = before.may_have_dirty;
+        self.data().end_kept(&volume);
         self.bring_up_volume(&volume)?;
         let kept = if had_dirty { "; its dirty data is kept and will overwrite the data on the device" } else { "" };
         Ok(format!("{} is accepted as the backing device; its clean cache is dropped{kept}", volume.backing))

@@ -6,6 +6,7 @@
 use super::Manager;
 use super::stop_watch::{STOP_LIMIT, Step, Watch};
 use crate::api::{Health, Severity};
+use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::jobs::LOOK;
 use crate::state::{BackingIdentity, VolumeRecord};
@@ -99,7 +100,7 @@ impl Manager {
     /// Takes the volumes from their clients, side by side; gives what is dirty of each, as far as that is known.
     fn release_all<'a>(&self, volumes: &[&'a VolumeRecord]) -> Vec<(&'a VolumeRecord, Result<Option<u64>, ControlError>)> {
         let release = |volume: &VolumeRecord| {
-            let gone = self.abandon_exports(volume);
+            let gone = self.abandon_exports(volume, Withdrawal::DaemonEnds);
             // A client that is still there may make more dirty.
             let dirty_bytes = if gone { self.data().dirty_bytes(&volume.name).ok() } else { None };
             self.data().detach(volume, false).map(|()| dirty_bytes)

@@ -75,8 +75,13 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
-        let known = self.memory().state.volumes.clone();
-        for volume in self.data().close_kept(&known) {
+        let (known, busy) = {
+            let memory = self.memory();
+            let is_busy = |v: &&VolumeRecord| memory.claims.contains_key(&(Named::Volume.word(), v.name.clone()));
+            let busy: Vec<String> = memory.state.volumes.iter().filter(is_busy).map(|v| v.name.clone()).collect();
+            (memory.state.volumes.clone(), busy)
+        };
+        for volume in self.data().close_kept(&known, &busy) {
             let message = "its users have waited for it and get errors now: it is not served";
             self.events().note(Severity::Error, &volume, message);
         }

@@ -88,6 +88,14 @@ impl Machine {
         }
     }
 
+    /// The same of a volume that is known no more.
+    pub(super) fn clear_leftovers_of(&self, uuid: &str, name: &str) {
+        let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
+        for problem in clear(uuid, name, &self.export_directory, link_directory) {
+            tracing::warn!("{problem}");
+        }
+    }
+
     /// Whether somebody else has taken the loop device away (`losetup -d`).
     pub(super) fn loop_is_lost(&self, volume: &str) -> bool {
         self.volume(volume).is_ok_and(|volume| locked(&volume.loop_export).as_ref().is_some_and(LoopExport::is_lost))
@@ -160,6 +168,14 @@ impl Machine {
         }
     }
 
+    /// Whether users of the volume's block device can wait while its pool is stopped and started.
+    /// Where the kernel cannot repeat requests, those under way would fail.
+    pub(super) fn loop_outlives_its_pool(&self, record: &VolumeRecord) -> bool {
+        let Ok(volume) = self.volume(&record.name) else { return false };
+        let repeats = locked(&volume.loop_export).as_ref().is_some_and(LoopExport::repeats_writes);
+        repeats && self.kept.keeps_loop(record)
+    }
+
     fn withdraw_loop(&self, record: &VolumeRecord, how: Withdrawal) -> Result<(), ControlError> {
         let volume = self.volume(&record.name)?;
         // Taken out, so that statistics do not wait for the lock while the page cache is written back.
@@ -175,8 +191,14 @@ impl Machine {
                 return made.abandon(&self.runtime, patience).map_err(|e| fuse_error(&e));
             }
             Withdrawal::PoolRestarts if self.kept.keeps_loop(record) => {
-                let waiting = made.suspend(&self.runtime).map_err(|e| fuse_error(&e))?;
-                self.kept.waits_for(record, waiting);
+                match made.suspend(&self.runtime) {
+                    Ok(waiting) => self.kept.waits_for(record, waiting),
+                    // It is gone with that: another one is made when the volume is back.
+                    Err(error) => {
+                        tracing::warn!("users of the block device of {} get errors: {error}", record.name);
+                        self.kept.forget_loop(record);
+                    }
+                }
                 return Ok(());
             }
             Withdrawal::PoolRestarts | Withdrawal::IfUnused => {}

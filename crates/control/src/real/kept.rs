@@ -32,6 +32,10 @@ pub(super) struct KeptExports {
     /// From the daemon before, or from before a restart of the pool, and not taken over yet; with
     /// the time since when they wait.
     waiting: Mutex<BTreeMap<String, (Instant, Vec<OwnedFd>)>>,
+    /// When it was looked for the first time who waits in vain: from then on the daemon is up.
+    first_look: Mutex<Option<Instant>>,
+    /// See [`Machine::note_unflushed`]; `None`: not known.
+    unflushed: Mutex<BTreeMap<Uuid, Option<BTreeMap<u16, u64>>>>,
     /// By the name of their descriptors: exports of this daemon that are kept for the next.
     kept: Mutex<BTreeSet<String>>,
 }
@@ -47,7 +51,13 @@ impl KeptExports {
             tracing::info!("the daemon before has kept {} open", types::counted(waiting.len() as u64, "export"));
         }
         let waiting = waiting.into_iter().map(|(name, set)| (name, (Instant::now(), set))).collect();
-        KeptExports { keeper, waiting: Mutex::new(waiting), kept: Mutex::default() }
+        KeptExports {
+            keeper,
+            waiting: Mutex::new(waiting),
+            first_look: Mutex::default(),
+            unflushed: Mutex::default(),
+            kept: Mutex::default(),
+        }
     }
 
     /// Keeps an export that was just made.
@@ -178,24 +188,84 @@ impl Machine {
     }
 
     /// See [`crate::datapath::DataPath::close_kept`].
-    pub(super) fn close_kept_exports(&self, known: &[VolumeRecord]) -> Vec<String> {
+    pub(super) fn close_kept_exports(&self, known: &[VolumeRecord], busy: &[String]) -> Vec<String> {
+        let over: Vec<(String, Vec<OwnedFd>)> = {
+            let mut waiting = locked(&self.kept.waiting);
+            let first_look = *locked(&self.kept.first_look).get_or_insert_with(Instant::now);
+            let is_over = |name: &str, since: Instant| {
+                let volume = known.iter().find(|volume| is_of(name, volume));
+                // What is being started is about to be taken over.
+                if volume.is_some_and(|volume| busy.contains(&volume.name)) {
+                    return false;
+                }
+                volume.is_none_or(VolumeRecord::rests) || since.max(first_look).elapsed() >= PATIENCE
+            };
+            let names: Vec<String> =
+                waiting.iter().filter(|(name, (since, _))| is_over(name, *since)).map(|(name, _)| name.clone()).collect();
+            names.into_iter().filter_map(|name| waiting.remove(&name).map(|(_, set)| (name, set))).collect()
+        };
         let mut closed = Vec::new();
-        locked(&self.kept.waiting).retain(|name, (since, _)| {
-            let volume = known.iter().find(|volume| is_of(name, volume));
-            if since.elapsed() < PATIENCE && volume.is_some_and(|volume| !volume.rests()) {
-                return true;
-            }
-            self.kept.forget(name);
-            match volume {
-                Some(volume) => closed.push(volume),
+        for (name, set) in over {
+            self.end_one_kept(&name, set);
+            match known.iter().find(|volume| is_of(&name, volume)) {
+                Some(volume) => closed.push(volume.name.clone()),
                 None => tracing::info!("{name} was kept open, and nothing needs it any more: it is closed"),
             }
-            false
-        });
-        // The dead device, and the name that leads to it.
-        closed.dedup_by_key(|volume| volume.uuid);
-        closed.iter().for_each(|volume| self.clear_leftovers(volume));
-        closed.into_iter().map(|volume| volume.name.clone()).collect()
+        }
+        closed.dedup();
+        closed
+    }
+
+    /// See [`crate::datapath::DataPath::end_kept`].
+    pub(super) fn end_kept_of(&self, volume: &VolumeRecord) {
+        let of_it: Vec<(String, Vec<OwnedFd>)> = {
+            let mut waiting = locked(&self.kept.waiting);
+            let names: Vec<String> = waiting.keys().filter(|name| is_of(name, volume)).cloned().collect();
+            names.into_iter().filter_map(|name| waiting.remove(&name).map(|(_, set)| (name, set))).collect()
+        };
+        for (name, set) in of_it {
+            tracing::warn!("users of {} get errors: its content is not what they knew", volume.name);
+            self.end_one_kept(&name, set);
+        }
+    }
+
+    /// Closes what is kept under a name; of a block device nothing is left, but for those who have
+    /// it open.
+    fn end_one_kept(&self, name: &str, set: Vec<OwnedFd>) {
+        let Some(uuid) = name.strip_prefix(LOOP) else {
+            drop(set);
+            return self.kept.forget(name);
+        };
+        match fuse::end_kept(name, set, || self.kept.forget(name)) {
+            Ok((_, volume)) => self.clear_leftovers_of(uuid, &volume),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    /// Notes which acknowledged writes are not known to be durable in a pool that ends as by a
+    /// crash: by shard, the group up to which the SSD has them if it has lost nothing.
+    pub(super) fn note_unflushed(&self, pool: Uuid, groups: Option<BTreeMap<u16, u64>>) {
+        locked(&self.kept.unflushed).insert(pool, groups);
+    }
+
+    /// The pool runs: all that was recovered is durable.
+    pub(super) fn forget_unflushed(&self, pool: Uuid) {
+        locked(&self.kept.unflushed).remove(&pool);
+    }
+
+    /// The pool has been recovered up to these groups. Where acknowledged writes are missing, the
+    /// SSD has lost them: then nobody may go on as if nothing had happened.
+    pub(super) fn end_kept_where_writes_are_lost(&self, pool: Uuid, recovered: &[u64], volumes: &[VolumeRecord]) {
+        let has_all = {
+            let unflushed = locked(&self.kept.unflushed);
+            let Some(noted) = unflushed.get(&pool) else { return };
+            let is_there = |(shard, group): (&u16, &u64)| recovered.get(usize::from(*shard)).is_some_and(|last| last >= group);
+            noted.as_ref().is_some_and(|noted| noted.iter().all(is_there))
+        };
+        if !has_all {
+            tracing::warn!("the SSD has lost writes that were acknowledged and not flushed");
+            volumes.iter().for_each(|volume| self.end_kept_of(volume));
+        }
     }
 }
 
@@ -226,7 +296,7 @@ pub fn end_kept_exports(keeper: &Keeper) -> Result<(Vec<String>, Vec<String>), C
     let (mut ended, mut problems) = (Vec::new(), Vec::new());
     for (name, set) in kept {
         match fuse::end_kept(&name, set, || keeper.forget(&name)) {
-            Ok(device) => ended.push(device.display().to_string()),
+            Ok((device, _)) => ended.push(device.display().to_string()),
             Err(error) => problems.push(error.to_string()),
         }
     }

@@ -225,8 +225,8 @@ impl DataPath for Machine {
         self.end_pool(pool, clean)
     }
 
-    fn ssd_takes_writes(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        self.rewrite_first_page(&pool.ssd)
+    fn ssd_takes_writes(&self, path: &str, uuid: Uuid) -> Result<(), ControlError> {
+        self.rewrite_first_page(path, uuid)
     }
 
     fn abandon_pool(&self, pool: &str) -> Result<(), ControlError> {
@@ -346,11 +346,15 @@ impl DataPath for Machine {
     }
 
     fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        export.is_device() && self.kept.keeps_loop(volume)
+        export.is_device() && self.loop_outlives_its_pool(volume)
     }
 
-    fn close_kept(&self, known: &[VolumeRecord]) -> Vec<String> {
-        self.close_kept_exports(known)
+    fn end_kept(&self, volume: &VolumeRecord) {
+        self.end_kept_of(volume);
+    }
+
+    fn close_kept(&self, known: &[VolumeRecord], busy: &[String]) -> Vec<String> {
+        self.close_kept_exports(known, busy)
     }
 
     fn loop_is_lost(&self, volume: &str) -> bool {

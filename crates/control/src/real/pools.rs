@@ -21,7 +21,7 @@ use page::PagePool;
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use types::VolumeIndex;
@@ -99,6 +99,8 @@ impl Machine {
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
         let numbers: Vec<u32> = known.iter().map(|volume| volume.id).collect();
         let Opened { root, pages, shards, samples, started } = assembly::open(record, record.ram_bytes, &medium, threads, &numbers)?;
+        let recovered: Vec<u64> = shards.iter().map(|shard| shard.log_end().next_group - 1).collect();
+        self.end_kept_where_writes_are_lost(record.uuid, &recovered, known);
         self.name_places(&record.name, &root, known, &started.damaged);
         // What the shards say at once concerns a pool that is there, also for who hears it now.
         let mut pools = locked(&self.pools);
@@ -119,6 +121,7 @@ impl Machine {
             root: Mutex::new(root),
         };
         pools.insert(record.name.clone(), Arc::new(live));
+        self.forget_unflushed(record.uuid);
         Ok(started)
     }
 
@@ -187,6 +190,7 @@ impl Machine {
     /// to effect later.
     pub(super) fn abandon_shards(&self, name: &str) -> Result<(), ControlError> {
         let pool = self.pool(name)?;
+        self.note_unflushed(pool.life.uuid, self.acknowledged_groups(&pool));
         self.runtime.abandon_pool(&pool.handle).map_err(|e| failed(&e, ""))?;
         let is_of_it = |by: &DeviceUse| match by {
             DeviceUse::Backing { pool, .. } | DeviceUse::Ssd { pool } => pool == name,
@@ -197,6 +201,21 @@ impl Machine {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// By shard with acknowledged writes that are not known to be durable: the last group of these.
+    /// `None` if not all shards say.
+    fn acknowledged_groups(&self, pool: &LivePool) -> Option<BTreeMap<u16, u64>> {
+        let (groups, shards) = (Arc::new(Mutex::new(BTreeMap::new())), Arc::new(AtomicUsize::new(0)));
+        let (adding, counting) = (groups.clone(), shards.clone());
+        let looked = self.runtime.inspect_shards(&pool.handle, move |index, shard| {
+            counting.fetch_add(1, Ordering::Relaxed);
+            if let Some(group) = shard.last_unflushed_group() {
+                locked(&adding).insert(index.0, group);
+            }
+        });
+        let all = looked.is_ok() && shards.load(Ordering::Relaxed) == pool.handle.shards();
+        all.then(|| std::mem::take(&mut *locked(&groups)))
     }
 
     /// Tells the shards of a pool, if it runs, how they treat content from now on.

@@ -3,6 +3,7 @@
 
 use super::{Machine, devices, failed};
 use crate::error::{ControlError, Kind};
+use crate::uuid::Uuid;
 use device::{AlignedBuffer, Geometry};
 use engine::api::{Op, Reply, Request};
 use page::PageVec;
@@ -36,8 +37,8 @@ impl Machine {
         if self.probe(device, patience)? { Ok(()) } else { Err(silent(device.name(), patience)) }
     }
 
-    /// Writes the first page of a device as it is, durably.
-    pub(super) fn rewrite_first_page(&self, spec: &str) -> Result<(), ControlError> {
+    /// Writes the first page of a device as it is, durably, if it is the superblock of that pool.
+    pub(super) fn rewrite_first_page(&self, spec: &str, uuid: Uuid) -> Result<(), ControlError> {
         self.probe_path(spec)?;
         let path = devices::parse(spec)?.path().to_path_buf();
         let rewrite = move || {
@@ -45,6 +46,10 @@ impl Machine {
             let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
             let mut page = AlignedBuffer::zeroed(BLOCK_BYTES as usize, BLOCK_BYTES as usize);
             file.read_exact_at(&mut page, 0)?;
+            // It may be another device by now, on which nothing of ours may be written.
+            if !page.windows(uuid.0.len()).any(|bytes| bytes == uuid.0) {
+                return Err(std::io::Error::other("it is not the SSD of the pool"));
+            }
             file.write_all_at(&page, 0)?;
             file.sync_data()
         };

@@ -681,6 +681,12 @@ impl Shard {
         LogEnd { next_seq: space.head_seq() + 1, next_group: self.log.last_group() + 1, tail_seq: space.tail_durable() }
     }
 
+    /// The last group with acknowledged writes that may not survive a power cut of the SSD; `None`
+    /// if all do.
+    pub fn last_unflushed_group(&self) -> Option<u64> {
+        (self.log.complete() > self.log.durable()).then(|| self.log.complete())
+    }
+
     /// The configuration it was made with.
     pub fn config(&self) -> &ShardConfig {
         &self.config
