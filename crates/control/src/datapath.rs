@@ -103,6 +103,9 @@ pub struct PoolStarted {
     pub damaged: Vec<u32>,
     /// Dirty bytes found, by number; volumes without any may be missing.
     pub dirty_bytes: BTreeMap<u32, u64>,
+    /// The SSD was lost in this life of the daemon, and came back without writes that were
+    /// acknowledged and not flushed.
+    pub has_lost_writes: bool,
 }
 
 /// What came of comparing a sample of clean cached blocks with the backing device.

@@ -215,7 +215,16 @@ impl LoopExport {
         let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &device_mark, &geometry))
             .ok_or_else(timed_out("setting up the loop device"))??;
         let own = device.own().clone();
-        let mut made = LoopExport {
+        let mut made = LoopExport::of(device, own, mark, file, name, options);
+        warnings.extend(made.make_link().err());
+        warnings.extend(made.note_facts().err());
+        made.warnings = warnings;
+        Ok(made)
+    }
+
+    /// Of its parts; without a stable name.
+    pub(crate) fn of(device: LoopDevice, own: OwnLoop, mark: Vec<u8>, file: FileExport, name: &str, options: &LoopOptions) -> LoopExport {
+        LoopExport {
             link: None,
             device_path: own.path(),
             device: Arc::new(Mutex::new(device)),
@@ -225,12 +234,8 @@ impl LoopExport {
             mark,
             file,
             warnings: Vec::new(),
-            patience,
-        };
-        warnings.extend(made.make_link().err());
-        warnings.extend(made.note_facts().err());
-        made.warnings = warnings;
-        Ok(made)
+            patience: options.patience,
+        }
     }
 
     /// Makes the stable name.

@@ -70,15 +70,16 @@ impl Mount {
     /// A mount that an earlier daemon has made, as far as it is there: it may have gone with the
     /// mount namespace of that daemon, and the file system lives as long as the loop device holds
     /// it.
-    pub(crate) fn taken_over(path: &Path, device: String, below: (u64, u64)) -> Result<Mount, FuseError> {
-        let mut mount = Mount { path: path.to_owned(), mounted: false, device, below: Some(below) };
+    pub(crate) fn taken_over(path: &Path, device: String, below: Option<(u64, u64)>) -> Result<Mount, FuseError> {
+        let mut mount = Mount { path: path.to_owned(), mounted: false, device, below };
         mount.mounted = mounts::read()?.iter().any(|other| mount.is(other));
         Ok(mount)
     }
 
-    /// The number of the file system, and device and inode of the file below it.
-    pub(crate) fn facts(&self) -> (&str, (u64, u64)) {
-        (&self.device, self.below.unwrap_or_default())
+    /// The number of the file system, and device and inode of the file below it; `None` if all is
+    /// left to the next daemon.
+    pub(crate) fn facts(&self) -> (&str, Option<(u64, u64)>) {
+        (&self.device, self.below)
     }
 
     /// Leaves the mount to the next daemon.

@@ -184,7 +184,7 @@ impl Table {
     }
 
     fn header(&self, word: usize) -> &AtomicU64 {
-        debug_assert!(word < 2);
+        assert!(word < 2, "word {word} of two");
         // SAFETY: the first page is mapped, aligned, and its first two words are reached as atomics
         // only.
         unsafe { self.map.cast::<AtomicU64>().add(word).as_ref() }

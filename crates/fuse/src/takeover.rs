@@ -22,7 +22,7 @@ use runtime::{Runtime, VolumeRef};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// What a daemon must know of an export that it takes over.
@@ -40,7 +40,7 @@ struct Facts {
     /// The number of the file system, as the mount table writes it.
     mount: String,
     /// Device and inode of the empty file that is mounted over.
-    below: (u64, u64),
+    below: Option<(u64, u64)>,
     size_bytes: u64,
     block_bytes: u32,
     can_discard: bool,
@@ -135,18 +135,7 @@ impl LoopExport {
         let endpoints = runtime.add_endpoint(Box::new(endpoint));
         let file = FileExport { mount, endpoints, path, negotiated, file, connection: Some(connection), table };
         let device = LoopDevice::taken_over(own.clone(), &geometry, facts.before);
-        let mut made = LoopExport {
-            link: None,
-            device_path: own.path(),
-            device: Arc::new(Mutex::new(device)),
-            own,
-            link_directory: options.link_directory.clone(),
-            name: name.to_owned(),
-            mark,
-            file,
-            warnings: Vec::new(),
-            patience: options.patience,
-        };
+        let mut made = LoopExport::of(device, own, mark, file, name, options);
         // Its requests must be answered meanwhile: the kernel lets those in flight end first.
         let stays = made.device.clone();
         let stay = move || stays.lock().unwrap_or_else(PoisonError::into_inner).stay();

@@ -281,15 +281,22 @@ fn what_was_written_by_others_meanwhile_ends_the_device() {
 }
 
 /// The SSD was away for a moment, and has lost what it had only in its volatile cache: writes that
-/// were acknowledged and not flushed. That must not go unseen.
+/// were acknowledged and not flushed. That must not go unseen, whether this daemon takes the SSD up
+/// again or the next one does.
 #[test]
 fn an_ssd_that_has_lost_acknowledged_writes_ends_the_device() {
     if !machine_can("an_ssd_that_has_lost_acknowledged_writes_ends_the_device") {
         return;
     }
     let _alone = alone();
+    for killed in [false, true] {
+        loses_acknowledged_writes(killed);
+    }
+}
+
+fn loses_acknowledged_writes(killed: bool) {
     let place = Place::new();
-    let daemon = place.daemon_with_limits();
+    let mut daemon = place.daemon_with_limits();
     let device = add_volume_so(&place, &["--mode", "write-back", "--write-cache-depth", "24h", "--admission", "always"]);
     let file = open(&device);
     // Beyond what the daemon may write while its files are limited: so nothing goes home.
@@ -307,9 +314,20 @@ fn an_ssd_that_has_lost_acknowledged_writes_ends_the_device() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{}", daemon.log());
         std::thread::sleep(Duration::from_millis(20));
     }
-    let ssd = File::options().write(true).open(place.path("ssd.img")).expect("it is there");
-    ssd.write_all_at(&durable, 0).expect("there is room");
-    limit_files(&daemon, None);
+    let lose = || {
+        let ssd = File::options().write(true).open(place.path("ssd.img")).expect("it is there");
+        ssd.write_all_at(&durable, 0).expect("there is room");
+    };
+    if killed {
+        daemon.kill();
+        lose();
+        daemon = place.daemon();
+    } else {
+        // The pool is tried meanwhile, and does not start.
+        std::thread::sleep(Duration::from_millis(1500));
+        lose();
+        limit_files(&daemon, None);
+    }
     let ended = waiting.join().expect("no panic").and_then(|file| file.sync_data());
     let errno = ended.err().and_then(|error| error.raw_os_error());
     assert_eq!(errno, Some(5), "writes were lost: {}", daemon.log());
@@ -317,7 +335,8 @@ fn an_ssd_that_has_lost_acknowledged_writes_ends_the_device() {
         assert!(begun.elapsed() < Duration::from_secs(100), "{}", daemon.log());
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(daemon.log().contains("the SSD has lost writes that were acknowledged and not flushed"), "{}", daemon.log());
+    let log = daemon.log();
+    assert!(killed || log.contains("its SSD has lost writes that were acknowledged and not flushed"), "{log}");
     let file = open(&device_now(&place).expect("it is offered anew"));
     for number in numbers() {
         let mut bytes = block(0, 0);

@@ -67,6 +67,16 @@ fn systemd_has_no_complaint() {
     assert!(misspelt.contains("ProtectClok"), "a key that systemd does not know is found: {misspelt:?}");
 }
 
+/// Without one of these a restart would not be the pause that docs/service.md promises: no room for
+/// descriptors, or nobody who says that there is, or the NBD socket's directory gone in between.
+#[test]
+fn exports_outlive_a_restart_under_the_unit() {
+    let unit = read("packaging/hearth.service");
+    let room: u32 = number_after(&unit, "\nFileDescriptorStoreMax=").expect("room for descriptors") as u32;
+    assert!(unit.contains(&format!("\nEnvironment=FDSTORE={room}\n")), "systemd before 254 does not say so itself");
+    assert!(unit.contains("\nRuntimeDirectoryPreserve=restart\n"));
+}
+
 /// Rows of the table of openings: what stands in backquotes at the beginning of a line.
 fn openings_told(document: &str) -> BTreeSet<String> {
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));

@@ -159,7 +159,10 @@ fn watch(process: &Weak<Process>, socket: &Arc<OwnedFd>) {
 /// Says one thing about a set and waits until it is done.
 fn ask(inner: &Inner, kind: Kind, name: &str) -> io::Result<()> {
     let socket = inner.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-    let descriptors = inner.kept.get(name).map(|set| borrowed(set)).unwrap_or_default();
+    let descriptors = match kind {
+        Kind::Keep => borrowed(inner.kept.get(name).ok_or(io::ErrorKind::NotFound)?),
+        _ => Vec::new(),
+    };
     wire::send(socket.as_fd(), kind, name, &descriptors)?;
     match wire::receive(socket.as_fd())? {
         Some((Kind::Done, ..)) => Ok(()),

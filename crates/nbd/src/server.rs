@@ -73,8 +73,9 @@ fn serve_on(runtime: &Runtime, spec: &ListenSpec, limits: Limits, listening: Lis
         (ListenSpec::Tcp(asked), bound) => Place::Tcp(bound.unwrap_or(*asked)),
     };
     let shared = Arc::new(Shared::new(limits));
-    // Who has no descriptor to spare leaves nothing to others.
-    let socket = listening.socket.try_clone().ok();
+    // Who has no descriptor to spare leaves nothing to others: its clients connect again.
+    let socket = listening.socket.try_clone().inspect_err(|error| tracing::warn!(%error, "NBD clients cannot be left to another server"));
+    let socket = socket.ok();
     let listener = Listener::new(listening.socket, matches!(place, Place::Unix(_)), shared.clone());
     let group = runtime.add_endpoint(Box::new(listener));
     Server { shared, group, place, path: listening.path, socket }

@@ -95,6 +95,10 @@ impl Manager {
             self.stop_quietly(&record.name);
             return Err(error);
         }
+        if started.has_lost_writes {
+            let message = "its SSD has lost writes that were acknowledged and not flushed: users of its volumes get errors";
+            self.events().note(Severity::Error, &record.name, message.to_string());
+        }
         self.set_live_pool(&record.name, |live| {
             *live = LivePool {
                 recovery: started.recovery,

@@ -51,6 +51,11 @@ impl Manager {
         let judged = self.judge_all(&wanted);
         self.save_before_first_io(&judged)?;
         let pools = self.memory().state.pools.clone();
+        // An SSD that was lost may have lost what it had not flushed, and how much was acknowledged is known to
+        // the daemon before only. Whoever waits since then must not take the next flush for a success.
+        for pool in pools.iter().filter(|pool| pool.degraded.is_some()) {
+            state.volumes_of(&pool.name).filter(|volume| volume.may_have_dirty).for_each(|volume| self.data().end_kept(volume));
+        }
         std::thread::scope(|scope| {
             for pool in &pools {
                 let judged = &judged;

@@ -78,6 +78,7 @@ pub(crate) fn open(
         recovery: if superblock.session == 1 { vec!["the pool's first start: nothing was cached".into()] } else { described(&found) },
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, &places),
+        has_lost_writes: false,
     };
     let samples = samples_of(&found, &places);
     let shards: Vec<Shard> = found.into_iter().map(|f| f.shard).collect();

@@ -204,16 +204,15 @@ impl Machine {
                 waiting.iter().filter(|(name, (since, _))| is_over(name, *since)).map(|(name, _)| name.clone()).collect();
             names.into_iter().filter_map(|name| waiting.remove(&name).map(|(_, set)| (name, set))).collect()
         };
-        let mut closed = Vec::new();
+        let mut closed = BTreeSet::new();
         for (name, set) in over {
             self.end_one_kept(&name, set);
             match known.iter().find(|volume| is_of(&name, volume)) {
-                Some(volume) => closed.push(volume.name.clone()),
+                Some(volume) => drop(closed.insert(volume.name.clone())),
                 None => tracing::info!("{name} was kept open, and nothing needs it any more: it is closed"),
             }
         }
-        closed.dedup();
-        closed
+        closed.into_iter().collect()
     }
 
     /// See [`crate::datapath::DataPath::end_kept`].
@@ -254,18 +253,18 @@ impl Machine {
     }
 
     /// The pool has been recovered up to these groups. Where acknowledged writes are missing, the
-    /// SSD has lost them: then nobody may go on as if nothing had happened.
-    pub(super) fn end_kept_where_writes_are_lost(&self, pool: Uuid, recovered: &[u64], volumes: &[VolumeRecord]) {
+    /// SSD has lost them: then nobody may go on as if nothing had happened. Gives whether that is so.
+    pub(super) fn end_kept_where_writes_are_lost(&self, pool: Uuid, recovered: &[u64], volumes: &[VolumeRecord]) -> bool {
         let has_all = {
             let unflushed = locked(&self.kept.unflushed);
-            let Some(noted) = unflushed.get(&pool) else { return };
+            let Some(noted) = unflushed.get(&pool) else { return false };
             let is_there = |(shard, group): (&u16, &u64)| recovered.get(usize::from(*shard)).is_some_and(|last| last >= group);
             noted.as_ref().is_some_and(|noted| noted.iter().all(is_there))
         };
         if !has_all {
-            tracing::warn!("the SSD has lost writes that were acknowledged and not flushed");
             volumes.iter().for_each(|volume| self.end_kept_of(volume));
         }
+        !has_all
     }
 }
 
