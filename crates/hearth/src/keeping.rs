@@ -3,7 +3,9 @@
 
 use crate::commands::print;
 use crate::failure::Failure;
+use crate::serve::export_directory;
 use control::lock::DaemonLock;
+use control::places::Places;
 use control::real::end_kept_exports;
 use keeper::{Keeper, ProcessOptions, SOCKET, holder};
 use std::path::Path;
@@ -43,7 +45,8 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If a daemon runs, or something cannot be ended.
-pub fn rescue(state_directory: &Path) -> Result<(), Failure> {
+pub fn rescue(places: &Places) -> Result<(), Failure> {
+    let state_directory = &places.state_directory;
     if !state_directory.join(SOCKET).exists() {
         return Err(Failure::failed(
             format!("no export is held for a daemon with the state directory {}", state_directory.display()),
@@ -51,7 +54,7 @@ pub fn rescue(state_directory: &Path) -> Result<(), Failure> {
         ));
     }
     let _lock = DaemonLock::take(&state_directory.join("lock"))?;
-    let (ended, problems) = end_kept_exports(&keeper(state_directory))?;
+    let (ended, problems) = end_kept_exports(&keeper(state_directory), &export_directory(&places.socket))?;
     for device in &ended {
         print(&format!("{device}: ended; whoever has it open gets errors, and it vanishes when that is closed\n"))?;
     }

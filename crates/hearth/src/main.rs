@@ -145,7 +145,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Evaluate(command) => evaluate::evaluate(command, cli.json),
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
-        Command::Rescue => keeping::rescue(&places.state_directory).map_err(|f| f.cannot("end the exports")),
+        Command::Rescue => keeping::rescue(&places).map_err(|f| f.cannot("end the exports")),
         Command::Keeper { socket } => keeping::keep(socket).map_err(|f| f.cannot("hold exports")),
         Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),

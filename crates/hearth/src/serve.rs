@@ -158,7 +158,7 @@ fn lock_socket(socket: &Path) -> Result<DaemonLock, Failure> {
 }
 
 /// Where the exports' sockets and mounts lie: beside the control socket.
-fn export_directory(socket: &Path) -> PathBuf {
+pub fn export_directory(socket: &Path) -> PathBuf {
     let absolute = std::path::absolute(socket).unwrap_or_else(|_| socket.to_path_buf());
     absolute.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf)
 }

@@ -410,6 +410,10 @@ fn what_waits_for_a_daemon_that_does_not_come_is_ended_by_a_command() {
     daemon.kill();
     let told = place.must(&["rescue"]);
     assert!(told.starts_with(&format!("{device}: ended")), "{told}");
+    // The number is another's soon.
+    assert!(std::fs::symlink_metadata("/dev/hearth/v").is_err(), "its name leads nowhere any more");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("it is there");
+    assert!(!mounts.contains(&place.path("run")), "{mounts}");
     client.thread.join().expect("what is read is right").expect_err("nobody serves it");
     let begun = Instant::now();
     while place.keeper().is_some() || support::exists(format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/"))) {

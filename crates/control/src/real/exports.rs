@@ -19,7 +19,7 @@ const NBD_SOCKET: &str = "nbd.sock";
 /// Directory of the mounted files in the export directory.
 const MOUNTS: &str = "mounts";
 /// Where stable names are made.
-const STABLE_DIRECTORY: &str = "/dev/hearth";
+pub(super) const STABLE_DIRECTORY: &str = "/dev/hearth";
 /// How long clients may take to leave: an answer in flight waits for the slowest device.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end of the daemon may wait until the page cache of a loop device is written back.
@@ -250,7 +250,7 @@ pub fn clear_killed_export(uuid: &str, name: &str, export_directory: &Path) -> V
     problems
 }
 
-fn clear(uuid: &str, name: &str, export_directory: &Path, link_directory: Option<PathBuf>) -> Vec<String> {
+pub(super) fn clear(uuid: &str, name: &str, export_directory: &Path, link_directory: Option<PathBuf>) -> Vec<String> {
     let options = LoopOptions { owner: uuid.to_owned(), link_directory, ..LoopOptions::default() };
     fuse::clear_leftovers(&options, name, &export_directory.join(MOUNTS))
 }

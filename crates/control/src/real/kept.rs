@@ -1,5 +1,6 @@
 //! Exports that an earlier daemon has kept open for this one, and this one for the next.
 
+use super::exports::{STABLE_DIRECTORY, clear};
 use super::{Machine, failed, locked};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
@@ -285,17 +286,21 @@ fn loop_name(record: &VolumeRecord) -> String {
     format!("{LOOP}{}", record.uuid)
 }
 
-/// Ends all exports that a daemon has left to another one, which does not come. Gives the devices,
-/// and what could not be ended.
+/// Ends all exports that a daemon has left to another one, which does not come, and clears their dead
+/// mounts and stable names away. Gives the devices, and what could not be ended.
 ///
 /// # Errors
 /// If it cannot be found out what was left.
-pub fn end_kept_exports(keeper: &Keeper) -> Result<(Vec<String>, Vec<String>), ControlError> {
+pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<(Vec<String>, Vec<String>), ControlError> {
     let kept = keeper.take().map_err(|e| failed(&format!("who holds the exports does not answer ({e})"), "end that process by its id"))?;
     let (mut ended, mut problems) = (Vec::new(), Vec::new());
     for (name, set) in kept {
         match fuse::end_kept(&name, set, || keeper.forget(&name)) {
-            Ok((device, _)) => ended.push(device.display().to_string()),
+            Ok((device, volume)) => {
+                ended.push(device.display().to_string());
+                let uuid = name.strip_prefix(LOOP).unwrap_or(&name);
+                problems.extend(clear(uuid, &volume, export_directory, Some(STABLE_DIRECTORY.into())));
+            }
             Err(error) => problems.push(error.to_string()),
         }
     }
