@@ -54,13 +54,17 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
         ));
     }
     let _lock = DaemonLock::take(&state_directory.join("lock"))?;
-    let (ended, problems) = end_kept_exports(&keeper(state_directory), &export_directory(&places.socket))?;
-    for device in &ended {
+    let ended = end_kept_exports(&keeper(state_directory), &export_directory(&places.socket))?;
+    for device in &ended.devices {
         print(&format!("{device}: ended; whoever has it open gets errors, and it vanishes when that is closed\n"))?;
     }
-    match problems.first() {
+    // A device that is in use gives errors already: the rescue is done.
+    for remark in &ended.remains {
+        print(&format!("{remark}\n"))?;
+    }
+    match ended.problems.first() {
         Some(problem) => Err(Failure::failed(problem.clone(), "see `losetup --list`")),
-        None if ended.is_empty() => print("nothing is held\n"),
+        None if ended.devices.is_empty() => print("nothing is held\n"),
         None => Ok(()),
     }
 }

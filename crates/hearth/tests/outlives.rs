@@ -407,9 +407,12 @@ fn what_waits_for_a_daemon_that_does_not_come_is_ended_by_a_command() {
     client.wait_for(50);
     place.must_fail(&["rescue"], 1, "another hearth daemon");
     client.wait_for(50);
+    let user = std::fs::File::open(&device).expect("it is there");
     daemon.kill();
     let told = place.must(&["rescue"]);
     assert!(told.starts_with(&format!("{device}: ended")), "{told}");
+    assert!(told.contains("it is in use (open in "), "{told}");
+    drop(user);
     // The number is another's soon.
     assert!(std::fs::symlink_metadata("/dev/hearth/v").is_err(), "its name leads nowhere any more");
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("it is there");

@@ -286,23 +286,35 @@ fn loop_name(record: &VolumeRecord) -> String {
     format!("{LOOP}{}", record.uuid)
 }
 
+/// What `end_kept_exports` did.
+#[derive(Default)]
+pub struct EndedExports {
+    /// The devices that give errors now.
+    pub devices: Vec<String>,
+    /// What users still have to do about them, a sentence each: a device that is open stays until it
+    /// is closed.
+    pub remains: Vec<String>,
+    /// What could not be ended, a sentence each.
+    pub problems: Vec<String>,
+}
+
 /// Ends all exports that a daemon has left to another one, which does not come, and clears their dead
-/// mounts and stable names away. Gives the devices, and what could not be ended.
+/// mounts and stable names away.
 ///
 /// # Errors
 /// If it cannot be found out what was left.
-pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<(Vec<String>, Vec<String>), ControlError> {
+pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<EndedExports, ControlError> {
     let kept = keeper.take().map_err(|e| failed(&format!("who holds the exports does not answer ({e})"), "end that process by its id"))?;
-    let (mut ended, mut problems) = (Vec::new(), Vec::new());
+    let mut ended = EndedExports::default();
     for (name, set) in kept {
         match fuse::end_kept(&name, set, || keeper.forget(&name)) {
             Ok((device, volume)) => {
-                ended.push(device.display().to_string());
+                ended.devices.push(device.display().to_string());
                 let uuid = name.strip_prefix(LOOP).unwrap_or(&name);
-                problems.extend(clear(uuid, &volume, export_directory, Some(STABLE_DIRECTORY.into())));
+                ended.remains.extend(clear(uuid, &volume, export_directory, Some(STABLE_DIRECTORY.into())));
             }
-            Err(error) => problems.push(error.to_string()),
+            Err(error) => ended.problems.push(error.to_string()),
         }
     }
-    Ok((ended, problems))
+    Ok(ended)
 }
