@@ -4,15 +4,15 @@ use crate::connection::{Connection, SLOTS};
 use crate::error::FuseError;
 use crate::file::VolumeFile;
 use crate::handshake::shake;
-use crate::link::{Link, forget_stale_name};
 use crate::loopdev::{self, LoopDevice, LoopGeometry};
+use crate::loopusers;
 use crate::mount::{self, Mount};
-use crate::ownloop::{OwnLoop, mark_of};
-use crate::patience::{begin, within};
+use crate::ownloop::{OwnLoop, mark_at, mark_of};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::table::Table;
-use crate::{loopusers, writeback};
+use node::link::{Link, forget_stale_name};
+use node::patience::{begin, within};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -241,7 +241,10 @@ impl LoopExport {
     /// Makes the stable name.
     pub(crate) fn make_link(&mut self) -> Result<(), String> {
         let Some(directory) = &self.link_directory else { return Ok(()) };
-        self.link = Some(Link::new(directory, &self.name, &self.device_path, &self.mark)?);
+        self.link = Some({
+            let is_anothers = |device: &Path| mark_at(device).is_some_and(|mark| mark != self.mark);
+            Link::new(directory, &self.name, &self.device_path, is_anothers)?
+        });
         Ok(())
     }
 
@@ -324,7 +327,7 @@ impl LoopExport {
     /// What went wrong first; everything has been tried.
     pub fn abandon(mut self, runtime: &Runtime, patience: Duration) -> Result<(), FuseError> {
         let patience = patience.min(self.patience);
-        let written_back = writeback::write_back(&self.own, patience);
+        let written_back = self.own.write_back(patience);
         // While the number is still ours.
         self.link = None;
         let device = self.device.clone();
@@ -382,7 +385,7 @@ pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) 
         Err(error) => problems.push(error.to_string()),
     }
     if let Some(directory) = &options.link_directory {
-        problems.extend(forget_stale_name(directory, name).err());
+        problems.extend(forget_stale_name(directory, name, |device| mark_at(device).is_some()).err());
     }
     problems
 }

@@ -9,8 +9,8 @@
 //! Rooms: [`protocol`] the wire; `file` what operations mean for the volume; `handshake`,
 //! `receiver` and `connection` the classic transport over `/dev/fuse`; `ring` the one over
 //! io_uring; `mount` and `mounts`, `ownloop`, `loopdev`, `loopsys` and `loopusers` the kernel's
-//! objects, `parts` partitions, `writeback` what lies in memory above them, `takeover` and `table`
-//! what the next daemon needs to go on, and `link` the stable name; `export` all of it together.
+//! objects, `parts` partitions, `takeover` and `table` what the next daemon needs to go on;
+//! `export` all of it together. What holds for any block device of ours is in the crate `node`.
 //!
 //! Invariants: nothing here caches or reorders data; a request is answered once, when the volume has answered; I/O on our own devices
 //! is never done on a reactor's thread, which would wait for itself.
@@ -20,7 +20,6 @@ mod error;
 mod export;
 mod file;
 mod handshake;
-mod link;
 mod loopdev;
 mod loopsys;
 mod loopusers;
@@ -28,13 +27,11 @@ mod mount;
 mod mounts;
 mod ownloop;
 mod parts;
-mod patience;
 pub mod protocol;
 mod receiver;
 mod ring;
 mod table;
 mod takeover;
-mod writeback;
 
 pub use error::FuseError;
 pub use export::{FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};

@@ -5,8 +5,8 @@
 use crate::error::FuseError;
 use crate::loopsys::{self, LoopConfig};
 use crate::ownloop::{self, OwnLoop, clear, device_path, node, sysfs};
-use crate::patience::wait_until;
 use crate::{loopusers, parts};
+use node::patience::wait_until;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -114,14 +114,6 @@ fn page_of_zeroes() -> Box<Page> {
     Box::new(Page([0; 4096]))
 }
 
-/// Writes home what a file system that is mounted directly on this device holds, in whatever mount namespace, and what the device's own
-/// page cache does.
-pub(crate) fn flush_buffers(device: &File) -> io::Result<()> {
-    const BLKFLSBUF: libc::c_ulong = 0x1261;
-    // SAFETY: this request takes no argument.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) })
-}
-
 /// The number of a device that was free a moment ago.
 pub(crate) fn get_free(control: &File) -> io::Result<u32> {
     // SAFETY: this request takes no argument.

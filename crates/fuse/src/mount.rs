@@ -2,7 +2,7 @@
 
 use crate::error::FuseError;
 use crate::mounts::{self, MountEntry};
-use crate::patience::within;
+use node::patience::within;
 use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;

@@ -5,11 +5,13 @@
 use crate::error::FuseError;
 use crate::loopsys::{self, LoopFacts};
 use crate::mount;
+use node::writeback::{Opens, write_back};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a device that was left behind may take to say whether its server lives.
@@ -29,10 +31,16 @@ pub(crate) fn living_mark(number: u32) -> Option<Vec<u8>> {
     let backing = backing_of(number)?;
     // The kernel asks the file below, which may hang: it can be anybody's, on any file system.
     let look = move || node(number, false).ok().and_then(|node| Some(loopsys::facts(&node).ok()?.name));
-    let Some(name) = crate::patience::within(PROBE_PATIENCE, "loop-look", look) else {
+    let Some(name) = node::patience::within(PROBE_PATIENCE, "loop-look", look) else {
         return (backing == Path::new("/") || mount::is_one_of_ours(&backing)).then(Vec::new);
     };
     name.filter(|name| name.starts_with(MARK.as_bytes()) && !is_dead(number))
+}
+
+/// The mark of the device at `path` if it is a loop device that a hearth daemon serves; of one in
+/// another mount namespace, too.
+pub(crate) fn mark_at(path: &Path) -> Option<Vec<u8>> {
+    living_mark(path.file_name()?.to_str()?.strip_prefix("loop")?.parse().ok()?)
 }
 
 /// A loop device of ours.
@@ -90,6 +98,13 @@ impl OwnLoop {
         }
     }
 
+    /// Writes back what lies in memory above the device; see [`node::writeback::write_back`].
+    pub(crate) fn write_back(&self, patience: Duration) -> Result<(), Vec<String>> {
+        let own = self.clone();
+        let opens: Opens = Arc::new(move || own.open().map_err(io::Error::other));
+        write_back(&self.path(), &opens, patience)
+    }
+
     /// Whether a device of this number is over our file, by its path; without opening it, which would keep it from going.
     pub(crate) fn is_attached(&self) -> bool {
         backing_of(self.number).is_some_and(|backing| backing == self.backing)
@@ -145,7 +160,7 @@ fn is_dead(number: u32) -> bool {
         let read = loopsys::read_first_page(&device_path(number));
         read.is_err_and(|error| error.raw_os_error() == Some(libc::EIO)) && !backing_of(number).is_some_and(|file| mount::answers(&file))
     };
-    crate::patience::within(PROBE_PATIENCE, "loop-probe", probe) == Some(true)
+    node::patience::within(PROBE_PATIENCE, "loop-probe", probe) == Some(true)
 }
 
 /// Orders the detachment, which takes effect at the last close. The caller has looked whose device it is, through this descriptor.
@@ -173,6 +188,13 @@ pub(crate) fn device_path(number: u32) -> PathBuf {
 
 pub(crate) fn sysfs(number: u32) -> PathBuf {
     PathBuf::from(format!("/sys/block/loop{number}"))
+}
+
+/// What `st_rdev` of its node is; `None` if there is no such device.
+pub(crate) fn raw_number(number: u32) -> Option<u64> {
+    let numbers = device_numbers(number);
+    let (major, minor) = numbers.split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// "major:minor" of device `number`, as sysfs writes it; empty if there is no such device.

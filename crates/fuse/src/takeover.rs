@@ -14,10 +14,9 @@ use crate::file::VolumeFile;
 use crate::loopdev::{LoopDevice, LoopGeometry};
 use crate::mount::Mount;
 use crate::ownloop::{OwnLoop, mark_of};
-use crate::patience::within;
 use crate::protocol::Negotiated;
 use crate::table::Table;
-use crate::writeback;
+use node::patience::within;
 use runtime::{Runtime, VolumeRef};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -183,7 +182,7 @@ impl LoopExport {
     /// # Errors
     /// What went wrong first. The export is parked all the same.
     pub fn park(mut self, runtime: &Runtime, patience: Duration) -> Result<(), FuseError> {
-        let written_back = writeback::write_back(&self.own, patience.min(self.patience));
+        let written_back = self.own.write_back(patience.min(self.patience));
         // Somebody else may have the number before it is served again.
         self.link = None;
         let device = self.device.clone();

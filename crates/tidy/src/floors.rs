@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("device", 2),
     ("simulator", 3),
     ("direct", 3),
+    ("node", 3),
     ("runtime", 3),
     ("nbd", 4),
     ("fuse", 4),

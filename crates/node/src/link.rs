@@ -1,6 +1,5 @@
 //! The stable name of a device: a link such as `/dev/hearth/NAME`.
 
-use crate::ownloop;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A link to a device. Dropping it removes the link, unless someone has pointed it elsewhere meanwhile.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub struct Link {
     path: PathBuf,
     /// Device and inode: a link of the same name, even to the same device, may be another's. `None`
     /// if it is to stay.
@@ -16,23 +15,25 @@ pub(crate) struct Link {
 }
 
 /// Where links of ours lead.
-const TARGETS: &str = "/dev/loop";
+const TARGETS: [&str; 2] = ["/dev/loop", "/dev/ublkb"];
 
 impl Link {
-    /// Makes `directory/name` a link to `target`, a device with that mark, in place of a stale one.
+    /// Makes `directory/name` a link to `target`, in place of a stale one. `is_anothers` says whether
+    /// the device at a path is served, and as another export than this one.
     ///
     /// # Errors
     /// A sentence for the administrator: a missing name is no reason not to serve the device.
-    pub(crate) fn new(directory: &Path, name: &str, target: &Path, mark: &[u8]) -> Result<Link, String> {
+    pub fn new(directory: &Path, name: &str, target: &Path, is_anothers: impl Fn(&Path) -> bool) -> Result<Link, String> {
         let path = directory.join(name);
         match std::fs::symlink_metadata(&path) {
             Ok(facts) if !facts.is_symlink() => {
                 return Err(format!("{} is not a link and was left alone: use {} instead", path.display(), target.display()));
             }
-            Ok(_) if !is_to_a_loop_device(&path) => {
-                return Err(format!("{} leads to no loop device and was left alone: use {} instead", path.display(), target.display()));
+            Ok(_) if target_of_ours(&path).is_none() => {
+                let [path, target] = [path.display(), target.display()];
+                return Err(format!("{path} leads to no device of a kind that hearth makes and was left alone: use {target} instead"));
             }
-            Ok(_) if is_served_by_another(&path, mark) => {
+            Ok(_) if target_of_ours(&path).is_some_and(|device| is_anothers(&device)) => {
                 return Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()));
             }
             _ => {}
@@ -43,11 +44,12 @@ impl Link {
     }
 
     /// Leaves the link where it is.
-    pub(crate) fn leave(mut self) {
+    pub fn leave(mut self) {
         self.identity = None;
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -76,33 +78,25 @@ fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|facts| (facts.dev(), facts.ino()))
 }
 
-/// Whether it is a link of a kind that we make: what an administrator points elsewhere is the administrator's.
-fn is_to_a_loop_device(path: &Path) -> bool {
-    std::fs::read_link(path).is_ok_and(|target| target.as_os_str().as_bytes().starts_with(TARGETS.as_bytes()))
+/// Where a link of a kind that we make leads: what an administrator points elsewhere is the
+/// administrator's.
+fn target_of_ours(path: &Path) -> Option<PathBuf> {
+    let target = std::fs::read_link(path).ok()?;
+    TARGETS.iter().any(|kind| target.as_os_str().as_bytes().starts_with(kind.as_bytes())).then_some(target)
 }
 
-/// Removes a stable name that leads to no device that a hearth daemon serves: a killed one may have left it, and whoever gets the loop device
-/// next must not be found under it. What is no link to a loop device stays. Mounts of the dead are cleared before.
+/// Removes a stable name that leads to no device that a hearth daemon serves: a killed one may have
+/// left it, and whoever gets the device's number next must not be found under it. What is no link to
+/// a device of such a kind stays. Mounts of the dead are cleared before.
 ///
 /// # Errors
 /// A sentence for the administrator.
-pub(crate) fn forget_stale_name(directory: &Path, name: &str) -> Result<(), String> {
+pub fn forget_stale_name(directory: &Path, name: &str, is_served: impl Fn(&Path) -> bool) -> Result<(), String> {
     let path = directory.join(name);
-    if !is_to_a_loop_device(&path) || mark_behind(&path).is_some() {
+    if target_of_ours(&path).is_none_or(|device| is_served(&device)) {
         return Ok(());
     }
     std::fs::remove_file(&path).map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
-}
-
-/// Whether the link leads to a loop device that lives and is another export's. One of the same mark was left by our own predecessor.
-fn is_served_by_another(link: &Path, mark: &[u8]) -> bool {
-    mark_behind(link).is_some_and(|other| other != mark)
-}
-
-/// The mark of the living device of a hearth daemon that the link leads to; of one in another mount namespace, too.
-fn mark_behind(link: &Path) -> Option<Vec<u8>> {
-    let device = std::fs::read_link(link).ok()?;
-    ownloop::living_mark(device.file_name()?.to_str()?.strip_prefix("loop")?.parse().ok()?)
 }
 
 impl Drop for Link {
@@ -125,16 +119,16 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("volume");
         std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
-        let link = Link::new(directory.path(), "volume", Path::new("/dev/loop-of-now"), b"own").expect("replaced");
+        let link = Link::new(directory.path(), "volume", Path::new("/dev/loop-of-now"), |_| false).expect("replaced");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/loop-of-now"));
         drop(link);
         assert!(std::fs::symlink_metadata(&path).is_err(), "removed with its owner");
         std::fs::write(&path, "mine").expect("a file");
-        assert!(Link::new(directory.path(), "volume", Path::new("/dev/x"), b"own").expect_err("left alone").contains("not a link"));
+        assert!(Link::new(directory.path(), "volume", Path::new("/dev/x"), |_| false).expect_err("left alone").contains("not a link"));
         std::fs::remove_file(&path).and_then(|()| std::os::unix::fs::symlink("/dev/sdb", &path)).expect("an administrator's link");
-        let error = Link::new(directory.path(), "volume", Path::new("/dev/loop1"), b"own").expect_err("left alone");
-        assert!(error.contains("leads to no loop device"), "{error}");
-        forget_stale_name(directory.path(), "volume").expect("left alone");
+        let error = Link::new(directory.path(), "volume", Path::new("/dev/loop1"), |_| false).expect_err("left alone");
+        assert!(error.contains("leads to no device of a kind that hearth makes"), "{error}");
+        forget_stale_name(directory.path(), "volume", |_| false).expect("left alone");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/sdb"));
     }
 
@@ -143,19 +137,19 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("volume");
         std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
-        forget_stale_name(directory.path(), "volume").expect("removed");
+        forget_stale_name(directory.path(), "volume", |_| false).expect("removed");
         assert!(std::fs::symlink_metadata(&path).is_err());
         std::fs::write(&path, "mine").expect("a file");
-        forget_stale_name(directory.path(), "volume").expect("left alone");
+        forget_stale_name(directory.path(), "volume", |_| false).expect("left alone");
         assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
-        forget_stale_name(directory.path(), "another").expect("nothing to do");
+        forget_stale_name(directory.path(), "another", |_| false).expect("nothing to do");
     }
 
     #[test]
     fn a_link_that_another_made_is_not_removed_even_to_the_same_device() {
         let directory = tempfile::tempdir().expect("a directory");
-        let old = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), b"own").expect("made");
-        let new = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), b"own").expect("replaced");
+        let old = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), |_| false).expect("made");
+        let new = Link::new(directory.path(), "volume", Path::new("/dev/loop-a"), |_| false).expect("replaced");
         drop(old);
         assert!(std::fs::read_link(directory.path().join("volume")).is_ok());
         drop(new);

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 /// `work` may wait for an answer of this very process. Should the process be killed meanwhile, its end of the connection must close for the
 /// waiting to end; but a waiting thread would keep open whatever is open in the process. So the thread has a table of
 /// descriptors of its own, empty but for the standard ones: `work` must bring paths, not files.
-pub(crate) fn within<T: Send + 'static>(patience: Duration, thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub fn within<T: Send + 'static>(patience: Duration, thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     begin(thread_name, work)?.recv_timeout(patience).ok()
 }
 
 /// Begins such work, and gives where its answer comes; `None` if no thread can be started.
-pub(crate) fn begin<T: Send + 'static>(thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<mpsc::Receiver<T>> {
+pub fn begin<T: Send + 'static>(thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<mpsc::Receiver<T>> {
     let (sender, receiver) = mpsc::channel();
     let spawned = std::thread::Builder::new().name(thread_name.to_owned()).spawn(move || {
         forget_descriptors();
@@ -34,7 +34,7 @@ fn forget_descriptors() {
 }
 
 /// Asks `done` again and again until it says yes (true) or `patience` ends (false).
-pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_micros(200);
     while !done() {

@@ -1,28 +1,30 @@
 //! Bringing home what lies in memory above a device: the file systems on it and on what stands on it, then the page caches of all these
 //! devices, from the top down.
 
-use crate::loopsys;
-use crate::loopusers::stack_on;
-use crate::ownloop::OwnLoop;
 use crate::patience::{begin, within};
-use std::fs::OpenOptions;
+use crate::users::stack_on;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Writes back all there is, within that time at the most. After half of what is left the next has its turn, but what was begun goes on
-/// until the end.
+/// Opens the device if it is still the one that was made; `None` if its name is another's by now.
+pub type Opens = Arc<dyn Fn() -> io::Result<Option<File>> + Send + Sync>;
+
+/// Writes back all there is above the device at `device`, within that time at the most. After half of
+/// what is left the next has its turn, but what was begun goes on until the end.
 ///
 /// # Errors
 /// What went wrong, one sentence each; everything has been tried.
-pub(crate) fn write_back(own: &OwnLoop, patience: Duration) -> Result<(), Vec<String>> {
+pub fn write_back(device: &Path, opens: &Opens, patience: Duration) -> Result<(), Vec<String>> {
     let deadline = Instant::now() + patience;
-    let looked = own.clone();
+    let looked = opens.clone();
     // Held open while it is looked at, so that the number stays ours.
-    let look = move || match looked.open().map_err(io::Error::other)? {
-        Some(_node) => stack_on(looked.number()).map(Some),
+    let look = move || match looked()? {
+        Some(node) => stack_on(node.metadata()?.rdev()).map(Some),
         None => Ok(None),
     };
     let stack = match within(patience / 2, "look-up", look) {
@@ -30,16 +32,16 @@ pub(crate) fn write_back(own: &OwnLoop, patience: Duration) -> Result<(), Vec<St
         // It was taken away, and what was above it with it.
         Some(Ok(None)) => return Ok(()),
         Some(Err(error)) => return Err(vec![error.to_string()]),
-        None => return Err(vec![format!("what uses {} cannot be found out", own.path().display())]),
+        None => return Err(vec![format!("what uses {} cannot be found out", device.display())]),
     };
     let mut steps: Vec<(String, Work)> = Vec::new();
     for point in stack.mounts {
         steps.push((format!("the file system at {}", point.display()), Box::new(move || sync_file_system(&point))));
     }
-    for (device, name) in stack.devices {
+    for (number, name) in stack.devices {
         let path = PathBuf::from(format!("/dev/{}", name.replace('!', "/")));
-        let own = own.clone();
-        steps.push((format!("{}", path.display()), Box::new(move || flush(&path, device, &own))));
+        let opens = (path == device).then(|| opens.clone());
+        steps.push((format!("{}", path.display()), Box::new(move || flush(&path, number, opens))));
     }
     let failed = carry_out(steps, deadline.saturating_duration_since(Instant::now()));
     if failed.is_empty() { Ok(()) } else { Err(failed) }
@@ -90,15 +92,23 @@ fn sync_file_system(point: &Path) -> io::Result<()> {
 }
 
 /// Also the file system directly on the device, in whatever mount namespace it is mounted.
-fn flush(path: &Path, number: u64, own: &OwnLoop) -> io::Result<()> {
+fn flush(path: &Path, number: u64, opens: Option<Opens>) -> io::Result<()> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)?;
-    let is_ours = path != own.path() || own.open().map_err(io::Error::other)?.is_some();
+    let is_ours = opens.map_or(Ok(true), |opens| opens().map(|node| node.is_some()))?;
     if file.metadata()?.rdev() != number || !is_ours {
         // The name is another's by now.
         return Ok(());
     }
-    loopsys::flush_buffers(&file)?;
+    flush_buffers(&file)?;
     file.sync_all()
+}
+
+/// Writes home what a file system that is mounted directly on this device holds, in whatever mount namespace, and what the device's own
+/// page cache does.
+fn flush_buffers(device: &File) -> io::Result<()> {
+    const BLKFLSBUF: libc::c_ulong = 0x1261;
+    // SAFETY: this request takes no argument.
+    if unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
