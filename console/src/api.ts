@@ -199,7 +199,7 @@ export interface VolumeView {
 }
 
 /** What users of an export see while the daemon is gone and comes back. */
-export type OnRestart = "waits" | "writes_fail" | "waits_if_restarted" | "ends";
+export type OnRestart = "waits" | "writes_fail" | "waits_if_restarted" | "waits_if_reconnected" | "ends";
 
 export interface VolumeAdd {
   name: string;

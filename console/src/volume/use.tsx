@@ -7,6 +7,7 @@ const WHILE_RESTARTING: Record<OnRestart, string> = {
   waits: "I/O waits",
   writes_fail: "I/O waits, writes under way fail if the daemon is killed",
   waits_if_restarted: "I/O waits; if the daemon is killed, clients must connect again",
+  waits_if_reconnected: "I/O waits, if the virtual machine is set to reconnect",
   ends: "clients must connect again",
 };
 
@@ -33,7 +34,7 @@ export function Use({ volume }: { volume: VolumeView }) {
       <dl class="places">
         {places.map(([word, place]) => (
           <div key={word}>
-            <dt>{word.startsWith("loop") ? "Block device" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
+            <dt>{word.startsWith("loop") ? "Block device" : word.startsWith("vhost-user") ? "Disk for virtual machines" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
             <dd>
               {place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}
               {volume.on_restart[word] && <p class="muted">While the daemon restarts: {WHILE_RESTARTING[volume.on_restart[word]]}</p>}

@@ -37,6 +37,7 @@ pub mod sampler;
 pub mod sectors;
 pub mod series;
 mod server_events;
+pub mod socket_path;
 pub mod state;
 pub mod stats;
 pub mod store;

@@ -1,6 +1,7 @@
 //! How the shared enums are written in JSON: by the same words as on the command line.
 
 use crate::error::ControlError;
+use crate::socket_path::SocketPath;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
 use types::{Admission, Content, Mode, OnSsdLoss};
@@ -52,6 +53,9 @@ pub enum Export {
     LoopFast,
     /// NBD on a Unix socket: "nbd".
     Nbd,
+    /// A virtio disk for virtual machines over vhost-user, on a Unix socket, perhaps at a path of
+    /// its own: "vhost-user", "vhost-user:/run/hearth/vm1.sock".
+    VhostUser(Option<SocketPath>),
     /// NBD on TCP, loopback addresses only: "nbd:127.0.0.1:10809".
     NbdTcp(SocketAddr),
 }
@@ -68,6 +72,11 @@ impl Export {
             None if text == "loop" => Ok(Export::Loop),
             Some(("loop", "fast")) => Ok(Export::LoopFast),
             None if text == "nbd" => Ok(Export::Nbd),
+            None if text == "vhost-user" => Ok(Export::VhostUser(None)),
+            Some(("vhost-user", path)) => match SocketPath::new(path) {
+                Ok(path) => Ok(Export::VhostUser(Some(path))),
+                Err((problem, remedy)) => Err(wrong(problem, remedy)),
+            },
             Some(("nbd", address)) => {
                 let address: SocketAddr = address.parse().map_err(|_| {
                     wrong(format!("has the address {address:?}, which is not IP:PORT"), "write for instance nbd:127.0.0.1:10809")
@@ -80,7 +89,7 @@ impl Export {
                 }
                 Ok(Export::NbdTcp(address))
             }
-            _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, loop:fast, nbd or nbd:127.0.0.1:PORT")),
+            _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, loop:fast, nbd, nbd:127.0.0.1:PORT or vhost-user")),
         }
     }
 
@@ -103,6 +112,9 @@ pub enum OnRestart {
     /// Their I/O waits while the daemon is restarted. When it was killed, they have to connect
     /// again.
     WaitsIfRestarted,
+    /// Their I/O waits and is carried out by the next daemon if they connect to it again, which
+    /// virtual machines do when they are told to.
+    WaitsIfReconnected,
     /// Their connection ends; they have to connect again.
     #[default]
     Ends,
@@ -115,6 +127,7 @@ impl OnRestart {
             OnRestart::Waits => "I/O waits",
             OnRestart::WritesFail => "I/O waits, writes under way fail if the daemon is killed",
             OnRestart::WaitsIfRestarted => "I/O waits; if the daemon is killed, clients must connect again",
+            OnRestart::WaitsIfReconnected => "I/O waits, if the virtual machine is set to reconnect",
             OnRestart::Ends => "clients must connect again",
         }
     }
@@ -127,6 +140,8 @@ impl std::fmt::Display for Export {
             Export::LoopFast => f.write_str("loop:fast"),
             Export::Nbd => f.write_str("nbd"),
             Export::NbdTcp(address) => write!(f, "nbd:{address}"),
+            Export::VhostUser(None) => f.write_str("vhost-user"),
+            Export::VhostUser(Some(path)) => write!(f, "vhost-user:{path}"),
         }
     }
 }
@@ -150,11 +165,25 @@ mod tests {
 
     #[test]
     fn exports_read_what_they_write() {
-        for text in ["loop", "loop:fast", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1"] {
+        for text in ["loop", "loop:fast", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1", "vhost-user", "vhost-user:/run/a.sock"] {
             assert_eq!(Export::parse(text).expect(text).to_string(), text);
         }
-        for text in ["", "Loop", "loop:", "loop:slow", "nbd:", "nbd:1", "nbd:0.0.0.0:10809", "nbd:192.0.2.1:1", "iscsi"] {
+        for text in [
+            "",
+            "Loop",
+            "loop:",
+            "loop:slow",
+            "nbd:",
+            "nbd:1",
+            "nbd:0.0.0.0:10809",
+            "nbd:192.0.2.1:1",
+            "iscsi",
+            "vhost-user:",
+            "vhost-user:a",
+            "vhost-user:/a/",
+        ] {
             assert!(Export::parse(text).is_err(), "{text}");
         }
+        assert!(Export::parse(&format!("vhost-user:/{}", "a".repeat(107))).is_err(), "too long for a socket");
     }
 }

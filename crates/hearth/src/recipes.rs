@@ -1,7 +1,7 @@
 //! How a volume is given to a virtual machine: the exact lines for libvirt, QEMU and Proxmox.
 //!
-//! A block device is preferred to NBD where the volume has both: its users wait while the daemon
-//! restarts, also after a crash.
+//! A disk over vhost-user is preferred to a block device, since it costs least, and a block device to
+//! NBD: users of either wait while the daemon restarts, also after a crash.
 
 use crate::failure::Failure;
 use control::api::VolumeView;
@@ -25,6 +25,7 @@ const SERIAL_BYTES_MAX: usize = 20;
 
 /// Where a volume is offered, as a machine sees it.
 enum Place<'a> {
+    VhostUser(&'a str),
     Device(&'a str),
     Unix { socket: String, export: String },
     Tcp { host: String, port: u16, export: String },
@@ -48,6 +49,9 @@ fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
         let mut found = volume.exports.iter().filter(|(how, _)| how.starts_with(start));
         found.find_map(|(_, place)| place.as_deref())
     };
+    if let Some(socket) = offered("vhost-user") {
+        return Ok(Place::VhostUser(socket));
+    }
     if let Some(device) = offered("loop") {
         return Ok(Place::Device(volume.stable_path.as_deref().unwrap_or(device)));
     }
@@ -101,6 +105,7 @@ fn sector_bytes(volume: &VolumeView) -> u32 {
 
 fn libvirt(volume: &VolumeView, place: &Place<'_>) -> String {
     let (kind, cache, source) = match place {
+        Place::VhostUser(socket) => return vhost_user_libvirt(socket),
         Place::Device(device) => ("block", "cache='none' io='native'", format!("<source dev='{}'/>", xml(device))),
         Place::Unix { socket, export } => {
             let host = format!("<host transport='unix' socket='{}'/>", xml(socket));
@@ -121,6 +126,23 @@ fn libvirt(volume: &VolumeView, place: &Place<'_>) -> String {
     )
 }
 
+/// Size, serial number and sector sizes come from the device itself.
+fn vhost_user_libvirt(socket: &str) -> String {
+    format!(
+        "<!-- The domain needs: <memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking> -->\n\
+         <disk type='vhostuser' device='disk'>\n  <driver name='qemu' type='raw'/>\n  \
+         <source type='unix' path='{}'>\n    <reconnect enabled='yes' timeout='1'/>\n  </source>\n  \
+         <target dev='vdb' bus='virtio'/>\n</disk>\n",
+        xml(socket)
+    )
+}
+
+/// The options of a disk over vhost-user: the socket, and the disk.
+fn vhost_user_options(socket: &str) -> [String; 2] {
+    let node = "hearth0";
+    [format!("socket,id={node},path={},reconnect=1", comma(socket)), format!("vhost-user-blk-pci,chardev={node}")]
+}
+
 fn nbd_source(export: &str, host: &str) -> String {
     let (export, delay) = (xml(export), RECONNECT_SECONDS);
     format!("<source protocol='nbd' name='{export}'>\n    {host}\n    <reconnect delay='{delay}'/>\n  </source>")
@@ -134,6 +156,7 @@ fn xml(text: &str) -> String {
 fn qemu_options(volume: &VolumeView, place: &Place<'_>) -> [String; 2] {
     let node = "hearth0";
     let behind = match place {
+        Place::VhostUser(socket) => return vhost_user_options(socket),
         Place::Device(device) => {
             format!("driver=host_device,filename={},cache.direct=on,aio=native", comma(device))
         }
@@ -163,7 +186,12 @@ fn comma(text: &str) -> String {
 
 fn qemu(volume: &VolumeView, place: &Place<'_>) -> String {
     let [behind, disk] = qemu_options(volume, place);
-    format!("-blockdev {} \\\n-device {disk}\n", quoted(&behind))
+    format!("{} {} \\\n-device {disk}\n", option_of(place), quoted(&behind))
+}
+
+/// What says what is behind the disk.
+fn option_of(place: &Place<'_>) -> &'static str {
+    if matches!(place, Place::VhostUser(_)) { "-chardev" } else { "-blockdev" }
 }
 
 fn proxmox(volume: &VolumeView, place: &Place<'_>) -> String {
@@ -173,7 +201,10 @@ fn proxmox(volume: &VolumeView, place: &Place<'_>) -> String {
         return format!("qm set VMID --virtio1 {}\n", quoted(&disk));
     }
     let [behind, disk] = qemu_options(volume, place);
-    format!("args: -blockdev {} -device {disk}\n", quoted(&behind))
+    // Only memory that is shared can be used by another process; its size is the machine's.
+    let memory = "-object memory-backend-memfd,id=hearth-memory,share=on,size=MEMORY -machine memory-backend=hearth-memory ";
+    let memory = if matches!(place, Place::VhostUser(_)) { memory } else { "" };
+    format!("args: {memory}{} {} -device {disk}\n", option_of(place), quoted(&behind))
 }
 
 /// For a shell, if it needs that.
@@ -219,6 +250,17 @@ mod tests {
         assert!(qm.starts_with("qm set VMID --virtio1 /dev/hearth/db,cache=none,"), "{qm}");
         let without = volume(&[("loop", "/dev/loop3")], None);
         assert!(recipe(&without, For::Qemu).expect("it is offered").contains("filename=/dev/loop3"));
+    }
+
+    #[test]
+    fn a_disk_over_vhost_user_is_preferred_to_all() {
+        let all = volume(&[("loop", "/dev/loop3"), ("vhost-user", "/run/hearth/vhost-user/db.sock")], Some("/dev/hearth/db"));
+        let xml = recipe(&all, For::Libvirt).expect("it is offered");
+        assert!(xml.contains("<source type='unix' path='/run/hearth/vhost-user/db.sock'>") && xml.contains("<reconnect"), "{xml}");
+        let line = recipe(&all, For::Qemu).expect("it is offered");
+        assert!(line.starts_with("-chardev socket,id=hearth0,path=/run/hearth/vhost-user/db.sock,reconnect=1 "), "{line}");
+        let args = recipe(&all, For::Proxmox).expect("it is offered");
+        assert!(args.contains("size=MEMORY") && args.contains("-device vhost-user-blk-pci,chardev=hearth0"), "{args}");
     }
 
     #[test]

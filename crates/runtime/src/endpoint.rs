@@ -54,6 +54,12 @@ pub trait Endpoint: Send {
         let _ = cx;
     }
 
+    /// After a [`Context::ask_for_turn_end`]: for now there is nothing left to do on this reactor but what this callback brings. The
+    /// place to do once what would else be done after each reply. Called once, however often it was asked for.
+    fn turn_ends(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
     /// The runtime asks the endpoint to wind down: take no more requests from the client, let those in flight finish and their answers
     /// leave, then call [`Context::close`]. Called at most once. An endpoint that has not closed when the runtime's patience
     /// ends is closed by force, as if it had called [`Context::close`] itself.
@@ -90,6 +96,7 @@ pub(crate) trait Host {
     fn cancel(&mut self, endpoint: EndpointKey, token: u32);
     fn submit(&mut self, endpoint: EndpointKey, volume: &VolumeRef, request: Request) -> Result<(), Refused>;
     fn allocate_pages(&mut self, endpoint: EndpointKey, volume: &VolumeRef, pages: usize) -> Option<PageMutVec>;
+    fn ask_for_turn_end(&mut self, endpoint: EndpointKey);
     fn set_timer(&mut self, endpoint: EndpointKey, deadline_ns: u64, token: u32);
     fn cancel_timer(&mut self, endpoint: EndpointKey, token: u32);
     fn add_endpoint(&mut self, parent: EndpointKey, endpoint: Box<dyn Endpoint>);
@@ -149,6 +156,12 @@ impl Context<'_> {
     /// More pages than [`VolumeRef::request_bytes_max`] covers (plus one, for data that begins within a block) may never come.
     pub fn allocate_pages(&mut self, volume: &VolumeRef, pages: usize) -> Option<PageMutVec> {
         self.host.allocate_pages(self.endpoint, volume, pages)
+    }
+
+    /// Calls [`Endpoint::turn_ends`] once, when all else that is due on this reactor is done, and before it sleeps or hands entries to
+    /// the kernel.
+    pub fn ask_for_turn_end(&mut self) {
+        self.host.ask_for_turn_end(self.endpoint);
     }
 
     /// Nanoseconds on the monotonic clock (`CLOCK_MONOTONIC`), as of about the beginning of this callback: reading it costs nothing.

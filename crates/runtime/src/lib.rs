@@ -50,7 +50,7 @@ pub use medium::SsdMedium;
 pub use pool::{AttachOptions, PoolOptions, PoolRef};
 pub use reactor::{CpuLatency, CpuLatencyWish, Precedence, Standing, monotonic_ns};
 pub use refusals::{Asked, DeviceTrouble};
-pub use runtime::{BareVolumeOptions, Runtime, RuntimeOptions};
+pub use runtime::{BareVolumeOptions, EndpointAdder, Runtime, RuntimeOptions};
 pub use stats::{DeviceStats, RequestClass, VolumeStats};
 pub use volume::VolumeRef;
 pub use waits::WaitingDevice;

@@ -89,6 +89,20 @@ pub(crate) struct Numbers {
     pub(crate) token: AtomicU64,
 }
 
+/// See [`Runtime::endpoint_adder`].
+#[derive(Clone)]
+pub struct EndpointAdder {
+    directory: Arc<Directory>,
+    group: EndpointGroup,
+}
+
+impl EndpointAdder {
+    /// Adds an endpoint on the reactor with the fewest. A group that is being stopped drops it, and so does a runtime that has ended.
+    pub fn add(&self, endpoint: Box<dyn Endpoint>) {
+        self.directory.add_endpoint(endpoint, self.group.join());
+    }
+}
+
 /// How a bare volume is made.
 #[derive(Clone, Debug)]
 pub struct BareVolumeOptions {
@@ -280,6 +294,11 @@ impl Runtime {
         self.directory.send(reactor, Message::AddEndpoint { endpoint, membership: group.join() });
     }
 
+    /// Adds endpoints to a group from any thread, without the runtime itself.
+    pub fn endpoint_adder(&self, group: &EndpointGroup) -> EndpointAdder {
+        EndpointAdder { directory: self.directory.clone(), group: group.clone() }
+    }
+
     /// Stops a group: each endpoint is asked to wind down; those that have not closed after `patience` are closed by force.
     ///
     /// # Errors
@@ -418,12 +437,16 @@ fn reactor_thread(
     let _ = end.send(result);
 }
 
-/// Signals are the control thread's affair.
+/// Signals are the control thread's affair, but for those that this thread's own accesses cause: blocked, they would end the process
+/// without asking their handlers.
 fn block_signals() {
-    // SAFETY: both calls write to or read from a valid signal set.
+    // SAFETY: all calls write to or read from a valid signal set.
     unsafe {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&mut all);
+        for own in [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL] {
+            libc::sigdelset(&mut all, own);
+        }
         libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
     }
 }

@@ -173,12 +173,16 @@ impl Manager {
     fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
         let memory = self.memory();
         for export in exports {
-            let owner = memory.state.volumes.iter().find(|v| matches!(export, Export::NbdTcp(_)) && v.exports.contains(export));
+            let owner = memory
+                .state
+                .volumes
+                .iter()
+                .find(|v| matches!(export, Export::NbdTcp(_) | Export::VhostUser(Some(_))) && v.exports.contains(export));
             if let Some(owner) = owner {
                 return Err(ControlError::BadOption {
                     option: "--export",
-                    problem: format!("{export} is the address of the volume \"{}\"", owner.name),
-                    remedy: "choose another port".into(),
+                    problem: format!("{export} is the place of the volume \"{}\"", owner.name),
+                    remedy: "choose another one".into(),
                 });
             }
         }

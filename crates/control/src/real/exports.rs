@@ -41,6 +41,7 @@ impl Machine {
             Export::LoopFast => self.offer_loop(record, Transport::Best),
             Export::Nbd => self.offer_nbd(record),
             Export::NbdTcp(address) => self.offer_tcp(record, *address),
+            Export::VhostUser(place) => self.offer_vhost_user(record, *place),
         }
     }
 
@@ -161,6 +162,7 @@ impl Machine {
                 let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };
                 server.remove_export(&record.name).map_err(|e| nbd_error(&e))
             }
+            Export::VhostUser(_) => self.withdraw_vhost_user(record, export),
             Export::NbdTcp(address) => {
                 let Some(server) = locked(&self.servers).tcp.remove(address) else { return Ok(()) };
                 server.stop(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "check the volume's clients"))
@@ -223,9 +225,12 @@ impl Machine {
         }
     }
 
-    /// Who uses the block device of a loop export. NBD clients see the end of their connection, as with any server that stops, so
+    /// Who uses the block device of a loop export, or the disk of a virtual machine. NBD clients see the end of their connection, as with any server that stops, so
     /// they do not count.
     pub(super) fn user_of(&self, record: &VolumeRecord, export: &Export) -> Option<String> {
+        if let Export::VhostUser(_) = export {
+            return self.user_of_vhost_user(record, export);
+        }
         if !export.is_device() {
             return None;
         }
@@ -279,7 +284,7 @@ fn nbd_error(error: &dyn std::fmt::Display) -> ControlError {
     }
 }
 
-fn directory_error(directory: &Path, error: &std::io::Error) -> ControlError {
+pub(super) fn directory_error(directory: &Path, error: &std::io::Error) -> ControlError {
     ControlError::State {
         path: directory.display().to_string(),
         problem: format!("the directory of the exports cannot be made ({error})"),

@@ -13,6 +13,7 @@ mod letting_go;
 mod looking;
 mod pools;
 mod probe;
+mod vhost_user;
 mod volumes;
 mod waits;
 mod warm;

@@ -5,15 +5,18 @@ use super::{Machine, devices, failed, locked};
 use crate::datapath::{DeviceUse, Pending, Sample};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
+use crate::words::Export;
 use device::{Access, BlockingDevice, DeviceSpec, OpenDevice};
 use engine::api::{Command, VolumeOptions};
 use engine::shard::Proof;
 use fuse::LoopExport;
 use runtime::{AttachOptions, BareVolumeOptions, CommandTicket, DeviceOptions, DeviceRef, VolumeRef};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+use vhost_user::VhostUserExport;
 
 /// How long requests in flight may take when a volume goes, and commands that end when they are answered: what a disk that
 /// spins up and retries needs.
@@ -27,6 +30,8 @@ pub(super) struct LiveVolume {
     /// Its pool and its place there; `None`: alone on its backing device.
     pub(super) cached: Option<(Arc<LivePool>, VolumeIndex)>,
     pub(super) loop_export: Mutex<Option<LoopExport>>,
+    /// Its disks for virtual machines.
+    pub(super) vhost_user: Mutex<BTreeMap<Export, VhostUserExport>>,
 }
 
 /// A backing device in use: locked while the value lives.
@@ -69,7 +74,13 @@ impl Machine {
         let backing = self.open_backing(record)?;
         let options = BareVolumeOptions { name: record.name.clone(), read_only: record.options.read_only };
         let reference = self.runtime.add_bare_volume(&backing.device, options).map_err(|e| failed(&e, ""))?;
-        let live = LiveVolume { reference, backing: Mutex::new(Some(backing)), cached: None, loop_export: Mutex::default() };
+        let live = LiveVolume {
+            reference,
+            backing: Mutex::new(Some(backing)),
+            cached: None,
+            loop_export: Mutex::default(),
+            vhost_user: Mutex::default(),
+        };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
     }
@@ -94,7 +105,8 @@ impl Machine {
         };
         let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
         let backing = Mutex::new(Some(backing));
-        let live = LiveVolume { reference, backing, cached: Some((pool, place)), loop_export: Mutex::default() };
+        let live =
+            LiveVolume { reference, backing, cached: Some((pool, place)), loop_export: Mutex::default(), vhost_user: Mutex::default() };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
     }

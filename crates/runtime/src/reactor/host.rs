@@ -26,6 +26,10 @@ impl Host for Reactor {
         self.page_waiters.allocate_for_endpoint(endpoint, &volume.0, pages)
     }
 
+    fn ask_for_turn_end(&mut self, endpoint: EndpointKey) {
+        self.turn_ends.push(endpoint);
+    }
+
     fn set_timer(&mut self, endpoint: EndpointKey, deadline_ns: u64, token: u32) {
         self.timers.set(endpoint, token, deadline_ns);
     }

@@ -96,6 +96,8 @@ pub(crate) struct Reactor {
     endpoint_generation: u32,
     timers: Timers,
     callbacks: VecDeque<Callback>,
+    /// Endpoints that asked to be called when all else is done.
+    turn_ends: Vec<EndpointKey>,
     devices: DeviceIo,
     volumes: Vec<Option<LocalVolume>>,
     requests: Slab<ClientRequest>,
@@ -135,6 +137,7 @@ impl Reactor {
             endpoint_generation: 0,
             timers: Timers::default(),
             callbacks: VecDeque::new(),
+            turn_ends: Vec::new(),
             volumes: Vec::new(),
             requests: Slab::new(),
             requests_taken: 0,
@@ -337,10 +340,24 @@ impl Reactor {
                 }
             }
             // What a device refused at once has ended too, and nothing would wake the reactor for it.
-            if !moved && !self.devices.has_finished() {
+            if !moved && !self.devices.has_finished() && !self.end_turn() {
                 return false;
             }
         }
+    }
+
+    /// Calls those who asked for it; whether there were any. What they start is still to be done.
+    fn end_turn(&mut self) -> bool {
+        let mut asked = std::mem::take(&mut self.turn_ends);
+        let any = !asked.is_empty();
+        for key in asked.drain(..) {
+            self.call(key, |endpoint, cx| endpoint.turn_ends(cx));
+        }
+        // Those who asked again meanwhile are in the new list; mostly nobody did, and the memory serves on.
+        if self.turn_ends.is_empty() {
+            self.turn_ends = asked;
+        }
+        any
     }
 
     fn drain_pools(&mut self) {

@@ -1,0 +1,277 @@
+//! A guest with its disk: connected, set up, running.
+
+use crate::memory::{GUEST_BASE, Memory, USER_BASE};
+use crate::queue::{Buffers, Queue};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserInflight, VhostUserProtocolFeatures};
+use vhost::vhost_user::{Frontend, VhostUserFrontend};
+use vhost::{VhostBackend, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, VringConfigData};
+
+/// Feature bits of the device and of vhost.
+pub mod feature {
+    /// The volume is read-only.
+    pub const RO: u64 = 1 << 5;
+    /// Flushes are answered.
+    pub const FLUSH: u64 = 1 << 9;
+    /// The write cache can be switched.
+    pub const CONFIG_WCE: u64 = 1 << 11;
+    /// Several queues.
+    pub const MQ: u64 = 1 << 12;
+    /// Discards.
+    pub const DISCARD: u64 = 1 << 13;
+    /// Zeroes.
+    pub const WRITE_ZEROES: u64 = 1 << 14;
+    /// What is written into the guest's memory is logged.
+    pub const LOG_ALL: u64 = 1 << 26;
+    /// Descriptors in tables of their own.
+    pub const INDIRECT: u64 = 1 << 28;
+    /// Both sides say when they want to be told.
+    pub const EVENT_INDEX: u64 = 1 << 29;
+    /// There are protocol features.
+    pub const PROTOCOL: u64 = 1 << 30;
+    /// Virtio 1.
+    pub const VERSION_1: u64 = 1 << 32;
+}
+
+/// Kinds of requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Kind {
+    /// Read.
+    Read = 0,
+    /// Write.
+    Write = 1,
+    /// Flush.
+    Flush = 4,
+    /// The disk's serial number.
+    GetId = 8,
+    /// Discard.
+    Discard = 11,
+    /// Zeroes.
+    WriteZeroes = 13,
+}
+
+/// What the guest is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Queues.
+    pub queues: u16,
+    /// Entries of each.
+    pub entries: u16,
+    /// Room of each.
+    pub buffers: Buffers,
+    /// Both sides say when they want to be told.
+    pub with_events: bool,
+    /// Requests are described in tables of their own.
+    pub indirect: bool,
+    /// Requests under way are noted, for the next daemon.
+    pub inflight: bool,
+    /// The driver does not flush, so all it writes is to be durable at once.
+    pub without_flush: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            queues: 1,
+            entries: 256,
+            buffers: Buffers { slots: 32, data_bytes: 64 << 10 },
+            with_events: true,
+            indirect: true,
+            inflight: true,
+            without_flush: false,
+        }
+    }
+}
+
+/// See the module.
+pub struct Guest {
+    /// The connection. `None` while there is none.
+    pub front: Option<Frontend>,
+    /// The queues.
+    pub queues: Vec<Queue>,
+    /// What they share with the device.
+    pub memory: Arc<Memory>,
+    /// What is told to the device.
+    pub options: Options,
+    /// Kept over the end of a daemon.
+    pub inflight: Option<(VhostUserInflight, File)>,
+    /// The device's features, and those that were taken.
+    pub features: [u64; 2],
+    log: Option<OwnedFd>,
+}
+
+fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+impl Guest {
+    /// A guest that is not connected yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(options: Options) -> io::Result<Guest> {
+        let each = Queue::bytes(options.entries, &options.buffers).next_multiple_of(4096);
+        let memory = Arc::new(Memory::new(each * usize::from(options.queues))?);
+        let queue = |number: u16| {
+            let base = each * usize::from(number);
+            Queue::new(memory.clone(), base, options.entries, options.buffers, options.with_events, options.indirect)
+        };
+        let queues = (0..options.queues).map(queue).collect::<io::Result<_>>()?;
+        Ok(Guest { front: None, queues, memory: memory.clone(), options, inflight: None, features: [0; 2], log: None })
+    }
+
+    /// A guest that is connected and whose queues run.
+    ///
+    /// # Errors
+    /// What the device refuses, and the system's.
+    pub fn start(path: &Path, options: Options) -> io::Result<Guest> {
+        let mut guest = Guest::new(options)?;
+        guest.connect(path)?;
+        guest.begin()?;
+        Ok(guest)
+    }
+
+    /// Connects, waiting for the socket to be there, and agrees on features.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn connect(&mut self, path: &Path) -> io::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let stream = loop {
+            match UnixStream::connect(path) {
+                Ok(stream) => break stream,
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let mut front = Frontend::from_stream(stream, 64);
+        front.set_owner().map_err(failed)?;
+        let offered = front.get_features().map_err(failed)?;
+        let mut wanted = feature::VERSION_1 | feature::PROTOCOL | feature::RO | feature::MQ | feature::DISCARD | feature::WRITE_ZEROES;
+        if !self.options.without_flush {
+            wanted |= feature::FLUSH | feature::CONFIG_WCE;
+        }
+        if self.options.with_events {
+            wanted |= feature::EVENT_INDEX;
+        }
+        if self.options.indirect {
+            wanted |= feature::INDIRECT;
+        }
+        self.features = [offered, offered & wanted];
+        let protocol = front.get_protocol_features().map_err(failed)?;
+        front.set_protocol_features(protocol).map_err(failed)?;
+        if protocol.contains(VhostUserProtocolFeatures::REPLY_ACK) {
+            front.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+        }
+        front.set_features(self.features[1]).map_err(failed)?;
+        self.front = Some(front);
+        Ok(())
+    }
+
+    fn front(&mut self) -> &mut Frontend {
+        self.front.as_mut().expect("connected")
+    }
+
+    /// Sets memory and queues up, and lets them run.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn begin(&mut self) -> io::Result<()> {
+        let regions = [VhostUserMemoryRegionInfo {
+            guest_phys_addr: GUEST_BASE,
+            memory_size: self.memory.bytes() as u64,
+            userspace_addr: USER_BASE,
+            mmap_offset: 0,
+            mmap_handle: self.memory.file().as_raw_fd(),
+        }];
+        self.front().set_mem_table(&regions).map_err(failed)?;
+        if self.options.inflight {
+            let wanted = VhostUserInflight::new(0, 0, self.options.queues, self.options.entries);
+            if self.inflight.is_none() {
+                self.inflight = Some(self.front().get_inflight_fd(&wanted).map_err(failed)?);
+            }
+            let (facts, file) = self.inflight.as_ref().map(|(facts, file)| (*facts, file.as_raw_fd())).expect("just made");
+            self.front().set_inflight_fd(&facts, file).map_err(failed)?;
+        }
+        for number in 0..self.queues.len() {
+            self.begin_queue(number)?;
+        }
+        for number in 0..self.queues.len() {
+            self.front().set_vring_enable(number, true).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// How the device finds a queue.
+    pub fn place(&self, number: usize) -> VringConfigData {
+        let queue = &self.queues[number];
+        let [descriptors, available, used] = queue.parts().map(|offset| USER_BASE + offset as u64);
+        let logged = self.log.is_some();
+        VringConfigData {
+            queue_max_size: queue.entries(),
+            queue_size: queue.entries(),
+            flags: u32::from(logged),
+            desc_table_addr: descriptors,
+            used_ring_addr: used,
+            avail_ring_addr: available,
+            log_addr: logged.then(|| used - USER_BASE + GUEST_BASE),
+        }
+    }
+
+    fn begin_queue(&mut self, number: usize) -> io::Result<()> {
+        let place = self.place(number);
+        let (base, entries) = (self.queues[number].used_index(), self.queues[number].entries());
+        let front = self.front.as_mut().expect("connected");
+        front.set_vring_num(number, entries).map_err(failed)?;
+        front.set_vring_base(number, base).map_err(failed)?;
+        front.set_vring_addr(number, &place).map_err(failed)?;
+        front.set_vring_call(number, &self.queues[number].call).map_err(failed)?;
+        front.set_vring_kick(number, &self.queues[number].kick).map_err(failed)
+    }
+
+    /// Stops a queue; gives where it is to go on.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn stop_queue(&mut self, number: usize) -> io::Result<u32> {
+        self.front().get_vring_base(number).map_err(failed)
+    }
+
+    /// Bytes of the device's configuration.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn config(&mut self, offset: u32, bytes: u32) -> io::Result<Vec<u8>> {
+        let empty = vec![0; bytes as usize];
+        let (_, config) = self.front().get_config(offset, bytes, VhostUserConfigFlags::WRITABLE, &empty).map_err(failed)?;
+        Ok(config)
+    }
+
+    /// From now on what is written into memory is logged: a bit for each 4 KiB, from the guest's address 0 on. Gives the log.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn log_writes(&mut self) -> io::Result<File> {
+        let bytes = (GUEST_BASE + self.memory.bytes() as u64).div_ceil(4096 * 8);
+        let log = memfd_create("dirty-log", MemfdFlags::CLOEXEC)?;
+        ftruncate(&log, bytes)?;
+        let region = VhostUserDirtyLogRegion { mmap_size: bytes, mmap_offset: 0, mmap_handle: log.as_raw_fd() };
+        let features = self.features[1] | feature::LOG_ALL;
+        self.front().set_log_base(0, Some(region)).map_err(failed)?;
+        self.front().set_features(features).map_err(failed)?;
+        self.log = Some(log.try_clone()?);
+        for number in 0..self.queues.len() {
+            let place = self.place(number);
+            self.front().set_vring_addr(number, &place).map_err(failed)?;
+        }
+        Ok(log.into())
+    }
+}
