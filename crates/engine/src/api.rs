@@ -346,6 +346,14 @@ pub enum Command {
         /// Its size in bytes.
         size_bytes: u64,
     },
+    /// The volume's backing device has grown: the volume ends there from now on. Requests behind the old end are for after this; the host
+    /// gives it to all shards before it tells any client. Never to a smaller size.
+    Grow {
+        /// Which volume.
+        volume: VolumeIndex,
+        /// Its size in bytes, as for [`Command::Attach`].
+        size_bytes: u64,
+    },
     /// Options change. From a write-back mode to another, dirty blocks are destaged; `Event::CommandDone` when none is left.
     SetOptions {
         /// For `CommandDone`.

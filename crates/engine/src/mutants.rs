@@ -94,4 +94,7 @@ pub const ALL: &[(u32, &str)] = &[
     (77, "a write past the SSD is acknowledged before that is recorded"),
     (78, "shards do not hear that dirty blocks go home in another one"),
     (79, "what goes home from a lost SSD over a range that was written meanwhile stays there"),
+    (80, "a block that was read when the volume ended in it is cached after the volume has grown"),
+    (81, "a block that is completed while the volume grows counts as read up to the new end"),
+    (82, "only one shard hears that a volume has grown"),
 ];

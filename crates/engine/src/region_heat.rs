@@ -60,6 +60,17 @@ impl RegionHeat {
         RegionHeat { region_shift, counts, faded_ns: now_ns, requests: 0, cold: true }
     }
 
+    /// The volume has this size now. Regions may become larger; what was counted is kept.
+    pub fn grow(&mut self, size_bytes: u64) {
+        let before = core::mem::replace(self, RegionHeat::new(size_bytes, self.faded_ns));
+        (self.requests, self.cold) = (before.requests, before.cold);
+        let smaller_by = self.region_shift - before.region_shift;
+        for (region, count) in before.counts.iter().enumerate() {
+            let now = &mut self.counts[region >> smaller_by];
+            *now = now.saturating_add(*count);
+        }
+    }
+
     /// One more request that begins there.
     #[inline]
     pub fn note(&mut self, start_sector: u64) {
@@ -117,6 +128,19 @@ mod tests {
             let heat = RegionHeat::new(size_bytes, 0).regions(0);
             assert_eq!((heat.region_bytes, heat.counts.len()), (region_bytes, regions), "{size_bytes}");
         }
+    }
+
+    #[test]
+    fn a_volume_that_grows_keeps_what_was_counted_where_it_was() {
+        let mut heat = RegionHeat::new(4096 << 20, 7);
+        heat.note(5 * EXTENT_SECTORS);
+        heat.note(6 * EXTENT_SECTORS);
+        heat.grow((4096 << 20) + 512);
+        let now = heat.regions(7);
+        assert_eq!((now.region_bytes, now.counts.len()), (2 << 20, 2049), "regions of twice the size");
+        assert_eq!((now.counts[2], now.counts[3]), (ONE, ONE));
+        heat.note((4096 << 20) / SECTOR_BYTES);
+        assert_eq!(heat.regions(7).counts[2048], ONE, "what is new is counted");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Builder for Engine {
                 id,
                 uuid: [index as u8 + 1; 16],
                 name: name_of(index),
-                size_bytes: volume.sectors * 512,
+                size_bytes: volume.first_sectors * 512,
                 mode: volume.options.mode,
                 may_have_dirty: false,
                 damaged: false,
@@ -372,6 +372,7 @@ impl System for Daemon {
             | Command::Quiesce { token } => Some(*token),
             Command::Attach { .. }
             | Command::Hold { .. }
+            | Command::Grow { .. }
             | Command::Cancel { .. }
             | Command::SsdFailed
             | Command::DegradedRecorded
@@ -508,6 +509,7 @@ impl System for Daemon {
                 let record = self.record_mut(volume);
                 (record.may_have_dirty, record.damaged, record.mode) = (false, false, mode);
             }
+            Change::Size(volume, sectors) => self.record_mut(volume).size_bytes = sectors * 512,
             Change::Retire(volume, id) => {
                 let next = self.pool.superblock.next_volume_id;
                 self.pool.superblock.next_volume_id = next.max(VolumeId(id.0 + 1));

@@ -2,6 +2,7 @@
 //! rare combinations meet.
 
 mod content;
+mod growth;
 
 use engine::api::VolumeOptions;
 use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
@@ -15,8 +16,10 @@ pub use content::{ContentPlan, ContentSetting, ENCODING_NS, Level};
 /// One volume.
 #[derive(Clone, Debug)]
 pub struct VolumePlan {
-    /// Its size.
+    /// Its size when it grows no more.
     pub sectors: u64,
+    /// Its size at first.
+    pub first_sectors: u64,
     /// The backing device begins as zeroes rather than with data.
     pub zeroed: bool,
     /// The backing device has a volatile write cache.
@@ -48,6 +51,8 @@ pub struct Mix {
     pub sequential_percent: u32,
     /// Zeroes and discards that go over many extents, up to the whole volume, in a hundred.
     pub ranges_percent: u32,
+    /// Requests that go to the last blocks of the volume, as it is then, in a hundred.
+    pub end_percent: u32,
 }
 
 /// Weights of what the operator does: set options, destage, cancel, drop clean, detach and attach, clean stop, replace the
@@ -124,6 +129,8 @@ pub struct Plan {
     pub content: Option<ContentPlan>,
     /// How often all clients rest for some seconds, so that the pool has time for what it does when idle.
     pub rests: u32,
+    /// Typical time between growths of volumes; 0: they keep their size.
+    pub grow_ns: u64,
     /// Instead of detaching a volume, the operator often lets its backing device go and attaches it again.
     pub releases: bool,
 }
@@ -233,8 +240,16 @@ impl Plan {
             sequential_cutoff_bytes: None,
             ..VolumeOptions::default()
         };
-        let volume =
-            VolumePlan { sectors: 16, zeroed: false, volatile: true, discards: true, options, faults: Faults::none(), pace: pace(100_000) };
+        let volume = VolumePlan {
+            sectors: 16,
+            first_sectors: 16,
+            zeroed: false,
+            volatile: true,
+            discards: true,
+            options,
+            faults: Faults::none(),
+            pace: pace(100_000),
+        };
         Plan {
             seed: salt,
             volumes: vec![volume],
@@ -257,6 +272,7 @@ impl Plan {
                 sizes: [1; 6],
                 sequential_percent: 0,
                 ranges_percent: 0,
+                end_percent: 0,
             },
             think_ns: 1_000,
             crashes: 0,
@@ -277,6 +293,7 @@ impl Plan {
             busy_ns: 0,
             content: None,
             rests: 0,
+            grow_ns: 0,
             releases: false,
         }
     }
@@ -359,6 +376,7 @@ impl Plan {
             (self.requests, self.depth, self.crashes) = (1_000, prng.pick(&[2, 16]), prng.pick(&[0, 2]));
             self.volumes.truncate(1);
             self.volumes[0].sectors = self.volumes[0].sectors.min(EXTENT_SECTORS);
+            self.keep_sizes();
         }
         self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + u64::from(self.shards) * segments * self.segment_bytes;
         let depth_ns = prng.pick(&[1_000_000, 30_000_000_000]);
@@ -459,6 +477,7 @@ impl Plan {
     /// Makes it a run like those of [`Plan::use_ranges`], whatever the seed says.
     pub fn always_use_ranges(&mut self) {
         self.use_ranges(&mut Prng::new(self.seed).fork(17));
+        self.keep_sizes();
     }
 
     /// Makes it a run like those of [`Plan::check`], whatever the seed says.
@@ -535,6 +554,7 @@ impl Plan {
         let volumes = (0..volume_count)
             .map(|_| VolumePlan {
                 sectors: prng.pick(&[EXTENT_SECTORS, EXTENT_SECTORS / 2 + 24, 2 * EXTENT_SECTORS, 3 * EXTENT_SECTORS / 2 + 5]),
+                first_sectors: 0,
                 zeroed: prng.percent(30),
                 volatile: prng.percent(75),
                 discards: prng.percent(60),
@@ -554,6 +574,7 @@ impl Plan {
             sizes: [prng.pick(&[0, 5, 20]), prng.pick(&[0, 5]), 40, prng.pick(&[5, 20]), prng.pick(&[0, 4]), prng.pick(&[0, 0, 1])],
             sequential_percent: prng.pick(&[0, 0, 20, 70]),
             ranges_percent: 0,
+            end_percent: 0,
         };
         let operator_on = prng.percent(60);
         let mut plan = Plan {
@@ -591,6 +612,7 @@ impl Plan {
             busy_ns: Prng::new(seed).fork(15).pick(&[0, 0, 300_000, 20_000_000, 1_000_000_000]),
             content: ContentPlan::of(seed, volume_count),
             rests: 0,
+            grow_ns: 0,
             releases: false,
         };
         if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
@@ -620,6 +642,11 @@ impl Plan {
         let own = &mut Prng::new(seed).fork(27);
         if own.percent(15) {
             plan.use_ranges(own);
+        }
+        plan.keep_sizes();
+        let own = &mut Prng::new(seed).fork(29);
+        if own.percent(10) {
+            plan.grow(own);
         }
         plan
     }

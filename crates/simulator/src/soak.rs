@@ -48,6 +48,7 @@ impl Totals {
             (&mut sums.doubted, outcome.doubted),
             (&mut sums.acts, outcome.acts),
             (&mut sums.replacements, outcome.replacements),
+            (&mut sums.growths, outcome.growths),
             (&mut sums.virtual_ns, outcome.virtual_ns),
         ] {
             *mine += theirs;
@@ -67,7 +68,7 @@ impl Totals {
         format!(
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
              ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} acts of the operator, \
-             {} SSDs replaced, \
+             {} SSDs replaced, {} growths of volumes, \
              {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}; blocks stored at \
              ends of lives {:?}",
             self.seeds,
@@ -82,6 +83,7 @@ impl Totals {
             sums.clean_stops,
             sums.acts,
             sums.replacements,
+            sums.growths,
             sums.refusals,
             sums.doubted,
             sums.virtual_ns / 3_600_000_000_000,

@@ -110,6 +110,8 @@ pub enum Change {
     MayHaveDirty(u16),
     /// No dirty block is left and the mode makes none.
     Settled(u16, Mode),
+    /// The volume has so many sectors now.
+    Size(u16, u64),
     /// The volume's number is never used again; it gets this one.
     Retire(u16, VolumeId),
 }

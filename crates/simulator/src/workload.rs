@@ -48,12 +48,12 @@ impl Client {
         Client { texture_prng: prng.fork(1), prng, cursor: vec![0; plan.volumes.len()] }
     }
 
-    /// The next request.
-    pub fn draw(&mut self, plan: &Plan) -> Draft {
+    /// The next request, to a volume of which `size_of` tells how many sectors it has now.
+    pub fn draw(&mut self, plan: &Plan, size_of: impl Fn(u16) -> u64) -> Draft {
         let mix = &plan.mix;
         let prng = &mut self.prng;
         let volume = prng.below(plan.volumes.len() as u64) as u16;
-        let size = plan.volumes[usize::from(volume)].sectors;
+        let size = size_of(volume);
         let op = OPS[prng.weighted(&mix.ops)];
         if op == Op::Flush {
             return Draft::of(volume, op, 0, 0);
@@ -94,13 +94,16 @@ fn range_length(size: u64, prng: &mut Prng) -> u64 {
     let extents = size / EXTENT_SECTORS;
     match prng.below(4) {
         0 => size,
-        1 => extents * EXTENT_SECTORS,
+        1 => (extents * EXTENT_SECTORS).max(1),
         _ => (prng.between(2, extents.max(2) + 1) * EXTENT_SECTORS + prng.below(64)).min(size),
     }
 }
 
 fn place(mix: &Mix, size: u64, sectors: u64, prng: &mut Prng) -> u64 {
     let room = size - sectors;
+    if mix.end_percent > 0 && prng.percent(mix.end_percent) {
+        return room - prng.below(4 * BLOCK_SECTORS).min(room);
+    }
     if !prng.percent(mix.hot_percent) {
         return prng.below(room + 1);
     }
@@ -123,7 +126,7 @@ mod tests {
             let plan = Plan::of(seed);
             let mut client = Client::new(&plan, Prng::new(seed));
             for _ in 0..50 {
-                let draft = client.draw(&plan);
+                let draft = client.draw(&plan, |volume| plan.volumes[usize::from(volume)].sectors);
                 let end = draft.start_sector + u64::from(draft.sectors);
                 assert!(end <= plan.volumes[usize::from(draft.volume)].sectors);
                 assert_eq!(draft.sectors == 0, draft.op == Op::Flush);

@@ -68,6 +68,7 @@ impl Shard {
         match command {
             Command::Attach { volume, id, size_bytes, options } => self.attach(volume, id, size_bytes, options, false),
             Command::Hold { volume, id, size_bytes } => self.attach(volume, id, size_bytes, VolumeOptions::default(), true),
+            Command::Grow { volume, size_bytes } => self.grow(volume, size_bytes),
             Command::SetOptions { token, volume, options } => self.set_options(token, volume, options),
             Command::Destage { token, volume } => match self.volume(volume) {
                 Some(known) => {
@@ -150,6 +151,18 @@ impl Shard {
         self.volumes[usize::from(index.0)] = Some(volume);
         // The host has to say of this one too that the SSD holds nothing of it.
         self.loss.made_progress(self.now_ns);
+    }
+
+    /// The volume ends later from now on. Nothing is cached behind its old end: its last block, if that was cut short, is in the log with the
+    /// sectors that it had, and never in RAM; what was being read of it remembers where it ended.
+    fn grow(&mut self, index: VolumeIndex, size_bytes: u64) {
+        assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
+        let is_deaf = mutants::active(82) && self.config.place.shard.0 > 0;
+        if let Some(volume) = self.volumes[usize::from(index.0)].as_mut().filter(|_| !is_deaf) {
+            assert!(size_bytes >= volume.size_bytes, "volume {} shrinks from {} to {size_bytes} bytes", index.0, volume.size_bytes);
+            volume.size_bytes = size_bytes;
+            volume.heat.grow(size_bytes);
+        }
     }
 
     fn set_options(&mut self, token: u64, index: VolumeIndex, options: VolumeOptions) {

@@ -274,7 +274,7 @@ impl Shard {
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
         self.edge_loading(id, edge);
-        self.out.io(span, IoKind::Read(smallvec::smallvec![page]), Context::MergeBacking { op: id, edge });
+        self.out.io(span, IoKind::Read(smallvec::smallvec![page]), Context::MergeBacking { op: id, edge, bytes: span.length_bytes });
     }
 
     /// What an edge block held has been read from the SSD.
@@ -315,17 +315,18 @@ impl Shard {
         }
     }
 
-    /// What an edge block held has been read from the backing device.
-    pub(super) fn merge_backing_read(&mut self, id: OpId, edge: usize, result: Result<(), IoError>, mut pages: PageMutVec) {
+    /// So many bytes of what an edge block held have been read from the backing device: less than the block where the volume ended
+    /// then, which may have grown since.
+    pub(super) fn merge_backing_read(&mut self, id: OpId, edge: usize, bytes: u64, result: Result<(), IoError>, mut pages: PageMutVec) {
+        let key = self.ops.get(id).key(self.ops.get(id).edges[edge].block);
+        let bytes = if mutants::active(81) { self.backing_span(key, 1).length_bytes } else { bytes };
         let op = self.ops.get_mut(id);
         op.pending -= 1;
         op.edges[edge].loading = false;
         match result {
             Ok(()) => {
                 let page = pages.pop().expect("the page that was filled");
-                let key = op.key(op.edges[edge].block);
-                let valid_sectors = self.backing_span(key, 1).length_bytes / SECTOR_BYTES;
-                let mask = ((1_u16 << valid_sectors) - 1) as u8;
+                let mask = ((1_u16 << (bytes / SECTOR_BYTES)) - 1) as u8;
                 self.ops.get_mut(id).edges[edge].base = Some((page.freeze(), mask));
             }
             Err(_) => {

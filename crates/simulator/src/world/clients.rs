@@ -46,7 +46,8 @@ impl World<'_> {
             self.queue.after(left_ns, Happening::Client(connection));
             return;
         }
-        let draft = self.clients[index].draw(self.plan);
+        let sizes = &self.volumes;
+        let draft = self.clients[index].draw(self.plan, |volume| sizes[usize::from(volume)].sectors);
         let think_ns = self.clients[index].think_ns(self.plan);
         if self.volumes[usize::from(draft.volume)].is_shut() {
             self.client_idle[index] = true;

@@ -147,6 +147,7 @@ impl World<'_> {
                     | Happening::Disconnect
                     | Happening::Shortage(true)
                     | Happening::Busy(_)
+                    | Happening::Grow
                     | Happening::Content(_)
             )
         });
@@ -330,6 +331,7 @@ impl World<'_> {
         self.tell(format!("life {} begins", self.oracle.life()));
         self.treat_content();
         self.forget_what_is_void();
+        self.grow_while_away();
         for volume in 0..self.volumes.len() as u16 {
             if self.host.past.contains_key(&volume) {
                 self.void_past(volume);
@@ -376,7 +378,7 @@ impl World<'_> {
         let command = Command::Attach {
             volume: VolumeIndex(volume),
             id: self.system.as_ref().expect("a life is running").volume_id(volume),
-            size_bytes: self.plan.volumes[usize::from(volume)].sectors * 512,
+            size_bytes: state.sectors * 512,
             options: state.options.clone(),
         };
         if let Command::Attach { id, .. } = &command {

@@ -16,7 +16,7 @@ impl World<'_> {
         }
         let random = mix(random);
         let volume = random % self.plan.volumes.len() as u64;
-        let size_blocks = self.plan.volumes[volume as usize].sectors.div_ceil(8);
+        let size_blocks = self.volumes[volume as usize].sectors.div_ceil(8);
         let first_block = (random >> 8) % size_blocks;
         let steps = [1, 7, 300, 1 << 20][(random >> 40) as usize % 4];
         let now_ns = self.queue.now_ns();

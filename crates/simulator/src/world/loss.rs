@@ -209,7 +209,7 @@ impl World<'_> {
         self.volumes[usize::from(volume)].voiding = true;
         let id = self.system.as_ref().expect("a life is running").volume_id(volume);
         self.blame.know_volume(id, volume);
-        let (now, size_bytes) = (self.queue.now_ns(), self.plan.volumes[usize::from(volume)].sectors * 512);
+        let (now, size_bytes) = (self.queue.now_ns(), self.volumes[usize::from(volume)].sectors * 512);
         self.system_mut().command(now, Command::Hold { volume: VolumeIndex(volume), id, size_bytes });
         let past = self.host.past[&volume].clone();
         self.command(Purpose::VoidPast, volume, |token| Command::VoidPast { token, volume: VolumeIndex(volume), past });

@@ -1,7 +1,7 @@
 //! One run: clients, operator, devices and one life of the system after the other, in virtual time.
 //!
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
-//! and starts; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+//! and starts; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`grow`] has volumes grow; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
 mod busy;
@@ -11,6 +11,7 @@ mod decay;
 mod exchange;
 mod finish;
 mod gates;
+mod grow;
 mod kinship;
 mod life;
 mod limits;
@@ -77,6 +78,8 @@ pub struct Outcome {
     pub doubted: u64,
     /// Pools put on another SSD while they ran.
     pub replacements: u64,
+    /// Times a volume grew while it was served.
+    pub growths: u64,
     /// Acts of the operator that were completed.
     pub acts: u64,
     /// Events reported by the system, by name.
@@ -103,6 +106,8 @@ pub struct Failure {
 }
 
 pub(crate) struct VolumeState {
+    /// Its size now.
+    pub sectors: u64,
     pub options: VolumeOptions,
     /// The mode keeps nothing from the backing device, and nothing dirty is left.
     pub settled: bool,
@@ -164,6 +169,8 @@ pub(crate) enum Happening {
     Shortage(bool),
     /// The host has much to do from now on, or has not.
     Busy(bool),
+    /// A backing device grows.
+    Grow,
     /// Hints are lost, or a level changes.
     Content(content::Turn),
 }
@@ -283,6 +290,7 @@ impl<'a> World<'a> {
             .volumes
             .iter()
             .map(|volume| VolumeState {
+                sectors: volume.first_sectors,
                 options: volume.options.clone(),
                 settled: volume.options.mode != Mode::WriteBack,
                 always_settled: volume.options.mode != Mode::WriteBack,
@@ -399,6 +407,9 @@ impl<'a> World<'a> {
         if self.plan.busy_ns > 0 {
             self.queue.after(self.plan.busy_ns, Happening::Busy(true));
         }
+        if self.plan.grow_ns > 0 {
+            self.queue.after(self.plan.grow_ns, Happening::Grow);
+        }
         self.plan_content();
     }
 
@@ -457,6 +468,7 @@ impl<'a> World<'a> {
             Happening::Disconnect => self.disconnect(),
             Happening::Shortage(begins) => self.shortage(begins),
             Happening::Busy(is_busy) => self.host_busy(is_busy),
+            Happening::Grow => self.grow_turn()?,
             Happening::Content(turn) => self.content_turn(turn),
         }
         let drained = self.drain();
