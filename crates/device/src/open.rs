@@ -224,6 +224,17 @@ impl OpenDevice {
         self.geometry
     }
 
+    /// How large it is now. It may have grown since it was opened.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn bytes_now(&self) -> io::Result<u64> {
+        match self.kind {
+            DeviceKind::BlockDevice => sys::block_size_bytes(&self.file),
+            DeviceKind::RegularFile => self.file.metadata().map(|metadata| metadata.len()),
+        }
+    }
+
     /// What it was opened for.
     pub fn access(&self) -> Access {
         self.access

@@ -125,6 +125,7 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         Command::Quiesce { .. } => Command::Quiesce { token },
         unanswered @ (Command::Attach { .. }
         | Command::Hold { .. }
+        | Command::Grow { .. }
         | Command::Cancel { .. }
         | Command::SsdFailed
         | Command::DegradedRecorded

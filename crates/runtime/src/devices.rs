@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A device to be taken into the runtime.
@@ -39,7 +39,10 @@ pub(crate) struct DeviceShared {
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) file: File,
-    pub(crate) geometry: Geometry,
+    /// As it was opened.
+    geometry: Geometry,
+    /// Its size, which may grow.
+    size_bytes: AtomicU64,
     /// Who waits for its flushes: one flush at a time, whichever reactor asks.
     pub(crate) gate: Mutex<FlushGate<FlushWaiter>>,
     /// A flush has failed: final. The gate knows it too; this can be read on the way of every I/O.
@@ -48,6 +51,33 @@ pub(crate) struct DeviceShared {
     pub(crate) refusals: Refusals,
     /// A modelled device is driven by one reactor, since the model must see all I/O in one order.
     pub(crate) model_home: Option<u16>,
+}
+
+impl DeviceShared {
+    /// A device that was just opened.
+    pub(crate) fn new(number: u32, name: String, file: File, geometry: Geometry, model_home: Option<u16>) -> DeviceShared {
+        DeviceShared {
+            number,
+            name,
+            file,
+            geometry,
+            size_bytes: AtomicU64::new(geometry.size_bytes),
+            gate: Mutex::default(),
+            failed: AtomicBool::new(false),
+            refusals: Refusals::default(),
+            model_home,
+        }
+    }
+
+    /// Its size and rules.
+    pub(crate) fn geometry(&self) -> Geometry {
+        Geometry { size_bytes: self.size_bytes.load(Ordering::Acquire), ..self.geometry }
+    }
+
+    /// I/O up to there is let through from now on.
+    pub(crate) fn grow(&self, size_bytes: u64) {
+        self.size_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
 }
 
 impl DeviceRef {
@@ -63,7 +93,7 @@ impl DeviceRef {
 
     /// Its size and rules.
     pub fn geometry(&self) -> Geometry {
-        self.0.geometry
+        self.0.geometry()
     }
 
     /// Whether a flush of it has ever failed. Then all writes and flushes fail until it is opened anew.

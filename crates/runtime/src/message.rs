@@ -34,6 +34,12 @@ pub(crate) enum Message {
         model: Option<Box<DiskModel>>,
         done: Sender<io::Result<()>>,
     },
+    /// Whoever has the model of the device gives it this size.
+    GrowModel {
+        number: u32,
+        size_bytes: u64,
+        done: Sender<()>,
+    },
     /// Answered with how many of its I/Os the kernel has not completed.
     RemoveDevice {
         number: u32,

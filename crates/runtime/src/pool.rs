@@ -12,7 +12,7 @@ use engine::front::{Front, JOINED_BLOCKS_MAX};
 use engine::shard::{PAGES_MIN, Shard};
 use engine::stats::{ShardStats, VolumeStats};
 use page::{PAGE_BYTES, PagePool};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use types::{ShardIndex, VolumeId, VolumeIndex};
@@ -147,7 +147,7 @@ impl Runtime {
         let shared = VolumeShared {
             number: self.next_volume_number(),
             name,
-            size_bytes: geometry.size_bytes,
+            size_bytes: AtomicU64::new(geometry.size_bytes),
             logical_block_bytes: geometry.logical_block_bytes,
             read_only,
             can_discard: geometry.discard,
@@ -184,6 +184,24 @@ impl Runtime {
         }
         self.set_backing(pool, index, Some(backing.0.number))?;
         self.tell_shards(pool, Command::Attach { volume: index, id, size_bytes, options })
+    }
+
+    /// The backing device of a volume has grown to `size_bytes`: all shards hear of it, and then endpoints may submit up to there.
+    ///
+    /// # Errors
+    /// [`RuntimeError::TooLarge`], [`RuntimeError::Timeout`]: then the volume is as large as it was for everybody who asks.
+    ///
+    /// # Panics
+    /// If the volume has no cache.
+    pub fn grow_volume(&self, pool: &PoolRef, volume: &VolumeRef, backing: &DeviceRef, size_bytes: u64) -> Result<(), RuntimeError> {
+        let Route::Cached { index, .. } = volume.0.route else { panic!("a bare volume has no shards") };
+        if size_bytes > types::VOLUME_BYTES_MAX {
+            return Err(RuntimeError::TooLarge { device: backing.name().to_string(), size_bytes });
+        }
+        self.grow_device(backing, size_bytes)?;
+        self.tell_shards(pool, Command::Grow { volume: index, size_bytes })?;
+        volume.0.grow(size_bytes);
+        Ok(())
     }
 
     /// Detaches the backing device of a volume whose handle was removed ([`Runtime::remove_volume`]). What the shards were told

@@ -176,16 +176,7 @@ impl Runtime {
         let DeviceOptions { name, file, geometry, model } = options;
         let number = self.numbers.device.fetch_add(1, Ordering::Relaxed);
         let model_home = model.is_some().then_some((number % u32::from(self.reactors())) as u16);
-        let shared = Arc::new(DeviceShared {
-            number,
-            name,
-            file,
-            geometry,
-            gate: Mutex::default(),
-            failed: AtomicBool::new(false),
-            refusals: Default::default(),
-            model_home,
-        });
+        let shared = Arc::new(DeviceShared::new(number, name, file, geometry, model_home));
         let device = DeviceRef(shared.clone());
         let mut model = model.map(Box::new);
         let answers = self.ask_all("open device", ANSWER_PATIENCE, |reactor, done| Message::AddDevice {
@@ -207,11 +198,11 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Timeout`].
     pub fn add_bare_volume(&self, device: &DeviceRef, options: BareVolumeOptions) -> Result<VolumeRef, RuntimeError> {
-        let geometry = device.0.geometry;
+        let geometry = device.geometry();
         let shared = VolumeShared {
             number: self.next_volume_number(),
             name: options.name,
-            size_bytes: geometry.size_bytes,
+            size_bytes: AtomicU64::new(geometry.size_bytes),
             logical_block_bytes: geometry.logical_block_bytes,
             read_only: AtomicBool::new(options.read_only),
             can_discard: geometry.discard,
@@ -222,6 +213,26 @@ impl Runtime {
             route: Route::Bare { device: device.0.number },
         };
         self.add_volume(shared)
+    }
+
+    /// A device has grown: its volumes may do I/O up to there. What has its own word to say of that comes before.
+    pub(crate) fn grow_device(&self, device: &DeviceRef, size_bytes: u64) -> Result<(), RuntimeError> {
+        let number = device.0.number;
+        if device.0.model_home.is_some() {
+            self.ask_all("grow device", ANSWER_PATIENCE, |_, done| Message::GrowModel { number, size_bytes, done })?;
+        }
+        device.0.grow(size_bytes);
+        Ok(())
+    }
+
+    /// A volume that is a device and nothing else is as large as its device has become, which has `size_bytes`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    pub fn grow_bare_volume(&self, volume: &VolumeRef, device: &DeviceRef, size_bytes: u64) -> Result<(), RuntimeError> {
+        self.grow_device(device, size_bytes)?;
+        volume.0.grow(size_bytes);
+        Ok(())
     }
 
     pub(crate) fn next_volume_number(&self) -> u32 {

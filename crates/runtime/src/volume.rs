@@ -2,7 +2,7 @@
 
 use page::PagePool;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use types::VolumeIndex;
 
 /// A handle to a volume, cheap to clone and usable from any thread. It stays valid after the volume is gone: requests
@@ -16,7 +16,8 @@ pub(crate) struct VolumeShared {
     /// The runtime's own number of the volume; never reused while the runtime lives.
     pub(crate) number: u32,
     pub(crate) name: String,
-    pub(crate) size_bytes: u64,
+    /// Only ever grows.
+    pub(crate) size_bytes: AtomicU64,
     pub(crate) logical_block_bytes: u32,
     pub(crate) read_only: AtomicBool,
     pub(crate) can_discard: bool,
@@ -41,6 +42,13 @@ pub(crate) enum Route {
 /// (NBD's proto.md, "Block size constraints").
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
+impl VolumeShared {
+    /// Requests up to there are served from now on.
+    pub(crate) fn grow(&self, size_bytes: u64) {
+        self.size_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+}
+
 impl VolumeRef {
     /// Whether both are of the same volume: one that was attached anew is another.
     pub fn is(&self, other: &VolumeRef) -> bool {
@@ -52,9 +60,10 @@ impl VolumeRef {
         &self.0.name
     }
 
-    /// Size in bytes; a multiple of [`VolumeRef::logical_block_bytes`]. Does not change while the volume is attached.
+    /// Size in bytes; a multiple of [`VolumeRef::logical_block_bytes`]. May grow while the volume is attached, and never shrinks: whoever
+    /// has told a client of a size serves all of it.
     pub fn size_bytes(&self) -> u64 {
-        self.0.size_bytes
+        self.0.size_bytes.load(Ordering::Acquire)
     }
 
     /// 512 or 4096. Requests must start and end on a multiple of it, else they fail with
@@ -94,7 +103,7 @@ impl VolumeShared {
         VolumeShared {
             number: 0,
             name: "test".into(),
-            size_bytes: 1 << 20,
+            size_bytes: AtomicU64::new(1 << 20),
             logical_block_bytes: 512,
             read_only: AtomicBool::new(false),
             can_discard: true,

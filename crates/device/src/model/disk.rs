@@ -168,6 +168,17 @@ impl DiskModel {
         self.size_bytes
     }
 
+    /// The device has this size from now on. What is under way goes on; caches keep their sizes.
+    ///
+    /// # Panics
+    /// If it would shrink.
+    pub fn grow(&mut self, size_bytes: u64) {
+        assert!(size_bytes >= self.size_bytes, "a modelled disk of {} bytes shrinks to {size_bytes}", self.size_bytes);
+        self.size_bytes = size_bytes;
+        let spindle_bytes = self.mapping.spindle_bytes(size_bytes);
+        self.spindles.iter_mut().for_each(|spindle| spindle.grow(spindle_bytes));
+    }
+
     /// I/Os submitted and not yet popped.
     pub fn in_flight(&self) -> usize {
         self.in_flight

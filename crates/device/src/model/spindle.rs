@@ -92,6 +92,11 @@ impl Spindle {
         }
     }
 
+    /// It holds so much from now on, on the same part of the stroke.
+    pub fn grow(&mut self, size_bytes: u64) {
+        self.platter = Platter::new(&self.parameters, size_bytes);
+    }
+
     pub fn submit(&mut self, now_ns: u64, command: Command) {
         self.waiting.push_back(command);
         self.start_next(now_ns);

@@ -115,7 +115,7 @@ impl DeviceIo {
             file,
             model,
             zero_method: ZeroMethod::PunchHole,
-            can_discard: shared.geometry.discard,
+            can_discard: shared.geometry().discard,
             stats: Box::default(),
             answered_ns: 0,
             given_up: false,
@@ -124,6 +124,14 @@ impl DeviceIo {
             shared,
         });
         Ok(())
+    }
+
+    /// The model of a device, if it is here, gets this size.
+    pub(crate) fn grow_model(&mut self, number: u32, size_bytes: u64) {
+        let device = self.devices.get_mut(number as usize).and_then(Option::as_mut);
+        if let Some(model) = device.and_then(|device| device.model.as_mut()) {
+            model.grow(size_bytes);
+        }
     }
 
     /// What was counted on a device here.
@@ -158,7 +166,7 @@ impl DeviceIo {
             let io = Io { offset_bytes, length_bytes, kind, ..io };
             return self.directory.send(home, Message::RemoteIo { device, io, from: self.reactor, tag });
         }
-        let geometry = known.shared.geometry;
+        let geometry = known.shared.geometry();
         if known.given_up {
             return self.refuse(owner, kind, IoError::Failed);
         }
@@ -255,7 +263,7 @@ impl DeviceIo {
         if matches!(active.owner, Owner::Nobody) {
             return self.orphan_completed(ring, slot);
         }
-        let block_bytes = u64::from(device.shared.geometry.logical_block_bytes);
+        let block_bytes = u64::from(device.shared.geometry().logical_block_bytes);
         match active.judge(result, block_bytes) {
             Verdict::Done => self.real_done(ring, now_ns, slot, Ok(())),
             Verdict::Failed(error) => {

@@ -68,6 +68,10 @@ impl Reactor {
                 self.pools[number] = Some(*part);
                 let _ = done.send(());
             }
+            Message::GrowModel { number, size_bytes, done } => {
+                self.devices.grow_model(number, size_bytes);
+                let _ = done.send(());
+            }
             Message::SetBacking { pool, volume, device, done } => {
                 if let Some(part) = self.pool(pool) {
                     part.set_backing(volume, device);

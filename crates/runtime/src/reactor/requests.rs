@@ -50,7 +50,7 @@ fn check(volume: &VolumeShared, volume_ref: &VolumeRef, request: &Request) -> Re
     }
     let block_sectors = u64::from(volume.logical_block_bytes) / SECTOR_BYTES;
     let sectors = u64::from(request.sectors);
-    let size_sectors = volume.size_bytes / SECTOR_BYTES;
+    let size_sectors = volume_ref.size_bytes() / SECTOR_BYTES;
     let inside = request.start_sector.checked_add(sectors).is_some_and(|end| end <= size_sectors);
     if sectors == 0 || !inside || !(request.start_sector | sectors).is_multiple_of(block_sectors) {
         return Err(RequestError::Invalid);
