@@ -293,7 +293,7 @@ impl Connection {
             return Ok(());
         };
         let decision = match operation {
-            Ok(operation) => self.file.decide(operation, self.volume.read_only()),
+            Ok(operation) => self.file.of(&self.volume).decide(operation, self.volume.read_only()),
             Err(malformed) => {
                 tracing::error!(volume = self.volume.name(), %malformed, "a request was refused");
                 Decision::Answer(Answer::error(libc::EIO))

@@ -5,6 +5,7 @@
 use crate::protocol::answer::FileFacts;
 use crate::protocol::{Answer, Operation};
 use engine::api::{Op, RequestError};
+use runtime::VolumeRef;
 use types::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// `FALLOC_FL_KEEP_SIZE`.
@@ -44,7 +45,7 @@ impl Work {
     }
 }
 
-/// The file's fixed facts.
+/// The file's facts. All but the size are fixed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VolumeFile {
     /// Size in bytes, a multiple of `block_bytes`.
@@ -56,6 +57,11 @@ pub(crate) struct VolumeFile {
 }
 
 impl VolumeFile {
+    /// The file as it is now: it has grown if the volume has.
+    pub(crate) fn of(self, volume: &VolumeRef) -> VolumeFile {
+        VolumeFile { size_bytes: volume.size_bytes(), ..self }
+    }
+
     /// What `operation` asks for. `read_only` is the volume's present state.
     pub(crate) fn decide(&self, operation: Operation, read_only: bool) -> Decision {
         let facts = FileFacts { size_bytes: self.size_bytes, block_bytes: self.block_bytes, read_only };
@@ -139,7 +145,7 @@ impl VolumeFile {
         }
     }
 
-    /// Whole blocks, and inside the file: the file never grows.
+    /// Whole blocks, and inside the file: a write makes it no larger.
     fn range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Decision> {
         let block_bytes = u64::from(self.block_bytes);
         if !offset_bytes.is_multiple_of(block_bytes) || !length_bytes.is_multiple_of(block_bytes) {

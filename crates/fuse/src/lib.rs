@@ -19,6 +19,7 @@ mod connection;
 mod error;
 mod export;
 mod file;
+mod growth;
 mod handshake;
 mod loopdev;
 mod loopsys;

@@ -115,6 +115,13 @@ impl LoopDevice {
         loopsys::keep(&node).map_err(FuseError::system("keep", self.own.path()))
     }
 
+    /// Makes the device as large as its file has become; gives its size, `None` if it is not ours any more.
+    pub(crate) fn grow(&mut self) -> Result<Option<u64>, FuseError> {
+        let Some(node) = self.open()? else { return Ok(None) };
+        loopsys::set_capacity(&node).map_err(FuseError::system("grow", self.own.path()))?;
+        loopsys::size_bytes(&node).map(Some).map_err(FuseError::system("measure", self.own.path()))
+    }
+
     /// What it is known by.
     pub(crate) fn own(&self) -> &OwnLoop {
         &self.own

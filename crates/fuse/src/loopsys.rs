@@ -11,6 +11,7 @@ use std::path::Path;
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
 const LOOP_SET_STATUS64: libc::c_ulong = 0x4C04;
 const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
+const LOOP_SET_CAPACITY: libc::c_ulong = 0x4C07;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const FLAG_READ_ONLY: u32 = 1;
@@ -141,6 +142,21 @@ pub(crate) fn keep(device: &File) -> io::Result<()> {
     info.flags &= !FLAG_AUTOCLEAR;
     // SAFETY: the kernel reads a `loop_info64`, which this is.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_STATUS64, std::ptr::from_ref(&info)) })
+}
+
+/// Has the driver look at the size of the file below, and make the device as large.
+pub(crate) fn set_capacity(device: &File) -> io::Result<()> {
+    // SAFETY: this request takes no argument.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY, 0) })
+}
+
+/// How large the device is.
+pub(crate) fn size_bytes(device: &File) -> io::Result<u64> {
+    const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+    let mut size_bytes = 0_u64;
+    // SAFETY: the kernel writes a `u64`, for which this has room.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, std::ptr::from_mut(&mut size_bytes)) })?;
+    Ok(size_bytes)
 }
 
 /// Makes the block device node `path` for `numbers` ("7:3").

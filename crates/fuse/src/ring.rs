@@ -128,7 +128,7 @@ impl RingConnection {
             Ok(Operation::Write { length_bytes, .. }) if length_bytes as usize != entry.header.payload_bytes() => {
                 Decision::Answer(Answer::error(libc::EIO))
             }
-            Ok(operation) => self.file.decide(operation, self.volume.read_only()),
+            Ok(operation) => self.file.of(&self.volume).decide(operation, self.volume.read_only()),
             Err(malformed) => {
                 tracing::error!(volume = self.volume.name(), %malformed, "a request was refused");
                 Decision::Answer(Answer::error(libc::EIO))

@@ -143,8 +143,11 @@ impl LoopExport {
             Some(Err(error)) => made.warnings.push(format!("the device goes when its last user does: {error}")),
             None => made.warnings.push("the device may go when its last user does: it does not answer".to_owned()),
         }
-        let problem = made.make_link().err();
-        made.warnings.extend(problem);
+        // It may have grown while nobody served it.
+        let size_bytes = volume.size_bytes();
+        let grown = if size_bytes > facts.size_bytes { made.capacity_changed(size_bytes) } else { Ok(()) };
+        let problems = [grown.err(), made.make_link().err()];
+        made.warnings.extend(problems.into_iter().flatten());
         Ok(made)
     }
 

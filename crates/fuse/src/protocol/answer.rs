@@ -53,7 +53,7 @@ impl Answer {
         &self.bytes[..self.length as usize]
     }
 
-    /// To GETATTR and SETATTR. Attributes are valid for as long as the file is mounted: they never change. So the kernel can tell whose a loop
+    /// To GETATTR and SETATTR. Attributes are valid for as long as the file is mounted, or until the kernel is told that it has grown. So the kernel can tell whose a loop
     /// device is also when this server is dead.
     pub fn attributes(facts: &FileFacts) -> Answer {
         let mode = REGULAR_FILE | if facts.read_only { 0o400 } else { 0o600 };
