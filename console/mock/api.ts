@@ -121,6 +121,11 @@ async function volumes(world: World, method: string, name: string | undefined, v
       return { done: true, told: verb === "start" ? `it runs over ${volume.view.backing}` : `${volume.view.backing} is complete and free` };
     case "drop-cache":
       return { done: true, told: "1 GiB of clean cache on the SSD and the cache in RAM were dropped" };
+    case "grow":
+      volume.view.size_bytes = Math.max(volume.view.size_bytes, volume.view.backing_size_bytes ?? 0);
+      volume.view.backing_size_bytes = null;
+      changed();
+      return { done: true, told: "its size is that of its backing device" };
     case "destage":
       return world.begin("destage", name, dirty(), 12, () => world.tell("info", name, "destage done"));
     case "warm": {

@@ -187,6 +187,8 @@ export interface VolumeView {
   pool: string;
   backing: string;
   size_bytes: number;
+  /** Of the backing device, if that is another than the volume's. */
+  backing_size_bytes?: number | null;
   sector_bytes: number | null;
   options: Options;
   exports: Record<string, string | null>;

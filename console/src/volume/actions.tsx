@@ -1,4 +1,4 @@
-/** What can be done with a volume: destage, warm, stop, start, drop its cache, remove, and take a changed disk for the right one. */
+/** What can be done with a volume: destage, warm, grow, stop, start, drop its cache, remove, and take a changed disk for the right one. */
 
 import { useState } from "preact/hooks";
 import type { Done, JobView, VolumeView } from "../api";
@@ -16,7 +16,7 @@ import { Change } from "./settings";
 
 const MODE = SETTINGS.find((setting) => setting.key === "mode")!;
 
-type Kind = "mode" | "destage" | "warm" | "remove" | "accept" | "start" | "stop" | "drop";
+type Kind = "mode" | "destage" | "warm" | "remove" | "accept" | "start" | "stop" | "drop" | "grow";
 
 export function Actions({ volume }: { volume: VolumeView }) {
   const [open, setOpen] = useState<Kind | null>(null);
@@ -29,6 +29,7 @@ export function Actions({ volume }: { volume: VolumeView }) {
       <Operate onClick={() => setOpen("destage")} disabled={busy || away}>Destage</Operate>
       <Operate onClick={() => setOpen("warm")} disabled={busy || away}>Warm up</Operate>
       <Operate onClick={() => setOpen("drop")} disabled={busy || away}>Drop the cache</Operate>
+      {(volume.backing_size_bytes ?? 0) > volume.size_bytes && <Operate onClick={() => setOpen("grow")} disabled={busy || away}>Grow</Operate>}
       {away && <Operate onClick={() => setOpen("start")}>Start</Operate>}
       {volume.health !== "stopped" && <Operate onClick={() => setOpen("stop")} disabled={busy}>Stop</Operate>}
       {volume.health === "failed" && <Operate onClick={() => setOpen("accept")}>Accept the disk</Operate>}
@@ -41,6 +42,7 @@ export function Actions({ volume }: { volume: VolumeView }) {
       {open === "start" && <Start volume={volume} onClose={close} />}
       {open === "stop" && <Stop volume={volume} onClose={close} />}
       {open === "drop" && <DropCache volume={volume} onClose={close} />}
+      {open === "grow" && <Grow volume={volume} onClose={close} />}
     </div>
   );
 }
@@ -184,6 +186,21 @@ function DropCache({ volume, onClose }: Props) {
         sentences={[
           "What is cached of the volume in RAM, and clean on the SSD, is dropped. Dirty data is kept.",
           `Until it is cached again, it is read from ${volume.backing}.`,
+        ]}
+      />
+    </Dialog>
+  );
+}
+
+function Grow({ volume, onClose }: Props) {
+  const confirm = async (): Promise<void> => told(volume, await post<Done>(`/volumes/${part(volume.name)}/grow`));
+  return (
+    <Dialog title={`Grow ${volume.name}`} confirm="Grow it" onConfirm={confirm} onClose={onClose}>
+      <Meaning
+        sentences={[
+          `${volume.backing} has ${bytes(volume.backing_size_bytes ?? volume.size_bytes)} now: the volume is served with that size, and no more with ${bytes(volume.size_bytes)}.`,
+          "Its block device follows at once, while clients continue. NBD clients see the new size when they connect anew. Grow the file system on it then.",
+          "A volume never shrinks again.",
         ]}
       />
     </Dialog>

@@ -402,6 +402,18 @@ pub trait DataPath: Send + Sync {
     /// Whether the backing device that an attached volume has open is gone from this machine. Asks the kernel only.
     fn backing_gone(&self, volume: &str) -> bool;
 
+    /// How large the device is that an attached volume has open. `None` if that is not known.
+    fn backing_bytes(&self, _volume: &str) -> Option<u64> {
+        None
+    }
+
+    /// The volume is attached, and its backing device has grown: all of the volume, which has the record's size, is served from now on. The superblock
+    /// has it first, then the shards, then the exports. Gives what an administrator should know, one sentence each.
+    ///
+    /// # Errors
+    /// Then it is served as before.
+    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError>;
+
     /// Reads the write stamps of an attached volume's backing device, with what they belong to ("file system").
     fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError>;
 

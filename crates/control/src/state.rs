@@ -118,7 +118,7 @@ pub struct VolumeRecord {
     pub id: u32,
     /// Path of the backing device, or `model:SET:FILE`; paths made absolute. Where the device was found last: it is recognised by `identity`.
     pub backing: String,
-    /// Size in bytes when it was added; what clients see.
+    /// Size in bytes when it was added, or grew last; what clients see.
     pub size_bytes: u64,
     /// Size of its sectors; `None` (of a volume that was added before this was kept): as the backing device has them.
     #[serde(default)]
@@ -179,6 +179,11 @@ impl VolumeRecord {
     /// Whether its backing device must take writes: a client's, or what is dirty.
     pub fn writes_backing(&self) -> bool {
         !self.options.read_only || self.may_have_dirty
+    }
+
+    /// Size of the volume over a device of so many bytes: whole sectors.
+    pub fn bytes_of(&self, device_bytes: u64) -> u64 {
+        device_bytes - device_bytes % self.sector_bytes.map_or(types::SECTOR_BYTES, u64::from).max(1)
     }
 
     /// Adds blocks that were written past the lost SSD.

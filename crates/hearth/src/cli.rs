@@ -501,6 +501,11 @@ pub enum Volume {
         /// Its name
         name: String,
     },
+    /// Serve a volume with the size that its backing device has grown to, while I/O runs
+    Grow {
+        /// Its name
+        name: String,
+    },
     /// Destage all dirty data
     Destage {
         /// Its name

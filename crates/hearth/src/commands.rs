@@ -176,6 +176,7 @@ impl Session {
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
             Volume::Stop { name } => self.tell_of(name, "stop", "stopping the volume"),
             Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
+            Volume::Grow { name } => self.tell_of(name, "grow", "growing the volume"),
             Volume::Destage { name } => {
                 let path = format!("/volumes/{}/destage", request::name(Named::Volume, name)?);
                 self.finish(begin(&self.interrupt, || self.client.post(&path))?)

@@ -196,6 +196,7 @@ fn volume_action(command: &Volume) -> String {
         Volume::Start { name } => ("start", name),
         Volume::Stop { name } => ("stop", name),
         Volume::DropCache { name } => ("drop the cache of", name),
+        Volume::Grow { name } => ("grow", name),
         Volume::Destage { name } => ("destage", name),
         Volume::Warm { name, .. } => ("warm", name),
         Volume::Remove { name, .. } => ("remove", name),

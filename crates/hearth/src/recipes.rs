@@ -229,6 +229,7 @@ mod tests {
             pool: "fast".into(),
             backing: "/dev/sdb".into(),
             size_bytes: 1 << 30,
+            backing_size_bytes: None,
             sector_bytes: Some(4096),
             options: Options::default(),
             exports: exports.iter().map(|(how, place)| ((*how).into(), Some((*place).into()))).collect(),

@@ -140,6 +140,11 @@ pub fn volume(volume: &VolumeView) -> String {
         ("backing", volume.backing.clone()),
         ("pool", volume.pool.clone()),
     ];
+    let grown = volume.backing_size_bytes.filter(|bytes| *bytes > volume.size_bytes);
+    pairs.extend(grown.map(|bytes| {
+        let remedy = format!("serve all of it with `hearth volume grow {}`", volume.name);
+        ("backing has grown", format!("to {}: {remedy}", human::bytes(bytes)))
+    }));
     let export = |(how, place): (&String, &Option<String>)| {
         let restart = volume.on_restart.get(how).map(|what| format!(" (while the daemon restarts: {})", what.sentence()));
         ("export", format!("{how}: {}{}", place.as_deref().unwrap_or("no export now"), restart.unwrap_or_default()))

@@ -62,7 +62,7 @@ fn served() -> routes::Answered {
         routes::token_list, routes::token_create, routes::token_revoke, routes::device_list, routes::device_examine,
         routes::pool_list, routes::pool_create, routes::pool_show, routes::pool_set, routes::pool_start, routes::pool_destroy, routes::pool_replace, routes::pool_check,
         routes::volume_list, routes::volume_add, routes::volume_show, routes::volume_set, routes::volume_remove, routes::volume_start,
-        routes::volume_stop, routes::volume_drop_cache, routes::volume_destage,
+        routes::volume_stop, routes::volume_drop_cache, routes::volume_grow, routes::volume_destage,
         routes::volume_warm, routes::volume_why, routes::volume_map, routes::stats_all, routes::stats, routes::sample,
         routes::job_list, routes::job_show, routes::job_stop, routes::job_resume, routes::events, routes::history, routes::stream,
     ),

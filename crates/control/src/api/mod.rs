@@ -97,6 +97,11 @@ pub enum Action {
         /// Its name.
         name: String,
     },
+    /// Serves a volume with the size that its backing device has grown to.
+    VolumeGrow {
+        /// Its name.
+        name: String,
+    },
     /// Brings all dirty data home; a job.
     VolumeDestage {
         /// Its name.
@@ -472,6 +477,9 @@ pub struct VolumeView {
     pub backing: String,
     /// Its size.
     pub size_bytes: u64,
+    /// Size of its backing device, if that is another than the volume's: it has grown (see `volume grow`) or shrunk.
+    #[serde(default)]
+    pub backing_size_bytes: Option<u64>,
     /// Size of its sectors; null of a volume that an earlier version added: then as the backing device has them.
     #[serde(default)]
     pub sector_bytes: Option<u32>,

@@ -25,8 +25,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use types::{Content, Mode};
 
+mod device;
 mod homecoming;
 
+use device::Attached;
+pub use device::Device;
 use homecoming::Homecoming;
 
 /// The world outside the daemon: devices and the state file. Outlives managers.
@@ -81,6 +84,8 @@ pub struct Inside {
     pub warmed: Vec<u64>,
     /// A device that comes back has lost what was not flushed.
     pub lost_writes: bool,
+    /// Sizes that volumes have grown to while they were attached.
+    pub served_bytes: BTreeMap<String, u64>,
     /// What backing devices refuse, by volume.
     pub refused: BTreeMap<String, Refused>,
     /// How much memory there is; `None`: not known.
@@ -96,36 +101,6 @@ pub struct Inside {
 
 /// Parts that every pool has.
 pub const CHECK_PARTS: u32 = 5;
-
-#[derive(Clone, Default)]
-pub struct Device {
-    pub size_bytes: u64,
-    pub signature: Option<String>,
-    pub in_use: Option<String>,
-    /// Empty: it tells nothing about itself.
-    pub serial: String,
-    /// UUID of what lies on it.
-    pub content: Option<String>,
-    pub parent: Option<String>,
-    pub read_only: bool,
-    pub problem: Option<String>,
-    /// 0: 512.
-    pub sector_bytes: u32,
-    /// Pool on it, if it is an SSD.
-    pub pool: Option<Uuid>,
-    /// Log content by volume number: (version, dirty).
-    pub log: BTreeMap<u32, (u64, bool)>,
-    /// What it holds, if it is a backing device.
-    pub version: u64,
-}
-
-#[derive(Clone)]
-struct Attached {
-    id: u32,
-    ssd: Option<String>,
-    backing: String,
-    mode: Mode,
-}
 
 impl World {
     pub fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -424,6 +399,18 @@ impl DataPath for World {
     fn backing_gone(&self, volume: &str) -> bool {
         let inside = self.inside();
         inside.attached.get(volume).is_some_and(|attached| !inside.devices.contains_key(&attached.backing))
+    }
+
+    fn backing_bytes(&self, volume: &str) -> Option<u64> {
+        let inside = self.inside();
+        Some(inside.devices.get(&inside.attached.get(volume)?.backing)?.size_bytes)
+    }
+
+    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        inside.served_bytes.insert(volume.name.clone(), volume.size_bytes);
+        Ok(Vec::new())
     }
 
     fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {

@@ -14,6 +14,7 @@ mod check;
 mod devices;
 mod exports;
 mod find;
+mod grow;
 mod known;
 pub mod past;
 mod pool_start;
@@ -40,6 +41,8 @@ mod every_io;
 #[cfg(any(test, feature = "fake"))]
 #[allow(missing_docs)] // For tests only.
 pub mod fake;
+#[cfg(test)]
+mod grow_tests;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
@@ -145,6 +148,8 @@ struct LiveVolume {
     attached: bool,
     /// It starts by itself when its backing device is there as it must be.
     waits: bool,
+    /// How large its backing device is, if that is not the volume's size.
+    backing_bytes: Option<u64>,
     /// What its backing device refuses lately.
     refused: Option<Refused>,
     exports: BTreeMap<Export, String>,
@@ -164,6 +169,7 @@ impl LiveVolume {
             trouble: None,
             attached: false,
             waits: false,
+            backing_bytes: None,
             refused: None,
             exports: BTreeMap::new(),
             on_restart: BTreeMap::new(),
@@ -267,6 +273,7 @@ impl Manager {
             Action::VolumeStart { name } => self.volume_start(&name).map(told),
             Action::VolumeStop { name } => self.volume_stop(&name).map(told),
             Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),
+            Action::VolumeGrow { name } => self.volume_grow(&name).map(told),
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeRemove { name, drop_dirty } => self.volume_remove(&name, drop_dirty).map(|j| Answer::Job(Box::new(j))),

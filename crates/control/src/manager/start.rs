@@ -75,7 +75,7 @@ impl Manager {
                 match verdict {
                     Verdict::Refuse(..) => continue,
                     Verdict::Same => {}
-                    Verdict::Grown => volume.size_bytes = now.size_bytes,
+                    Verdict::Grown => volume.size_bytes = volume.bytes_of(now.size_bytes),
                     Verdict::DropClean(_) => volume.cache_stale = true,
                 }
                 let pool = pools.iter_mut().find(|p| p.name == volume.pool).expect("a state that was checked");

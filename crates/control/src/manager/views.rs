@@ -1,6 +1,6 @@
 //! Looking: lists, shows and counters. Nothing here waits for a device or an operation.
 
-use super::{LivePool, LiveVolume, Manager, Memory, known};
+use super::{LivePool, LiveVolume, Manager, Memory, grow, known};
 use crate::api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
 use crate::error::ControlError;
 use crate::figures::Figures;
@@ -91,8 +91,10 @@ impl Manager {
     }
 
     fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume, stats: &VolumeStats) -> VolumeView {
-        let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)));
+        let shrunk = live.backing_bytes.filter(|bytes| *bytes < record.size_bytes).map(|bytes| grow::other_size(&record, bytes));
+        let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)).or(shrunk));
         VolumeView {
+            backing_size_bytes: live.backing_bytes,
             uuid: record.uuid,
             health: live.shown_health(),
             problem,

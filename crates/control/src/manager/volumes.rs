@@ -38,7 +38,7 @@ use crate::sectors;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use crate::words::Export;
 use std::ops::Range;
-use types::{BLOCK_BYTES, Mode, OnSsdLoss, SECTOR_BYTES, VOLUME_BYTES_MAX, VOLUMES_MAX};
+use types::{BLOCK_BYTES, Mode, OnSsdLoss, VOLUME_BYTES_MAX, VOLUMES_MAX};
 
 impl Manager {
     pub(super) fn volume_add(&self, add: &VolumeAdd) -> Result<VolumeView, ControlError> {
@@ -83,7 +83,7 @@ impl Manager {
                 pool: pool.name.clone(),
                 id: pool.next_volume_id,
                 backing: add.backing.clone(),
-                size_bytes: identity.size_bytes / SECTOR_BYTES * SECTOR_BYTES,
+                size_bytes: identity.size_bytes / u64::from(sector_bytes) * u64::from(sector_bytes),
                 sector_bytes: Some(sector_bytes),
                 may_have_dirty: options.mode == Mode::WriteBack,
                 options,

@@ -72,6 +72,9 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().backing_gone(&v.name) && !self.is_stopping()) {
             self.backing_went(volume);
         }
+        for volume in attached.iter().filter(|v| !self.is_stopping() && !self.data().backing_gone(&v.name)) {
+            self.look_at_size(volume);
+        }
         for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
@@ -151,7 +154,14 @@ impl Manager {
             _ => return Ok(false),
         }
         match self.data().reattach(&there) {
-            Ok(()) => self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None)),
+            Ok(()) => {
+                self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None));
+                if there.size_bytes > volume.size_bytes
+                    && let Err(error) = self.grow_to(volume, there.identity.size_bytes)
+                {
+                    self.events().note(Severity::Warning, &volume.name, format!("it does not grow with its backing device: {error}"));
+                }
+            }
             Err(error) => {
                 let message = format!("its exports are made anew: unmount and mount the file systems on it again: {error}");
                 self.events().note(Severity::Warning, &volume.name, message);

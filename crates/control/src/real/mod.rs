@@ -8,6 +8,7 @@ mod discovery;
 mod exports;
 mod figures;
 mod finding;
+mod growth;
 mod kept;
 mod letting_go;
 mod looking;
@@ -292,6 +293,14 @@ impl DataPath for Machine {
 
     fn backing_gone(&self, volume: &str) -> bool {
         self.backing_is_gone(volume)
+    }
+
+    fn backing_bytes(&self, volume: &str) -> Option<u64> {
+        self.bytes_of_backing(volume)
+    }
+
+    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        self.grow_volume(volume)
     }
 
     fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {

@@ -58,6 +58,7 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/volumes/{name}/start", post(volume_start)),
         ("/volumes/{name}/stop", post(volume_stop)),
         ("/volumes/{name}/drop-cache", post(volume_drop_cache)),
+        ("/volumes/{name}/grow", post(volume_grow)),
         ("/volumes/{name}/destage", post(volume_destage)),
         ("/volumes/{name}/warm", post(volume_warm)),
         ("/volumes/{name}/why", get(volume_why)),
@@ -127,6 +128,7 @@ fn only_looks(action: &Action) -> bool {
             | Action::VolumeStart { .. }
             | Action::VolumeStop { .. }
             | Action::VolumeDropCache { .. }
+            | Action::VolumeGrow { .. }
             | Action::VolumeDestage { .. }
             | Action::VolumeWarm { .. }
             | Action::VolumeRemove { .. }
@@ -141,7 +143,11 @@ fn where_to_look(action: &Action) -> String {
             format!("check with `hearth pool show {name}`")
         }
         Action::VolumeAdd(add) => format!("check with `hearth volume show {}`", add.name),
-        Action::VolumeSet { name, .. } | Action::VolumeStart { name } | Action::VolumeStop { name } | Action::VolumeDropCache { name } => {
+        Action::VolumeSet { name, .. }
+        | Action::VolumeStart { name }
+        | Action::VolumeStop { name }
+        | Action::VolumeDropCache { name }
+        | Action::VolumeGrow { name } => {
             format!("check with `hearth volume show {name}`")
         }
         Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),

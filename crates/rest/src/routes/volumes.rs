@@ -98,6 +98,15 @@ pub async fn volume_drop_cache(State(app): Shared, Name(name): Name, _: Nothing)
     run(&app, Action::VolumeDropCache { name }).await
 }
 
+/// Serves a volume with the size that its backing device has grown to, while I/O runs.
+#[utoipa::path(
+    post, path = "/api/v1/volumes/{name}/grow", tag = "volumes", params(VolumeName),
+    responses((status = 200, description = "All of its backing device is served. A device that has shrunk is refused.", body = Done))
+)]
+pub async fn volume_grow(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::VolumeGrow { name }).await
+}
+
 /// Destages all dirty data.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/destage", tag = "volumes", params(VolumeName),

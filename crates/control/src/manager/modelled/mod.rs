@@ -440,6 +440,10 @@ impl DataPath for World {
         false
     }
 
+    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        unreachable!("the devices of this world keep their size, also that of {}", volume.name)
+    }
+
     fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
         Err(World::not_attached(volume))
     }

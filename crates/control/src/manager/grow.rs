@@ -1,0 +1,114 @@
+//! A volume whose backing device has grown gets that size while it is served.
+//!
+//! Durable steps, and what a start does after a crash behind each:
+//!
+//! | grow | after a crash here, the start |
+//! |---|---|
+//! | 0. the device has grown | finds that, and serves all of it |
+//! | 1. save the new size | serves it |
+//! | 2. the superblock has it, the shards, and then the exports | – |
+//!
+//! Nothing behind the old end is cached, dirty or known to a client before the last step. A volume never shrinks: its clients were told that all of it is there.
+
+use super::{Manager, verdict};
+use crate::api::Severity;
+use crate::error::{ControlError, Kind};
+use crate::human;
+use crate::names::Named;
+use crate::state::VolumeRecord;
+use types::VOLUME_BYTES_MAX;
+
+impl Manager {
+    /// Serves a volume with the size that its backing device has now. Says what was done.
+    pub(super) fn volume_grow(&self, name: &str) -> Result<String, ControlError> {
+        let _claim = self.claim(&[(Named::Volume, name)], "its growth")?;
+        let record = self.volume_record(name)?;
+        if !self.volume_attached(name) {
+            return Ok("it is not being served: it gets the size of its backing device when it starts".into());
+        }
+        let device_bytes = self.data().backing_bytes(name).ok_or_else(|| {
+            refused(&record, "its size cannot be read".into(), format!("check the device, then give `hearth volume grow {name}` again"))
+        })?;
+        if let Some(problem) = verdict::too_large(device_bytes) {
+            let remedy = format!("the volume keeps its size; use a device of at most {}", human::bytes(VOLUME_BYTES_MAX));
+            return Err(refused(&record, format!("it {problem}"), remedy));
+        }
+        let (was, is) = (record.size_bytes, record.bytes_of(device_bytes));
+        if is < was {
+            let problem = format!("it has {} now, and a volume does not shrink from {}", human::bytes(is), human::bytes(was));
+            let remedy = "make it as large as it was; for a smaller volume, remove this one and add it anew".into();
+            return Err(refused(&record, problem, remedy));
+        }
+        // What is on record may not be served yet: an earlier try ended half way.
+        self.grow_to(&record, device_bytes)?;
+        let told = match is == was {
+            true => format!("its size is {}, as that of its backing device", human::bytes(is)),
+            false => {
+                let told = format!("its size is {} now (it was {})", human::bytes(is), human::bytes(was));
+                self.events().note(Severity::Info, name, &told);
+                told
+            }
+        };
+        Ok(told + if record.exports.iter().any(|export| !export.is_device()) { NBD_NOTE } else { "" })
+    }
+
+    /// Steps 1 and 2, of a volume that is claimed.
+    pub(super) fn grow_to(&self, record: &VolumeRecord, device_bytes: u64) -> Result<(), ControlError> {
+        let set = |size_bytes: u64, identity_bytes: u64| {
+            self.change(|state| {
+                let volume = state.volume_mut(&record.name)?;
+                (volume.size_bytes, volume.identity.size_bytes) = (size_bytes, identity_bytes);
+                Some(volume.clone())
+            })
+        };
+        let unknown = || ControlError::Unknown { named: "volume", name: record.name.clone() };
+        let grown = set(record.bytes_of(device_bytes), device_bytes)?.ok_or_else(unknown)?;
+        match self.data().grow(&grown) {
+            Ok(warnings) => {
+                for warning in warnings {
+                    self.events().note(Severity::Warning, &record.name, warning);
+                }
+                self.set_live_volume(&record.name, |live| live.backing_bytes = None);
+                Ok(())
+            }
+            Err(error) => {
+                set(record.size_bytes, record.identity.size_bytes)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the backing device of a running volume has another size than the volume. Told once for each size.
+    pub(super) fn look_at_size(&self, volume: &VolumeRecord) {
+        let device_bytes = self.data().backing_bytes(&volume.name).filter(|bytes| volume.bytes_of(*bytes) != volume.size_bytes);
+        let known = self.memory().volumes.get(&volume.name).and_then(|live| live.backing_bytes);
+        // The record may have been read before a growth that has ended since.
+        let is_same = self.volume_record(&volume.name).is_ok_and(|now| now.size_bytes == volume.size_bytes);
+        if device_bytes == known || !is_same {
+            return;
+        }
+        self.set_live_volume(&volume.name, |live| live.backing_bytes = device_bytes);
+        let Some(bytes) = device_bytes else { return };
+        let severity = if bytes < volume.size_bytes { Severity::Error } else { Severity::Info };
+        let (problem, remedy) = other_size(volume, bytes);
+        self.events().note(severity, &volume.name, format!("{problem}: {remedy}"));
+    }
+}
+
+/// What clients of an NBD export have to know.
+const NBD_NOTE: &str = "; NBD clients see it when they connect anew";
+
+/// What to tell of a volume that is served over a device of another size, and what to do.
+pub(super) fn other_size(volume: &VolumeRecord, device_bytes: u64) -> (String, String) {
+    let (backing, name) = (&volume.backing, &volume.name);
+    let (was, is) = (human::bytes(volume.size_bytes), human::bytes(device_bytes));
+    if device_bytes < volume.size_bytes {
+        let problem = format!("its backing device {backing} shrank from {was} to {is} while it was served, and I/O beyond that fails");
+        return (problem, "make the device as large as it was".into());
+    }
+    (format!("its backing device {backing} has grown from {was} to {is}"), format!("serve all of it with `hearth volume grow {name}`"))
+}
+
+fn refused(volume: &VolumeRecord, problem: String, remedy: String) -> ControlError {
+    ControlError::Device { path: volume.backing.clone(), problem, remedy, kind: Kind::Conflict }
+}
