@@ -16,6 +16,7 @@ use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::Named;
 use crate::state::VolumeRecord;
+use crate::words::Export;
 use types::VOLUME_BYTES_MAX;
 
 impl Manager {
@@ -49,7 +50,7 @@ impl Manager {
                 told
             }
         };
-        Ok(told + if record.exports.iter().any(|export| !export.is_device()) { NBD_NOTE } else { "" })
+        Ok(told + if record.exports.iter().any(|export| matches!(export, Export::Nbd | Export::NbdTcp(_))) { NBD_NOTE } else { "" })
     }
 
     /// Steps 1 and 2, of a volume that is claimed.

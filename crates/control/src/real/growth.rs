@@ -4,6 +4,7 @@ use super::{Machine, failed, locked};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use fuse::LoopExport;
+use vhost_user::VhostUserExport;
 
 impl Machine {
     /// How large the device is that the volume has open.
@@ -40,6 +41,7 @@ impl Machine {
     fn capacity_changed(&self, record: &VolumeRecord) -> Vec<String> {
         let Ok(volume) = self.volume(&record.name) else { return Vec::new() };
         let size_bytes = volume.reference.size_bytes();
+        locked(&volume.vhost_user).values().for_each(VhostUserExport::capacity_changed);
         let told = locked(&volume.loop_export).as_mut().map(|made: &mut LoopExport| made.capacity_changed(size_bytes));
         told.and_then(Result::err).into_iter().collect()
     }
