@@ -128,6 +128,8 @@ pub struct Offer {
     pub warnings: Vec<String>,
     /// What its users see while the daemon is gone and comes back.
     pub on_restart: OnRestart,
+    /// What was chosen where there was a choice, and why.
+    pub note: Option<String>,
 }
 
 /// How an export is taken back.

@@ -78,6 +78,21 @@ impl FileStore {
     }
 }
 
+/// The state in a directory, for who does not own it: nothing is changed, not even what is damaged.
+/// Empty if there is none.
+///
+/// # Errors
+/// If it cannot be read or understood.
+pub fn look(directory: &Path) -> Result<State, ControlError> {
+    let path = directory.join("state.json");
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(State::default()),
+        Err(e) => return Err(trouble(&path, format!("it cannot be read ({e})"), "make it readable, then try again")),
+    };
+    serde_json::from_slice(&bytes).map_err(|e| trouble(&path, format!("it cannot be understood ({e})"), "use the hearth that wrote it"))
+}
+
 fn trouble(path: &Path, problem: String, remedy: &str) -> ControlError {
     ControlError::State { path: path.display().to_string(), problem, remedy: remedy.into() }
 }
@@ -133,6 +148,19 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let store = FileStore::open(&directory.path().join("a/b")).expect("it can be made");
         (directory, store)
+    }
+
+    #[test]
+    fn looking_changes_nothing() {
+        let (_directory, mut store) = store();
+        let directory = store.directory.clone();
+        assert_eq!(look(&directory).expect("nothing there yet"), State::default());
+        let state = State { pools: vec![samples::pool("p")], ..Default::default() };
+        store.save(&state).expect("there is room");
+        assert_eq!(look(&directory).expect("just written"), state);
+        std::fs::write(store.path(), "{").expect("writable");
+        assert!(look(&directory).is_err());
+        assert_eq!(std::fs::read(store.path()).expect("still there"), b"{");
     }
 
     #[test]

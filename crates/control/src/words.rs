@@ -46,6 +46,10 @@ pub fn admission_from_name(name: &str) -> Option<Admission> {
 /// A way a volume is offered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Export {
+    /// A block device by the best way that this machine has: "block". That is ublk, or else loop.
+    Block,
+    /// A `/dev/ublkbN` of the kernel's ublk driver: "ublk".
+    Ublk,
     /// A `/dev/loopN` over the own FUSE server: "loop".
     Loop,
     /// The same over io_uring where the kernel offers it, which costs less, and ends with the
@@ -69,6 +73,8 @@ impl Export {
     pub fn parse(text: &str) -> Result<Export, ControlError> {
         let wrong = |problem: String, remedy: &str| ControlError::BadOption { option: "--export", problem, remedy: remedy.into() };
         match text.split_once(':') {
+            None if text == "block" => Ok(Export::Block),
+            None if text == "ublk" => Ok(Export::Ublk),
             None if text == "loop" => Ok(Export::Loop),
             Some(("loop", "fast")) => Ok(Export::LoopFast),
             None if text == "nbd" => Ok(Export::Nbd),
@@ -89,13 +95,16 @@ impl Export {
                 }
                 Ok(Export::NbdTcp(address))
             }
-            _ => Err(wrong(format!("has the unknown value {text:?}"), "use loop, loop:fast, nbd, nbd:127.0.0.1:PORT or vhost-user")),
+            _ => Err(wrong(
+                format!("has the unknown value {text:?}"),
+                "use block, ublk, loop, loop:fast, nbd, nbd:127.0.0.1:PORT or vhost-user",
+            )),
         }
     }
 
     /// Whether it is a block device.
     pub const fn is_device(self) -> bool {
-        matches!(self, Export::Loop | Export::LoopFast)
+        matches!(self, Export::Block | Export::Ublk | Export::Loop | Export::LoopFast)
     }
 }
 
@@ -136,6 +145,8 @@ impl OnRestart {
 impl std::fmt::Display for Export {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Export::Block => f.write_str("block"),
+            Export::Ublk => f.write_str("ublk"),
             Export::Loop => f.write_str("loop"),
             Export::LoopFast => f.write_str("loop:fast"),
             Export::Nbd => f.write_str("nbd"),
@@ -165,7 +176,9 @@ mod tests {
 
     #[test]
     fn exports_read_what_they_write() {
-        for text in ["loop", "loop:fast", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1", "vhost-user", "vhost-user:/run/a.sock"] {
+        for text in
+            ["block", "ublk", "loop", "loop:fast", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1", "vhost-user", "vhost-user:/run/a.sock"]
+        {
             assert_eq!(Export::parse(text).expect(text).to_string(), text);
         }
         for text in [

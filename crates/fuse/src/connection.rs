@@ -12,11 +12,11 @@
 use crate::file::{Decision, VolumeFile, Work, errno};
 use crate::protocol::answer::out_header;
 use crate::protocol::{Answer, OUT_HEADER_BYTES};
-use crate::receiver::{Receiver, for_each_piece};
+use crate::receiver::Receiver;
 use crate::table::{Noted, Table};
 use engine::api::{Op, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
-use page::PageVec;
+use page::{PageVec, for_each_piece};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};

@@ -7,11 +7,11 @@ use crate::handshake::shake;
 use crate::loopdev::{self, LoopDevice, LoopGeometry};
 use crate::loopusers;
 use crate::mount::{self, Mount};
-use crate::ownloop::{OwnLoop, mark_at, mark_of};
+use crate::ownloop::{OwnLoop, is_loop, mark_at, mark_of};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::table::Table;
-use node::link::{Link, forget_stale_name};
+use node::link::{Link, forget_stale_name, is_there};
 use node::patience::{begin, within};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::{AsFd, OwnedFd};
@@ -242,7 +242,10 @@ impl LoopExport {
     pub(crate) fn make_link(&mut self) -> Result<(), String> {
         let Some(directory) = &self.link_directory else { return Ok(()) };
         self.link = Some({
-            let is_anothers = |device: &Path| mark_at(device).is_some_and(|mark| mark != self.mark);
+            let is_anothers = |device: &Path| match is_loop(device) {
+                true => mark_at(device).is_some_and(|mark| mark != self.mark),
+                false => is_there(device),
+            };
             Link::new(directory, &self.name, &self.device_path, is_anothers)?
         });
         Ok(())
@@ -385,7 +388,9 @@ pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) 
         Err(error) => problems.push(error.to_string()),
     }
     if let Some(directory) = &options.link_directory {
-        problems.extend(forget_stale_name(directory, name, |device| mark_at(device).is_some()).err());
+        problems.extend(
+            forget_stale_name(directory, name, |device| if is_loop(device) { mark_at(device).is_some() } else { is_there(device) }).err(),
+        );
     }
     problems
 }

@@ -37,6 +37,11 @@ pub(crate) fn living_mark(number: u32) -> Option<Vec<u8>> {
     name.filter(|name| name.starts_with(MARK.as_bytes()) && !is_dead(number))
 }
 
+/// Whether the path is one of a loop device.
+pub(crate) fn is_loop(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"loop"))
+}
+
 /// The mark of the device at `path` if it is a loop device that a hearth daemon serves; of one in
 /// another mount namespace, too.
 pub(crate) fn mark_at(path: &Path) -> Option<Vec<u8>> {

@@ -11,7 +11,7 @@
 
 use crate::file::Work;
 use crate::protocol::{Header, Malformed, Operation, WRITE_PREFIX_BYTES};
-use page::{PAGE_BYTES, Page, PageMut, PageMutVec, PageVec};
+use page::{PAGE_BYTES, PageMut, PageMutVec, PageVec, for_each_piece_mut};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -142,32 +142,6 @@ impl Receiver {
     }
 }
 
-/// Calls `visit` with the pieces of `pages` that hold `data_bytes` bytes beginning at `skip_bytes` of the first page.
-pub(crate) fn for_each_piece<'a>(pages: &'a [Page], skip_bytes: u32, data_bytes: u32, mut visit: impl FnMut(&'a [u8])) {
-    let (mut skip, mut left) = (skip_bytes as usize, data_bytes as usize);
-    for page in pages {
-        let count = left.min(PAGE_BYTES - skip);
-        if count == 0 {
-            return;
-        }
-        visit(&page[skip..skip + count]);
-        (left, skip) = (left - count, 0);
-    }
-}
-
-/// As [`for_each_piece`], for pages that are being filled.
-pub(crate) fn for_each_piece_mut(pages: &mut [PageMut], skip_bytes: u32, data_bytes: u32, mut visit: impl FnMut(&mut [u8])) {
-    let (mut skip, mut left) = (skip_bytes as usize, data_bytes as usize);
-    for page in pages {
-        let count = left.min(PAGE_BYTES - skip);
-        if count == 0 {
-            return;
-        }
-        visit(&mut page[skip..skip + count]);
-        (left, skip) = (left - count, 0);
-    }
-}
-
 fn piece(bytes: *mut u8, length: usize) -> libc::iovec {
     libc::iovec { iov_base: bytes.cast(), iov_len: length }
 }
@@ -220,7 +194,7 @@ mod tests {
             let pages = receiver.take_data(&work, take(&pool, needed));
             assert_eq!(pages.len(), work.pages());
             let mut bytes = Vec::new();
-            for_each_piece(&pages, work.skip_bytes, data_bytes, |piece| bytes.extend_from_slice(piece));
+            page::for_each_piece(&pages, work.skip_bytes, data_bytes, |piece| bytes.extend_from_slice(piece));
             assert!(bytes == data, "round {round}");
         }
         assert!(in_place > 10, "some writes need no copy: {in_place}");

@@ -100,16 +100,27 @@ pub enum Command {
     Token(Token),
     /// End block devices whose daemon was killed and does not come back, so that nobody waits for
     /// them any more
-    Rescue,
+    Rescue(Rescue),
     /// Print the API's description (OpenAPI)
     #[command(hide = true)]
     Openapi,
+    /// Try whether this kernel can have ublk devices; the daemon starts it by itself
+    #[command(hide = true)]
+    UblkProbe,
     /// Hold the exports of a daemon that ends, for the next one; the daemon starts it by itself
     #[command(hide = true)]
     Keeper {
         /// Where daemons find it
         socket: PathBuf,
     },
+}
+
+/// When to end what is left.
+#[derive(Args, Debug)]
+pub struct Rescue {
+    /// Only if the service was stopped and is not being restarted: for the service's unit
+    #[arg(long, hide = true)]
+    pub after_stop: bool,
 }
 
 /// What to do with tokens.

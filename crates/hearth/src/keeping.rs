@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::serve::export_directory;
 use control::lock::DaemonLock;
 use control::places::Places;
-use control::real::end_kept_exports;
+use control::real::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
 use keeper::{Keeper, ProcessOptions, SOCKET, holder};
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,12 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
     // By its own name in lists of processes.
     rustix::thread::set_name(c"hearth-keeper").map_err(|error| failed(error.into()))?;
     let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).map_err(|error| failed(error.into()))?;
-    holder::hold(listener, socket, PATIENCE).map_err(failed)
+    let held = holder::hold(listener, socket, PATIENCE).map_err(failed)?;
+    // What hangs on descriptors has ended with them; these devices are the kernel's own.
+    for problem in end_ublk_devices(held.iter().map(String::as_str)).into_iter().filter_map(Result::err) {
+        eprintln!("hearth-keeper: {problem}");
+    }
+    Ok(())
 }
 
 /// Ends what a daemon has left that does not come back: users of its block devices get errors and
@@ -47,14 +52,26 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
 /// If a daemon runs, or something cannot be ended.
 pub fn rescue(places: &Places) -> Result<(), Failure> {
     let state_directory = &places.state_directory;
-    if !state_directory.join(SOCKET).exists() {
-        return Err(Failure::failed(
+    let nothing = || {
+        Failure::failed(
             format!("no export is held for a daemon with the state directory {}", state_directory.display()),
             "give the right one with --state; exports of a service end with `systemctl stop hearth`",
-        ));
+        )
+    };
+    if !state_directory.join("lock").exists() {
+        return Err(nothing());
     }
     let _lock = DaemonLock::take(&state_directory.join("lock"))?;
-    let ended = end_kept_exports(&keeper(state_directory), &export_directory(&places.socket))?;
+    let mut ended = EndedExports::default();
+    let is_kept = state_directory.join(SOCKET).exists();
+    if is_kept {
+        ended = end_kept_exports(&keeper(state_directory), &export_directory(&places.socket))?;
+    }
+    // The kernel keeps these by itself: also those of a service, and of a keeper that was killed.
+    ended.add_ublk(end_ublk_devices_of(state_directory)?);
+    if !is_kept && ended.devices.is_empty() && ended.problems.is_empty() {
+        return Err(nothing());
+    }
     for device in &ended.devices {
         print(&format!("{device}: ended; whoever has it open gets errors, and it vanishes when that is closed\n"))?;
     }
@@ -67,4 +84,35 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
         None if ended.devices.is_empty() => print("nothing is held\n"),
         None => Ok(()),
     }
+}
+
+/// The same when the service manager has stopped the daemon and does not start it again. Where it
+/// does, users wait for that.
+///
+/// # Errors
+/// As [`rescue`]; that there is nothing to end is none.
+pub fn rescue_after_stop(places: &Places) -> Result<(), Failure> {
+    // What systemd says of a unit in ExecStopPost=; a failure is followed by a restart, or by
+    // OnFailure=.
+    let failed = std::env::var_os("SERVICE_RESULT").is_some_and(|result| result != "success");
+    if failed || is_being_restarted()? || !places.state_directory.join("lock").exists() {
+        return Ok(());
+    }
+    let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
+    for device in end_ublk_devices_of(&places.state_directory)? {
+        match device {
+            Ok(device) => print(&format!("{}: ended; whoever has it open gets errors\n", device.display()))?,
+            Err(problem) => return Err(Failure::failed(problem, "see the kernel's log (dmesg)")),
+        }
+    }
+    Ok(())
+}
+
+/// Whether systemd has a job to restart the service.
+fn is_being_restarted() -> Result<bool, Failure> {
+    let asked = std::process::Command::new("systemctl").args(["list-jobs", "--no-legend", "--plain"]).output();
+    let asked = asked.map_err(|e| Failure::failed(format!("systemctl cannot be asked ({e})"), "end the devices with `hearth rescue`"))?;
+    let jobs = String::from_utf8_lossy(&asked.stdout);
+    let is_restart = |line: &str| line.split_whitespace().skip(1).take(2).eq(["hearth.service", "restart"]);
+    Ok(jobs.lines().any(is_restart))
 }

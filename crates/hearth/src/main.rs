@@ -34,7 +34,7 @@ mod why;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Serve, Token, Volume};
+use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Rescue, Serve, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
@@ -145,7 +145,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Evaluate(command) => evaluate::evaluate(command, cli.json),
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
-        Command::Rescue => keeping::rescue(&places).map_err(|f| f.cannot("end the exports")),
+        Command::Rescue(Rescue { after_stop: true }) => keeping::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
+        Command::UblkProbe => ublk::support::probe().map_err(|e| Failure::failed(e.to_string(), "")),
+        Command::Rescue(_) => keeping::rescue(&places).map_err(|f| f.cannot("end the exports")),
         Command::Keeper { socket } => keeping::keep(socket).map_err(|f| f.cannot("hold exports")),
         Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),

@@ -234,6 +234,7 @@ mod tests {
             options: Options::default(),
             exports: exports.iter().map(|(how, place)| ((*how).into(), Some((*place).into()))).collect(),
             on_restart: Default::default(),
+            export_notes: Default::default(),
             stable_path: stable.map(Into::into),
             cached_bytes: None,
             dirty_bytes: None,

@@ -147,7 +147,9 @@ pub fn volume(volume: &VolumeView) -> String {
     }));
     let export = |(how, place): (&String, &Option<String>)| {
         let restart = volume.on_restart.get(how).map(|what| format!(" (while the daemon restarts: {})", what.sentence()));
-        ("export", format!("{how}: {}{}", place.as_deref().unwrap_or("no export now"), restart.unwrap_or_default()))
+        let note = volume.export_notes.get(how).map(|note| format!(", {note}"));
+        let place = place.as_deref().unwrap_or("no export now");
+        ("export", format!("{how}: {place}{}{}", note.unwrap_or_default(), restart.unwrap_or_default()))
     };
     pairs.extend(volume.exports.iter().map(export));
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));

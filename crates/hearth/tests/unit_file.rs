@@ -75,6 +75,10 @@ fn exports_outlive_a_restart_under_the_unit() {
     let room: u32 = number_after(&unit, "\nFileDescriptorStoreMax=").expect("room for descriptors") as u32;
     assert!(unit.contains(&format!("\nEnvironment=FDSTORE={room}\n")), "systemd before 254 does not say so itself");
     assert!(unit.contains("\nRuntimeDirectoryPreserve=restart\n"));
+    // ublk devices are not among them: these end them when nobody comes.
+    assert!(unit.contains("\nExecStopPost=-/usr/bin/hearth rescue --after-stop\n"));
+    assert!(unit.contains("\nOnFailure=hearth-rescue.service\n"));
+    assert!(read("packaging/hearth-rescue.service").contains("\nExecStart=/usr/bin/hearth rescue\n"));
 }
 
 /// Rows of the table of openings: what stands in backquotes at the beginning of a line.

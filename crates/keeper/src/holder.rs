@@ -19,10 +19,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Holds descriptors for daemons that connect to `listener` (a listening `SOCK_SEQPACKET` socket
 /// that is found under the name `path`), until there is nothing to hold and nobody connected, or
 /// nobody was connected for `patience`, or nobody can connect any more, since the name is gone.
+/// Gives the names of what was held until then; its descriptors are closed.
 ///
 /// # Errors
 /// The system's.
-pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<()> {
+pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<Vec<String>> {
     let mut kept = Kept::new();
     let mut daemon: Option<OwnedFd> = None;
     // The daemon that has started this process connects at once.
@@ -31,14 +32,14 @@ pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<()
         let (listens, speaks) = wait(&listener, daemon.as_ref())?;
         let is_over = || Instant::now() >= alone_since + patience || !path.exists();
         if daemon.is_none() && !listens && is_over() {
-            return Ok(());
+            return Ok(kept.into_keys().collect());
         }
         if speaks && let Some(socket) = &daemon {
             let goes_on = serve(socket, &mut kept).unwrap_or(false);
             if !goes_on {
                 (daemon, alone_since) = (None, Instant::now());
                 if kept.is_empty() {
-                    return Ok(());
+                    return Ok(Vec::new());
                 }
             }
         }
@@ -95,7 +96,7 @@ mod tests {
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket")
     }
 
-    fn start(path: &Path, patience: Duration) -> JoinHandle<io::Result<()>> {
+    fn start(path: &Path, patience: Duration) -> JoinHandle<io::Result<Vec<String>>> {
         let listener = socket();
         bind(&listener, &SocketAddrUnix::new(path).expect("short")).expect("free");
         listen(&listener, 4).expect("bound");
@@ -158,7 +159,7 @@ mod tests {
         assert!(!holder.is_finished());
         drop(daemon);
         assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
-        holder.join().expect("no panic").expect("it has ended");
+        assert_eq!(holder.join().expect("no panic").expect("it has ended"), ["one"]);
     }
 
     #[test]

@@ -99,6 +99,14 @@ pub fn forget_stale_name(directory: &Path, name: &str, is_served: impl Fn(&Path)
     std::fs::remove_file(&path).map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
 }
 
+/// Whether a device of a kind that we make is there, for who cannot ask it whose it is.
+pub fn is_there(device: &Path) -> bool {
+    let Some(name) = device.file_name() else { return false };
+    let sysfs = Path::new("/sys/block").join(name);
+    // A loop device that is free is there, and is nobody's.
+    if name.as_bytes().starts_with(b"loop") { sysfs.join("loop/backing_file").exists() } else { sysfs.exists() }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         if self.identity.is_some()

@@ -10,8 +10,10 @@
 #![no_std]
 extern crate alloc;
 
+mod pieces;
 mod pool;
 mod vector;
 
+pub use pieces::{for_each_piece, for_each_piece_mut};
 pub use pool::{PAGE_BYTES, Page, PageMut, PagePool};
 pub use vector::{PageMutVec, PageVec};

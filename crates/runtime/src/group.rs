@@ -11,13 +11,21 @@ pub struct EndpointGroup(pub(crate) Arc<Group>);
 pub(crate) struct Group {
     pub(crate) number: u32,
     pub(crate) stopping: AtomicBool,
+    /// Its entries end with the process, and nobody waits for that.
+    pub(crate) abandoned: AtomicBool,
     members: Mutex<usize>,
     left: Condvar,
 }
 
 impl EndpointGroup {
     pub(crate) fn new(number: u32) -> EndpointGroup {
-        EndpointGroup(Arc::new(Group { number, stopping: AtomicBool::new(false), members: Mutex::new(0), left: Condvar::new() }))
+        EndpointGroup(Arc::new(Group {
+            number,
+            stopping: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            members: Mutex::new(0),
+            left: Condvar::new(),
+        }))
     }
 
     /// How many endpoints of the group there are, those on their way to a reactor included.
@@ -47,6 +55,10 @@ impl EndpointGroup {
     pub(crate) fn join(&self) -> Membership {
         *self.0.members.lock().expect("no holder of this lock panics") += 1;
         Membership(self.clone())
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.0.abandoned.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -331,6 +331,15 @@ impl Runtime {
         Err(RuntimeError::Timeout { what: "stop export", waited_ms })
     }
 
+    /// Closes a group whose entries on the ring end only with this process (commands to ublk), as a
+    /// part of its end: their memory stays until then, and nobody waits for them.
+    pub fn leave_endpoints(&self, group: &EndpointGroup) {
+        group.0.abandoned.store(true, Ordering::Release);
+        let number = group.0.number;
+        self.groups.lock().expect("no holder of this lock panics").retain(|known| known.0.number != number);
+        self.tell_all(|| Message::ForceCloseGroup { group: number });
+    }
+
     /// Ends everything: stops all endpoints (with `patience` for each group), lets I/O in flight end, and joins the threads. Pools must have
     /// been taken out before (`remove_pool`): what they still hold is dropped here.
     ///
@@ -440,7 +449,7 @@ fn reactor_thread(
     };
     let _ = started.send(Ok(standing));
     let result = reactor.run();
-    if !matches!(result, Ok(true)) {
+    if !matches!(result, Ok(true)) || reactor.has_left_endpoints() {
         // The kernel may still write to memory that the reactor owns.
         std::mem::forget(reactor);
     }

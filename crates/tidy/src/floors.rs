@@ -21,6 +21,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("nbd", 4),
     ("fuse", 4),
     ("vhost-user", 4),
+    ("ublk", 4),
     ("traces", 5),
     ("history", 5),
     ("control", 6),

@@ -3,6 +3,7 @@
 //! * [`command`]: child processes with a hard time limit; nothing in a trial may wait for ever.
 //! * [`place`]: a directory, a daemon, mounts; everything ends with its guard, also when a trial panics.
 //! * [`needs`]: what a trial needs of the machine, and the message when it is not there.
+//! * [`lab`]: trials of what only the kernel of a guest has.
 //! * [`tree`]: the content of a directory tree, for comparison.
 //! * [`nbd`]: an NBD client as small as the protocol allows.
 //! * [`direct`]: a block device around the page cache.
@@ -14,6 +15,7 @@
 pub mod command;
 pub mod direct;
 pub mod history;
+pub mod lab;
 pub mod mariadb;
 pub mod nbd;
 pub mod needs;

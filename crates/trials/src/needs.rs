@@ -1,5 +1,6 @@
 //! What a trial needs of the machine. A trial whose needs are not met says so and passes: the rest of the suite is still worth running.
 
+use crate::lab;
 use std::path::Path;
 
 /// Something a trial cannot do without.
@@ -9,6 +10,8 @@ pub enum Need {
     Root,
     /// `/dev/fuse` and `/dev/loop-control`, which the loop export stands on.
     LoopExport,
+    /// `/dev/ublk-control`; or the guest lab, whose kernels have it.
+    UblkOrLab,
     /// A program in the usual directories.
     Program(&'static str),
     /// The programs of a PostgreSQL server.
@@ -52,6 +55,10 @@ impl Need {
             Need::LoopExport => {
                 let nodes = ["/dev/fuse", "/dev/loop-control"];
                 (nodes.iter().all(|node| Path::new(node).exists()), nodes.join(" and "))
+            }
+            Need::UblkOrLab => {
+                let here = Path::new("/dev/ublk-control").exists();
+                (here || lab::launcher().is_some(), "the ublk driver, and the guest lab beside the project".to_string())
             }
             Need::Program(name) => (program(name).is_some(), format!("the program {name}")),
             Need::Postgres => (postgres("initdb").is_some() && postgres("postgres").is_some(), "a PostgreSQL server".to_string()),

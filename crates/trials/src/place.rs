@@ -28,7 +28,7 @@ pub struct Place {
 /// How a volume is offered.
 #[derive(Debug, Clone)]
 pub struct Exports {
-    /// `/dev/loopN`, or nothing.
+    /// `/dev/loopN` or `/dev/ublkbN`, or nothing.
     pub loop_device: String,
     /// An `nbd+unix://` URI, or nothing.
     pub nbd_uri: String,
@@ -50,7 +50,8 @@ fn target_dir() -> PathBuf {
 impl Place {
     /// An empty place on the disk that holds the build.
     pub fn new(trial: &str) -> Place {
-        let disk = target_dir().join("trials");
+        // In a guest the build's directory is in its memory.
+        let disk = std::env::var_os("TRIAL_DIRECTORY").map_or_else(|| target_dir().join("trials"), PathBuf::from);
         std::fs::create_dir_all(&disk).expect("the build's directory can be written");
         let disk = disk.canonicalize().expect("it was just made");
         let data = tempfile::Builder::new().prefix(trial).tempdir_in(disk).expect("a directory");
@@ -189,7 +190,8 @@ impl Place {
         let shown: serde_json::Value = serde_json::from_str(&shown).expect("--json gives JSON");
         assert_eq!(shown["health"], "running", "{shown:#}");
         let word = |how: &str| shown["exports"][how].as_str().unwrap_or_default().to_string();
-        let exports = Exports { loop_device: word("loop"), nbd_uri: word("nbd") };
+        let device = ["loop", "ublk", "block"].map(word).concat();
+        let exports = Exports { loop_device: device, nbd_uri: word("nbd") };
         if !exports.loop_device.is_empty() && !self.loops.contains(&exports.loop_device) {
             self.loops.push(exports.loop_device.clone());
         }

@@ -4,31 +4,53 @@
 use serde_json::Value;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
-use trials::command;
 use trials::needs::{Need, met};
 use trials::place::{LONG, Place};
+use trials::{command, lab};
 
 /// How often the daemon is killed. `TRIAL_KILLS=200` is the long run.
 fn kills() -> u32 {
     std::env::var("TRIAL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
+/// The programs that it takes.
+const PROGRAMS: [Need; 3] = [Need::Program("mkfs.ext4"), Need::Program("e2fsck"), Need::Program("fio")];
+
 #[test]
 fn ext4_under_kills() {
-    let needs = [Need::Root, Need::LoopExport, Need::Program("mkfs.ext4"), Need::Program("e2fsck"), Need::Program("fio")];
-    if !met("ext4_under_kills", &needs) {
+    if met("ext4_under_kills", &[&[Need::Root, Need::LoopExport], &PROGRAMS[..]].concat()) {
+        under_kills("loop");
+    }
+}
+
+#[test]
+fn ext4_under_kills_over_ublk() {
+    const NAME: &str = "ext4_under_kills_over_ublk";
+    if !met(NAME, &[&[Need::Root, Need::UblkOrLab], &PROGRAMS[..]].concat()) {
         return;
     }
+    if Path::new("/dev/ublk-control").exists() {
+        under_kills("block");
+    } else {
+        lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse"]);
+    }
+}
+
+fn under_kills(export: &str) {
     let mut place = Place::new("kills");
     place.start();
     // Less SSD than data: the log wraps and evicts, and there is something to destage.
     place.pool(128, 16);
-    let (volume, exports) = place.volume(384, "write-back", &["--export", "loop", "--write-cache-depth", "1s"]);
+    let (volume, exports) = place.volume(384, "write-back", &["--export", export, "--write-cache-depth", "1s"]);
     let device = exports.loop_device.clone();
     place.must_tool(&["mkfs.ext4", "-q", &device], LONG);
     let at = place.mount(&device, "noatime");
     let before = kernel_log();
+    if export == "block" {
+        assert!(device.starts_with("/dev/ublkb"), "{device}: ublk works here, so it is chosen");
+    }
 
     let seconds = u64::from(kills()) * 3 / 2 + 5;
     let fio: Vec<String> = [
@@ -91,7 +113,7 @@ fn ext4_under_kills() {
     pauses.sort();
     let longest = ["read", "write"].map(|way| job[way]["lat_ns"]["max"].as_u64().unwrap_or(0) / 1_000_000);
     eprintln!(
-        "{} kills in {} s, {requests} requests, no error; from kill to ready {} ms at the median, {} ms at most; longest read {} ms, write {} ms",
+        "{export}: {} kills in {} s, {requests} requests, no error; from kill to ready {} ms at the median, {} ms at most; longest read {} ms, write {} ms",
         kills(),
         begun.elapsed().as_secs(),
         pauses[pauses.len() / 2].as_millis(),

@@ -1,9 +1,11 @@
 //! Sectors as registers: several connections read and write few sectors while the mode changes, the log wraps and the processors are busy;
 //! then, while the daemon is killed. Every register's history must be linearizable, and no sector and no 4 KiB block torn.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use trials::direct::Direct;
+use trials::lab;
 use trials::nbd::Client;
 use trials::needs::{Need, met};
 use trials::place::{Exports, Place};
@@ -112,13 +114,30 @@ fn register_history_over_kills() {
 /// nothing had happened.
 #[test]
 fn register_history_over_loop_across_kills() {
-    if !met("register_history_over_loop_across_kills", &[Need::Root, Need::LoopExport]) {
+    if met("register_history_over_loop_across_kills", &[Need::Root, Need::LoopExport]) {
+        across_kills("loop");
+    }
+}
+
+/// The same over ublk, whose kernel hands requests over once more.
+#[test]
+fn register_history_over_ublk_across_kills() {
+    const NAME: &str = "register_history_over_ublk_across_kills";
+    if !met(NAME, &[Need::Root, Need::UblkOrLab]) {
         return;
     }
+    if Path::new("/dev/ublk-control").exists() {
+        across_kills("ublk");
+    } else {
+        lab::pass_in_guest(NAME, &["ublk_drv"]);
+    }
+}
+
+fn across_kills(export: &str) {
     let mut place = Place::new("outlive");
     place.start();
     place.pool(600, 8);
-    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "loop", "--write-cache-depth", "1s"]);
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", export, "--write-cache-depth", "1s"]);
     let (seed, clock) = (seed(), Clock::default());
     let (mut dice, mut kills) = (Dice::new(seed), 0);
     let until = Instant::now() + Duration::from_secs(15);
@@ -143,7 +162,7 @@ fn register_history_over_loop_across_kills() {
         workers.into_iter().flat_map(|worker| worker.join().expect("what it read was whole")).collect()
     });
     let operations = judge(&record, &[]).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}"));
-    eprintln!("loop: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened");
+    eprintln!("{export}: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened");
     assert!(operations > 2000 && kills > 5, "{operations} operations and {kills} kills are too few to tell");
     assert_eq!(place.exports(&volume).loop_device, exports.loop_device);
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);

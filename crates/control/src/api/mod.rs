@@ -485,11 +485,14 @@ pub struct VolumeView {
     pub sector_bytes: Option<u32>,
     /// How it is treated.
     pub options: Options,
-    /// By export ("loop", "nbd", "nbd:127.0.0.1:10809"): where it is offered (`/dev/loopN`, a URI); null while it is not.
+    /// By export ("block", "nbd", "nbd:127.0.0.1:10809"): where it is offered (`/dev/ublkbN`, a URI); null while it is not.
     pub exports: BTreeMap<String, Option<String>>,
     /// By export that is offered: what its users see while the daemon restarts.
     #[serde(default)]
     pub on_restart: BTreeMap<String, OnRestart>,
+    /// By export that is offered: what was chosen where there was a choice, and why.
+    #[serde(default)]
+    pub export_notes: BTreeMap<String, String>,
     /// The stable name under `/dev/hearth`, if it could be made.
     #[serde(default)]
     pub stable_path: Option<String>,

@@ -148,6 +148,7 @@ impl Manager {
         self.set_live_volume(&volume.name, |live| {
             live.exports.insert(export, offer.place.clone());
             live.on_restart.insert(export, offer.on_restart);
+            live.export_notes.extend(offer.note.map(|note| (export, note)));
             live.stable_path = offer.stable_path.or(live.stable_path.take());
         });
         Ok(offer.place)
@@ -158,6 +159,7 @@ impl Manager {
         self.set_live_volume(&volume.name, |live| {
             live.exports.remove(&export);
             live.on_restart.remove(&export);
+            live.export_notes.remove(&export);
             if export.is_device() {
                 live.stable_path = None;
             }

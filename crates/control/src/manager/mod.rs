@@ -154,6 +154,7 @@ struct LiveVolume {
     refused: Option<Refused>,
     exports: BTreeMap<Export, String>,
     on_restart: BTreeMap<Export, OnRestart>,
+    export_notes: BTreeMap<Export, String>,
     stable_path: Option<String>,
 }
 
@@ -173,6 +174,7 @@ impl LiveVolume {
             refused: None,
             exports: BTreeMap::new(),
             on_restart: BTreeMap::new(),
+            export_notes: BTreeMap::new(),
             stable_path: None,
         }
     }

@@ -106,6 +106,7 @@ impl Manager {
             options: record.options,
             exports: record.exports.iter().map(|e| (e.to_string(), live.exports.get(e).cloned())).collect(),
             on_restart: live.on_restart.iter().map(|(export, what)| (export.to_string(), *what)).collect(),
+            export_notes: live.export_notes.into_iter().map(|(export, note)| (export.to_string(), note)).collect(),
             stable_path: live.stable_path,
             cached_bytes: live.attached.then_some(stats.cached_bytes),
             dirty_bytes: stats.dirty_bytes,

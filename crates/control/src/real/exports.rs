@@ -1,5 +1,6 @@
 //! Exports: one NBD server for all volumes on a Unix socket, one for each TCP address, a loop device for each volume.
 
+use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
 use crate::datapath::{Offer, Withdrawal};
 use crate::error::ControlError;
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use ublk::UblkExport;
 
 /// Name of the NBD socket in the export directory.
 const NBD_SOCKET: &str = "nbd.sock";
@@ -23,7 +25,7 @@ pub(super) const STABLE_DIRECTORY: &str = "/dev/hearth";
 /// How long clients may take to leave: an answer in flight waits for the slowest device.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end of the daemon may wait until the page cache of a loop device is written back.
-const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// NBD servers that run.
 #[derive(Default)]
@@ -37,6 +39,8 @@ pub(super) struct Servers {
 impl Machine {
     pub(super) fn offer(&self, record: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
         match export {
+            Export::Block => self.offer_block(record),
+            Export::Ublk => self.offer_ublk(record),
             Export::Loop => self.offer_loop(record, Transport::Classic),
             Export::LoopFast => self.offer_loop(record, Transport::Best),
             Export::Nbd => self.offer_nbd(record),
@@ -45,7 +49,7 @@ impl Machine {
         }
     }
 
-    fn offer_loop(&self, record: &VolumeRecord, transport: Transport) -> Result<Offer, ControlError> {
+    pub(super) fn offer_loop(&self, record: &VolumeRecord, transport: Transport) -> Result<Offer, ControlError> {
         let volume = self.volume(&record.name)?;
         let mounts = self.export_directory.join(MOUNTS);
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
@@ -70,6 +74,7 @@ impl Machine {
             stable_path: made.link_path().map(|p| p.display().to_string()),
             warnings: made.warnings().iter().cloned().chain(problem).collect(),
             on_restart,
+            note: None,
         };
         *locked(&volume.loop_export) = Some(made);
         Ok(offer)
@@ -78,7 +83,8 @@ impl Machine {
     /// Clears what a killed daemon left of the loop export of a volume that does not run: the stable name above all, since whoever gets its
     /// loop device next must not be found under it.
     pub(super) fn clear_leftovers(&self, record: &VolumeRecord) {
-        let runs = self.volume(&record.name).is_ok_and(|volume| locked(&volume.loop_export).is_some());
+        let has_export = |volume: Arc<LiveVolume>| locked(&volume.loop_export).is_some() || locked(&volume.ublk_export).is_some();
+        let runs = self.volume(&record.name).is_ok_and(has_export);
         // Users of what an earlier daemon has kept open wait: it may be served yet.
         if runs || !record.exports.iter().any(|export| export.is_device()) || self.kept.waits(record) {
             return;
@@ -155,7 +161,8 @@ impl Machine {
 
     pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
         match export {
-            Export::Loop | Export::LoopFast => self.withdraw_loop(record, how),
+            Export::Block | Export::Ublk | Export::Loop | Export::LoopFast if self.has_ublk(record) => self.withdraw_ublk(record, how),
+            Export::Block | Export::Ublk | Export::Loop | Export::LoopFast => self.withdraw_loop(record, how),
             Export::Nbd if how == Withdrawal::DaemonEnds && self.kept.keeps_clients() => self.leave_nbd(),
             Export::Nbd => {
                 // Without the lock while clients leave: other volumes' exports must not wait for them.
@@ -235,6 +242,9 @@ impl Machine {
             return None;
         }
         let volume = self.volume(&record.name).ok()?;
+        if let Some(handle) = locked(&volume.ublk_export).as_ref().map(UblkExport::handle) {
+            return handle.users();
+        }
         // Looking may take a while: not with the lock.
         let handle = locked(&volume.loop_export).as_ref()?.handle();
         handle.users()

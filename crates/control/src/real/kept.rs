@@ -4,6 +4,7 @@ use super::exports::{STABLE_DIRECTORY, clear};
 use super::{Machine, failed, locked};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
+use crate::store;
 use crate::uuid::Uuid;
 use fuse::{LoopExport, LoopOptions};
 use keeper::{Keeper, Kept};
@@ -13,15 +14,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long users of an export wait for a volume that does not start. Longer than a disk takes that
 /// comes late; users of a disk that does not come at all are to hear of it.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a device without server may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(30);
 /// How the names of loop exports' descriptors begin; the volume's UUID follows.
 const LOOP: &str = "loop.";
+/// The same of a ublk device, which the kernel keeps: what is kept is a sign that there is one. The
+/// volume's UUID follows.
+const UBLK: &str = "ublk.";
 /// The same of a client of the NBD server; the volume's UUID follows, and a number.
 const NBD: &str = "nbd.";
 /// The NBD server's socket.
@@ -84,6 +90,28 @@ impl KeptExports {
         if let Some(keeper) = &self.keeper {
             keeper.forget(name);
         }
+    }
+
+    /// Whether anything of this process outlives it.
+    pub(super) fn has_keeper(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Keeps the sign that the volume has a ublk device: who keeps it ends the device if no daemon
+    /// comes.
+    ///
+    /// # Errors
+    /// A sentence for the administrator.
+    pub(super) fn keep_ublk(&self, record: &VolumeRecord) -> Result<(), String> {
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        let name = ublk_name(record);
+        locked(&self.waiting).remove(&name);
+        let kept = memory_of(record.name.as_bytes()).and_then(|sign| keeper.keep(&name, &[sign.as_fd()]));
+        kept.map_err(|error| format!("users of its ublk device may wait for ever if the daemon does not come back ({error})"))
+    }
+
+    pub(super) fn forget_ublk(&self, record: &VolumeRecord) {
+        self.forget(&ublk_name(record));
     }
 
     /// Whether the loop export outlives this process.
@@ -205,7 +233,7 @@ impl Machine {
                 waiting.iter().filter(|(name, (since, _))| is_over(name, *since)).map(|(name, _)| name.clone()).collect();
             names.into_iter().filter_map(|name| waiting.remove(&name).map(|(_, set)| (name, set))).collect()
         };
-        let mut closed = BTreeSet::new();
+        let mut closed: BTreeSet<String> = self.close_suspended(known, busy, PATIENCE).into_iter().collect();
         for (name, set) in over {
             self.end_one_kept(&name, set);
             match known.iter().find(|volume| is_of(&name, volume)) {
@@ -218,6 +246,7 @@ impl Machine {
 
     /// See [`crate::datapath::DataPath::end_kept`].
     pub(super) fn end_kept_of(&self, volume: &VolumeRecord) {
+        self.end_ublk_of(volume);
         let of_it: Vec<(String, Vec<OwnedFd>)> = {
             let mut waiting = locked(&self.kept.waiting);
             let names: Vec<String> = waiting.keys().filter(|name| is_of(name, volume)).cloned().collect();
@@ -232,6 +261,12 @@ impl Machine {
     /// Closes what is kept under a name; of a block device nothing is left, but for those who have
     /// it open.
     fn end_one_kept(&self, name: &str, set: Vec<OwnedFd>) {
+        if let Some(uuid) = name.strip_prefix(UBLK).and_then(Uuid::parse) {
+            let volume = text_of(set);
+            self.told(end_left_device(uuid).map(|_| ()).map_err(|error| error.to_string()));
+            self.forget_ublk_name(&volume);
+            return self.kept.forget(name);
+        }
         let Some(uuid) = name.strip_prefix(LOOP) else {
             drop(set);
             return self.kept.forget(name);
@@ -272,7 +307,17 @@ impl Machine {
 /// Whether descriptors of that name are of an export of the volume.
 fn is_of(name: &str, volume: &VolumeRecord) -> bool {
     let uuid = volume.uuid.to_string();
-    [LOOP, NBD].iter().filter_map(|kind| name.strip_prefix(kind)).any(|rest| rest.split('.').next() == Some(&uuid))
+    [LOOP, UBLK, NBD].iter().filter_map(|kind| name.strip_prefix(kind)).any(|rest| rest.split('.').next() == Some(&uuid))
+}
+
+/// What the first of these files holds.
+fn text_of(set: Vec<OwnedFd>) -> String {
+    let mut text = String::new();
+    let read = set.into_iter().next().map(File::from).map(|mut file| file.rewind().and_then(|()| file.read_to_string(&mut text)));
+    if let Some(Err(error)) = read {
+        tracing::warn!("what was kept of an export cannot be read: {error}");
+    }
+    text
 }
 
 /// A file without a name that holds these bytes.
@@ -284,6 +329,36 @@ fn memory_of(bytes: &[u8]) -> io::Result<OwnedFd> {
 
 fn loop_name(record: &VolumeRecord) -> String {
     format!("{LOOP}{}", record.uuid)
+}
+
+fn ublk_name(record: &VolumeRecord) -> String {
+    format!("{UBLK}{}", record.uuid)
+}
+
+/// Ends the ublk device of a volume that has no server. Gives its path; `None` if there is none.
+///
+/// # Errors
+/// If it does not end.
+pub(super) fn end_left_device(uuid: Uuid) -> Result<Option<PathBuf>, ublk::UblkError> {
+    let Some(left) = ublk::left(u128::from_be_bytes(uuid.0)) else { return Ok(None) };
+    ublk::end_left(&left, END_PATIENCE).map(|()| Some(left.path))
+}
+
+/// The same of the volumes for which a keeper holds a sign under one of these names. Gives the
+/// devices' paths.
+pub fn end_ublk_devices<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Result<PathBuf, String>> {
+    let uuids = names.into_iter().filter_map(|name| Uuid::parse(name.strip_prefix(UBLK)?));
+    uuids.filter_map(|uuid| end_left_device(uuid).map_err(|error| error.to_string()).transpose()).collect()
+}
+
+/// The same of the volumes that a state directory knows, whoever holds signs of them.
+///
+/// # Errors
+/// If the state cannot be read.
+pub fn end_ublk_devices_of(state_directory: &Path) -> Result<Vec<Result<PathBuf, String>>, ControlError> {
+    let volumes = store::look(state_directory)?.volumes;
+    let names: Vec<String> = volumes.iter().map(ublk_name).collect();
+    Ok(end_ublk_devices(names.iter().map(String::as_str)))
 }
 
 /// What `end_kept_exports` did.
@@ -298,6 +373,18 @@ pub struct EndedExports {
     pub problems: Vec<String>,
 }
 
+impl EndedExports {
+    /// Adds what came of ublk devices.
+    pub fn add_ublk(&mut self, ended: Vec<Result<PathBuf, String>>) {
+        for device in ended {
+            match device {
+                Ok(device) => self.devices.push(device.display().to_string()),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+    }
+}
+
 /// Ends all exports that a daemon has left to another one, which does not come, and clears their dead
 /// mounts and stable names away.
 ///
@@ -307,6 +394,12 @@ pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<Ende
     let kept = keeper.take().map_err(|e| failed(&format!("who holds the exports does not answer ({e})"), "end that process by its id"))?;
     let mut ended = EndedExports::default();
     for (name, set) in kept {
+        if name.starts_with(UBLK) {
+            ended.add_ublk(end_ublk_devices([name.as_str()]));
+            ended.remains.extend(ublk::forget_name(Path::new(STABLE_DIRECTORY), &text_of(set)).err());
+            keeper.forget(&name);
+            continue;
+        }
         match fuse::end_kept(&name, set, || keeper.forget(&name)) {
             Ok((device, volume)) => {
                 ended.devices.push(device.display().to_string());

@@ -14,14 +14,16 @@ mod letting_go;
 mod looking;
 mod pools;
 mod probe;
+mod ublk_exports;
 mod vhost_user;
 mod volumes;
 mod waits;
 mod warm;
 
 pub use exports::clear_killed_export;
-pub use kept::end_kept_exports;
+pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
 pub use runtime::SsdMedium;
+pub use ublk_exports::PROBE as UBLK_PROBE;
 
 use crate::datapath::{
     CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,
@@ -80,6 +82,7 @@ pub struct Machine {
     volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
     servers: Mutex<exports::Servers>,
     kept: kept::KeptExports,
+    ublk: ublk_exports::UblkExports,
     /// Held while the NBD server is left to the next daemon.
     leaving_nbd: Mutex<()>,
     /// Volume names by pool and place, for what the shards report.
@@ -116,6 +119,7 @@ impl Machine {
             volumes: Mutex::default(),
             servers: Mutex::default(),
             kept: kept::KeptExports::new(options.keeper),
+            ublk: ublk_exports::UblkExports::new(),
             leaving_nbd: Mutex::default(),
             names_by_place: Arc::default(),
             looked: Mutex::default(),
@@ -352,11 +356,11 @@ impl DataPath for Machine {
     }
 
     fn outlives_a_stop(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        export.is_device() && self.loop_outlives_a_stop(volume)
+        export.is_device() && self.device_outlives_a_stop(volume)
     }
 
     fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        export.is_device() && self.loop_outlives_its_pool(volume)
+        export.is_device() && self.device_outlives_its_pool(volume)
     }
 
     fn end_kept(&self, volume: &VolumeRecord) {
@@ -380,6 +384,7 @@ impl DataPath for Machine {
     }
 
     fn finish(&self) {
+        self.end_suspended();
         self.end_servers();
     }
 

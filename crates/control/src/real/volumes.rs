@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+use ublk::UblkExport;
 use vhost_user::VhostUserExport;
 
 /// How long requests in flight may take when a volume goes, and commands that end when they are answered: what a disk that
@@ -32,6 +33,7 @@ pub(super) struct LiveVolume {
     pub(super) loop_export: Mutex<Option<LoopExport>>,
     /// Its disks for virtual machines.
     pub(super) vhost_user: Mutex<BTreeMap<Export, VhostUserExport>>,
+    pub(super) ublk_export: Mutex<Option<UblkExport>>,
 }
 
 /// A backing device in use: locked while the value lives.
@@ -80,6 +82,7 @@ impl Machine {
             cached: None,
             loop_export: Mutex::default(),
             vhost_user: Mutex::default(),
+            ublk_export: Mutex::default(),
         };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
@@ -105,8 +108,14 @@ impl Machine {
         };
         let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
         let backing = Mutex::new(Some(backing));
-        let live =
-            LiveVolume { reference, backing, cached: Some((pool, place)), loop_export: Mutex::default(), vhost_user: Mutex::default() };
+        let live = LiveVolume {
+            reference,
+            backing,
+            cached: Some((pool, place)),
+            loop_export: Mutex::default(),
+            vhost_user: Mutex::default(),
+            ublk_export: Mutex::default(),
+        };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
     }

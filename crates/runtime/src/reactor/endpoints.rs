@@ -104,6 +104,16 @@ impl Reactor {
         drop(membership);
     }
 
+    /// Whether an endpoint is there whose entries should have ended.
+    pub(crate) fn has_stuck_endpoints(&self) -> bool {
+        self.endpoints.iter().any(|(_, slot)| !slot.membership.0.is_abandoned())
+    }
+
+    /// Whether an endpoint is there whose entries end with the process.
+    pub(crate) fn has_left_endpoints(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+
     /// Keys of a group's endpoints here.
     pub(crate) fn members(&self, group: u32) -> Vec<EndpointKey> {
         let members = self.endpoints.iter().filter(|(_, place)| place.membership.0.0.number == group);

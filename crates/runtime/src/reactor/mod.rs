@@ -180,7 +180,7 @@ impl Reactor {
             self.directory.peers[self.index as usize].turns.fetch_add(1, Ordering::Relaxed);
         }
         self.silence_bell()?;
-        Ok(self.is_idle() && !self.devices.has_orphans() && self.endpoints.is_empty())
+        Ok(self.is_idle() && !self.devices.has_orphans() && !self.has_stuck_endpoints())
     }
 
     /// `waits_since_ns`: nothing was to be done since then.

@@ -1,0 +1,222 @@
+//! Block devices of the kernel's ublk driver, and the choice between them and loop devices.
+
+use super::exports::{STABLE_DIRECTORY, WRITE_BACK_PATIENCE};
+use super::kept::end_left_device;
+use super::{Machine, failed, locked};
+use crate::datapath::{Offer, Withdrawal};
+use crate::error::ControlError;
+use crate::state::VolumeRecord;
+use crate::uuid::Uuid;
+use crate::words::OnRestart;
+use fuse::Transport;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use ublk::{Probe, UblkError, UblkExport, UblkOptions};
+
+/// How long setting a device up and taking it down may take. Both do I/O on the volume.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command of the program that calls [`ublk::support::probe`].
+pub const PROBE: &str = "ublk-probe";
+
+/// What there is of ublk beside the volumes that are attached.
+pub(super) struct UblkExports {
+    probe: Probe,
+    /// Exports whose pool is stopped and started: their users wait.
+    suspended: Mutex<BTreeMap<Uuid, (Instant, UblkExport)>>,
+}
+
+impl UblkExports {
+    pub(super) fn new() -> UblkExports {
+        // The program that this is a part of answers to this word.
+        let probe = Probe { program: "/proc/self/exe".into(), arguments: vec![PROBE.into()] };
+        UblkExports { probe, suspended: Mutex::default() }
+    }
+}
+
+impl Machine {
+    /// A ublk device where that works, else a loop device. What is there already stays what it is.
+    pub(super) fn offer_block(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
+        let over_loop = |why: &str| {
+            let offer = self.offer_loop(record, Transport::Classic)?;
+            Ok(Offer { note: Some(format!("by loop, since {why}")), ..offer })
+        };
+        if self.kept.waits(record) {
+            return over_loop("its users have a loop device open");
+        }
+        let is_there = locked(&self.ublk.suspended).contains_key(&record.uuid) || ublk::left(owner(record)).is_some();
+        match if is_there { Ok(()) } else { ublk::support::check(&self.ublk.probe) } {
+            Ok(()) => self.offer_ublk(record).map(|offer| Offer { note: Some("by ublk".into()), ..offer }),
+            Err(UblkError::Unsupported { reason }) => over_loop(&reason),
+            Err(error) => Err(ublk_error(&error)),
+        }
+    }
+
+    pub(super) fn offer_ublk(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {
+        let volume = self.volume(&record.name)?;
+        let mut warnings = Vec::new();
+        let suspended = locked(&self.ublk.suspended).remove(&record.uuid);
+        let resumed = suspended.and_then(|(_, export)| match export.resume(&volume.reference) {
+            Ok(()) => Some(export),
+            Err(error) => {
+                warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
+                warnings.extend(export.abandon(&self.runtime, Duration::ZERO).err().map(|error| error.to_string()));
+                None
+            }
+        });
+        let made = match resumed {
+            Some(export) => export,
+            None => {
+                let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
+                let options = UblkOptions {
+                    owner: owner(record),
+                    probe: self.ublk.probe.clone(),
+                    link_directory,
+                    patience: PATIENCE,
+                    outlives: self.kept.has_keeper(),
+                };
+                UblkExport::start(&self.runtime, &volume.reference, &record.name, &options).map_err(|error| ublk_error(&error))?
+            }
+        };
+        warnings.extend(made.warnings().iter().cloned());
+        warnings.extend(self.kept.keep_ublk(record).err());
+        let offer = Offer {
+            place: made.device_path().display().to_string(),
+            stable_path: made.link_path().map(|path| path.display().to_string()),
+            warnings,
+            on_restart: if self.kept.has_keeper() { OnRestart::Waits } else { OnRestart::Ends },
+            note: None,
+        };
+        *locked(&volume.ublk_export) = Some(made);
+        Ok(offer)
+    }
+
+    /// Whether the volume's block device is one of ublk.
+    pub(super) fn has_ublk(&self, record: &VolumeRecord) -> bool {
+        self.volume(&record.name).is_ok_and(|volume| locked(&volume.ublk_export).is_some())
+    }
+
+    pub(super) fn withdraw_ublk(&self, record: &VolumeRecord, how: Withdrawal) -> Result<(), ControlError> {
+        let volume = self.volume(&record.name)?;
+        // Taken out, so that statistics do not wait for the lock while the page cache is written back.
+        let Some(mut made) = locked(&volume.ublk_export).take() else { return Ok(()) };
+        let patience = self.patience(WRITE_BACK_PATIENCE);
+        match how {
+            Withdrawal::DaemonEnds if self.kept.keeps_clients() && made.users().is_some() => {
+                made.park(&self.runtime, patience).map_err(|error| ublk_error(&error))
+            }
+            Withdrawal::DaemonEnds | Withdrawal::Forced => {
+                self.kept.forget_ublk(record);
+                made.abandon(&self.runtime, patience).map_err(|error| ublk_error(&error))
+            }
+            Withdrawal::PoolRestarts => {
+                made.suspend();
+                locked(&self.ublk.suspended).insert(record.uuid, (Instant::now(), made));
+                Ok(())
+            }
+            Withdrawal::IfUnused => match made.stop(&self.runtime) {
+                Ok(()) => {
+                    self.kept.forget_ublk(record);
+                    Ok(())
+                }
+                Err(error) => {
+                    *locked(&volume.ublk_export) = Some(made);
+                    Err(ublk_error(&error))
+                }
+            },
+        }
+    }
+
+    /// Whether users of the volume's block device wait for the next daemon when this one is stopped.
+    pub(super) fn device_outlives_a_stop(&self, record: &VolumeRecord) -> bool {
+        if self.has_ublk(record) { self.kept.keeps_clients() } else { self.loop_outlives_a_stop(record) }
+    }
+
+    /// Whether they wait while the volume's pool is stopped and started.
+    pub(super) fn device_outlives_its_pool(&self, record: &VolumeRecord) -> bool {
+        self.has_ublk(record) || self.loop_outlives_its_pool(record)
+    }
+
+    /// The volume does not have the content that its users knew: its device ends, and they get
+    /// errors.
+    pub(super) fn end_ublk_of(&self, record: &VolumeRecord) {
+        let suspended = locked(&self.ublk.suspended).remove(&record.uuid);
+        let ended = match suspended {
+            Some((_, export)) => export.abandon(&self.runtime, Duration::ZERO).map(|()| true),
+            None => end_left_device(record.uuid).map(|ended| ended.is_some()),
+        };
+        match ended {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("users of {} get errors: its content is not what they knew", record.name),
+            Err(error) => tracing::warn!("{error}"),
+        }
+        self.forget_ublk_name(&record.name);
+        self.kept.forget_ublk(record);
+    }
+
+    /// Removes the stable name of a device that has ended.
+    pub(super) fn forget_ublk_name(&self, volume: &str) {
+        if self.stable_names && !volume.is_empty() {
+            self.told(ublk::forget_name(Path::new(STABLE_DIRECTORY), volume));
+        }
+    }
+
+    /// What went wrong where nobody waits for an answer.
+    pub(super) fn told(&self, result: Result<(), String>) {
+        if let Err(problem) = result {
+            tracing::warn!("{problem}");
+        }
+    }
+
+    /// Ends devices whose users have waited longer than `patience` for their pool, or for a volume
+    /// that does not start. Gives the volumes whose users get errors by that.
+    pub(super) fn close_suspended(&self, known: &[VolumeRecord], busy: &[String], patience: Duration) -> Vec<String> {
+        let of = |uuid: &Uuid| known.iter().find(|volume| volume.uuid == *uuid);
+        let is_over = |uuid: &Uuid, since: Instant| match of(uuid) {
+            Some(volume) if busy.contains(&volume.name) => false,
+            Some(volume) => volume.rests() || since.elapsed() >= patience,
+            None => true,
+        };
+        let over: Vec<(Uuid, (Instant, UblkExport))> =
+            locked(&self.ublk.suspended).extract_if(.., |uuid, (since, _)| is_over(uuid, *since)).collect();
+        let mut closed = Vec::new();
+        for (uuid, (_, export)) in over {
+            self.told(export.abandon(&self.runtime, Duration::ZERO).map_err(|error| error.to_string()));
+            if let Some(volume) = of(&uuid) {
+                self.kept.forget_ublk(volume);
+                closed.push(volume.name.clone());
+            }
+        }
+        closed
+    }
+
+    /// The daemon ends while users wait for a pool: they go on waiting for the next daemon, or get
+    /// errors.
+    pub(super) fn end_suspended(&self) {
+        for (_, export) in std::mem::take(&mut *locked(&self.ublk.suspended)).into_values() {
+            let ended = match self.kept.keeps_clients() {
+                true => export.leave(&self.runtime),
+                false => export.abandon(&self.runtime, Duration::ZERO),
+            };
+            self.told(ended.map_err(|error| error.to_string()));
+        }
+    }
+}
+
+fn owner(record: &VolumeRecord) -> u128 {
+    u128::from_be_bytes(record.uuid.0)
+}
+
+fn ublk_error(error: &UblkError) -> ControlError {
+    match error {
+        UblkError::InUse { device, by } => ControlError::Export {
+            export: device.display().to_string(),
+            problem: format!("it is in use ({by})"),
+            remedy: "unmount it or close what uses it, then try again".into(),
+        },
+        // Its sentences say what to do already.
+        other => failed(other, ""),
+    }
+}

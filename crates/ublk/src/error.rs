@@ -1,0 +1,67 @@
+//! What can go wrong, each in one sentence that says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an export could not be made, or not be taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum UblkError {
+    /// This machine cannot, or must not, have ublk devices.
+    #[error("{reason}; export the volume by `loop` instead")]
+    Unsupported {
+        /// Why.
+        reason: String,
+    },
+    /// The device is mounted or opened.
+    #[error("{device:?} is in use ({by}): unmount or close it first")]
+    InUse {
+        /// The block device.
+        device: PathBuf,
+        /// Mount points and processes.
+        by: String,
+    },
+    /// Another process serves the device of this volume.
+    #[error("{device:?} is served by process {pid}: stop that daemon first")]
+    ServedElsewhere {
+        /// The block device.
+        device: PathBuf,
+        /// The process.
+        pid: i32,
+    },
+    /// What lay in memory above the device may be lost.
+    #[error("{device:?} went before all that lay in memory above it was written back: {problems}")]
+    NotWrittenBack {
+        /// The block device.
+        device: PathBuf,
+        /// What was not, and why.
+        problems: String,
+    },
+    /// A step took too long.
+    #[error("{step} took longer than {seconds} s: look for a slow or dead backing device, then try again")]
+    TimedOut {
+        /// What was being done.
+        step: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+    /// A system call failed.
+    #[error("cannot {action} ({source}); see the kernel's log (dmesg)")]
+    System {
+        /// What was being done.
+        action: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl UblkError {
+    /// For `map_err`.
+    pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> UblkError {
+        move |source| UblkError::System { action: action.into(), source }
+    }
+
+    /// Whether an errno is this one.
+    pub(crate) fn is(&self, errno: i32) -> bool {
+        matches!(self, UblkError::System { source, .. } if source.raw_os_error() == Some(errno))
+    }
+}

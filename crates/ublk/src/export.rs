@@ -1,0 +1,449 @@
+//! Exports as the control thread sees them: made, taken over, stopped as a whole.
+
+use crate::control::{self, Control, block_path, char_path};
+use crate::error::UblkError;
+use crate::left::{end, find, mark_of};
+use crate::queue::Queue;
+use crate::support::{self, Probe};
+use crate::switch::Switch;
+use crate::table::Table;
+use crate::uapi::{ANY_DEVICE, DeviceInfo, Parameters, flag};
+use node::link::{Link, is_there};
+use node::patience::{wait_until, within};
+use node::users::users_of;
+use node::writeback::{Opens, write_back};
+use runtime::{EndpointGroup, Runtime, VolumeRef};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests of one queue in flight: what a loop device has, and NVMe drives are used with.
+const DEPTH: u16 = 128;
+/// Longest request: an extent, which the engine handles as one piece.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// How long requests in flight may take when a device ends.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the server before may take to end: its memory and rings go first.
+const SERVER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the nodes of a new device may take to appear.
+const NODE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How an export is made.
+#[derive(Clone, Debug)]
+pub struct UblkOptions {
+    /// Whose device it is: the volume's UUID. By it the next daemon knows its devices.
+    pub owner: u128,
+    /// Who makes a first device: see [`support::check`].
+    pub probe: Probe,
+    /// Directory of the stable name, a link to the device; `None`: no stable name.
+    pub link_directory: Option<PathBuf>,
+    /// Whether the device outlives this process: its users wait for the next one, or for who ends
+    /// it. Else they get errors when this one ends.
+    pub outlives: bool,
+    /// How long setting up and taking down may take. Both do I/O on the volume.
+    pub patience: Duration,
+}
+
+/// A volume as a block device.
+///
+/// Dropping it does nothing to the device, which then waits for another server.
+pub struct UblkExport {
+    number: u32,
+    path: PathBuf,
+    switch: Arc<Switch>,
+    endpoints: EndpointGroup,
+    link: Option<Link>,
+    warnings: Vec<String>,
+    was_taken_over: bool,
+    patience: Duration,
+}
+
+impl UblkExport {
+    /// Makes a block device of `volume`, or goes on with the one that an earlier daemon has made of
+    /// it: then what waits is served from here on.
+    ///
+    /// Blocks until the device is there; must not be called on a reactor's thread.
+    ///
+    /// # Errors
+    /// See [`UblkError`]; nothing new is left behind.
+    pub fn start(runtime: &Runtime, volume: &VolumeRef, name: &str, options: &UblkOptions) -> Result<UblkExport, UblkError> {
+        let mut warnings = Vec::new();
+        let left = find(mark_of(options.owner))?;
+        let mut made = None;
+        if let Some(info) = left {
+            match UblkExport::take_over(runtime, volume, &info, options) {
+                Ok(export) => made = Some(export),
+                Err(error @ UblkError::ServedElsewhere { .. }) => return Err(error),
+                Err(error) => {
+                    warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
+                    end(info.number, options.patience)?;
+                }
+            }
+        }
+        let mut made = match made {
+            Some(made) => made,
+            None => UblkExport::make(runtime, volume, options)?,
+        };
+        made.warnings = warnings;
+        let problem = made.make_link(name, options).err();
+        made.warnings.extend(problem);
+        Ok(made)
+    }
+
+    fn make(runtime: &Runtime, volume: &VolumeRef, options: &UblkOptions) -> Result<UblkExport, UblkError> {
+        support::check(&options.probe)?;
+        let (wanted, queues) = (parameters(volume), runtime.reactors());
+        let (mark, outlives) = (mark_of(options.owner), options.outlives);
+        let info = on_control(options.patience, "making a ublk device", move |control| {
+            let recovery = if outlives { control::RECOVERY } else { 0 };
+            let optional = control.features & flag::UPDATE_SIZE;
+            let info = DeviceInfo {
+                queues,
+                depth: DEPTH,
+                state: 0,
+                request_bytes_max: wanted.request_bytes_max,
+                number: ANY_DEVICE,
+                server_pid: 0,
+                flags: control::BASE | recovery | optional,
+                mark,
+            };
+            let info = control.add(&info)?;
+            control.set_parameters(info.number, &wanted).inspect_err(|_| remove(control, info.number))?;
+            Ok(info)
+        })?;
+        let served = serve(runtime, volume, &info).and_then(|(switch, endpoints)| {
+            let number = info.number;
+            on_control(options.patience, "starting a ublk device", move |control| control.start(number))?;
+            wait_for_node(&block_path(number))?;
+            Ok(UblkExport::of(&info, switch, endpoints, false, options))
+        });
+        served.inspect_err(|_| {
+            if let Err(error) = end(info.number, options.patience) {
+                tracing::warn!("a ublk device that could not be started stays: {error}");
+            }
+        })
+    }
+
+    /// Goes on with a device whose server has ended.
+    fn take_over(runtime: &Runtime, volume: &VolumeRef, info: &DeviceInfo, options: &UblkOptions) -> Result<UblkExport, UblkError> {
+        let number = info.number;
+        let device = block_path(number);
+        let info = on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| {
+            // The server before may be on its way out still.
+            wait_until(SERVER_PATIENCE, || control.info(number).is_ok_and(|info| !control::is_served(&info)));
+            let info = control.info(number)?;
+            if control::is_served(&info) {
+                return Err(UblkError::ServedElsewhere { device, pid: info.server_pid });
+            }
+            let known = control.parameters(number)?;
+            Ok((info, known))
+        });
+        let (info, known) = info?;
+        if let Some(problem) = misfit(&known, volume) {
+            return Err(UblkError::System {
+                action: format!("go on with {}", block_path(number).display()),
+                source: io::Error::other(problem),
+            });
+        }
+        on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| {
+            let mut result = Ok(());
+            wait_until(SERVER_PATIENCE, || {
+                result = control.begin_recovery(number);
+                // Its server is still letting go.
+                !matches!(&result, Err(error) if error.is(libc::EBUSY))
+            });
+            result
+        })?;
+        // From here on an end leaves the device without a server: its users get errors by `end`.
+        let (switch, endpoints) = serve(runtime, volume, &info)?;
+        on_control(options.patience, "taking a ublk device over", move |control| control.end_recovery(number))?;
+        let made = UblkExport::of(&info, switch, endpoints, true, options);
+        Ok(made)
+    }
+
+    fn of(info: &DeviceInfo, switch: Arc<Switch>, endpoints: EndpointGroup, was_taken_over: bool, options: &UblkOptions) -> UblkExport {
+        UblkExport {
+            number: info.number,
+            path: block_path(info.number),
+            switch,
+            endpoints,
+            link: None,
+            warnings: Vec::new(),
+            was_taken_over,
+            patience: options.patience,
+        }
+    }
+
+    fn make_link(&mut self, name: &str, options: &UblkOptions) -> Result<(), String> {
+        let Some(directory) = &options.link_directory else { return Ok(()) };
+        let own = self.path.clone();
+        let link = Link::new(directory, name, &self.path, |device| device != own && is_served_device(device))?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// `/dev/ublkbN`.
+    pub fn device_path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The stable name, if it could be made.
+    pub fn link_path(&self) -> Option<&Path> {
+        self.link.as_ref().map(Link::path)
+    }
+
+    /// What an administrator should know, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whether an earlier daemon has made the device.
+    pub fn was_taken_over(&self) -> bool {
+        self.was_taken_over
+    }
+
+    /// What uses the device, for a message. Must not be called on a reactor's thread.
+    pub fn users(&self) -> Option<String> {
+        users(&self.path, self.patience)
+    }
+
+    /// Who can ask for [`UblkExport::users`] without the export.
+    pub fn handle(&self) -> UblkHandle {
+        UblkHandle { path: self.path.clone(), patience: self.patience }
+    }
+
+    /// The volume has this size now.
+    ///
+    /// # Errors
+    /// [`UblkError::Unsupported`] before Linux 6.16: the device shows it when it is made anew.
+    pub fn set_size(&self, size_bytes: u64) -> Result<(), UblkError> {
+        let (number, path) = (self.number, self.path.clone());
+        on_control(self.patience, "setting the size of a ublk device", move |control| {
+            if !control.can_resize() || control.info(number)?.flags & flag::UPDATE_SIZE == 0 {
+                let reason = format!("{} keeps its size until it is made anew: changing it needs Linux 6.16", path.display());
+                return Err(UblkError::Unsupported { reason });
+            }
+            control.resize(number, size_bytes)
+        })
+    }
+
+    /// Writes back what the page cache holds for the device, then takes it away. Must not be called
+    /// on a reactor's thread.
+    ///
+    /// # Errors
+    /// [`UblkError::InUse`], and nothing has changed. After any other error, call it again.
+    pub fn stop(&mut self, runtime: &Runtime) -> Result<(), UblkError> {
+        let in_use = |by| Err(UblkError::InUse { device: self.path.clone(), by });
+        if let Some(by) = self.users() {
+            return in_use(by);
+        }
+        // Held, so that nobody mounts it meanwhile.
+        let path = self.path.clone();
+        let claim = move || OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&path)?.sync_all();
+        match within(self.patience, "ublk-flush", claim) {
+            Some(Ok(())) => {}
+            Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => return in_use("mounted just now".to_owned()),
+            // It has gone already.
+            Some(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => {}
+            Some(Err(error)) => return Err(UblkError::system(format!("flush {}", self.path.display()))(error)),
+            None => return Err(UblkError::TimedOut { step: "flushing a ublk device", seconds: self.patience.as_secs() }),
+        }
+        self.remove(runtime)
+    }
+
+    /// The device goes, whoever uses it.
+    fn remove(&mut self, runtime: &Runtime) -> Result<(), UblkError> {
+        // The name goes while the number is still ours.
+        self.link = None;
+        let number = self.number;
+        on_control(self.patience, "stopping a ublk device", move |control| control.stop(number))?;
+        let stopped = runtime.stop_endpoints(&self.endpoints, END_PATIENCE);
+        stopped.map_err(|_| UblkError::TimedOut { step: "ending a ublk device", seconds: END_PATIENCE.as_secs() })?;
+        on_control(self.patience, "removing a ublk device", move |control| control.delete(number))
+    }
+
+    /// Takes the device away under its users: what lies in memory above it is written back as far as
+    /// the patience allows, and users get errors from then on.
+    ///
+    /// # Errors
+    /// What went wrong first; everything has been tried.
+    pub fn abandon(mut self, runtime: &Runtime, patience: Duration) -> Result<(), UblkError> {
+        let written_back = self.write_back(patience);
+        self.remove(runtime).and(written_back)
+    }
+
+    /// The end of this daemon, and not of the device: what lies in memory above it is written back as
+    /// far as the patience allows, requests in flight are answered, and later ones wait for the next
+    /// daemon.
+    ///
+    /// # Errors
+    /// What went wrong first. The device waits all the same.
+    pub fn park(self, runtime: &Runtime, patience: Duration) -> Result<(), UblkError> {
+        let written_back = self.write_back(patience);
+        self.leave(runtime).and(written_back)
+    }
+
+    /// Leaves the device to the next daemon. Requests in flight are answered first.
+    ///
+    /// # Errors
+    /// If they are not in time: then the next daemon carries them out again.
+    pub fn leave(mut self, runtime: &Runtime) -> Result<(), UblkError> {
+        if let Some(link) = self.link.take() {
+            link.leave();
+        }
+        let is_quiet = self.switch.pause(END_PATIENCE);
+        // The kernel gives its commands back when this process ends, and not before.
+        runtime.leave_endpoints(&self.endpoints);
+        let seconds = END_PATIENCE.as_secs();
+        if is_quiet { Ok(()) } else { Err(UblkError::TimedOut { step: "answering what is in flight", seconds }) }
+    }
+
+    fn write_back(&self, patience: Duration) -> Result<(), UblkError> {
+        let path = self.path.clone();
+        // The number stays ours as long as the device is served.
+        let opens: Opens = Arc::new(move || open(&path).map(Some));
+        write_back(&self.path, &opens, patience.min(self.patience))
+            .map_err(|problems| UblkError::NotWrittenBack { device: self.path.clone(), problems: problems.join("; ") })
+    }
+
+    /// Users wait from now on. What is in flight is asked again of the volume that comes.
+    pub fn suspend(&self) {
+        self.switch.pause(Duration::ZERO);
+    }
+
+    /// Users go on, with this volume.
+    ///
+    /// # Errors
+    /// If it is not what the device promises; nothing has changed then.
+    pub fn resume(&self, volume: &VolumeRef) -> Result<(), UblkError> {
+        let number = self.number;
+        let known = on_control(self.patience, "looking at a ublk device", move |control| control.parameters(number))?;
+        if let Some(problem) = misfit(&known, volume) {
+            return Err(UblkError::System { action: format!("go on with {}", self.path.display()), source: io::Error::other(problem) });
+        }
+        self.switch.resume(volume.clone());
+        Ok(())
+    }
+}
+
+/// Who can ask for users of a device.
+#[derive(Clone, Debug)]
+pub struct UblkHandle {
+    path: PathBuf,
+    patience: Duration,
+}
+
+impl UblkHandle {
+    /// See [`UblkExport::users`].
+    pub fn users(&self) -> Option<String> {
+        users(&self.path, self.patience)
+    }
+}
+
+fn users(path: &Path, patience: Duration) -> Option<String> {
+    let device = path.to_owned();
+    let look = move || match open(&device).and_then(|node| node.metadata()) {
+        // Closed again: it would be found as a user of its own.
+        Ok(facts) => users_of(facts.rdev(), &device),
+        Err(_) => None,
+    };
+    within(patience, "ublk-users", look).unwrap_or_else(|| Some("what uses it cannot be found out in time".to_owned()))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
+}
+
+/// Carries commands out on a thread of their own: the kernel may take its time.
+pub(crate) fn on_control<T: Send + 'static>(
+    patience: Duration,
+    step: &'static str,
+    work: impl FnOnce(&mut Control) -> Result<T, UblkError> + Send + 'static,
+) -> Result<T, UblkError> {
+    within(patience, "ublk-control", move || work(&mut Control::open()?))
+        .unwrap_or(Err(UblkError::TimedOut { step, seconds: patience.as_secs() }))
+}
+
+/// Removes a device that nobody could have used yet.
+fn remove(control: &mut Control, number: u32) {
+    if let Err(error) = control.delete(number) {
+        tracing::warn!("{error}");
+    }
+}
+
+fn parameters(volume: &VolumeRef) -> Parameters {
+    Parameters {
+        size_bytes: volume.size_bytes(),
+        block_bytes: volume.logical_block_bytes(),
+        request_bytes_max: REQUEST_BYTES_MAX.min(volume.request_bytes_max() / 4096 * 4096),
+        read_only: volume.read_only(),
+        can_discard: volume.can_discard(),
+    }
+}
+
+/// Why the volume, as it is now, is not what the device promises.
+fn misfit(known: &Parameters, volume: &VolumeRef) -> Option<String> {
+    if volume.size_bytes() < known.size_bytes {
+        return Some(format!("the volume has {} bytes now, and the device {}", volume.size_bytes(), known.size_bytes));
+    }
+    if volume.logical_block_bytes() != known.block_bytes {
+        let sectors = [volume.logical_block_bytes(), known.block_bytes];
+        return Some(format!("the volume has sectors of {} bytes now, and the device of {}", sectors[0], sectors[1]));
+    }
+    if volume.request_bytes_max() < known.request_bytes_max {
+        return Some("the volume takes shorter requests now".to_owned());
+    }
+    (volume.read_only() && !known.read_only).then(|| "the volume is read-only now, and the device is not".to_owned())
+}
+
+/// Puts the queues on the reactors: they fetch all tags.
+fn serve(runtime: &Runtime, volume: &VolumeRef, info: &DeviceInfo) -> Result<(Arc<Switch>, EndpointGroup), UblkError> {
+    let path = char_path(info.number);
+    let cannot = || UblkError::system(format!("open {}", path.display()));
+    wait_for_node(&path)?;
+    let mut opened = Err(io::Error::from_raw_os_error(libc::EBUSY));
+    // The one before may be letting go still.
+    wait_until(NODE_PATIENCE, || {
+        opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(&path);
+        !matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::EBUSY))
+    });
+    let device = Arc::new(OwnedFd::from(opened.map_err(cannot())?));
+    let switch = Arc::new(Switch::new(volume.clone(), info.queues).map_err(cannot())?);
+    let queue = |number| {
+        let table = Table::map(&*device, number, info.depth).map_err(cannot())?;
+        Ok(Queue::new(device.clone(), table, switch.clone(), number, info.depth, info.request_bytes_max))
+    };
+    let queues: Vec<Queue> = (0..info.queues).map(queue).collect::<Result<_, UblkError>>()?;
+    let mut endpoints: Option<EndpointGroup> = None;
+    for (number, queue) in queues.into_iter().enumerate() {
+        match &endpoints {
+            None => endpoints = Some(runtime.add_endpoint(Box::new(queue))),
+            Some(group) => {
+                let reactor = (number % usize::from(runtime.reactors())) as u16;
+                runtime.add_endpoint_on(reactor, group, Box::new(queue));
+            }
+        }
+    }
+    let endpoints = endpoints.ok_or_else(|| UblkError::system("serve a ublk device")(io::Error::other("it has no queues")))?;
+    Ok((switch, endpoints))
+}
+
+/// Nodes come from devtmpfs, or from udev a little later.
+fn wait_for_node(path: &Path) -> Result<(), UblkError> {
+    if wait_until(NODE_PATIENCE, || path.exists()) {
+        return Ok(());
+    }
+    Err(UblkError::system(format!("find {}", path.display()))(io::Error::from_raw_os_error(libc::ENOENT)))
+}
+
+/// Whether a daemon that lives serves the ublk device at `path`; of another device, whether it is
+/// there.
+pub(crate) fn is_served_device(path: &Path) -> bool {
+    let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix("ublkb")?.parse().ok());
+    let Some(number) = number else { return is_there(path) };
+    Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| control::is_served(&info))
+}

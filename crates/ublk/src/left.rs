@@ -1,0 +1,82 @@
+//! Devices that a daemon has left: their users wait for the next one, or until somebody ends them.
+
+use crate::control::{self, Control, block_path, numbers};
+use crate::error::UblkError;
+use crate::export::{is_served_device, on_control};
+use crate::uapi::DeviceInfo;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The upper 16 bits of what the driver keeps for us: "hc", so that devices of other servers are not
+/// taken for ours.
+const MAGIC: u64 = 0x6863 << 48;
+
+/// What a device of this volume is known by.
+pub(crate) fn mark_of(owner: u128) -> u64 {
+    let folded = (owner >> 64) as u64 ^ owner as u64;
+    MAGIC | ((folded ^ folded >> 48) & ((1 << 48) - 1))
+}
+
+/// A device that nobody serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Left {
+    number: u32,
+    /// `/dev/ublkbN`.
+    pub path: PathBuf,
+}
+
+/// The device of that mark.
+pub(crate) fn find(mark: u64) -> Result<Option<DeviceInfo>, UblkError> {
+    let numbers = numbers();
+    if numbers.is_empty() {
+        return Ok(None);
+    }
+    let mut control = Control::open()?;
+    // One that goes meanwhile is not there.
+    Ok(numbers.into_iter().filter_map(|number| control.info(number).ok()).find(|info| info.mark == mark))
+}
+
+/// The device that a daemon has left of this volume, if there is one and nobody serves it.
+pub fn left(owner: u128) -> Option<Left> {
+    let info = find(mark_of(owner)).ok()??;
+    (!control::is_served(&info)).then(|| Left { number: info.number, path: block_path(info.number) })
+}
+
+/// Ends a device that nobody serves: its users get errors.
+///
+/// # Errors
+/// See [`UblkError`].
+pub fn end_left(left: &Left, patience: Duration) -> Result<(), UblkError> {
+    end(left.number, patience)
+}
+
+/// Removes the stable name of a volume if it leads to a device that nobody serves.
+///
+/// # Errors
+/// A sentence for the administrator.
+pub fn forget_name(directory: &Path, name: &str) -> Result<(), String> {
+    node::link::forget_stale_name(directory, name, is_served_device)
+}
+
+/// Ends a device, served or not.
+pub(crate) fn end(number: u32, patience: Duration) -> Result<(), UblkError> {
+    on_control(patience, "ending a ublk device", move |control| {
+        control.stop(number)?;
+        control.delete(number)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_tell_volumes_apart_and_say_whose_they_are() {
+        let owners = [0u128, 1, 1 << 64, 1 << 127, 0x0123_4567_89ab_cdef_0011_2233_4455_6677];
+        let marks: std::collections::BTreeSet<u64> = owners.iter().map(|owner| mark_of(*owner)).collect();
+        // Folded, so these two are one: volumes' UUIDs are random.
+        assert_eq!(mark_of(1), mark_of(1 << 64));
+        assert_eq!(marks.len(), owners.len() - 1);
+        assert!(marks.iter().all(|mark| mark >> 48 == 0x6863));
+    }
+}

@@ -1,0 +1,28 @@
+//! The `ublk` export: a volume as a block device of the kernel's ublk driver, served on the reactors.
+//!
+//! ```text
+//!   /dev/hearth/NAME ─▶ /dev/ublkbN ─▶ ublk driver ─▶ commands on a reactor's ring, data by /dev/ublkcN ─▶ volume
+//! ```
+//! The device outlives its server: the kernel keeps its requests when the daemon ends or is killed,
+//! also those that were under way, and hands them to the next one. A write may be carried out twice
+//! by that, always before its answer.
+//!
+//! Rooms: `uapi` the kernel's interface; `kernels` and [`support`] whether it can be used; `control`
+//! commands to the driver; `table`, `queue` and `switch` the data path; [`export`] all of it
+//! together; `left` devices that have no server.
+
+mod control;
+mod error;
+pub mod export;
+mod kernels;
+mod left;
+mod queue;
+pub mod support;
+mod switch;
+mod table;
+mod uapi;
+
+pub use error::UblkError;
+pub use export::{UblkExport, UblkOptions};
+pub use left::{Left, end_left, forget_name, left};
+pub use support::Probe;

@@ -1,0 +1,360 @@
+//! One queue of a device, on one reactor: requests come as completions of commands, and data is
+//! moved by reading and writing `/dev/ublkcN`.
+//!
+//! Invariants: a tag is with the kernel, at the volume, or waiting (for pages, for room at the
+//! volume, or for a volume at all); each request is answered once. A tag ends only with its device.
+//!
+//! A volume may go and another one take its place (see [`Switch`]). What failed because the first
+//! went is asked of the second: its client has had no answer, and was promised that it waits.
+
+use crate::switch::Switch;
+use crate::table::Table;
+use crate::uapi::{COMMIT_AND_FETCH, Descriptor, FETCH, Operation, data_offset, io_command};
+use engine::api::{Op, Reply, Request, RequestError};
+use io_uring::{opcode, types as ring};
+use page::{PageMut, PageMutVec, PageVec, for_each_piece, for_each_piece_mut};
+use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use types::SECTOR_BYTES;
+
+const TOKEN_BELL: u32 = u32::MAX;
+/// Bytes of a block of the engine.
+const SECTORS_PER_PAGE: u64 = page::PAGE_BYTES as u64 / SECTOR_BYTES;
+
+/// The request that a tag stands for.
+#[derive(Clone, Copy)]
+struct Slot {
+    asked: Descriptor,
+    op: Op,
+    /// Which volume it was given to: see [`Queue::turn`].
+    turn: u64,
+}
+
+impl Slot {
+    fn data_bytes(&self) -> u32 {
+        self.asked.sectors * SECTOR_BYTES as u32
+    }
+
+    /// Where in the first page its data begins.
+    fn skip_bytes(&self) -> u32 {
+        (self.asked.start_sector % SECTORS_PER_PAGE * SECTOR_BYTES) as u32
+    }
+
+    fn pages(&self) -> usize {
+        (self.skip_bytes() as usize + self.data_bytes() as usize).div_ceil(page::PAGE_BYTES)
+    }
+}
+
+/// One queue.
+pub(crate) struct Queue {
+    /// `/dev/ublkcN`.
+    device: Arc<OwnedFd>,
+    table: Table,
+    switch: Arc<Switch>,
+    number: u16,
+    request_bytes_max: u32,
+    volume: Option<VolumeRef>,
+    /// How many volumes there have been.
+    turn: u64,
+    slots: Box<[Slot]>,
+    /// Tags whose data waits for pages.
+    short: VecDeque<u16>,
+    /// Requests for which the volume had no room.
+    refused: VecDeque<Request>,
+    /// Tags that wait for a volume.
+    held: VecDeque<u16>,
+    /// Requests that are not answered and not held.
+    under_way: usize,
+    /// Tags that have not ended.
+    alive: usize,
+    bell_value: Box<[u8; 8]>,
+    pieces: Vec<libc::iovec>,
+}
+
+// SAFETY: `pieces` is written anew before each use, and points only to memory that its user owns.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    pub(crate) fn new(device: Arc<OwnedFd>, table: Table, switch: Arc<Switch>, number: u16, depth: u16, request_bytes_max: u32) -> Queue {
+        let asked = Descriptor { operation: Operation::Flush, fua: false, sectors: 0, start_sector: 0 };
+        let volume = switch.volume();
+        Queue {
+            device,
+            table,
+            switch,
+            number,
+            request_bytes_max,
+            volume,
+            turn: 0,
+            slots: vec![Slot { asked, op: Op::Flush, turn: 0 }; usize::from(depth)].into(),
+            short: VecDeque::new(),
+            refused: VecDeque::new(),
+            held: VecDeque::new(),
+            under_way: 0,
+            alive: usize::from(depth),
+            bell_value: Box::new([0; 8]),
+            pieces: Vec::new(),
+        }
+    }
+
+    fn command(&self, cx: &mut Context<'_>, command: u32, tag: u16, result: i32) {
+        let bytes = io_command(self.number, tag, result);
+        let entry = opcode::UringCmd80::new(ring::Fd(self.device.as_raw_fd()), command).cmd(bytes).build();
+        // SAFETY: the command is in the entry itself and names no memory; the descriptor is this
+        // endpoint's as long as it lives.
+        unsafe { cx.push128(entry, u32::from(tag)) };
+    }
+
+    fn listen(&mut self, cx: &mut Context<'_>) {
+        let bell = self.switch.bell(self.number).as_raw_fd();
+        let entry = opcode::Read::new(ring::Fd(bell), self.bell_value.as_mut_ptr(), 8).build();
+        // SAFETY: the boxed value and the bell are this endpoint's until it is dropped.
+        unsafe { cx.push(entry, TOKEN_BELL) };
+    }
+
+    fn answer(&mut self, cx: &mut Context<'_>, tag: u16, result: i32) {
+        self.under_way -= 1;
+        self.command(cx, COMMIT_AND_FETCH, tag, result);
+        self.tell_if_quiet();
+    }
+
+    /// Only who waits for a pause cares.
+    fn tell_if_quiet(&self) {
+        if self.volume.is_none() && self.under_way == 0 {
+            self.switch.set_busy(self.number, false);
+        }
+    }
+
+    /// A request has arrived under a tag.
+    fn arrived(&mut self, cx: &mut Context<'_>, tag: u16) {
+        self.under_way += 1;
+        let asked = self.table.descriptor(tag);
+        let op = match asked.operation {
+            Operation::Read => Op::Read,
+            Operation::Write => Op::Write,
+            Operation::Flush => Op::Flush,
+            Operation::Discard => Op::Discard,
+            Operation::WriteZeroes => Op::WriteZeroes,
+            Operation::Unknown(_) => return self.answer(cx, tag, -libc::EOPNOTSUPP),
+        };
+        let has_data = matches!(op, Op::Read | Op::Write);
+        let is_long = has_data && u64::from(asked.sectors) * SECTOR_BYTES > u64::from(self.request_bytes_max);
+        if is_long || (op != Op::Flush && asked.sectors == 0) {
+            return self.answer(cx, tag, -libc::EINVAL);
+        }
+        self.slots[usize::from(tag)] = Slot { asked, op, turn: self.turn };
+        self.begin(cx, tag);
+    }
+
+    /// Gives a request to the volume, or puts it in line.
+    fn begin(&mut self, cx: &mut Context<'_>, tag: u16) {
+        if self.volume.is_none() {
+            self.hold(tag);
+        } else if !self.short.is_empty() || !self.start(cx, tag) {
+            self.short.push_back(tag);
+        }
+    }
+
+    fn hold(&mut self, tag: u16) {
+        self.held.push_back(tag);
+        self.under_way -= 1;
+        self.tell_if_quiet();
+    }
+
+    /// `false` if there are no pages for its data.
+    fn start(&mut self, cx: &mut Context<'_>, tag: u16) -> bool {
+        let Some(volume) = self.volume.clone() else {
+            self.hold(tag);
+            return true;
+        };
+        let mut slot = self.slots[usize::from(tag)];
+        slot.turn = self.turn;
+        self.slots[usize::from(tag)] = slot;
+        let mut pages = PageVec::new();
+        if slot.op == Op::Write {
+            let Some(mut empty) = cx.allocate_pages(&volume, slot.pages()) else { return false };
+            if let Err(error) = self.take_data(tag, &mut empty) {
+                tracing::error!(volume = volume.name(), %error, "the data of a write cannot be had from the kernel");
+                self.answer(cx, tag, -libc::EIO);
+                return true;
+            }
+            pages = empty.into_iter().map(PageMut::freeze).collect();
+        }
+        let request = Request {
+            id: u64::from(tag),
+            volume: ANY_VOLUME,
+            op: slot.op,
+            fua: slot.asked.fua && slot.op != Op::Flush,
+            start_sector: if slot.op == Op::Flush { 0 } else { slot.asked.start_sector },
+            sectors: if slot.op == Op::Flush { 0 } else { slot.asked.sectors },
+            pages,
+            bypass: None,
+            wanted: false,
+            range: None,
+        };
+        if !self.refused.is_empty() {
+            self.refused.push_back(request);
+        } else if let Err(Refused(request)) = cx.submit(&volume, request) {
+            self.refused.push_back(request);
+        }
+        true
+    }
+
+    /// Reads what a write brings.
+    fn take_data(&mut self, tag: u16, pages: &mut PageMutVec) -> io::Result<()> {
+        let slot = self.slots[usize::from(tag)];
+        let pieces = &mut self.pieces;
+        pieces.clear();
+        for_each_piece_mut(pages, slot.skip_bytes(), slot.data_bytes(), |piece| {
+            pieces.push(libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() });
+        });
+        let (fd, count, at) = (self.device.as_raw_fd(), pieces.len() as i32, data_offset(self.number, tag));
+        // SAFETY: each piece is writable memory of `pages`, borrowed until the call returns.
+        let moved = unsafe { libc::preadv(fd, pieces.as_ptr(), count, at) };
+        all_moved(moved, slot.data_bytes())
+    }
+
+    /// Writes what a read is answered with.
+    fn give_data(&mut self, tag: u16, pages: &PageVec) -> io::Result<()> {
+        let slot = self.slots[usize::from(tag)];
+        let pieces = &mut self.pieces;
+        pieces.clear();
+        for_each_piece(pages, slot.skip_bytes(), slot.data_bytes(), |piece| {
+            pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
+        });
+        let (fd, count, at) = (self.device.as_raw_fd(), pieces.len() as i32, data_offset(self.number, tag));
+        // SAFETY: the call reads the pieces, which are memory of `pages`, until it returns.
+        let moved = unsafe { libc::pwritev(fd, pieces.as_ptr(), count, at) };
+        all_moved(moved, slot.data_bytes())
+    }
+
+    /// The switch was turned.
+    fn turned(&mut self, cx: &mut Context<'_>) {
+        self.volume = self.switch.volume();
+        self.turn += 1;
+        // What has not reached the volume before waits for this one.
+        let refused = std::mem::take(&mut self.refused).into_iter().map(|request| request.id as u16);
+        let waiting: Vec<u16> = refused.chain(std::mem::take(&mut self.short)).collect();
+        waiting.into_iter().for_each(|tag| self.hold(tag));
+        if self.volume.is_none() {
+            return self.switch.set_busy(self.number, self.under_way > 0);
+        }
+        for tag in std::mem::take(&mut self.held) {
+            self.under_way += 1;
+            self.begin(cx, tag);
+        }
+    }
+
+    /// Whether a request failed only because its volume has gone, or is going.
+    fn lost_its_volume(&self, tag: u16) -> bool {
+        let now = self.switch.volume();
+        let is_same = now.zip(self.volume.as_ref()).is_some_and(|(now, known)| now.is(known));
+        !is_same || self.slots[usize::from(tag)].turn != self.turn
+    }
+}
+
+impl Endpoint for Queue {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.listen(cx);
+        for tag in 0..self.slots.len() as u16 {
+            self.command(cx, FETCH, tag, 0);
+        }
+    }
+
+    fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, _flags: u32) {
+        if token == TOKEN_BELL {
+            if result > 0 {
+                self.listen(cx);
+                self.turned(cx);
+            }
+            return;
+        }
+        if result == 0 {
+            return self.arrived(cx, token as u16);
+        }
+        // The device has gone, or its queue is not wanted.
+        if !matches!(-result, libc::ENODEV | libc::ECANCELED) {
+            let error = io::Error::from_raw_os_error(-result);
+            tracing::error!(queue = self.number, %error, "the kernel dropped a command of a ublk device");
+        }
+        self.alive -= 1;
+        if self.alive == 0 {
+            cx.close();
+        }
+    }
+
+    fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
+        let tag = reply.id as u16;
+        let slot = self.slots[usize::from(tag)];
+        match reply.result {
+            Err(_) if self.lost_its_volume(tag) => self.begin_again(cx, tag),
+            Err(error) => self.answer(cx, tag, -errno(error)),
+            Ok(()) if slot.op == Op::Read => match self.give_data(tag, &reply.pages) {
+                Ok(()) => self.answer(cx, tag, slot.data_bytes().cast_signed()),
+                Err(error) => {
+                    tracing::error!(queue = self.number, %error, "the data of a read cannot be given to the kernel");
+                    self.answer(cx, tag, -libc::EIO);
+                }
+            },
+            Ok(()) if slot.op == Op::Write => self.answer(cx, tag, slot.data_bytes().cast_signed()),
+            Ok(()) => self.answer(cx, tag, 0),
+        }
+    }
+
+    fn pages_available(&mut self, cx: &mut Context<'_>) {
+        while let Some(tag) = self.short.pop_front() {
+            if !self.start(cx, tag) {
+                return self.short.push_front(tag);
+            }
+        }
+    }
+
+    fn volume_available(&mut self, cx: &mut Context<'_>) {
+        while let Some(request) = self.refused.pop_front() {
+            let Some(volume) = self.volume.clone() else {
+                self.hold(request.id as u16);
+                continue;
+            };
+            if let Err(Refused(request)) = cx.submit(&volume, request) {
+                return self.refused.push_front(request);
+            }
+        }
+    }
+
+    /// Nothing to do: whoever stops an export has stopped the device before, and the last tag to end
+    /// closes this endpoint.
+    fn stop(&mut self, _cx: &mut Context<'_>) {}
+}
+
+impl Queue {
+    /// The bell may not have been heard yet.
+    fn begin_again(&mut self, cx: &mut Context<'_>, tag: u16) {
+        let is_known = match (self.switch.volume(), &self.volume) {
+            (Some(now), Some(known)) => now.is(known),
+            _ => false,
+        };
+        if is_known { self.begin(cx, tag) } else { self.hold(tag) }
+    }
+}
+
+fn all_moved(moved: isize, wanted_bytes: u32) -> io::Result<()> {
+    match usize::try_from(moved) {
+        Ok(bytes) if bytes == wanted_bytes as usize => Ok(()),
+        Ok(bytes) => Err(io::Error::other(format!("{bytes} of {wanted_bytes} bytes"))),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What users of the block device see.
+fn errno(error: RequestError) -> i32 {
+    match error {
+        // ESHUTDOWN means nothing to users of a block device.
+        RequestError::Io | RequestError::Shutdown => libc::EIO,
+        RequestError::NoSpace => libc::ENOSPC,
+        RequestError::ReadOnly => libc::EPERM,
+        RequestError::Invalid => libc::EINVAL,
+    }
+}
