@@ -20,6 +20,12 @@ pub enum UblkError {
         /// Mount points and processes.
         by: String,
     },
+    /// The kernel cannot change the size of a device.
+    #[error("{device:?} keeps its size until it is made anew, since changing it needs Linux 6.16: unmount it, then restart the daemon")]
+    KeepsSize {
+        /// The block device.
+        device: PathBuf,
+    },
     /// Another process serves the device of this volume.
     #[error("{device:?} is served by process {pid}: stop that daemon first")]
     ServedElsewhere {

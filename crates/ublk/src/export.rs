@@ -211,24 +211,9 @@ impl UblkExport {
         users(&self.path, self.patience)
     }
 
-    /// Who can ask for [`UblkExport::users`] without the export.
+    /// See [`UblkHandle`].
     pub fn handle(&self) -> UblkHandle {
-        UblkHandle { path: self.path.clone(), patience: self.patience }
-    }
-
-    /// The volume has this size now.
-    ///
-    /// # Errors
-    /// [`UblkError::Unsupported`] before Linux 6.16: the device shows it when it is made anew.
-    pub fn set_size(&self, size_bytes: u64) -> Result<(), UblkError> {
-        let (number, path) = (self.number, self.path.clone());
-        on_control(self.patience, "setting the size of a ublk device", move |control| {
-            if !control.can_resize() || control.info(number)?.flags & flag::UPDATE_SIZE == 0 {
-                let reason = format!("{} keeps its size until it is made anew: changing it needs Linux 6.16", path.display());
-                return Err(UblkError::Unsupported { reason });
-            }
-            control.resize(number, size_bytes)
-        })
+        UblkHandle { number: self.number, path: self.path.clone(), patience: self.patience }
     }
 
     /// Writes back what the page cache holds for the device, then takes it away. Must not be called
@@ -330,14 +315,29 @@ impl UblkExport {
     }
 }
 
-/// Who can ask for users of a device.
+/// What can be asked of a device, and told to it, without the export.
 #[derive(Clone, Debug)]
 pub struct UblkHandle {
+    number: u32,
     path: PathBuf,
     patience: Duration,
 }
 
 impl UblkHandle {
+    /// The volume has this size now.
+    ///
+    /// # Errors
+    /// [`UblkError::KeepsSize`] before Linux 6.16.
+    pub fn set_size(&self, size_bytes: u64) -> Result<(), UblkError> {
+        let (number, path) = (self.number, self.path.clone());
+        on_control(self.patience, "setting the size of a ublk device", move |control| {
+            if !control.can_resize() || control.info(number)?.flags & flag::UPDATE_SIZE == 0 {
+                return Err(UblkError::KeepsSize { device: path });
+            }
+            control.resize(number, size_bytes)
+        })
+    }
+
     /// See [`UblkExport::users`].
     pub fn users(&self) -> Option<String> {
         users(&self.path, self.patience)

@@ -4,6 +4,7 @@ use super::{Machine, failed, locked};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use fuse::LoopExport;
+use ublk::UblkExport;
 use vhost_user::VhostUserExport;
 
 impl Machine {
@@ -43,6 +44,8 @@ impl Machine {
         let size_bytes = volume.reference.size_bytes();
         locked(&volume.vhost_user).values().for_each(VhostUserExport::capacity_changed);
         let told = locked(&volume.loop_export).as_mut().map(|made: &mut LoopExport| made.capacity_changed(size_bytes));
-        told.and_then(Result::err).into_iter().collect()
+        let device = locked(&volume.ublk_export).as_ref().map(UblkExport::handle);
+        let told_ublk = device.and_then(|device| device.set_size(size_bytes).err());
+        told.and_then(Result::err).into_iter().chain(told_ublk.map(|error| error.to_string())).collect()
     }
 }
