@@ -252,12 +252,14 @@ impl UblkExport {
     }
 
     /// Takes the device away under its users: what lies in memory above it is written back as far as
-    /// the patience allows, and users get errors from then on.
+    /// the patience allows (without any, nothing is), and users get errors from then on.
     ///
     /// # Errors
     /// What went wrong first; everything has been tried.
     pub fn abandon(mut self, runtime: &Runtime, patience: Duration) -> Result<(), UblkError> {
         let written_back = self.write_back(patience);
+        // The kernel waits for what it has handed over.
+        self.switch.fail();
         self.remove(runtime).and(written_back)
     }
 
@@ -288,6 +290,9 @@ impl UblkExport {
     }
 
     fn write_back(&self, patience: Duration) -> Result<(), UblkError> {
+        if patience.is_zero() {
+            return Ok(());
+        }
         let path = self.path.clone();
         // The number stays ours as long as the device is served.
         let opens: Opens = Arc::new(move || open(&path).map(Some));

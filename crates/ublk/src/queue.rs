@@ -7,13 +7,13 @@
 //! A volume may go and another one take its place (see [`Switch`]). What failed because the first
 //! went is asked of the second: its client has had no answer, and was promised that it waits.
 
-use crate::switch::Switch;
+use crate::switch::{Switch, Way};
 use crate::table::Table;
 use crate::uapi::{COMMIT_AND_FETCH, Descriptor, FETCH, Operation, data_offset, io_command};
 use engine::api::{Op, Reply, Request, RequestError};
 use io_uring::{opcode, types as ring};
 use page::{PageMut, PageMutVec, PageVec, for_each_piece, for_each_piece_mut};
-use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
+use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -56,7 +56,7 @@ pub(crate) struct Queue {
     switch: Arc<Switch>,
     number: u16,
     request_bytes_max: u32,
-    volume: Option<VolumeRef>,
+    way: Way,
     /// How many volumes there have been.
     turn: u64,
     slots: Box<[Slot]>,
@@ -80,14 +80,14 @@ unsafe impl Send for Queue {}
 impl Queue {
     pub(crate) fn new(device: Arc<OwnedFd>, table: Table, switch: Arc<Switch>, number: u16, depth: u16, request_bytes_max: u32) -> Queue {
         let asked = Descriptor { operation: Operation::Flush, fua: false, sectors: 0, start_sector: 0 };
-        let volume = switch.volume();
+        let way = switch.way();
         Queue {
             device,
             table,
             switch,
             number,
             request_bytes_max,
-            volume,
+            way,
             turn: 0,
             slots: vec![Slot { asked, op: Op::Flush, turn: 0 }; usize::from(depth)].into(),
             short: VecDeque::new(),
@@ -123,7 +123,7 @@ impl Queue {
 
     /// Only who waits for a pause cares.
     fn tell_if_quiet(&self) {
-        if self.volume.is_none() && self.under_way == 0 {
+        if matches!(self.way, Way::Wait) && self.under_way == 0 {
             self.switch.set_busy(self.number, false);
         }
     }
@@ -151,8 +151,8 @@ impl Queue {
 
     /// Gives a request to the volume, or puts it in line.
     fn begin(&mut self, cx: &mut Context<'_>, tag: u16) {
-        if self.volume.is_none() {
-            self.hold(tag);
+        if !matches!(self.way, Way::To(_)) {
+            self.put_off(cx, tag);
         } else if !self.short.is_empty() || !self.start(cx, tag) {
             self.short.push_back(tag);
         }
@@ -164,10 +164,15 @@ impl Queue {
         self.tell_if_quiet();
     }
 
+    /// There is no volume to ask.
+    fn put_off(&mut self, cx: &mut Context<'_>, tag: u16) {
+        if matches!(self.way, Way::Fail) { self.answer(cx, tag, -libc::EIO) } else { self.hold(tag) }
+    }
+
     /// `false` if there are no pages for its data.
     fn start(&mut self, cx: &mut Context<'_>, tag: u16) -> bool {
-        let Some(volume) = self.volume.clone() else {
-            self.hold(tag);
+        let Way::To(volume) = self.way.clone() else {
+            self.put_off(cx, tag);
             return true;
         };
         let mut slot = self.slots[usize::from(tag)];
@@ -233,13 +238,13 @@ impl Queue {
 
     /// The switch was turned.
     fn turned(&mut self, cx: &mut Context<'_>) {
-        self.volume = self.switch.volume();
+        self.way = self.switch.way();
         self.turn += 1;
         // What has not reached the volume before waits for this one.
         let refused = std::mem::take(&mut self.refused).into_iter().map(|request| request.id as u16);
         let waiting: Vec<u16> = refused.chain(std::mem::take(&mut self.short)).collect();
         waiting.into_iter().for_each(|tag| self.hold(tag));
-        if self.volume.is_none() {
+        if matches!(self.way, Way::Wait) {
             return self.switch.set_busy(self.number, self.under_way > 0);
         }
         for tag in std::mem::take(&mut self.held) {
@@ -250,9 +255,10 @@ impl Queue {
 
     /// Whether a request failed only because its volume has gone, or is going.
     fn lost_its_volume(&self, tag: u16) -> bool {
-        let now = self.switch.volume();
-        let is_same = now.zip(self.volume.as_ref()).is_some_and(|(now, known)| now.is(known));
-        !is_same || self.slots[usize::from(tag)].turn != self.turn
+        match self.switch.way() {
+            Way::Fail => false,
+            _ => !self.knows_the_way() || self.slots[usize::from(tag)].turn != self.turn,
+        }
     }
 }
 
@@ -314,8 +320,8 @@ impl Endpoint for Queue {
 
     fn volume_available(&mut self, cx: &mut Context<'_>) {
         while let Some(request) = self.refused.pop_front() {
-            let Some(volume) = self.volume.clone() else {
-                self.hold(request.id as u16);
+            let Way::To(volume) = self.way.clone() else {
+                self.put_off(cx, request.id as u16);
                 continue;
             };
             if let Err(Refused(request)) = cx.submit(&volume, request) {
@@ -332,11 +338,12 @@ impl Endpoint for Queue {
 impl Queue {
     /// The bell may not have been heard yet.
     fn begin_again(&mut self, cx: &mut Context<'_>, tag: u16) {
-        let is_known = match (self.switch.volume(), &self.volume) {
-            (Some(now), Some(known)) => now.is(known),
-            _ => false,
-        };
-        if is_known { self.begin(cx, tag) } else { self.hold(tag) }
+        if self.knows_the_way() { self.begin(cx, tag) } else { self.hold(tag) }
+    }
+
+    /// Whether the switch still says what this queue has heard, and that is a volume.
+    fn knows_the_way(&self) -> bool {
+        matches!((self.switch.way(), &self.way), (Way::To(now), Way::To(known)) if now.is(known))
     }
 }
 

@@ -16,9 +16,19 @@ pub(crate) struct Switch {
     bells: Vec<OwnedFd>,
 }
 
+/// What becomes of requests.
+#[derive(Clone)]
+pub(crate) enum Way {
+    /// They go to this volume.
+    To(VolumeRef),
+    /// They wait.
+    Wait,
+    /// They fail: the device is about to go.
+    Fail,
+}
+
 struct State {
-    /// `None`: requests wait.
-    volume: Option<VolumeRef>,
+    way: Way,
     /// Queues that have requests at the volume or are answering them.
     busy: Vec<bool>,
 }
@@ -27,7 +37,7 @@ impl Switch {
     pub(crate) fn new(volume: VolumeRef, queues: u16) -> io::Result<Switch> {
         let bell = |_| eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from);
         let bells = (0..queues).map(bell).collect::<io::Result<_>>()?;
-        let state = State { volume: Some(volume), busy: vec![false; usize::from(queues)] };
+        let state = State { way: Way::To(volume), busy: vec![false; usize::from(queues)] };
         Ok(Switch { state: Mutex::new(state), quiet: Condvar::new(), bells })
     }
 
@@ -39,9 +49,9 @@ impl Switch {
         self.bells[usize::from(queue)].as_fd()
     }
 
-    /// What a queue is to ask from now on.
-    pub(crate) fn volume(&self) -> Option<VolumeRef> {
-        self.state().volume.clone()
+    /// What a queue is to do from now on.
+    pub(crate) fn way(&self) -> Way {
+        self.state().way.clone()
     }
 
     /// Told by a queue that has heard of a change: whether it still has requests under way.
@@ -54,7 +64,7 @@ impl Switch {
     pub(crate) fn pause(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.state();
-        state.volume = None;
+        state.way = Way::Wait;
         // Until each has said otherwise.
         state.busy.fill(true);
         drop(state);
@@ -72,7 +82,13 @@ impl Switch {
 
     /// What waits, and all that comes, goes to `volume`.
     pub(crate) fn resume(&self, volume: VolumeRef) {
-        self.state().volume = Some(volume);
+        self.state().way = Way::To(volume);
+        self.ring_bells();
+    }
+
+    /// What waits, and all that comes, fails.
+    pub(crate) fn fail(&self) {
+        self.state().way = Way::Fail;
         self.ring_bells();
     }
 

@@ -263,8 +263,9 @@ impl Machine {
     fn end_one_kept(&self, name: &str, set: Vec<OwnedFd>) {
         if let Some(uuid) = name.strip_prefix(UBLK).and_then(Uuid::parse) {
             let volume = text_of(set);
-            self.told(end_left_device(uuid).map(|_| ()).map_err(|error| error.to_string()));
+            // Its number is another's soon.
             self.forget_ublk_name(&volume);
+            self.told(end_left_device(uuid).map(|_| ()).map_err(|error| error.to_string()));
             return self.kept.forget(name);
         }
         let Some(uuid) = name.strip_prefix(LOOP) else {
@@ -395,8 +396,8 @@ pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<Ende
     let mut ended = EndedExports::default();
     for (name, set) in kept {
         if name.starts_with(UBLK) {
-            ended.add_ublk(end_ublk_devices([name.as_str()]));
             ended.remains.extend(ublk::forget_name(Path::new(STABLE_DIRECTORY), &text_of(set)).err());
+            ended.add_ublk(end_ublk_devices([name.as_str()]));
             keeper.forget(&name);
             continue;
         }

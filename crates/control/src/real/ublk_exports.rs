@@ -143,6 +143,10 @@ impl Machine {
     /// errors.
     pub(super) fn end_ublk_of(&self, record: &VolumeRecord) {
         let suspended = locked(&self.ublk.suspended).remove(&record.uuid);
+        if suspended.is_none() {
+            // Its number is another's soon.
+            self.forget_ublk_name(&record.name);
+        }
         let ended = match suspended {
             Some((_, export)) => export.abandon(&self.runtime, Duration::ZERO).map(|()| true),
             None => end_left_device(record.uuid).map(|ended| ended.is_some()),
@@ -152,7 +156,6 @@ impl Machine {
             Ok(true) => tracing::warn!("users of {} get errors: its content is not what they knew", record.name),
             Err(error) => tracing::warn!("{error}"),
         }
-        self.forget_ublk_name(&record.name);
         self.kept.forget_ublk(record);
     }
 
