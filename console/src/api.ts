@@ -194,6 +194,7 @@ export interface VolumeView {
   exports: Record<string, string | null>;
   /** By export: what its users see while the daemon restarts. */
   on_restart: Record<string, OnRestart>;
+  export_notes?: Record<string, string>;
   stable_path: string | null;
   cached_bytes: number | null;
   dirty_bytes: number | null;

@@ -1,5 +1,6 @@
 /** What the setup flow is about to do, as data: checked step by step, told in words, and turned into calls. */
 
+import { exportSentence } from "../words/exports";
 import type { DeviceView, Mode, PoolCreate, PoolView, VolumeAdd } from "../api";
 import { bytes } from "../format";
 import { nameProblem, size } from "../parse";
@@ -23,7 +24,8 @@ export interface Plan {
   backingExamined: DeviceView | null;
   name: string;
   mode: Mode;
-  loop: boolean;
+  block: boolean;
+  vhostUser: boolean;
   nbd: boolean;
   nbdPort: string;
   /** The person agrees to what is destroyed. */
@@ -45,7 +47,8 @@ export const FRESH: Plan = {
   backingExamined: null,
   name: "",
   mode: "write-through",
-  loop: true,
+  block: true,
+  vhostUser: false,
   nbd: false,
   nbdPort: "",
   agreed: false,
@@ -87,7 +90,7 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
   if (step === 2) {
     note("name", nameProblem(plan.name) ?? (volumes.includes(plan.name) ? "there is a volume of this name" : undefined));
     if (plan.nbdPort.trim() !== "") note("nbdPort", /^\d+$/.test(plan.nbdPort.trim()) && Number(plan.nbdPort) >= 1 && Number(plan.nbdPort) <= 65_535 ? undefined : "a port is a number from 1 to 65535");
-    if (!plan.loop && !plan.nbd && plan.nbdPort.trim() === "") note("exports", "choose at least one way, or nothing can use the volume");
+    if (!plan.block && !plan.vhostUser && !plan.nbd && plan.nbdPort.trim() === "") note("exports", "choose at least one way, or nothing can use the volume");
   }
   if (step === 3 && destroys(plan) !== null && !plan.agreed) note("agreed", "agree to what is destroyed");
   return found;
@@ -95,7 +98,7 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
 
 export function exportsOf(plan: Plan): string[] {
   const port = plan.nbdPort.trim();
-  return [...(plan.loop ? ["loop"] : []), ...(plan.nbd ? ["nbd"] : []), ...(port === "" ? [] : [`nbd:127.0.0.1:${port}`])];
+  return [...(plan.block ? ["block"] : []), ...(plan.vhostUser ? ["vhost-user"] : []), ...(plan.nbd ? ["nbd"] : []), ...(port === "" ? [] : [`nbd:127.0.0.1:${port}`])];
 }
 
 export function poolBody(plan: Plan): PoolCreate | null {
@@ -129,7 +132,7 @@ export function review(plan: Plan): { text: string; grave: boolean }[] {
   plain(`${backingPath(plan)}${backing ? ` (${bytes(backing.size_bytes)}, ${backing.told})` : ""} becomes the slow disk of the volume ${plan.name}. Nothing on it is changed by this; from now on it is used through the volume only.`);
   plain(`Mode ${plan.mode}. ${MODES[plan.mode].about} ${MODES[plan.mode].loss}`);
   for (const way of exportsOf(plan)) {
-    plain(way === "loop" ? `A block device /dev/loopN appears, and /dev/hearth/${plan.name} if possible.` : way === "nbd" ? "It is offered over NBD on the daemon's Unix socket." : `It is offered over NBD at ${way.slice(4)}, without encryption, to this machine only.`);
+    plain(exportSentence(way, plan.name));
   }
   return lines;
 }

@@ -1,5 +1,6 @@
 /** Carrying the plan out, call by call, and what to do with the result. */
 
+import { exportName } from "../words/exports";
 import type { PoolView, VolumeView } from "../api";
 import { refreshPools, refreshVolumes } from "../live/store";
 import { ApiError, post } from "../rest";
@@ -63,7 +64,7 @@ function Made({ volume }: { volume: VolumeView }) {
       <h2>The volume {volume.name} works</h2>
       <p>Use it in the place of {volume.backing}, which must not be used directly any more:</p>
       <ul class="commands">
-        {places.map(([word, place]) => place && <li key={word}><span>{word.startsWith("loop") ? "Block device" : "NBD"}</span><Copy text={place} /></li>)}
+        {places.map(([word, place]) => place && <li key={word}><span>{exportName(word)}</span><Copy text={place} /></li>)}
         {volume.stable_path && <li><span>Name that stays</span><Copy text={volume.stable_path} /></li>}
         {commands(volume).map(({ told, text }) => <li key={text}><span>{told}</span><Copy text={text} /></li>)}
       </ul>

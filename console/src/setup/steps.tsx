@@ -126,8 +126,9 @@ export function VolumeStep({ plan, set, wrong }: StepProps) {
       </fieldset>
       <fieldset class="choices">
         <legend>How is it offered?</legend>
-        <label class="choice"><input type="checkbox" checked={plan.loop} onChange={(event) => set({ loop: event.currentTarget.checked })} /><span><strong>Block device</strong><span class="under">/dev/loopN, to be mounted like any disk (the daemon must run as root)</span></span></label>
-        <label class="choice"><input type="checkbox" checked={plan.nbd} onChange={(event) => set({ nbd: event.currentTarget.checked })} /><span><strong>NBD on a Unix socket</strong><span class="under">for virtual machines on this host</span></span></label>
+        <label class="choice"><input type="checkbox" checked={plan.block} onChange={(event) => set({ block: event.currentTarget.checked })} /><span><strong>Block device</strong><span class="under">/dev/hearth/NAME, to be mounted like any disk (the daemon must run as root)</span></span></label>
+        <label class="choice"><input type="checkbox" checked={plan.vhostUser} onChange={(event) => set({ vhostUser: event.currentTarget.checked })} /><span><strong>Disk for virtual machines</strong><span class="under">by vhost-user, for QEMU and cloud-hypervisor on this host: costs least</span></span></label>
+        <label class="choice"><input type="checkbox" checked={plan.nbd} onChange={(event) => set({ nbd: event.currentTarget.checked })} /><span><strong>NBD on a Unix socket</strong><span class="under">for QEMU and other NBD clients on this host</span></span></label>
       </fieldset>
       <Text label="NBD on TCP port (optional)" value={plan.nbdPort} placeholder="10809" wrong={wrong["nbdPort"]} hint="loopback addresses only, since it has no encryption" onText={(nbdPort) => set({ nbdPort })} />
       {wrong["exports"] && <p class="wrong" role="alert">{wrong["exports"]}</p>}

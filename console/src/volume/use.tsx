@@ -2,6 +2,7 @@
 
 import type { OnRestart, VolumeView } from "../api";
 import { Copy, Panel } from "../ui/basics";
+import { exportName, isDevice } from "../words/exports";
 
 const WHILE_RESTARTING: Record<OnRestart, string> = {
   waits: "I/O waits",
@@ -13,7 +14,7 @@ const WHILE_RESTARTING: Record<OnRestart, string> = {
 
 /** A command that uses the volume at a place, by the kind of export. */
 export function commands(volume: { name: string; exports: Record<string, string | null>; stable_path: string | null }): { told: string; text: string }[] {
-  const device = volume.stable_path ?? Object.entries(volume.exports).find(([word, place]) => word.startsWith("loop") && place)?.[1];
+  const device = volume.stable_path ?? Object.entries(volume.exports).find(([word, place]) => isDevice(word) && place)?.[1];
   const found: { told: string; text: string }[] = [];
   if (device) {
     found.push({ told: "If it holds a file system, mount it", text: `mount ${device} /mnt` });
@@ -34,9 +35,10 @@ export function Use({ volume }: { volume: VolumeView }) {
       <dl class="places">
         {places.map(([word, place]) => (
           <div key={word}>
-            <dt>{word.startsWith("loop") ? "Block device" : word.startsWith("vhost-user") ? "Disk for virtual machines" : word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP"}</dt>
+            <dt>{exportName(word)}</dt>
             <dd>
               {place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}
+              {volume.export_notes?.[word] && <p class="muted">{volume.export_notes[word]}</p>}
               {volume.on_restart[word] && <p class="muted">While the daemon restarts: {WHILE_RESTARTING[volume.on_restart[word]]}</p>}
             </dd>
           </div>

@@ -78,7 +78,7 @@ test("nothing is destroyed without consent, and the review names it", () => {
   assert.deepEqual(problems(agreed, 3, [], []), {});
   assert.equal(poolBody(agreed)!.force, true);
   assert.ok(review(agreed).some((line) => line.grave && line.text.includes("ext4")));
-  assert.deepEqual(volumeBody(agreed), { name: "data", pool: "fast", backing: "/dev/sdb", exports: ["loop", "nbd:127.0.0.1:10809"], options: { mode: "write-through" } });
+  assert.deepEqual(volumeBody(agreed), { name: "data", pool: "fast", backing: "/dev/sdb", exports: ["block", "nbd:127.0.0.1:10809"], options: { mode: "write-through" } });
   const existing = { ...agreed, pool: "old" };
   assert.equal(poolBody(existing), null);
   assert.ok(!review(existing).some((line) => line.grave));
@@ -90,7 +90,7 @@ test("each step says what it lacks", () => {
   assert.deepEqual(Object.keys(problems(FRESH, 1, [], [])), ["backing"]);
   const same = { ...FRESH, ssdDevice: disk({}), backingDevice: disk({}) };
   assert.match(problems(same, 1, [], [])["backing"]!, /that is the SSD/);
-  assert.deepEqual(Object.keys(problems({ ...FRESH, name: "data", loop: false, nbdPort: "70000" }, 2, [], ["data"])), ["name", "nbdPort"]);
+  assert.deepEqual(Object.keys(problems({ ...FRESH, name: "data", block: false, nbdPort: "70000" }, 2, [], ["data"])), ["name", "nbdPort"]);
 });
 
 test("partitions stand below their disk", () => {
