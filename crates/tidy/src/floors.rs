@@ -8,6 +8,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("shares", 0),
     ("keeper", 0),
     ("guest", 0),
+    ("targets", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),

@@ -1,0 +1,288 @@
+//! What is written below configfs, as whole trees; and that it goes as it came.
+
+use std::path::Path;
+use targets::model::Model;
+use targets::{Access, Chap, Protocol, Share, apply, connected, device_of, names, refresh, remove};
+
+const UUID: [u8; 16] = [0xcc, 0xb4, 0x76, 0x60, 0x5a, 0x80, 0x4c, 0xa3, 0x90, 0xd8, 0x18, 0x7b, 0xb9, 0x9b, 0x71, 0x42];
+const CHAP: &str = "user = db\npassword = hunter2-hunter2\nmutual_user = hearth\nmutual_password = hunter3-hunter3";
+
+fn share(protocol: Protocol) -> Share {
+    let initiator = match protocol {
+        Protocol::Iscsi => "iqn.1993-08.org.debian:01:abc",
+        Protocol::NvmeTcp => "nqn.2014-08.org.nvmexpress:uuid:4c4c4544",
+    };
+    Share {
+        protocol,
+        uuid: UUID,
+        volume: "db".into(),
+        device: "/dev/loop7".into(),
+        read_only: false,
+        addresses: vec![([192, 0, 2, 1], protocol.port()).into()],
+        access: Access::Only(vec![initiator.into()]),
+        chap: (protocol == Protocol::Iscsi).then(|| Chap::parse(CHAP).expect("well-formed")),
+    }
+}
+
+fn open(protocol: Protocol) -> Share {
+    let addresses = vec![([127, 0, 0, 1], protocol.port()).into(), "[::1]:7000".parse().expect("an address")];
+    Share { addresses, access: Access::Anyone, chap: None, read_only: true, ..share(protocol) }
+}
+
+/// In memory, if there is such a place: each case makes hundreds of files.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}
+
+fn with_model(test: impl FnOnce(&Model)) {
+    let directory = directory();
+    test(&Model::new(directory.path()));
+}
+
+/// Lines of the tree that setting up a share has added or changed.
+fn added(model: &Model, before: &str) -> String {
+    let before: Vec<&str> = before.lines().collect();
+    model.snapshot().lines().filter(|line| !before.contains(line)).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn trees_are_as_written_down() {
+    let cases = [
+        ("iscsi-chap", share(Protocol::Iscsi)),
+        ("iscsi-open", open(Protocol::Iscsi)),
+        ("nvme-tcp", share(Protocol::NvmeTcp)),
+        ("nvme-tcp-open", open(Protocol::NvmeTcp)),
+    ];
+    for (name, share) in cases {
+        with_model(|model| {
+            let before = model.snapshot();
+            apply(model, &share).expect("nothing fails");
+            let tree = added(model, &before);
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/trees/{name}.txt"));
+            if std::env::var_os("BLESS").is_some() {
+                std::fs::write(&file, &tree).expect("it can be written");
+            }
+            assert_eq!(tree, std::fs::read_to_string(&file).expect("BLESS=1 writes it"), "{name}");
+            assert_eq!(device_of(model, share.protocol, "db", UUID).as_deref(), Some("/dev/loop7"));
+        });
+    }
+}
+
+#[test]
+fn a_second_time_changes_nothing_and_a_removal_leaves_what_was_before() {
+    for share in [share(Protocol::Iscsi), open(Protocol::Iscsi), share(Protocol::NvmeTcp), open(Protocol::NvmeTcp)] {
+        with_model(|model| {
+            let before = model.snapshot();
+            apply(model, &share).expect("nothing fails");
+            let made = model.snapshot();
+            let changes = model.changes.get();
+            apply(model, &share).expect("it is there");
+            // Only that the directory of reservations is there is made sure of again.
+            assert!(model.changes.get() <= changes + 1, "nothing of what connected initiators use is touched");
+            assert_eq!(model.snapshot(), made);
+            remove(model, share.protocol, "db", UUID).expect("nothing fails");
+            let fabric_stays = "target/iscsi/";
+            let left: Vec<String> = model.snapshot().lines().filter(|l| !l.starts_with(fabric_stays)).map(str::to_owned).collect();
+            assert_eq!(left.join("\n") + "\n", before);
+            assert_eq!(device_of(model, share.protocol, "db", UUID), None);
+            remove(model, share.protocol, "db", UUID).expect("nothing is no failure");
+        });
+    }
+}
+
+/// Each step fails once: nothing stays of what was made, and the next try succeeds.
+#[test]
+fn a_step_that_fails_leaves_nothing_behind() {
+    for share in [share(Protocol::Iscsi), open(Protocol::Iscsi), share(Protocol::NvmeTcp), open(Protocol::NvmeTcp)] {
+        let mut failed = 0;
+        for at in 1.. {
+            let mut ended = false;
+            with_model(|model| {
+                let before = model.snapshot();
+                model.fail_at.set(Some(at));
+                match apply(model, &share) {
+                    Ok(()) => ended = model.changes.get() < at,
+                    Err(error) => {
+                        assert!(!format!("{error} {error:?} {}", error.remedy()).contains("hunter"), "{error}");
+                        assert_eq!(model.snapshot(), before, "{error}");
+                    }
+                }
+                model.fail_at.set(None);
+                apply(model, &share).expect("nothing fails any more");
+                assert_eq!(device_of(model, share.protocol, "db", UUID).as_deref(), Some("/dev/loop7"));
+            });
+            if ended {
+                break;
+            }
+            failed += 1;
+        }
+        assert!(failed > 10, "only {failed} steps");
+    }
+}
+
+/// A removal in which a step fails goes on, and a second one finishes it.
+#[test]
+fn a_removal_that_was_interrupted_is_finished_by_the_next() {
+    for share in [share(Protocol::Iscsi), share(Protocol::NvmeTcp)] {
+        for at in 1..12 {
+            with_model(|model| {
+                let before = model.snapshot();
+                apply(model, &share).expect("nothing fails");
+                model.changes.set(0);
+                model.fail_at.set(Some(at));
+                let _ = remove(model, share.protocol, "db", UUID);
+                model.fail_at.set(None);
+                remove(model, share.protocol, "db", UUID).expect("nothing fails any more");
+                // An adapter without a device says nothing; nor does a host that nothing allows.
+                let ours =
+                    |line: &&str| !["target/iscsi/", "target/core/iblock_0/", "nvmet/hosts/nqn"].iter().any(|said| line.starts_with(said));
+                let left: String = model.snapshot().lines().filter(ours).map(|l| format!("{l}\n")).collect();
+                assert!(!model.snapshot().contains("hearth-db"));
+                assert_eq!(left, before);
+            });
+        }
+    }
+}
+
+/// A daemon is killed at any step: the next one finishes what was begun.
+#[test]
+fn what_a_killed_daemon_began_is_finished() {
+    let states = [
+        "target/core/iblock_0/hearth-db",
+        "target/core/iblock_0/hearth-db=serial",
+        "target/iscsi/iqn.2003-01.org.linux-iscsi.hearth:ccb47660-5a80-4ca3-90d8-187bb99b7142",
+    ];
+    let whole = {
+        let directory = directory();
+        let model = Model::new(directory.path());
+        apply(&model, &share(Protocol::Iscsi)).expect("nothing fails");
+        model.snapshot()
+    };
+    for state in states {
+        with_model(|model| {
+            use targets::Tree;
+            let (path, has_serial) = state.strip_suffix("=serial").map_or((state, false), |path| (path, true));
+            let above = path.rsplit_once('/').expect("a path").0;
+            model.make(above).expect("allowed");
+            model.make(path).expect("allowed");
+            if has_serial {
+                model.write(&format!("{path}/wwn/vpd_unit_serial"), &names::scsi_serial(UUID)).expect("allowed");
+            }
+            apply(model, &share(Protocol::Iscsi)).expect("nothing fails");
+            let made = model.snapshot();
+            assert_eq!(made.matches("/hearth-db/enable = 1").count(), 1, "{made}");
+            assert_eq!(made.matches("/hearth-db/wwn/vpd_unit_serial").count(), 1, "{made}");
+            let own = |text: &str| text.lines().filter(|l| l.starts_with("target/iscsi")).map(str::to_owned).collect::<Vec<_>>();
+            let renumbered: Vec<String> = own(&made).iter().map(|l| l.replace("iblock_1", "iblock_0")).collect();
+            assert_eq!(renumbered, own(&whole));
+        });
+    }
+}
+
+#[test]
+fn what_others_made_stays() {
+    with_model(|model| {
+        use targets::Tree;
+        // A device of LIO's own tools on the first adapter, with our directory's name, and an NVMe port with our address.
+        for path in ["target/core/iblock_0", "target/core/iblock_0/hearth-db", "target/iscsi", "target/iscsi/iqn.2003-01.org.x:y"] {
+            model.make(path).expect("allowed");
+        }
+        model.write("target/core/iblock_0/hearth-db/wwn/vpd_unit_serial", "another").expect("allowed");
+        for path in ["nvmet/ports/1", "nvmet/hosts/nqn.other", "nvmet/subsystems/nqn.x"] {
+            model.make(path).expect("allowed");
+        }
+        model.put("nvmet/ports/1/addr_traddr", "192.0.2.1");
+        let host = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544";
+        model.make(&format!("nvmet/hosts/{host}")).expect("allowed");
+        model.link(&format!("nvmet/hosts/{host}"), &format!("nvmet/subsystems/nqn.x/allowed_hosts/{host}")).expect("allowed");
+        let before = model.snapshot();
+        for protocol in Protocol::ALL {
+            apply(model, &share(protocol)).expect("nothing is in the way");
+        }
+        assert!(model.snapshot().contains("target/core/iblock_1/hearth-db/enable = 1"));
+        for protocol in Protocol::ALL {
+            remove(model, protocol, "db", UUID).expect("nothing fails");
+        }
+        assert_eq!(model.snapshot(), before);
+    });
+}
+
+#[test]
+fn another_device_takes_the_place_of_one_that_is_gone() {
+    for protocol in Protocol::ALL {
+        with_model(|model| {
+            apply(model, &share(protocol)).expect("nothing fails");
+            let renewed = Share { device: "/dev/loop8".into(), ..share(protocol) };
+            apply(model, &renewed).expect("nothing fails");
+            assert_eq!(device_of(model, protocol, "db", UUID).as_deref(), Some("/dev/loop8"));
+            assert!(!model.snapshot().contains("/dev/loop7"));
+        });
+    }
+}
+
+#[test]
+fn after_a_reboot_all_is_as_before_with_reservations() {
+    with_model(|model| {
+        apply(model, &share(Protocol::Iscsi)).expect("nothing fails");
+        let before = model.snapshot();
+        model.reboot();
+        apply(model, &share(Protocol::Iscsi)).expect("nothing fails");
+        assert_eq!(model.snapshot(), before);
+    });
+    let directory = directory();
+    let model = Model::new(directory.path());
+    let kept = directory.path().join("outside/var/target/pr");
+    std::fs::create_dir_all(&kept).expect("there is room");
+    let text = "PR_REG_START: 0\ninitiator_node=iqn.a\nsa_res_key=7\nPR_REG_END: 0\n";
+    std::fs::write(kept.join(format!("aptpl_{}", names::scsi_serial(UUID))), text).expect("there is room");
+    apply(&model, &share(Protocol::Iscsi)).expect("nothing fails");
+    assert!(model.snapshot().contains("pr/res_aptpl_metadata = initiator_node=iqn.a,sa_res_key=7"));
+}
+
+#[test]
+fn what_is_in_the_way_is_told_with_what_to_do() {
+    for protocol in Protocol::ALL {
+        let port = protocol.port();
+        with_model(|model| {
+            model.busy.borrow_mut().insert("/dev/loop7".into());
+            let error = apply(model, &share(protocol)).expect_err("it is mounted");
+            assert!(error.to_string().contains("does not take /dev/loop7") && error.remedy().contains("unmount"), "{error}");
+            model.busy.borrow_mut().clear();
+            model.taken.borrow_mut().insert(format!("192.0.2.1:{port}"));
+            let error = apply(model, &share(protocol)).expect_err("somebody listens there");
+            assert!(error.to_string().contains(&format!("192.0.2.1:{port}")) && error.remedy().contains("another port"), "{error}");
+        });
+        let directory = directory();
+        let error = apply(&targets::Configfs::new(directory.path()), &share(protocol)).expect_err("no target there");
+        assert!(error.remedy().contains("modprobe"), "{error}");
+    }
+}
+
+#[test]
+fn connected_initiators_are_named() {
+    with_model(|model| {
+        let nowhere = Path::new("/nonexistent");
+        assert_eq!(connected(model, nowhere, Protocol::Iscsi, UUID), Some(vec![]), "nothing is shared");
+        apply(model, &share(Protocol::Iscsi)).expect("nothing fails");
+        assert_eq!(connected(model, nowhere, Protocol::Iscsi, UUID), Some(vec![]));
+        let group = format!("target/iscsi/{}/tpgt_1", names::target(Protocol::Iscsi, UUID));
+        let acl = format!("{group}/acls/iqn.1993-08.org.debian:01:abc");
+        model.put(&format!("{acl}/info"), "InitiatorName: iqn.1993-08.org.debian:01:abc\nInitiatorAlias: x\n");
+        model.put(&format!("{group}/dynamic_sessions"), "iqn.other\n\0");
+        let both = vec!["iqn.1993-08.org.debian:01:abc".to_string(), "iqn.other".into()];
+        assert_eq!(connected(model, nowhere, Protocol::Iscsi, UUID), Some(both));
+        apply(model, &share(Protocol::NvmeTcp)).expect("nothing fails");
+        assert_eq!(connected(model, nowhere, Protocol::NvmeTcp, UUID), None, "debugfs is not there");
+    });
+}
+
+#[test]
+fn a_volume_that_has_grown_is_told_where_the_protocol_can() {
+    with_model(|model| {
+        for protocol in Protocol::ALL {
+            apply(model, &share(protocol)).expect("nothing fails");
+        }
+        assert!(!refresh(model, Protocol::Iscsi, UUID).expect("nothing to do"));
+        assert!(refresh(model, Protocol::NvmeTcp, UUID).expect("it is told"));
+    });
+}
