@@ -8,13 +8,14 @@ use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::memory::MemoryLimit;
-use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use targets::Protocol;
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -495,6 +496,40 @@ pub trait DataPath: Send + Sync {
 
     /// Who uses an export so that it must not be taken away now ("mounted at /srv").
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String>;
+
+    /// Offers the block device of an exported volume to other machines. What stands already stays.
+    ///
+    /// # Errors
+    /// Then nothing is offered that was not before.
+    fn share(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> Result<(), ControlError> {
+        Err(ControlError::DataPath("this data path has no targets".into(), String::new()))
+    }
+
+    /// Takes the offer away; initiators are disconnected. It is no failure if there is none.
+    ///
+    /// # Errors
+    /// If something of it remains.
+    fn unshare(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// Whether the target stands, on this device: somebody else may have removed it.
+    fn is_shared(&self, _volume: &VolumeRecord, _protocol: Protocol, _device: &str) -> bool {
+        false
+    }
+
+    /// The initiators that are connected; `None`: not known.
+    fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The volume has another size: initiators are told. `false`: the protocol cannot tell them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn refresh_share(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Result<bool, ControlError> {
+        Ok(false)
+    }
 
     /// The daemon ends: nothing is attached any more, and nothing is asked of the data path after this.
     fn finish(&self);

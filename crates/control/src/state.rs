@@ -14,6 +14,8 @@ use crate::options::Options;
 use crate::uuid::Uuid;
 use crate::words::{self, Export};
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use targets::Protocol;
 use types::{Content, Mode};
 
 /// Version of the file's layout. A file of a later version is refused, not guessed at.
@@ -148,6 +150,26 @@ pub struct VolumeRecord {
     /// are older was rolled back. Means something after a crash too.
     #[serde(default)]
     pub noted: Vec<Fact>,
+    /// How it is offered to other machines; at most once by each protocol.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<ShareRecord>,
+}
+
+/// A volume offered to other machines. Its secrets are in a file of their own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareRecord {
+    /// How.
+    #[serde(with = "words::protocol")]
+    pub protocol: Protocol,
+    /// Where its target listens.
+    pub addresses: Vec<SocketAddr>,
+    /// Who may connect; empty: all.
+    #[serde(default)]
+    pub initiators: Vec<String>,
+    /// The file with CHAP secrets.
+    #[serde(default)]
+    pub chap_file: Option<String>,
 }
 
 /// By what a backing device is recognized (C6).
@@ -184,6 +206,11 @@ impl VolumeRecord {
     /// Size of the volume over a device of so many bytes: whole sectors.
     pub fn bytes_of(&self, device_bytes: u64) -> u64 {
         device_bytes - device_bytes % self.sector_bytes.map_or(types::SECTOR_BYTES, u64::from).max(1)
+    }
+
+    /// Its share by that protocol.
+    pub fn share(&self, protocol: Protocol) -> Option<&ShareRecord> {
+        self.shares.iter().find(|share| share.protocol == protocol)
     }
 
     /// Adds blocks that were written past the lost SSD.
@@ -256,6 +283,9 @@ impl State {
             if self.volumes[..at].iter().any(|other| other.pool == volume.pool && other.id == volume.id) {
                 return Err(format!("two volumes of \"{}\" have the number {}", volume.pool, volume.id));
             }
+            if let Some(protocol) = Protocol::ALL.into_iter().find(|p| volume.shares.iter().filter(|s| s.protocol == *p).count() > 1) {
+                return Err(format!("the volume \"{}\" has two shares by {}", volume.name, protocol.title()));
+            }
             let without_cache = volume.stopped_clean || volume.cache_stale;
             if volume.options.mode == Mode::WriteBack && !volume.may_have_dirty && !without_cache {
                 return Err(format!("the write-back volume \"{}\" is not marked as possibly dirty", volume.name));
@@ -308,6 +338,7 @@ pub(crate) mod samples {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            shares: Vec::new(),
         }
     }
 }

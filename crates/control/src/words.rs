@@ -4,6 +4,7 @@ use crate::error::ControlError;
 use crate::socket_path::SocketPath;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
+use targets::Protocol;
 use types::{Admission, Content, Mode, OnSsdLoss};
 use utoipa::ToSchema;
 
@@ -31,6 +32,7 @@ macro_rules! by_name {
 by_name!(mode, Mode, Mode::from_name, "mode");
 by_name!(on_ssd_loss, OnSsdLoss, on_ssd_loss_from_name, "way to treat the loss of an SSD");
 by_name!(admission, Admission, admission_from_name, "admission policy");
+by_name!(protocol, Protocol, Protocol::from_name, "protocol");
 by_name!(content, Content, Content::from_name, "content level");
 
 /// What a volume does when its SSD is lost, by its name.

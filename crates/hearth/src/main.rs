@@ -22,6 +22,7 @@ mod request;
 mod sampling;
 mod serve;
 mod service;
+mod shares;
 mod show;
 #[cfg(test)]
 mod snapshot;
@@ -34,7 +35,7 @@ mod why;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Rescue, Serve, Token, Volume};
+use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Rescue, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
@@ -130,6 +131,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
+        Command::Share(command) => session()?.share(command).map_err(|f| f.cannot(&share_action(command))),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
         Command::Why { volume, place } => {
@@ -204,6 +206,15 @@ fn volume_action(command: &Volume) -> String {
         Volume::Remove { name, .. } => ("remove", name),
     };
     format!("{verb} volume \"{}\"", shown(name))
+}
+
+fn share_action(command: &Share) -> String {
+    match command {
+        Share::Add { volume, .. } => format!("share volume \"{}\"", shown(volume)),
+        Share::List => "list shares".into(),
+        Share::Show { volume, .. } => format!("show the share of volume \"{}\"", shown(volume)),
+        Share::Remove { volume, .. } => format!("remove the share of volume \"{}\"", shown(volume)),
+    }
 }
 
 fn token_action(command: &Token) -> String {

@@ -176,6 +176,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         past: Vec::new(),
         stopped: false,
         noted: Vec::new(),
+        shares: Vec::new(),
     };
     machine.attach_bare(&record)?;
     let offer = machine.export(&record, &export)?;

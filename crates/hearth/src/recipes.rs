@@ -236,6 +236,7 @@ mod tests {
             on_restart: Default::default(),
             export_notes: Default::default(),
             stable_path: stable.map(Into::into),
+            shares: Vec::new(),
             cached_bytes: None,
             dirty_bytes: None,
             job: None,

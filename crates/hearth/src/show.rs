@@ -2,7 +2,7 @@
 
 use crate::content_figures;
 use crate::table::{self, Align};
-use control::api::{Health, PoolView, VolumeView};
+use control::api::{Health, PoolView, ShareView, VolumeView};
 use control::human;
 use types::Mode;
 
@@ -153,6 +153,11 @@ pub fn volume(volume: &VolumeView) -> String {
     };
     pairs.extend(volume.exports.iter().map(export));
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
+    let share = |share: &ShareView| {
+        let state = if share.device.is_some() { share.addresses.join(", ") } else { "not shared now".into() };
+        ("share", format!("{}: {state} ({})", share.protocol.title(), share.target))
+    };
+    pairs.extend(volume.shares.iter().map(share));
     pairs.extend([
         ("cached", known(volume.cached_bytes)),
         ("dirty", known(volume.dirty_bytes)),

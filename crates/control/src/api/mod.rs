@@ -5,12 +5,14 @@ pub mod devices;
 pub mod history;
 pub mod live;
 pub mod session;
+pub mod shares;
 pub mod why;
 
 pub use devices::{DeviceExamine, DeviceState, DeviceView};
 pub use history::{HistoryQuery, HistoryView};
 pub use live::{Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
+pub use shares::{ShareAdd, ShareView};
 pub use why::{MapView, RecentRequest, Run, WhyView};
 
 use crate::options::{Options, OptionsPatch};
@@ -20,6 +22,7 @@ use crate::words::{self, Export, OnRestart};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use targets::Protocol;
 use types::Content;
 use utoipa::ToSchema;
 
@@ -121,6 +124,31 @@ pub enum Action {
         /// Lose the dirty data instead of destaging it.
         drop_dirty: bool,
     },
+    /// Offers a volume to other machines.
+    ShareAdd {
+        /// The volume's name.
+        volume: String,
+        /// How.
+        add: ShareAdd,
+    },
+    /// All shares.
+    ShareList,
+    /// One share.
+    ShareShow {
+        /// The volume's name.
+        volume: String,
+        /// Which of its shares.
+        protocol: Protocol,
+    },
+    /// Takes the offer away.
+    ShareRemove {
+        /// The volume's name.
+        volume: String,
+        /// Which of its shares.
+        protocol: Protocol,
+        /// Also while initiators are connected.
+        force: bool,
+    },
     /// Counters of everything.
     StatsAll,
     /// Counters of one volume, or of the pool of that name if there is no such volume.
@@ -205,6 +233,10 @@ pub enum Answer {
     Volume(Box<VolumeView>),
     /// Volumes by name.
     Volumes(Vec<VolumeView>),
+    /// One share.
+    Share(Box<ShareView>),
+    /// Shares by volume.
+    Shares(Vec<ShareView>),
     /// A job.
     Job(Box<JobView>),
     /// Jobs by number.
@@ -496,6 +528,9 @@ pub struct VolumeView {
     /// The stable name under `/dev/hearth`, if it could be made.
     #[serde(default)]
     pub stable_path: Option<String>,
+    /// How it is offered to other machines.
+    #[serde(default)]
+    pub shares: Vec<ShareView>,
     /// Cached bytes; null if unknown.
     #[serde(default)]
     pub cached_bytes: Option<u64>,

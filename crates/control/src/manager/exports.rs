@@ -47,7 +47,10 @@ impl Manager {
     pub(super) fn abandon_exports(&self, volume: &VolumeRecord, how: Withdrawal) -> bool {
         let mut all_gone = true;
         for export in self.offered(volume) {
-            if let Some(user) = self.data().export_in_use(volume, &export) {
+            if export.is_device() && !self.stays(volume, &export, how) {
+                self.withdraw_shares(volume);
+            }
+            if let Some(user) = self.user_of(volume, &export) {
                 let (severity, message) = match how == Withdrawal::DaemonEnds && self.data().outlives_a_stop(volume, &export) {
                     true => (Severity::Info, format!("the export {export} is in use ({user}): its users wait for the next start")),
                     false => (Severity::Warning, format!("the export {export} goes away although it is in use ({user})")),
@@ -97,6 +100,9 @@ impl Manager {
     }
 
     fn check_one_unused(&self, volume: &VolumeRecord, export: Export) -> Result<(), ControlError> {
+        if export.is_device() {
+            self.check_unshared(volume)?;
+        }
         if let Some(user) = self.data().export_in_use(volume, &export) {
             return Err(ControlError::Export {
                 export: format!("the {export} export of \"{}\"", volume.name),
@@ -135,6 +141,24 @@ impl Manager {
         }
     }
 
+    /// Whether the block device stays for those who have it open.
+    fn stays(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> bool {
+        match how {
+            Withdrawal::PoolRestarts => true,
+            Withdrawal::DaemonEnds => self.data().outlives_a_stop(volume, export),
+            Withdrawal::IfUnused | Withdrawal::Forced => false,
+        }
+    }
+
+    /// Who uses the export. What the kernel's targets hold shows nowhere else.
+    fn user_of(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
+        let shared = self.memory().volumes.get(&volume.name).and_then(|live| live.shares.keys().next().copied());
+        match shared {
+            Some(protocol) if export.is_device() => Some(format!("shared by {}", protocol.title())),
+            _ => self.data().export_in_use(volume, export),
+        }
+    }
+
     fn offered(&self, volume: &VolumeRecord) -> Vec<Export> {
         self.memory().volumes.get(&volume.name).map(|v| v.exports.keys().copied().collect()).unwrap_or_default()
     }
@@ -151,10 +175,16 @@ impl Manager {
             live.export_notes.extend(offer.note.map(|note| (export, note)));
             live.stable_path = offer.stable_path.or(live.stable_path.take());
         });
+        if export.is_device() {
+            self.offer_shares(&volume.name, &offer.place);
+        }
         Ok(offer.place)
     }
 
     fn withdraw_one(&self, volume: &VolumeRecord, export: Export, how: Withdrawal) -> Result<(), ControlError> {
+        if export.is_device() && !self.stays(volume, &export, how) {
+            self.withdraw_shares(volume);
+        }
         self.data().unexport(volume, &export, how)?;
         self.set_live_volume(&volume.name, |live| {
             live.exports.remove(&export);

@@ -12,7 +12,7 @@ use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, Refused, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::memory::MemoryLimit;
-use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
@@ -23,6 +23,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
+use targets::Protocol;
 use types::{Content, Mode};
 
 mod device;
@@ -96,6 +97,14 @@ pub struct Inside {
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
     attached: BTreeMap<String, Attached>,
+    /// Shares that stand: volume, protocol, device.
+    pub shares: BTreeSet<(String, Protocol, String)>,
+    /// Why a share cannot be offered.
+    pub shares_fail: Option<String>,
+    /// Initiators that are connected to every share.
+    pub initiators: Vec<String>,
+    /// Block devices outlive the daemon.
+    pub outlives: bool,
     pub exports: BTreeSet<(String, String)>,
 }
 
@@ -115,6 +124,7 @@ impl World {
         inside.content.clear();
         inside.attached.clear();
         inside.exports.clear();
+        inside.shares.clear();
     }
 
     pub fn add_device(&self, path: &str, size_bytes: u64) {
@@ -554,12 +564,45 @@ impl DataPath for World {
         let mut inside = self.inside();
         assert!(how != Withdrawal::DaemonEnds || inside.ending, "only a daemon that ends leaves anything to the next one");
         inside.step(&volume.name)?;
+        let is_shared = inside.shares.iter().any(|(name, ..)| *name == volume.name) && export.is_device();
+        assert!(!is_shared || how == Withdrawal::PoolRestarts || inside.outlives, "shares go before the block device");
         inside.exports.remove(&(volume.name.clone(), export.to_string()));
         Ok(())
     }
 
     fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
         None
+    }
+
+    fn outlives_a_stop(&self, _volume: &VolumeRecord, export: &Export) -> bool {
+        export.is_device() && self.inside().outlives
+    }
+
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        assert!(inside.exports.iter().any(|(name, export)| *name == volume.name && export == "loop"), "only what has a block device");
+        if let Some(problem) = &inside.shares_fail {
+            return Err(crate::manager::share_error(&volume.name, share.protocol, problem, "mend it"));
+        }
+        inside.shares.retain(|(name, protocol, _)| (name, protocol) != (&volume.name, &share.protocol));
+        inside.shares.insert((volume.name.clone(), share.protocol, device.into()));
+        Ok(())
+    }
+
+    fn unshare(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        inside.shares.retain(|(name, known, _)| (name, *known) != (&volume.name, protocol));
+        Ok(())
+    }
+
+    fn is_shared(&self, volume: &VolumeRecord, protocol: Protocol, device: &str) -> bool {
+        self.inside().shares.contains(&(volume.name.clone(), protocol, device.into()))
+    }
+
+    fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Option<Vec<String>> {
+        Some(self.inside().initiators.clone())
     }
 
     fn end_by(&self, _at: Instant) {

@@ -22,6 +22,7 @@ mod pools;
 mod replace;
 mod resume;
 mod sample;
+mod shares;
 mod single;
 pub mod stamps;
 pub mod start;
@@ -56,6 +57,8 @@ mod modelled;
 #[cfg(test)]
 mod right_disk_tests;
 #[cfg(test)]
+mod shares_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wording_tests;
@@ -74,9 +77,11 @@ use crate::state::{PoolRecord, State, VolumeRecord};
 use crate::store::Store;
 use crate::words::{Export, OnRestart};
 use ::history::History;
+pub(crate) use shares::share_error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use targets::Protocol;
 
 /// The manager; cheap to clone, usable from any thread.
 #[derive(Clone)]
@@ -156,6 +161,7 @@ struct LiveVolume {
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
     stable_path: Option<String>,
+    shares: BTreeMap<Protocol, shares::LiveShare>,
 }
 
 impl LiveVolume {
@@ -176,6 +182,7 @@ impl LiveVolume {
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),
             stable_path: None,
+            shares: BTreeMap::new(),
         }
     }
 }
@@ -279,6 +286,10 @@ impl Manager {
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeRemove { name, drop_dirty } => self.volume_remove(&name, drop_dirty).map(|j| Answer::Job(Box::new(j))),
+            Action::ShareAdd { volume, add } => self.share_add(&volume, &add).map(|s| Answer::Share(Box::new(s))),
+            Action::ShareList => Ok(Answer::Shares(self.share_views())),
+            Action::ShareShow { volume, protocol } => self.share_view(&volume, protocol).map(|s| Answer::Share(Box::new(s))),
+            Action::ShareRemove { volume, protocol, force } => self.share_remove(&volume, protocol, force).map(told),
             Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),
             Action::Stats { name } => self.stats(&name),
             Action::JobList => Ok(Answer::Jobs(self.shared.jobs.list().iter().map(|j| j.view()).collect())),

@@ -95,6 +95,7 @@ impl Manager {
         let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)).or(shrunk));
         VolumeView {
             backing_size_bytes: live.backing_bytes,
+            shares: self.shares_of(&record),
             uuid: record.uuid,
             health: live.shown_health(),
             problem,

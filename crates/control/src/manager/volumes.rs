@@ -95,6 +95,7 @@ impl Manager {
                 past: Vec::new(),
                 stopped: false,
                 noted: Vec::new(),
+                shares: Vec::new(),
             };
             pool.next_volume_id += 1;
             state.volumes.push(record.clone());

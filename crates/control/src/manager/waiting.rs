@@ -17,6 +17,7 @@ const LOOKS_MAX: u32 = 64;
 pub struct Watched {
     waiting: WaitingByName,
     pools: WaitingByName,
+    shares: WaitingByName,
     lost: LostSsds,
 }
 
@@ -87,7 +88,10 @@ impl Manager {
         for volume in self.data().close_kept(&known, &busy) {
             let message = "its users have waited for it and get errors now: it is not served";
             self.events().note(Severity::Error, &volume, message);
+            known.iter().filter(|known| known.name == volume).for_each(|known| self.withdraw_shares(known));
         }
+        let missing = self.watch_shares(&mut |share| watched.shares.is_due(share, 0));
+        watched.shares.names.retain(|share, _| missing.contains(share));
         self.start_pools_that_are_back(&mut watched.lost, &mut |pool, mark| watched.pools.is_due(pool, mark));
         watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name));
         for volume in &waiting {

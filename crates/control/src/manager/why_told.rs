@@ -280,6 +280,7 @@ mod tests {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            shares: Vec::new(),
         }
     }
 

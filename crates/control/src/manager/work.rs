@@ -208,6 +208,8 @@ impl Manager {
         } else if pool_runs {
             self.data().forget(volume)?;
         }
+        // Of one that was not served, a daemon that was killed may have left the targets.
+        self.withdraw_shares(volume);
         self.change(|state| state.volumes.retain(|v| v.name != volume.name))?;
         self.memory().volumes.remove(&volume.name);
         self.forget_history(&crate::series::volume_object(&volume.name));

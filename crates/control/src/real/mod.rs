@@ -14,6 +14,7 @@ mod letting_go;
 mod looking;
 mod pools;
 mod probe;
+mod shares;
 mod ublk_exports;
 mod vhost_user;
 mod volumes;
@@ -32,7 +33,7 @@ use crate::datapath::{
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
-use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -45,6 +46,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
+use targets::Protocol;
 
 /// Looks at a device or file without changing it: its size, what is on it, who uses it.
 ///
@@ -381,6 +383,26 @@ impl DataPath for Machine {
 
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
         self.user_of(volume, export)
+    }
+
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
+        self.offer_share(volume, share, device)
+    }
+
+    fn unshare(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
+        self.withdraw_share(volume, protocol)
+    }
+
+    fn is_shared(&self, volume: &VolumeRecord, protocol: Protocol, device: &str) -> bool {
+        self.stands_share(volume, protocol, device)
+    }
+
+    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Option<Vec<String>> {
+        self.connected_to(volume, protocol)
+    }
+
+    fn refresh_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<bool, ControlError> {
+        self.tell_new_size(volume, protocol)
     }
 
     fn finish(&self) {

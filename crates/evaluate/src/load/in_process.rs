@@ -94,6 +94,7 @@ impl InProcess {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            shares: Vec::new(),
         };
         let mut served = InProcess { machine, volume, has_pool: false, file: None, is_open: true, notices };
         if let Some(cache) = cache {

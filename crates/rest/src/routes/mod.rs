@@ -5,6 +5,7 @@ mod jobs;
 mod looking;
 mod pools;
 mod session;
+mod shares;
 mod tokens;
 mod volumes;
 
@@ -13,6 +14,7 @@ pub use jobs::*;
 pub use looking::*;
 pub use pools::*;
 pub use session::*;
+pub use shares::*;
 pub use tokens::*;
 pub use volumes::*;
 
@@ -63,6 +65,9 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/volumes/{name}/warm", post(volume_warm)),
         ("/volumes/{name}/why", get(volume_why)),
         ("/volumes/{name}/map", get(volume_map)),
+        ("/volumes/{name}/shares", post(share_add)),
+        ("/volumes/{name}/shares/{protocol}", get(share_show).delete(share_remove)),
+        ("/shares", get(share_list)),
         ("/stats", get(stats_all)),
         ("/stats/{name}", get(stats)),
         ("/sample", get(sample)),
@@ -132,6 +137,8 @@ fn only_looks(action: &Action) -> bool {
             | Action::VolumeDestage { .. }
             | Action::VolumeWarm { .. }
             | Action::VolumeRemove { .. }
+            | Action::ShareAdd { .. }
+            | Action::ShareRemove { .. }
             | Action::JobResume { .. }
     )
 }
@@ -150,6 +157,7 @@ fn where_to_look(action: &Action) -> String {
         | Action::VolumeGrow { name } => {
             format!("check with `hearth volume show {name}`")
         }
+        Action::ShareAdd { .. } | Action::ShareRemove { .. } => "check with `hearth share list`".into(),
         Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),
         _ => "check with `hearth volume list`".into(),
     }

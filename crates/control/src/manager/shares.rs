@@ -1,0 +1,353 @@
+//! Shares: volumes offered to other machines by the kernel's targets, on the volume's block device.
+//!
+//! | add | after a crash here, the start |
+//! |---|---|
+//! | 1. save it with the volume, then set the target up | offers it with the block device |
+//!
+//! | remove | after a crash here, the start |
+//! |---|---|
+//! | 1. take the target down | offers it again |
+//! | 2. save without it | – |
+//!
+//! A share lives on a block device: it is offered when that is, and taken away before it goes. While
+//! the daemon is away, the device and with it the share stay, and initiators wait. A share that
+//! cannot be offered (its address is not there yet, the target is not loaded) does not keep its volume
+//! from being served: it is told, and tried again.
+
+use super::{Manager, Trouble};
+use crate::api::{Severity, ShareAdd, ShareView};
+use crate::error::ControlError;
+use crate::names::Named;
+use crate::state::{ShareRecord, VolumeRecord};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use targets::{Protocol, names};
+
+/// Most addresses, and most initiators, of one share.
+const ADDRESSES_MAX: usize = 16;
+const INITIATORS_MAX: usize = 64;
+
+/// How a share is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct LiveShare {
+    /// On which device it is offered.
+    pub(super) device: Option<String>,
+    pub(super) trouble: Option<Trouble>,
+}
+
+impl Manager {
+    pub(super) fn share_add(&self, name: &str, add: &ShareAdd) -> Result<ShareView, ControlError> {
+        let share = checked(add)?;
+        let _claim = self.claim(&[(Named::Volume, name)], "a change of its shares")?;
+        let record = self.running_or_bare(name)?;
+        let protocol = share.protocol;
+        if record.share(protocol).is_some() {
+            return Err(ControlError::Taken { named: "share", name: share_name(name, protocol) });
+        }
+        let device = self.memory().volumes.get(name).and_then(|live| live.block_device().map(|(export, place)| (export, place.to_owned())));
+        let Some((export, device)) = device else {
+            let problem = format!("the volume \"{name}\" has no block device that could be shared");
+            let remedy = "remove it and add it again with --export loop: its data is on the backing device".to_owned();
+            return Err(ControlError::BadCombination(problem, remedy));
+        };
+        // Where one share is, the device is in use by the kernel's target.
+        if record.shares.is_empty()
+            && let Some(user) = self.data().export_in_use(&record, &export)
+        {
+            return Err(share_error(
+                name,
+                protocol,
+                &format!("{device} is in use ({user})"),
+                "unmount it or close what uses it, then try again",
+            ));
+        }
+        let saved = self.change_shares(name, |shares| shares.push(share.clone()))?;
+        if let Err(error) = self.data().share(&saved, &share, &device) {
+            self.change_shares(name, |shares| shares.retain(|known| known.protocol != protocol))?;
+            return Err(error);
+        }
+        self.set_live_share(name, protocol, LiveShare { device: Some(device), trouble: None });
+        let target = names::target(protocol, record.uuid.0);
+        self.events().note(Severity::Info, name, format!("shared by {} at {} as {target}", protocol.title(), listed(&share)));
+        if let Some(other) = record.shares.first() {
+            let message = format!(
+                "it is shared by {} and {}: reservations of one are not seen by the other",
+                other.protocol.title(),
+                protocol.title()
+            );
+            self.events().note(Severity::Warning, name, message);
+        }
+        self.share_view(name, protocol)
+    }
+
+    pub(super) fn share_remove(&self, name: &str, protocol: Protocol, force: bool) -> Result<String, ControlError> {
+        let _claim = self.claim(&[(Named::Volume, name)], "a change of its shares")?;
+        let record = self.volume_record(name)?;
+        self.share_record(&record, protocol)?;
+        let connected = self.data().connected(&record, protocol).unwrap_or_default();
+        if !force && !connected.is_empty() {
+            let problem =
+                format!("{} connected ({})", if connected.len() == 1 { "an initiator is" } else { "initiators are" }, connected.join(", "));
+            return Err(share_error(name, protocol, &problem, "log out there first, or disconnect them with --force"));
+        }
+        self.data().unshare(&record, protocol)?;
+        self.change_shares(name, |shares| shares.retain(|share| share.protocol != protocol))?;
+        self.set_live_volume(name, |live| drop(live.shares.remove(&protocol)));
+        let told = format!("no longer shared by {}", protocol.title());
+        self.events().note(Severity::Info, name, &told);
+        Ok(told)
+    }
+
+    pub(super) fn share_views(&self) -> Vec<ShareView> {
+        let mut volumes = self.memory().state.volumes.clone();
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        volumes.iter().flat_map(|volume| self.shares_of(volume)).collect()
+    }
+
+    pub(super) fn share_view(&self, name: &str, protocol: Protocol) -> Result<ShareView, ControlError> {
+        let record = self.volume_record(name)?;
+        let share = self.share_record(&record, protocol)?.clone();
+        Ok(self.view_of_share(&record, &share))
+    }
+
+    /// The shares of a volume, as people see them.
+    pub(super) fn shares_of(&self, volume: &VolumeRecord) -> Vec<ShareView> {
+        volume.shares.iter().map(|share| self.view_of_share(volume, share)).collect()
+    }
+
+    fn view_of_share(&self, volume: &VolumeRecord, share: &ShareRecord) -> ShareView {
+        let uuid = volume.uuid.0;
+        let live = self.memory().volumes.get(&volume.name).and_then(|live| live.shares.get(&share.protocol).cloned()).unwrap_or_default();
+        let (serial, wwn) = match share.protocol {
+            Protocol::Iscsi => (names::scsi_serial(uuid), format!("naa.{}", names::naa(uuid))),
+            Protocol::NvmeTcp => (names::nvme_serial(uuid), format!("uuid.{}", names::nvme_uuid(uuid))),
+        };
+        ShareView {
+            volume: volume.name.clone(),
+            protocol: share.protocol,
+            target: names::target(share.protocol, uuid),
+            serial,
+            wwn,
+            addresses: share.addresses.iter().map(ToString::to_string).collect(),
+            initiators: share.initiators.clone(),
+            chap_file: share.chap_file.clone(),
+            connected: if live.device.is_some() { self.data().connected(volume, share.protocol) } else { Some(Vec::new()) },
+            device: live.device,
+            problem: live.trouble.as_ref().map(|trouble| trouble.problem.clone()),
+            remedy: live.trouble.map(|trouble| trouble.remedy),
+        }
+    }
+
+    /// The block device of the volume is offered: so are its shares. What cannot be is told.
+    pub(super) fn offer_shares(&self, name: &str, device: &str) {
+        let Ok(volume) = self.volume_record(name) else { return };
+        for share in &volume.shares {
+            self.offer_share(&volume, share, device);
+        }
+    }
+
+    /// Whether it is offered.
+    fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
+        let name = &volume.name;
+        let before = self.memory().volumes.get(name).and_then(|live| live.shares.get(&share.protocol).cloned()).unwrap_or_default();
+        match self.data().share(volume, share, device) {
+            Ok(()) => {
+                if before.trouble.is_some() {
+                    self.events().note(Severity::Info, name, format!("shared by {} at {} again", share.protocol.title(), listed(share)));
+                }
+                self.set_live_share(name, share.protocol, LiveShare { device: Some(device.to_owned()), trouble: None });
+                true
+            }
+            Err(error) => {
+                let trouble = Trouble::from(&error);
+                // Told once.
+                if before.trouble.as_ref() != Some(&trouble) {
+                    let message = format!("it is not shared by {}: {}; it is tried again", share.protocol.title(), trouble.problem);
+                    self.events().note(Severity::Error, name, message);
+                    self.set_live_share(name, share.protocol, LiveShare { device: None, trouble: Some(trouble) });
+                }
+                false
+            }
+        }
+    }
+
+    /// The block device of the volume goes, or gives errors from now on: its shares go before it.
+    pub(super) fn withdraw_shares(&self, volume: &VolumeRecord) {
+        let Ok(volume) = self.volume_record(&volume.name) else { return };
+        for share in &volume.shares {
+            if let Err(error) = self.data().unshare(&volume, share.protocol) {
+                let message = format!("the {} target did not go completely: {error}", share.protocol.title());
+                self.events().note(Severity::Warning, &volume.name, message);
+            }
+            self.set_live_volume(&volume.name, |live| drop(live.shares.remove(&share.protocol)));
+        }
+    }
+
+    /// Offers again what was not, or what somebody else took away, of volumes that have their block
+    /// device. `is_due`: whether a share that could not be offered is to be tried now.
+    /// Gives those that are not offered.
+    pub(super) fn watch_shares(&self, is_due: &mut dyn FnMut(&str) -> bool) -> Vec<String> {
+        let mut missing = Vec::new();
+        let shared: Vec<(VolumeRecord, String)> = {
+            let memory = self.memory();
+            let device_of = |name: &str| memory.volumes.get(name).and_then(|live| Some(live.block_device()?.1.to_owned()));
+            let with_shares = memory.state.volumes.iter().filter(|v| !v.shares.is_empty());
+            with_shares.filter_map(|v| Some((v.clone(), device_of(&v.name)?))).collect()
+        };
+        for (volume, device) in shared {
+            for share in &volume.shares {
+                let live = self.memory().volumes.get(&volume.name).and_then(|live| live.shares.get(&share.protocol).cloned());
+                let stands = live.is_some_and(|live| live.device.is_some());
+                if !stands {
+                    missing.push(share_name(&volume.name, share.protocol));
+                }
+                let is_there = stands && self.data().is_shared(&volume, share.protocol, &device);
+                if is_there || (!stands && !is_due(&share_name(&volume.name, share.protocol))) {
+                    continue;
+                }
+                // Whoever is at the volume sees to it; so does the next look.
+                let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "an offer of its shares") else { continue };
+                let still = self.volume_record(&volume.name).is_ok_and(|now| now.share(share.protocol) == Some(share));
+                let same = self.memory().volumes.get(&volume.name).and_then(|live| live.block_device().map(|(_, place)| place == device));
+                if !still || same != Some(true) {
+                    continue;
+                }
+                if stands && self.offer_share(&volume, share, &device) {
+                    let message =
+                        format!("its {} target was removed or changed by another program: it is set up again", share.protocol.title());
+                    self.events().note(Severity::Warning, &volume.name, message);
+                } else if !stands {
+                    self.offer_share(&volume, share, &device);
+                }
+            }
+        }
+        missing
+    }
+
+    /// Why the block device of the volume must stay: it is shared.
+    pub(super) fn check_unshared(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let shares = self.volume_record(&volume.name).map(|volume| volume.shares).unwrap_or_default();
+        let Some(share) = shares.first() else { return Ok(()) };
+        let (name, protocol) = (&volume.name, share.protocol);
+        let remedy = format!("remove the share first with `hearth share remove {name} --{}`", protocol.name());
+        Err(ControlError::Export {
+            export: format!("the volume \"{name}\""),
+            problem: format!("it is shared by {}", protocol.title()),
+            remedy,
+        })
+    }
+
+    /// The volume has another size. Initiators learn of it where their protocol can tell them.
+    pub fn refresh_shares(&self, volume: &VolumeRecord) {
+        for share in &volume.shares {
+            let title = share.protocol.title();
+            let message = match self.data().refresh_share(volume, share.protocol) {
+                Ok(true) => format!("{title} initiators were told the new size"),
+                Ok(false) => format!("{title} initiators see the new size when they look again (Linux: `iscsiadm -m session --rescan`)"),
+                Err(error) => format!("{title} initiators were not told the new size: {error}"),
+            };
+            self.events().note(Severity::Info, &volume.name, message);
+        }
+    }
+
+    /// The record of a volume that is served, with its cache or without.
+    fn running_or_bare(&self, name: &str) -> Result<VolumeRecord, ControlError> {
+        let record = self.volume_record(name)?;
+        if self.volume_attached(name) { Ok(record) } else { self.running_volume(name) }
+    }
+
+    fn share_record<'a>(&self, volume: &'a VolumeRecord, protocol: Protocol) -> Result<&'a ShareRecord, ControlError> {
+        volume.share(protocol).ok_or_else(|| ControlError::Unknown { named: "share", name: share_name(&volume.name, protocol) })
+    }
+
+    /// Changes the shares of a volume durably; gives its record as it is then.
+    fn change_shares(&self, name: &str, change: impl FnOnce(&mut Vec<ShareRecord>)) -> Result<VolumeRecord, ControlError> {
+        let changed = self.change(|state| {
+            let volume = state.volume_mut(name)?;
+            change(&mut volume.shares);
+            Some(volume.clone())
+        })?;
+        changed.ok_or(ControlError::Unknown { named: "volume", name: name.into() })
+    }
+
+    fn set_live_share(&self, name: &str, protocol: Protocol, share: LiveShare) {
+        self.set_live_volume(name, |live| drop(live.shares.insert(protocol, share)));
+    }
+}
+
+/// A share that cannot be made or taken away.
+pub(crate) fn share_error(volume: &str, protocol: Protocol, problem: &str, remedy: &str) -> ControlError {
+    ControlError::Export {
+        export: format!("the {} share of \"{volume}\"", protocol.title()),
+        problem: problem.into(),
+        remedy: remedy.into(),
+    }
+}
+
+fn share_name(volume: &str, protocol: Protocol) -> String {
+    format!("{volume}/{}", protocol.name())
+}
+
+fn listed(share: &ShareRecord) -> String {
+    share.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+/// What a person asked for, checked.
+fn checked(add: &ShareAdd) -> Result<ShareRecord, ControlError> {
+    let protocol = add.protocol;
+    let bad = |option, problem: String, remedy: &str| ControlError::BadOption { option, problem, remedy: remedy.into() };
+    let addresses = match add.addresses.as_slice() {
+        [] => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), protocol.port())],
+        some => some.iter().map(|text| address(text, protocol)).collect::<Result<Vec<_>, _>>()?,
+    };
+    if addresses.len() > ADDRESSES_MAX || add.initiators.len() > INITIATORS_MAX {
+        let problem = format!("a share has at most {ADDRESSES_MAX} addresses and {INITIATORS_MAX} initiators");
+        return Err(ControlError::BadCombination(problem, "give fewer".into()));
+    }
+    if let Some(twice) = twice(&addresses) {
+        return Err(bad("--address", format!("names {twice} twice"), "give each address once"));
+    }
+    for initiator in &add.initiators {
+        if let Err(problem) = names::check_initiator(protocol, initiator) {
+            let example = match protocol {
+                Protocol::Iscsi => "give its IQN, for instance iqn.1993-08.org.debian:01:abc (Linux: /etc/iscsi/initiatorname.iscsi)",
+                Protocol::NvmeTcp => "give its host NQN (Linux: /etc/nvme/hostnqn)",
+            };
+            return Err(bad("--initiator", format!("{initiator:?} {problem}"), example));
+        }
+    }
+    if let Some(twice) = twice(&add.initiators) {
+        return Err(bad("--initiator", format!("names {twice} twice"), "give each initiator once"));
+    }
+    if add.any_initiator && !add.initiators.is_empty() {
+        let problem = "--any-initiator allows all, --initiator only some".to_owned();
+        return Err(ControlError::BadCombination(problem, "give one of them".into()));
+    }
+    if let Some(open) = addresses.iter().find(|a| !a.ip().is_loopback()).filter(|_| add.initiators.is_empty() && !add.any_initiator) {
+        let problem = format!("every machine that reaches {open} could read and write the volume");
+        return Err(ControlError::BadCombination(
+            problem,
+            "name those that may with --initiator, or allow all with --any-initiator".into(),
+        ));
+    }
+    if protocol == Protocol::NvmeTcp && add.chap_file.is_some() {
+        return Err(ControlError::BadCombination("--chap is for iSCSI".into(), "restrict NVMe hosts with --initiator".into()));
+    }
+    if let Some(path) = add.chap_file.as_ref().filter(|path| !path.starts_with('/') || path.contains('\0')) {
+        return Err(bad("--chap", format!("{path:?} is not an absolute path"), "give the path of a file on the daemon's machine"));
+    }
+    Ok(ShareRecord { protocol, addresses, initiators: add.initiators.clone(), chap_file: add.chap_file.clone() })
+}
+
+fn address(text: &str, protocol: Protocol) -> Result<SocketAddr, ControlError> {
+    let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, protocol.port()));
+    let address = bare.or_else(|_| text.parse::<SocketAddr>()).ok().filter(|address| address.port() != 0);
+    address.ok_or_else(|| ControlError::BadOption {
+        option: "--address",
+        problem: format!("has the value {text:?}, which is not IP or IP:PORT"),
+        remedy: format!("write for instance 192.0.2.1 or 192.0.2.1:{}", protocol.port()),
+    })
+}
+
+fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+    values.iter().enumerate().find(|(at, value)| values[..*at].contains(value)).map(|(_, value)| value)
+}

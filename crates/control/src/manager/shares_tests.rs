@@ -1,0 +1,243 @@
+//! Shares: with their volume, before its block device goes, and over restarts.
+
+use super::Manager;
+use super::fake::World;
+use super::waiting::Watched;
+use crate::api::{Action, Answer, EventView, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
+use crate::error::{ControlError, Kind};
+use crate::options::OptionsPatch;
+use crate::words::Export;
+use std::sync::Arc;
+use targets::Protocol;
+
+fn open(world: &World) -> Manager {
+    Manager::open(Arc::new(world.clone()), Box::new(world.clone()), std::path::Path::new("/state")).expect("a state")
+}
+
+/// A daemon with the volume `v`, offered as a block device.
+fn daemon(world: &World) -> Manager {
+    for path in ["/dev/ssd", "/dev/v", "/dev/w"] {
+        world.add_device(path, 1 << 30);
+    }
+    let manager = open(world);
+    manager.start().expect("nothing fails");
+    let create = PoolCreate { name: "p".into(), ssd: "/dev/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+    manager.handle(Action::PoolCreate(create)).expect("nothing fails");
+    add_volume(&manager, "v", vec![Export::Loop]);
+    manager
+}
+
+fn add_volume(manager: &Manager, name: &str, exports: Vec<Export>) {
+    let (pool, backing, options) = ("p".into(), format!("/dev/{name}"), OptionsPatch::default());
+    let add = VolumeAdd { name: name.into(), pool, backing, exports, sector_bytes: None, options };
+    manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
+}
+
+fn iscsi() -> ShareAdd {
+    ShareAdd { protocol: Protocol::Iscsi, addresses: Vec::new(), initiators: Vec::new(), any_initiator: false, chap_file: None }
+}
+
+fn share(manager: &Manager, add: ShareAdd) -> Result<ShareView, ControlError> {
+    match manager.handle(Action::ShareAdd { volume: "v".into(), add })? {
+        Answer::Share(view) => Ok(*view),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn remove(manager: &Manager, protocol: Protocol, force: bool) -> Result<Answer, ControlError> {
+    manager.handle(Action::ShareRemove { volume: "v".into(), protocol, force })
+}
+
+fn shown(manager: &Manager, protocol: Protocol) -> ShareView {
+    match manager.handle(Action::ShareShow { volume: "v".into(), protocol }).expect("it is there") {
+        Answer::Share(view) => *view,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many targets stand.
+fn stand(world: &World) -> usize {
+    world.inside().shares.len()
+}
+
+fn events(manager: &Manager, severity: Severity) -> Vec<String> {
+    let of_v = |event: &EventView| event.severity == severity && event.object == "v";
+    manager.events_after(0).into_iter().filter(of_v).map(|event| event.message).collect()
+}
+
+#[test]
+fn a_share_is_shown_and_goes_as_it_came() {
+    let world = World::default();
+    let manager = daemon(&world);
+    let view = share(&manager, iscsi()).expect("nothing is in the way");
+    let uuid = world.inside().saved.volumes[0].uuid;
+    assert_eq!(view.target, format!("iqn.2003-01.org.linux-iscsi.hearth:{uuid}"));
+    assert_eq!((view.addresses.as_slice(), view.device.as_deref()), (["127.0.0.1:3260".to_string()].as_slice(), Some("/loop/v")));
+    assert_eq!(share(&manager, iscsi()).expect_err("once is enough").kind(), Kind::Conflict);
+    let nvme = ShareAdd { protocol: Protocol::NvmeTcp, addresses: vec!["[::1]:7000".into()], ..iscsi() };
+    share(&manager, nvme).expect("the other protocol");
+    assert!(events(&manager, Severity::Warning)[0].contains("reservations of one are not seen by the other"));
+    assert_eq!((stand(&world), manager.share_views().len()), (2, 2));
+    assert_eq!(manager.volume_view("v").expect("it is there").shares.len(), 2);
+    world.inside().initiators = vec!["iqn.a:b".into()];
+    let error = remove(&manager, Protocol::Iscsi, false).expect_err("somebody is connected");
+    assert!(error.to_string().contains("iqn.a:b") && error.remedy().contains("--force"), "{error}");
+    remove(&manager, Protocol::Iscsi, true).expect("a person insists");
+    world.inside().initiators.clear();
+    remove(&manager, Protocol::NvmeTcp, false).expect("nobody is connected");
+    assert_eq!((stand(&world), manager.share_views().len()), (0, 0));
+    assert_eq!(remove(&manager, Protocol::NvmeTcp, false).expect_err("it is gone").kind(), Kind::NotFound);
+    assert!(world.inside().saved.volumes[0].shares.is_empty());
+}
+
+#[test]
+fn a_shared_volume_stays_and_says_what_to_do() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    let refused: Vec<ControlError> = [
+        Action::VolumeStop { name: "v".into() },
+        Action::VolumeRemove { name: "v".into(), drop_dirty: true },
+        Action::PoolDestroy { name: "p".into(), force: true },
+    ]
+    .into_iter()
+    .map(|action| manager.handle(action).expect_err("initiators use it"))
+    .collect();
+    for error in &refused {
+        assert!(error.to_string().contains("shared by iSCSI"), "{error}");
+        assert!(error.remedy().contains("hearth share remove v --iscsi"), "{error}");
+    }
+    assert_eq!(stand(&world), 1);
+    remove(&manager, Protocol::Iscsi, false).expect("nobody is connected");
+    manager.handle(Action::VolumeStop { name: "v".into() }).expect("it is free");
+}
+
+#[test]
+fn shares_come_back_with_their_volume() {
+    let world = World::default();
+    share(&daemon(&world), iscsi()).expect("nothing is in the way");
+    // Killed: the machine lost everything that was only running.
+    world.reboot();
+    let manager = open(&world);
+    manager.start().expect("nothing fails");
+    assert_eq!((stand(&world), shown(&manager, Protocol::Iscsi).device.as_deref()), (1, Some("/loop/v")));
+    // Stopped: what does not outlive the daemon goes before its block device.
+    manager.stop().expect("nothing fails");
+    assert_eq!(stand(&world), 0);
+    world.inside().ending = false;
+    let manager = open(&world);
+    manager.start().expect("nothing fails");
+    assert_eq!(stand(&world), 1);
+    // What outlives it stays for the next one.
+    world.inside().outlives = true;
+    manager.stop().expect("nothing fails");
+    assert_eq!(stand(&world), 1);
+}
+
+#[test]
+fn what_cannot_be_offered_is_told_once_and_tried_again() {
+    let world = World::default();
+    let manager = daemon(&world);
+    world.inside().shares_fail = Some("the kernel has no such target".into());
+    let error = share(&manager, iscsi()).expect_err("it cannot be");
+    assert!(error.to_string().contains("no such target"), "{error}");
+    assert!(world.inside().saved.volumes[0].shares.is_empty(), "nothing is left of it");
+    world.inside().shares_fail = None;
+    share(&manager, iscsi()).expect("now it can");
+    world.inside().shares_fail = Some("the address is not there".into());
+    world.reboot();
+    let manager = open(&world);
+    assert_eq!(manager.start().expect("nothing fails").volumes, 1, "the volume is served all the same");
+    let view = shown(&manager, Protocol::Iscsi);
+    assert!(view.device.is_none() && view.problem.is_some_and(|p| p.contains("the address is not there")));
+    let mut watched = Watched::default();
+    (0..20).for_each(|_| manager.watch_devices(&mut watched));
+    let told = events(&manager, Severity::Error);
+    assert_eq!(told.len(), 1, "{told:?}");
+    world.inside().shares_fail = None;
+    (0..64).for_each(|_| manager.watch_devices(&mut watched));
+    assert_eq!(stand(&world), 1);
+    assert!(shown(&manager, Protocol::Iscsi).problem.is_none());
+    assert!(events(&manager, Severity::Info).iter().any(|told| told.ends_with("again")));
+}
+
+#[test]
+fn what_another_program_took_away_is_set_up_again() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    world.inside().shares.clear();
+    let mut watched = Watched::default();
+    manager.watch_devices(&mut watched);
+    assert_eq!(stand(&world), 1);
+    let told = events(&manager, Severity::Warning);
+    assert!(told.iter().any(|told| told.contains("by another program")), "{told:?}");
+    manager.watch_devices(&mut watched);
+    assert_eq!(events(&manager, Severity::Warning).len(), told.len(), "and once only");
+}
+
+/// A failure or a loss of power at any step: a share is there as a whole, or not at all, after the
+/// next start; and what a person was told to be gone is gone.
+#[test]
+fn every_step_may_fail() {
+    for crash in [false, true] {
+        let mut failed = 0;
+        for at in 1..40 {
+            let world = World::default();
+            let manager = daemon(&world);
+            let steps = world.inside().steps;
+            (world.inside().fail_at, world.inside().crash) = (Some(steps + at), crash);
+            let added = share(&manager, iscsi());
+            let removed = if added.is_ok() { Some(remove(&manager, Protocol::Iscsi, false)) } else { None };
+            failed += u32::from(added.is_err() || removed.as_ref().is_some_and(Result::is_err));
+            if crash {
+                world.reboot();
+            } else {
+                world.inside().fail_at = None;
+            }
+            let manager = if crash { open(&world) } else { manager };
+            if crash {
+                manager.start().expect("nothing fails any more");
+            } else {
+                let mut watched = Watched::default();
+                manager.watch_devices(&mut watched);
+            }
+            let recorded = manager.share_views().len();
+            assert_eq!(stand(&world), recorded, "crash {crash}, step {at}: {added:?} {removed:?}");
+            if removed.is_some_and(|removed| removed.is_ok()) {
+                assert_eq!(recorded, 0);
+            }
+        }
+        assert!(failed >= 4, "only {failed} steps failed");
+    }
+}
+
+#[test]
+fn bad_input_gets_a_sentence() {
+    let world = World::default();
+    let manager = daemon(&world);
+    let cases = [
+        (ShareAdd { addresses: vec!["192.0.2.1".into()], ..iscsi() }, "every machine that reaches 192.0.2.1:3260", "--any-initiator"),
+        (ShareAdd { addresses: vec!["host".into()], ..iscsi() }, "not IP or IP:PORT", "192.0.2.1"),
+        (ShareAdd { addresses: vec!["127.0.0.1:0".into()], ..iscsi() }, "not IP or IP:PORT", "192.0.2.1"),
+        (ShareAdd { addresses: vec!["::1".into(), "[::1]:3260".into()], ..iscsi() }, "twice", "once"),
+        (ShareAdd { initiators: vec!["host".into()], ..iscsi() }, "not the name of an iSCSI initiator", "iqn."),
+        (ShareAdd { initiators: vec!["iqn.a/../b".into()], ..iscsi() }, "character", "iqn."),
+        (ShareAdd { initiators: vec!["iqn.a:bcd".into(), "iqn.a:bcd".into()], ..iscsi() }, "twice", "once"),
+        (ShareAdd { initiators: vec!["iqn.a:bcd".into()], any_initiator: true, ..iscsi() }, "allows all", "one of them"),
+        (ShareAdd { chap_file: Some("chap".into()), ..iscsi() }, "absolute", "path"),
+        (ShareAdd { protocol: Protocol::NvmeTcp, chap_file: Some("/chap".into()), ..iscsi() }, "for iSCSI", "--initiator"),
+        (ShareAdd { addresses: (1..20).map(|n| format!("127.0.0.{n}")).collect(), ..iscsi() }, "at most 16", "fewer"),
+    ];
+    for (add, problem, remedy) in cases {
+        let error = share(&manager, add).expect_err(problem);
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().contains(problem) && error.remedy().contains(remedy), "{error}; {}", error.remedy());
+    }
+    add_volume(&manager, "w", vec![Export::Nbd]);
+    let error = manager.handle(Action::ShareAdd { volume: "w".into(), add: iscsi() }).expect_err("nothing to share");
+    assert!(error.to_string().contains("no block device"), "{error}");
+    let unknown = manager.handle(Action::ShareAdd { volume: "x".into(), add: iscsi() }).expect_err("no such volume");
+    assert_eq!(unknown.kind(), Kind::NotFound);
+    assert_eq!(stand(&world), 0);
+}

@@ -1,0 +1,124 @@
+//! `hearth share …`: volumes offered to other machines.
+
+use crate::cli::Share;
+use crate::commands::Session;
+use crate::failure::Failure;
+use crate::progress::patiently;
+use crate::request;
+use crate::table::{self, Align};
+use control::api::{Done, ShareAdd, ShareView};
+use control::names::Named;
+use targets::Protocol;
+
+impl Session {
+    /// `hearth share ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn share(&self, command: &Share) -> Result<(), Failure> {
+        match command {
+            Share::Add { volume, protocol, address, initiator, any_initiator, chap } => {
+                let body = ShareAdd {
+                    protocol: if protocol.iscsi { Protocol::Iscsi } else { Protocol::NvmeTcp },
+                    addresses: address.clone(),
+                    initiators: initiator.clone(),
+                    any_initiator: *any_initiator,
+                    chap_file: chap.as_deref().map(|path| request::absolute("--chap", path)).transpose()?,
+                };
+                let path = format!("/volumes/{}/shares", request::name(Named::Volume, volume)?);
+                let share: ShareView = patiently("setting up the target", || self.client.send("POST", &path, &body))?;
+                self.print(&share, added)
+            }
+            Share::List => self.print(&self.client.get::<Vec<ShareView>>("/shares")?, |shares| list(shares)),
+            Share::Show { volume, protocol } => {
+                let protocol = self.which(volume, protocol.iscsi, protocol.nvme_tcp)?;
+                let path = format!("/volumes/{volume}/shares/{}", protocol.name());
+                self.print(&self.client.get::<ShareView>(&path)?, show)
+            }
+            Share::Remove { volume, protocol, force } => {
+                let protocol = self.which(volume, protocol.iscsi, protocol.nvme_tcp)?;
+                let path = format!("/volumes/{volume}/shares/{}?force={force}", protocol.name());
+                let done: Done = patiently("taking the target down", || self.client.delete(&path))?;
+                self.print(&done, |done| format!("volume {volume}: {}\n", done.told.as_deref().unwrap_or("done")))
+            }
+        }
+    }
+
+    /// The share that is meant: the one there is, if none was named.
+    fn which(&self, volume: &str, iscsi: bool, nvme_tcp: bool) -> Result<Protocol, Failure> {
+        request::name(Named::Volume, volume)?;
+        match (iscsi, nvme_tcp) {
+            (true, _) => return Ok(Protocol::Iscsi),
+            (_, true) => return Ok(Protocol::NvmeTcp),
+            _ => {}
+        }
+        // Whether there is such a volume, first.
+        let view: control::api::VolumeView = self.client.get(&format!("/volumes/{volume}"))?;
+        match view.shares.as_slice() {
+            [one] => Ok(one.protocol),
+            [] => Err(Failure::failed(format!("the volume \"{volume}\" is not shared"), "see `hearth share list`")),
+            _ => Err(Failure::usage(format!("the volume \"{volume}\" has two shares"), "name one with --iscsi or --nvme-tcp")),
+        }
+    }
+}
+
+fn added(share: &ShareView) -> String {
+    format!("{}\n{}\n", share.target, share.addresses.join("\n"))
+}
+
+fn list(shares: &[ShareView]) -> String {
+    if shares.is_empty() {
+        return "no shares; offer a volume with `hearth share add VOLUME --iscsi` or `--nvme-tcp`\n".into();
+    }
+    let head = [
+        ("VOLUME", Align::Left),
+        ("PROTOCOL", Align::Left),
+        ("STATE", Align::Left),
+        ("CONNECTED", Align::Right),
+        ("ADDRESS", Align::Left),
+        ("TARGET", Align::Left),
+    ];
+    let row = |share: &ShareView| {
+        vec![
+            share.volume.clone(),
+            share.protocol.title().into(),
+            state(share).into(),
+            share.connected.as_ref().map_or("unknown".into(), |connected| connected.len().to_string()),
+            share.addresses.join(" "),
+            share.target.clone(),
+        ]
+    };
+    let troubles = shares.iter().filter_map(|share| {
+        let remedy = share.remedy.as_deref().filter(|r| !r.is_empty()).map_or(String::new(), |r| format!("; {r}"));
+        Some(format!("{} is not shared by {}: {}{remedy}\n", share.volume, share.protocol.title(), share.problem.as_ref()?))
+    });
+    table::layout(&head, &shares.iter().map(row).collect::<Vec<_>>()) + &troubles.collect::<String>()
+}
+
+fn show(share: &ShareView) -> String {
+    let listed = |names: &[String], none: &str| if names.is_empty() { none.into() } else { names.join(", ") };
+    let mut pairs = vec![
+        ("volume", share.volume.clone()),
+        ("protocol", share.protocol.title().into()),
+        ("state", state(share).into()),
+        ("target", share.target.clone()),
+        ("serial number", share.serial.clone()),
+        ("world-wide name", share.wwn.clone()),
+        ("address", share.addresses.join(", ")),
+        ("device", share.device.clone().unwrap_or_else(|| "none now".into())),
+        ("initiators", listed(&share.initiators, "all")),
+        ("connected", share.connected.as_ref().map_or("unknown".into(), |names| listed(names, "none"))),
+    ];
+    pairs.extend(share.chap_file.iter().map(|file| ("CHAP", file.clone())));
+    pairs.extend(share.problem.iter().map(|problem| ("problem", problem.clone())));
+    pairs.extend(share.remedy.iter().filter(|remedy| !remedy.is_empty()).map(|remedy| ("what to do", remedy.clone())));
+    table::pairs(&pairs)
+}
+
+fn state(share: &ShareView) -> &'static str {
+    match (&share.device, &share.problem) {
+        (Some(_), _) => "shared",
+        (None, Some(_)) => "failed",
+        (None, None) => "waiting",
+    }
+}

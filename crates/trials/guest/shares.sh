@@ -1,0 +1,173 @@
+# Runs as root in a guest. $1 is the binary, $2 a directory that outlives the guest.
+#
+# A write-back volume on a block device, shared by the kernel's own targets, and used by the kernel's own initiators over
+# loopback: iSCSI with mutual CHAP, NVMe over TCP with an allowed host. The daemon is killed under verifying load.
+set -eu
+hearth=$1 kept=$2
+run=/run/hearth
+export HEARTH_SOCKET=$run/socket HEARTH_STATE=/run/state
+mkdir -p $run /mnt/v /run/lock/iscsi
+modprobe -a loop fuse target_core_mod nvmet iscsi_tcp nvme-tcp sd_mod
+
+wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
+refused() { if "$@" >/run/refused 2>&1; then echo "was not refused: $*" >&2; return 1; fi; }
+serve() {
+    "$hearth" serve >>"$kept/daemon" 2>&1 &
+    daemon=$!
+    wait_for "$hearth" pool list
+}
+shown() { "$hearth" share show v "--$1" --json | sed -n "s/.*\"$2\": \"\\(.*\\)\".*/\\1/p"; }
+shared() { [ -n "$(shown "$1" device)" ]; }
+scsi_disk() { for disk in /sys/block/sd*; do [ -e "$disk" ] && echo "/dev/${disk##*/}"; done; }
+scsi_there() { [ -n "$(scsi_disk)" ] && [ "$(blockdev --getsize64 "$(scsi_disk)")" -gt 0 ]; }
+nvme_there() { [ -b /dev/nvme0n1 ]; }
+
+cp "$hearth" /run/hearth-binary
+hearth=/run/hearth-binary
+serve
+"$hearth" pool create p --ssd "$(readlink -f /dev/vmlab/ssd)" --ram 32MiB >/dev/null
+"$hearth" volume add v --backing "$(readlink -f /dev/vmlab/disk)" --pool p --mode write-back --export loop >/dev/null
+
+# ---- iSCSI, mutual CHAP
+me=iqn.2026-01.test:host
+echo "InitiatorName=$me" >/etc/iscsi/initiatorname.iscsi
+iscsid
+printf 'user = db\npassword = theirs-1234567\nmutual_user = hearth\nmutual_password = ours-123456789\n' >/run/chap
+refused "$hearth" share add v --iscsi --initiator $me --chap /run/chap
+grep -q 'chmod 600' /run/refused
+chmod 600 /run/chap
+"$hearth" share add v --iscsi --initiator $me --chap /run/chap >/dev/null
+iqn=$(shown iscsi target)
+node() { iscsiadm -m node -T "$iqn" -p 127.0.0.1:3260 "$@" >/dev/null; }
+iscsiadm -m discovery -t sendtargets -p 127.0.0.1 >/dev/null
+secrets() {
+    node -o update -n node.session.auth.authmethod -v CHAP
+    node -o update -n node.session.auth.username -v db
+    node -o update -n node.session.auth.password -v "$1"
+    node -o update -n node.session.auth.username_in -v hearth
+    node -o update -n node.session.auth.password_in -v "$2"
+    node -o update -n node.session.initial_login_retry_max -v 1
+}
+refused node -l
+secrets wrong-1234567890 ours-123456789
+refused node -l
+secrets theirs-1234567 wrong-1234567890
+refused node -l
+secrets theirs-1234567 ours-123456789
+node -l
+wait_for scsi_there
+disk=$(scsi_disk)
+[ "$(cat "/sys/block/${disk#/dev/}/device/wwid")" = "$(shown iscsi wwn)" ]
+grep -aq "$(shown iscsi serial)" "/sys/block/${disk#/dev/}/device/vpd_pg80"
+"$hearth" share show v --iscsi | grep -q "connected: *$me"
+echo "CHAP: wrong secrets are refused, right ones are taken; the disk has its names"
+
+refused "$hearth" volume stop v
+grep -q 'hearth share remove v --iscsi' /run/refused
+refused "$hearth" share remove v
+grep -q -- --force /run/refused
+
+mkfs.ext4 -q "$disk"
+mount "$disk" /mnt/v
+head -c 8M "$hearth" >/mnt/v/large
+sync
+before=$(awk '{ print $12 }' /sys/block/loop0/stat)
+fstrim /mnt/v
+[ "$(awk '{ print $12 }' /sys/block/loop0/stat)" -gt "$before" ]
+echo "UNMAP: reaches the volume"
+
+if command -v sg_persist >/dev/null; then
+    reserve() { sg_persist -n --out "$@" "$disk" >/dev/null; }
+    reserve --register --param-sark=abc1 --param-aptpl
+    reserve --reserve --param-rk=abc1 --prout-type=5
+    sg_persist -n --in --read-reservation "$disk" | grep -q 'Key=0xabc1'
+    umount /mnt/v
+    node -u
+    "$hearth" share remove v >/dev/null
+    "$hearth" share add v --iscsi --initiator $me --chap /run/chap >/dev/null
+    node -l
+    wait_for scsi_there
+    disk=$(scsi_disk)
+    sg_persist -n --in --read-reservation "$disk" | grep -q 'Key=0xabc1'
+    reserve --release --param-rk=abc1 --prout-type=5
+    reserve --register --param-rk=abc1 --param-sark=0
+    # Block 0 with itself: compared and written.
+    dd if="$disk" of=/run/block bs=512 count=1 status=none
+    cat /run/block /run/block >/run/blocks
+    sg_compare_and_write --in=/run/blocks --lba=0 --num=1 --xferlen=1024 "$disk" >/dev/null
+    mount "$disk" /mnt/v
+    echo "reservations: kept over a removal; compare and write: works"
+fi
+cmp -n 8388608 "$hearth" /mnt/v/large
+
+# ---- the daemon is killed under load, three times
+load() {
+    fio --name=load --filename="$1" --size=24M --rw=randrw --bs=4k --direct=1 --ioengine=io_uring --iodepth=8 --time_based \
+        --runtime="$2" --verify=crc32c --verify_fatal=1 --verify_backlog=64 --randrepeat=0 --output=/run/fio
+}
+killed_under_load() {
+    load "$1" 20 & fio=$!
+    for _ in 1 2 3; do
+        sleep 3
+        kill -9 $daemon
+        wait $daemon 2>/dev/null || true
+        serve
+    done
+    wait $fio
+}
+killed_under_load /mnt/v/load
+cmp -n 8388608 "$hearth" /mnt/v/large
+umount /mnt/v
+e2fsck -fn "$disk" >/dev/null
+node -u
+"$hearth" share remove v >/dev/null
+echo "iSCSI: three kills under load, no error"
+
+# ---- NVMe over TCP, one allowed host
+nqn=nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
+"$hearth" share add v --nvme-tcp --initiator $nqn >/dev/null
+connect() { nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$(shown nvme-tcp target)" -q "$1" >/dev/null; }
+refused connect nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-666666666666
+connect $nqn
+wait_for nvme_there
+[ "uuid.$(nvme id-ns-desc /dev/nvme0 -n 1 | sed -n 's/^uuid *: //p' || true)" = "$(shown nvme-tcp wwn)" ] ||
+    grep -q "$(shown nvme-tcp wwn)" /sys/block/nvme0*/wwid
+refused "$hearth" share remove v
+grep -q -- --force /run/refused
+mount /dev/nvme0n1 /mnt/v
+cmp -n 8388608 "$hearth" /mnt/v/large
+killed_under_load /mnt/v/load
+fstrim /mnt/v
+umount /mnt/v
+e2fsck -fn /dev/nvme0n1 >/dev/null
+nvme disconnect-all
+echo "NVMe/TCP: the allowed host only; three kills under load, no error"
+
+# ---- all is gone with the daemon, and comes back with it
+"$hearth" share add v --iscsi --initiator $me --chap /run/chap >/dev/null
+kill $daemon
+wait $daemon
+[ -z "$(find /sys/kernel/config/target /sys/kernel/config/nvmet -name '*hearth*' -o -path '*/subsystems/*')" ]
+serve
+wait_for shared iscsi
+wait_for shared nvme-tcp
+node -l
+wait_for scsi_there
+disk=$(scsi_disk)
+mount "$disk" /mnt/v
+cmp -n 8388608 "$hearth" /mnt/v/large
+umount /mnt/v
+node -u
+echo "shares: back after a start on an empty configfs"
+
+# ---- what others take away is set up again
+"$hearth" share remove v --nvme-tcp >/dev/null
+echo 0 >/sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/enable
+"$hearth" share remove v --iscsi >/dev/null
+[ -z "$(find /sys/kernel/config/target /sys/kernel/config/nvmet -name '*hearth*' -o -path '*/subsystems/*')" ]
+! grep -rqE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
+[ -z "$(dmesg | grep -E 'I/O error|Buffer I/O|blocked for more')" ]
+"$hearth" volume remove v >/dev/null
+kill $daemon
+wait $daemon
+echo "all trials passed"
