@@ -196,9 +196,40 @@ export interface VolumeView {
   on_restart: Record<string, OnRestart>;
   export_notes?: Record<string, string>;
   stable_path: string | null;
+  /** How it is offered to other machines. */
+  shares?: ShareView[];
   cached_bytes: number | null;
   dirty_bytes: number | null;
   job: JobView | null;
+}
+
+export type ShareProtocol = "iscsi" | "nvme-tcp";
+
+export interface ShareView {
+  volume: string;
+  protocol: ShareProtocol;
+  /** An IQN or an NQN. */
+  target: string;
+  serial: string;
+  wwn: string;
+  addresses: string[];
+  /** None: all. */
+  initiators: string[];
+  chap_file?: string | null;
+  /** Null while it is not offered. */
+  device?: string | null;
+  /** Null: not known. */
+  connected?: string[] | null;
+  problem?: string | null;
+  remedy?: string | null;
+}
+
+export interface ShareAdd {
+  protocol: ShareProtocol;
+  addresses?: string[];
+  initiators?: string[];
+  any_initiator?: boolean;
+  chap_file?: string | null;
 }
 
 /** What users of an export see while the daemon is gone and comes back. */

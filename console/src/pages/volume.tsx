@@ -12,6 +12,7 @@ import { Badge, Chip, Figure, Panel, Trouble } from "../ui/basics";
 import { Actions } from "../volume/actions";
 import { VolumeCharts } from "../volume/charts";
 import { Settings } from "../volume/settings";
+import { Shares } from "../volume/shares";
 import { TurnedAway } from "../volume/turned-away";
 import { Use } from "../volume/use";
 import { Why, type Question } from "../volume/why";
@@ -62,6 +63,7 @@ function Known({ volume }: { volume: VolumeView }) {
         <TurnedAway volume={volume} />
         <div>
           <Use volume={volume} />
+          <Shares volume={volume} />
           <Panel title="Jobs of this volume" id="volume-jobs">
             {mine.length === 0 ? <p class="calm">None since the daemon's start.</p> : mine.map((job) => <JobCard key={job.id} job={job} />)}
           </Panel>
@@ -73,7 +75,7 @@ function Known({ volume }: { volume: VolumeView }) {
 }
 
 /** Where things are on this page. The hash is the route, so these move by script. */
-const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["turned-away", "Bypassed"], ["use", "How to use it"], ["settings", "Settings"]];
+const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["turned-away", "Bypassed"], ["use", "How to use it"], ["shares", "Shares"], ["settings", "Settings"]];
 
 function Jumps() {
   const jump = (id: string): void => {

@@ -70,6 +70,9 @@ impl Manager {
                     self.events().note(Severity::Warning, &record.name, warning);
                 }
                 self.set_live_volume(&record.name, |live| live.backing_bytes = None);
+                if grown.size_bytes != record.size_bytes {
+                    self.refresh_shares(&grown);
+                }
                 Ok(())
             }
             Err(error) => {

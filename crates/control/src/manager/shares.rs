@@ -237,7 +237,7 @@ impl Manager {
     }
 
     /// The volume has another size. Initiators learn of it where their protocol can tell them.
-    pub fn refresh_shares(&self, volume: &VolumeRecord) {
+    pub(super) fn refresh_shares(&self, volume: &VolumeRecord) {
         for share in &volume.shares {
             let title = share.protocol.title();
             let message = match self.data().refresh_share(volume, share.protocol) {
