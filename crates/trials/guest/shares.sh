@@ -19,6 +19,8 @@ serve() {
 shown() { "$hearth" share show v "--$1" --json | sed -n "s/.*\"$2\": \"\\(.*\\)\".*/\\1/p"; }
 shared() { [ -n "$(shown "$1" device)" ]; }
 scsi_disk() { for disk in /sys/block/sd*; do [ -e "$disk" ] && echo "/dev/${disk##*/}"; done; }
+scsi_gone() { [ -z "$(scsi_disk)" ]; }
+logout() { node -u && wait_for scsi_gone; }
 scsi_there() { [ -n "$(scsi_disk)" ] && [ "$(blockdev --getsize64 "$(scsi_disk)")" -gt 0 ]; }
 nvme_there() { [ -b /dev/nvme0n1 ]; }
 
@@ -77,20 +79,22 @@ fstrim /mnt/v
 echo "UNMAP: reaches the volume"
 
 if command -v sg_persist >/dev/null; then
-    reserve() { sg_persist -n --out "$@" "$disk" >/dev/null; }
+    reserve() { sg_turs "$disk" || true; sg_persist -n -v --out "$@" "$disk" >/dev/null; }
     reserve --register --param-sark=abc1 --param-aptpl
     reserve --reserve --param-rk=abc1 --prout-type=5
     sg_persist -n --in --read-reservation "$disk" | grep -q 'Key=0xabc1'
     umount /mnt/v
-    node -u
+    logout
     "$hearth" share remove v >/dev/null
     "$hearth" share add v --iscsi --initiator $me --chap /run/chap >/dev/null
     node -l
     wait_for scsi_there
     disk=$(scsi_disk)
     sg_persist -n --in --read-reservation "$disk" | grep -q 'Key=0xabc1'
-    reserve --release --param-rk=abc1 --prout-type=5
-    reserve --register --param-rk=abc1 --param-sark=0
+    # The new session is another one to the target.
+    reserve --register-ignore --param-sark=abc2
+    reserve --clear --param-rk=abc2
+    sg_persist -n --in --read-reservation "$disk" | grep -q 'NO reservation'
     # Block 0 with itself: compared and written.
     dd if="$disk" of=/run/block bs=512 count=1 status=none
     cat /run/block /run/block >/run/blocks
@@ -119,7 +123,7 @@ killed_under_load /mnt/v/load
 cmp -n 8388608 "$hearth" /mnt/v/large
 umount /mnt/v
 e2fsck -fn "$disk" >/dev/null
-node -u
+logout
 "$hearth" share remove v >/dev/null
 echo "iSCSI: three kills under load, no error"
 
@@ -157,7 +161,7 @@ disk=$(scsi_disk)
 mount "$disk" /mnt/v
 cmp -n 8388608 "$hearth" /mnt/v/large
 umount /mnt/v
-node -u
+logout
 echo "shares: back after a start on an empty configfs"
 
 # ---- what others take away is set up again
