@@ -94,6 +94,7 @@ if command -v sg_persist >/dev/null; then
     # The new session is another one to the target.
     reserve --register-ignore --param-sark=abc2
     reserve --clear --param-rk=abc2
+    sg_turs "$disk" || true
     sg_persist -n --in --read-reservation "$disk" | grep -q 'NO reservation'
     # Block 0 with itself: compared and written.
     dd if="$disk" of=/run/block bs=512 count=1 status=none

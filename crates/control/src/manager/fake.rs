@@ -14,7 +14,6 @@ use crate::looking::{AddressMap, Cells, Explained};
 use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
-use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
@@ -28,6 +27,8 @@ use types::{Content, Mode};
 
 mod device;
 mod homecoming;
+mod saving;
+mod sharing;
 
 use device::Attached;
 pub use device::Device;
@@ -97,12 +98,7 @@ pub struct Inside {
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
     attached: BTreeMap<String, Attached>,
-    /// Shares that stand: volume, protocol, device.
-    pub shares: BTreeSet<(String, Protocol, String)>,
-    /// Why a share cannot be offered.
-    pub shares_fail: Option<String>,
-    /// Initiators that are connected to every share.
-    pub initiators: Vec<String>,
+    pub sharing: sharing::Sharing,
     /// Block devices outlive the daemon.
     pub outlives: bool,
     pub exports: BTreeSet<(String, String)>,
@@ -124,7 +120,7 @@ impl World {
         inside.content.clear();
         inside.attached.clear();
         inside.exports.clear();
-        inside.shares.clear();
+        inside.sharing.stand.clear();
     }
 
     pub fn add_device(&self, path: &str, size_bytes: u64) {
@@ -564,8 +560,8 @@ impl DataPath for World {
         let mut inside = self.inside();
         assert!(how != Withdrawal::DaemonEnds || inside.ending, "only a daemon that ends leaves anything to the next one");
         inside.step(&volume.name)?;
-        let is_shared = inside.shares.iter().any(|(name, ..)| *name == volume.name) && export.is_device();
-        assert!(!is_shared || how == Withdrawal::PoolRestarts || inside.outlives, "shares go before the block device");
+        let alone = !export.is_device() || inside.sharing.is_alone(&volume.name);
+        assert!(alone || how == Withdrawal::PoolRestarts || inside.outlives, "shares go before the block device");
         inside.exports.remove(&(volume.name.clone(), export.to_string()));
         Ok(())
     }
@@ -579,30 +575,19 @@ impl DataPath for World {
     }
 
     fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        inside.step(&volume.name)?;
-        assert!(inside.exports.iter().any(|(name, export)| *name == volume.name && export == "loop"), "only what has a block device");
-        if let Some(problem) = &inside.shares_fail {
-            return Err(crate::manager::share_error(&volume.name, share.protocol, problem, "mend it"));
-        }
-        inside.shares.retain(|(name, protocol, _)| (name, protocol) != (&volume.name, &share.protocol));
-        inside.shares.insert((volume.name.clone(), share.protocol, device.into()));
-        Ok(())
+        self.put_share(volume, share, device)
     }
 
     fn unshare(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        inside.step(&volume.name)?;
-        inside.shares.retain(|(name, known, _)| (name, *known) != (&volume.name, protocol));
-        Ok(())
+        self.end_share(volume, protocol)
     }
 
     fn is_shared(&self, volume: &VolumeRecord, protocol: Protocol, device: &str) -> bool {
-        self.inside().shares.contains(&(volume.name.clone(), protocol, device.into()))
+        self.inside().sharing.stand.contains(&(volume.name.clone(), protocol, device.into()))
     }
 
     fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Option<Vec<String>> {
-        Some(self.inside().initiators.clone())
+        Some(self.inside().sharing.initiators.clone())
     }
 
     fn end_by(&self, _at: Instant) {
@@ -703,24 +688,4 @@ impl Pending for AtOnce {
     }
 
     fn cancel(&mut self) {}
-}
-
-impl Store for World {
-    fn load(&mut self) -> Result<Loaded, ControlError> {
-        Ok(Loaded { state: self.inside().saved.clone(), warning: None })
-    }
-
-    /// A save that fails leaves the old state or the new one: odd steps the old, even steps the new.
-    fn save(&mut self, state: &State) -> Result<(), ControlError> {
-        if let Err(broken) = state.check() {
-            panic!("a state that breaks its invariants was about to be saved: {broken}");
-        }
-        let mut inside = self.inside();
-        let was_dead = inside.dead;
-        let result = inside.step("state.json");
-        if result.is_ok() || (!was_dead && inside.steps.is_multiple_of(2)) {
-            inside.saved = state.clone();
-        }
-        result
-    }
 }

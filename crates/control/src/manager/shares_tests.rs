@@ -57,7 +57,7 @@ fn shown(manager: &Manager, protocol: Protocol) -> ShareView {
 
 /// How many targets stand.
 fn stand(world: &World) -> usize {
-    world.inside().shares.len()
+    world.inside().sharing.stand.len()
 }
 
 fn events(manager: &Manager, severity: Severity) -> Vec<String> {
@@ -79,11 +79,11 @@ fn a_share_is_shown_and_goes_as_it_came() {
     assert!(events(&manager, Severity::Warning)[0].contains("reservations of one are not seen by the other"));
     assert_eq!((stand(&world), manager.share_views().len()), (2, 2));
     assert_eq!(manager.volume_view("v").expect("it is there").shares.len(), 2);
-    world.inside().initiators = vec!["iqn.a:b".into()];
+    world.inside().sharing.initiators = vec!["iqn.a:b".into()];
     let error = remove(&manager, Protocol::Iscsi, false).expect_err("somebody is connected");
     assert!(error.to_string().contains("iqn.a:b") && error.remedy().contains("--force"), "{error}");
     remove(&manager, Protocol::Iscsi, true).expect("a person insists");
-    world.inside().initiators.clear();
+    world.inside().sharing.initiators.clear();
     remove(&manager, Protocol::NvmeTcp, false).expect("nobody is connected");
     assert_eq!((stand(&world), manager.share_views().len()), (0, 0));
     assert_eq!(remove(&manager, Protocol::NvmeTcp, false).expect_err("it is gone").kind(), Kind::NotFound);
@@ -138,13 +138,13 @@ fn shares_come_back_with_their_volume() {
 fn what_cannot_be_offered_is_told_once_and_tried_again() {
     let world = World::default();
     let manager = daemon(&world);
-    world.inside().shares_fail = Some("the kernel has no such target".into());
+    world.inside().sharing.fail = Some("the kernel has no such target".into());
     let error = share(&manager, iscsi()).expect_err("it cannot be");
     assert!(error.to_string().contains("no such target"), "{error}");
     assert!(world.inside().saved.volumes[0].shares.is_empty(), "nothing is left of it");
-    world.inside().shares_fail = None;
+    world.inside().sharing.fail = None;
     share(&manager, iscsi()).expect("now it can");
-    world.inside().shares_fail = Some("the address is not there".into());
+    world.inside().sharing.fail = Some("the address is not there".into());
     world.reboot();
     let manager = open(&world);
     assert_eq!(manager.start().expect("nothing fails").volumes, 1, "the volume is served all the same");
@@ -154,7 +154,7 @@ fn what_cannot_be_offered_is_told_once_and_tried_again() {
     (0..20).for_each(|_| manager.watch_devices(&mut watched));
     let told = events(&manager, Severity::Error);
     assert_eq!(told.len(), 1, "{told:?}");
-    world.inside().shares_fail = None;
+    world.inside().sharing.fail = None;
     (0..64).for_each(|_| manager.watch_devices(&mut watched));
     assert_eq!(stand(&world), 1);
     assert!(shown(&manager, Protocol::Iscsi).problem.is_none());
@@ -166,7 +166,7 @@ fn what_another_program_took_away_is_set_up_again() {
     let world = World::default();
     let manager = daemon(&world);
     share(&manager, iscsi()).expect("nothing is in the way");
-    world.inside().shares.clear();
+    world.inside().sharing.stand.clear();
     let mut watched = Watched::default();
     manager.watch_devices(&mut watched);
     assert_eq!(stand(&world), 1);
