@@ -275,3 +275,49 @@ impl Guest {
         Ok(log.into())
     }
 }
+
+/// The end of a connection, and another one.
+impl Guest {
+    /// The front end goes; memory and queues stay as they are.
+    pub fn disconnect(&mut self) {
+        self.front = None;
+    }
+
+    /// Connects again and lets the queues run on, as QEMU does when its device was gone.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn reconnect(&mut self, path: &Path) -> io::Result<()> {
+        self.front = None;
+        self.log = None;
+        self.connect(path)?;
+        self.begin()
+    }
+
+    /// A channel on which the device can say something by itself.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn back_channel(&mut self) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        self.front().set_backend_request_fd(&theirs).map_err(failed)?;
+        Ok(ours)
+    }
+
+    /// Shows the device another table of memory: `pieces` neighbours of the same length.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn show_memory_in(&mut self, pieces: u64) -> io::Result<()> {
+        let each = self.memory.bytes() as u64 / pieces / 4096 * 4096;
+        let region = |piece: u64| VhostUserMemoryRegionInfo {
+            guest_phys_addr: GUEST_BASE + piece * each,
+            memory_size: if piece + 1 == pieces { self.memory.bytes() as u64 - piece * each } else { each },
+            userspace_addr: USER_BASE + piece * each,
+            mmap_offset: piece * each,
+            mmap_handle: self.memory.file().as_raw_fd(),
+        };
+        let regions: Vec<_> = (0..pieces).map(region).collect();
+        self.front().set_mem_table(&regions).map(drop).map_err(failed)
+    }
+}

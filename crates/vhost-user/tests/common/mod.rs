@@ -4,7 +4,7 @@
 use device::Geometry;
 use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use vhost_user::{ExportOptions, VhostUserExport};
@@ -27,20 +27,10 @@ impl Stage {
 
     pub fn with(read_only: bool, reactors: u16) -> Stage {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut options = std::fs::OpenOptions::new();
-        let options = options.read(true).write(true).create_new(true).custom_flags(libc_direct());
-        let file = options.open(directory.path().join("backing")).expect("a file on a file system with direct I/O");
+        let file = std::fs::File::create_new(directory.path().join("backing")).expect("a file");
         file.set_len(VOLUME_BYTES).expect("room for a sparse file");
         let runtime = Runtime::start(RuntimeOptions { reactors, ..RuntimeOptions::default() }).expect("a runtime");
-        let geometry = Geometry {
-            size_bytes: VOLUME_BYTES,
-            logical_block_bytes: 512,
-            memory_alignment_bytes: 512,
-            discard: true,
-            discard_zeroes: true,
-        };
-        let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
-        let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only }).expect("a volume");
+        let volume = open_volume(&runtime, directory.path(), read_only);
         let mut stage = Stage { export: None, runtime: Some(runtime), volume, directory };
         stage.start();
         stage
@@ -58,6 +48,12 @@ impl Stage {
     pub fn stop(&mut self) {
         let export = self.export.take().expect("started");
         export.stop(self.runtime(), PATIENCE).expect("requests end");
+    }
+
+    /// As a crash for whoever is served: nothing under way is waited for.
+    pub fn cut_off(&mut self) {
+        let export = self.export.take().expect("started");
+        export.stop(self.runtime(), Duration::ZERO).expect("endpoints can be cut off");
     }
 
     pub fn export(&self) -> &VhostUserExport {
@@ -82,6 +78,13 @@ impl Drop for Stage {
     }
 }
 
-fn libc_direct() -> i32 {
-    libc::O_DIRECT
+/// The volume over the file `backing` of a directory.
+pub fn open_volume(runtime: &Runtime, directory: &Path, read_only: bool) -> VolumeRef {
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.read(true).write(true).custom_flags(libc::O_DIRECT);
+    let file = options.open(directory.join("backing")).expect("a file on a file system with direct I/O");
+    let geometry =
+        Geometry { size_bytes: VOLUME_BYTES, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: true, discard_zeroes: true };
+    let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
+    runtime.add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only }).expect("a volume")
 }

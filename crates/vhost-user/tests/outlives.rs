@@ -1,0 +1,202 @@
+//! What a guest has under way when its device goes is carried out by the next one, once for the guest.
+
+mod common;
+
+use common::{PATIENCE, Stage, VOLUME_BYTES, open_volume};
+use guest::{Buffers, Done, Guest, Kind, Options};
+use runtime::{Runtime, RuntimeOptions};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use vhost_user::{ExportOptions, VhostUserExport};
+
+const BLOCK_BYTES: usize = 4096;
+const BLOCKS: u64 = 512;
+const SERVE: &str = "HEARTH_TEST_SERVES";
+
+fn options(queues: u16) -> Options {
+    Options { queues, buffers: Buffers { slots: 32, data_bytes: BLOCK_BYTES }, ..Options::default() }
+}
+
+/// Blocks with versions: of each at most one write is under way.
+struct Load {
+    versions: Vec<u64>,
+    /// By queue and slot: the block, and whether it is written.
+    open: BTreeMap<(usize, usize), (u64, bool)>,
+    seed: u64,
+}
+
+impl Load {
+    fn new() -> Load {
+        Load { versions: vec![0; BLOCKS as usize], open: BTreeMap::new(), seed: 1 }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    fn content(block: u64, version: u64) -> Vec<u8> {
+        let stamp = [block.to_le_bytes(), version.to_le_bytes()].concat();
+        if version == 0 { vec![0; BLOCK_BYTES] } else { stamp.repeat(BLOCK_BYTES / 16) }
+    }
+
+    /// Fills a queue with requests.
+    fn submit(&mut self, guest: &mut Guest, number: usize) {
+        while let Some(slot) = guest.queues[number].take_slot() {
+            let block = loop {
+                let block = self.random(BLOCKS);
+                if !self.open.values().any(|(other, _)| *other == block) {
+                    break block;
+                }
+            };
+            let writes = self.random(3) > 0;
+            let queue = &mut guest.queues[number];
+            if writes {
+                self.versions[block as usize] += 1;
+                queue.memory().write(queue.data(slot), &Load::content(block, self.versions[block as usize]));
+            }
+            let kind = if writes { Kind::Write } else { Kind::Read };
+            queue.fill(slot, kind as u32, 8 * block, BLOCK_BYTES, !writes, 2);
+            self.open.insert((number, slot), (block, writes));
+        }
+        guest.queues[number].notify();
+    }
+
+    /// Looks at an answer: it must be of something under way, and right.
+    fn check(&mut self, guest: &Guest, number: usize, done: Done) {
+        let (block, writes) = self.open.remove(&(number, done.slot)).expect("answered once");
+        assert_eq!(done.status, 0, "no request fails");
+        if !writes {
+            let mut found = vec![0; BLOCK_BYTES];
+            guest.memory.read(guest.queues[number].data(done.slot), &mut found);
+            assert!(found == Load::content(block, self.versions[block as usize]), "block {block}");
+        }
+    }
+
+    /// Takes `answers` answers, and submits again; at the end none.
+    fn run(&mut self, guest: &mut Guest, answers: usize) {
+        for step in 0..answers {
+            let number = step % guest.queues.len();
+            self.submit(guest, number);
+            let done = guest.queues[number].wait(PATIENCE).expect("an answer");
+            self.check(guest, number, done);
+        }
+    }
+
+    fn drain(&mut self, guest: &mut Guest) {
+        for number in 0..guest.queues.len() {
+            while self.open.keys().any(|(queue, _)| *queue == number) {
+                let done = guest.queues[number].wait(PATIENCE).expect("an answer");
+                self.check(guest, number, done);
+            }
+        }
+        for block in 0..BLOCKS {
+            let mut found = vec![0; BLOCK_BYTES];
+            assert_eq!(guest.queues[0].run(Kind::Read as u32, 8 * block, &mut found, true, PATIENCE), 0);
+            assert!(found == Load::content(block, self.versions[block as usize]), "block {block}");
+        }
+    }
+}
+
+#[test]
+fn an_export_that_is_made_anew_in_the_middle_loses_and_repeats_nothing() {
+    let mut stage = Stage::new();
+    let mut guest = Guest::start(stage.export().path(), options(2)).expect("a guest");
+    let mut load = Load::new();
+    for round in 0..60 {
+        load.run(&mut guest, 20 + round);
+        load.submit(&mut guest, 0);
+        load.submit(&mut guest, 1);
+        if round % 3 == 0 { stage.stop() } else { stage.cut_off() }
+        // Requests that a guest adds while there is no device are found by the next.
+        load.submit(&mut guest, 0);
+        stage.start();
+        guest.reconnect(&stage.socket()).expect("connected again");
+    }
+    load.drain(&mut guest);
+}
+
+#[test]
+fn a_front_end_that_connects_again_finds_its_requests_answered() {
+    let stage = Stage::new();
+    let mut guest = Guest::start(stage.export().path(), options(2)).expect("a guest");
+    let mut load = Load::new();
+    for round in 0..40 {
+        load.run(&mut guest, 10 + round);
+        load.submit(&mut guest, 0);
+        load.submit(&mut guest, 1);
+        guest.disconnect();
+        guest.reconnect(&stage.socket()).expect("connected again");
+    }
+    load.drain(&mut guest);
+}
+
+/// Serves the volume of a directory until it is killed. Runs in a process of its own, where the environment says so.
+#[test]
+fn serves_for_another_test() {
+    let Some(directory) = std::env::var_os(SERVE).map(PathBuf::from) else { return };
+    let runtime = Runtime::start(RuntimeOptions { reactors: 2, ..RuntimeOptions::default() }).expect("a runtime");
+    let volume = open_volume(&runtime, &directory, false);
+    let path = directory.join("disk.sock");
+    let _export = VhostUserExport::start(&runtime, &volume, &path, &ExportOptions::default()).expect("exported");
+    // Whoever started it kills it; if that one ended, it ends too.
+    let parent = std::os::unix::process::parent_id();
+    while std::os::unix::process::parent_id() == parent {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn serve(directory: &Path) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["serves_for_another_test", "--exact", "--test-threads=1"]).env(SERVE, directory);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a process")
+}
+
+#[test]
+fn a_killed_daemon_loses_and_repeats_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let backing = std::fs::File::create(directory.path().join("backing")).expect("a file");
+    backing.set_len(VOLUME_BYTES).expect("room for a sparse file");
+    let socket = directory.path().join("disk.sock");
+    let mut daemon = serve(directory.path());
+    let mut guest = Guest::new(options(2)).expect("a guest");
+    guest.reconnect(&socket).expect("connected");
+    let mut load = Load::new();
+    for round in 0..20 {
+        load.run(&mut guest, 40 + 7 * round);
+        load.submit(&mut guest, 0);
+        load.submit(&mut guest, 1);
+        daemon.kill().expect("it runs");
+        daemon.wait().expect("it has ended");
+        std::fs::remove_file(&socket).expect("a killed daemon leaves its socket");
+        daemon = serve(directory.path());
+        guest.reconnect(&socket).expect("connected again");
+    }
+    load.drain(&mut guest);
+    drop(guest);
+    daemon.kill().expect("it runs");
+    daemon.wait().expect("it has ended");
+}
+
+#[test]
+fn two_guests_never_run_at_once() {
+    let stage = Stage::new();
+    let mut first = Guest::start(stage.export().path(), options(1)).expect("a guest");
+    assert!(stage.export().user().expect("used").contains(&format!("process {}", std::process::id())));
+    let refused = Guest::start(stage.export().path(), options(1));
+    assert!(refused.is_err(), "a second guest would spoil the first one's data");
+    assert_eq!(first.queues[0].run(Kind::Write as u32, 0, &mut [1; 4096], false, PATIENCE), 0);
+    // The second half of a migration: it connects early, and runs when the first has stopped.
+    let mut second = Guest::new(options(1)).expect("a guest");
+    second.connect(stage.export().path()).expect("connected");
+    assert_eq!(first.stop_queue(0).expect("stopped"), 1);
+    second.begin().expect("runs");
+    let mut found = [0; 4096];
+    assert_eq!(second.queues[0].run(Kind::Read as u32, 0, &mut found, true, PATIENCE), 0);
+    assert_eq!(found, [1; 4096]);
+    assert!(first.begin().is_err(), "now the second one runs");
+    drop(second);
+    first.reconnect(stage.export().path()).expect("runs again");
+}
