@@ -9,6 +9,7 @@ use crate::error::VhostUserError;
 use crate::message::config_changed;
 use crate::session::Session;
 use runtime::{Context, Endpoint, EndpointAdder, EndpointGroup, Runtime, VolumeRef, monotonic_ns};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use shares::{Slot, Table};
 use std::collections::BTreeMap;
@@ -117,7 +118,9 @@ impl Claim {
             }
             let Some(holder) = &inside.holder else { break };
             let left = deadline.saturating_duration_since(Instant::now());
-            if !holder.ending || left.is_zero() {
+            // Its thread may not have seen yet that it has gone.
+            let gone = holder.ending || inside.sessions.get(&holder.number).is_none_or(|open| has_hung_up(&open.socket));
+            if !gone || left.is_zero() {
                 let process = inside.sessions.get(&holder.number).and_then(|open| open.process);
                 let process = process.map(|process| format!(" (process {process})")).unwrap_or_default();
                 return Err(format!(
@@ -177,6 +180,14 @@ impl Inside {
             end_socket(&open.socket);
         }
     }
+}
+
+/// Whether the other end is closed; what it has said before may not be read yet.
+fn has_hung_up(socket: &OwnedFd) -> bool {
+    let mut wanted = [PollFd::new(socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let looked = rustix::event::poll(&mut wanted, Some(&now));
+    looked.is_ok() && wanted[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// The session at the other side of it sees the end.
