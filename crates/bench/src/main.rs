@@ -5,6 +5,7 @@
 
 mod content;
 mod fill;
+mod guest_load;
 mod hits;
 mod look;
 mod memory;
@@ -38,6 +39,7 @@ fn main() -> Result<()> {
             (Some(path), Some(blocks)) => fill::run(&path, blocks.parse()?),
             _ => bail!("usage: engine-bench fill SSD-FILE BLOCKS"),
         },
+        "guest" => guest_load::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         "all" => {
             hits::run()?;
             memory::run()?;
@@ -47,7 +49,7 @@ fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-write, fill, all"
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-write, fill, guest, all"
             )
         }
     }

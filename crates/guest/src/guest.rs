@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserInflight, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, VringConfigData};
+use vmm_sys_util::eventfd::EventFd;
 
 /// Feature bits of the device and of vhost.
 pub mod feature {
@@ -105,7 +106,17 @@ pub struct Guest {
     pub inflight: Option<(VhostUserInflight, File)>,
     /// The device's features, and those that were taken.
     pub features: [u64; 2],
+    setups: Vec<Setup>,
+    notes_inflight: bool,
     log: Option<OwnedFd>,
+}
+
+/// What the device is told of a queue, whoever uses it.
+struct Setup {
+    entries: u16,
+    parts: [usize; 3],
+    kick: EventFd,
+    call: EventFd,
 }
 
 fn failed(error: impl std::fmt::Display) -> io::Error {
@@ -124,8 +135,23 @@ impl Guest {
             let base = each * usize::from(number);
             Queue::new(memory.clone(), base, options.entries, options.buffers, options.with_events, options.indirect)
         };
-        let queues = (0..options.queues).map(queue).collect::<io::Result<_>>()?;
-        Ok(Guest { front: None, queues, memory: memory.clone(), options, inflight: None, features: [0; 2], log: None })
+        let queues = (0..options.queues).map(queue).collect::<io::Result<Vec<Queue>>>()?;
+        let setup = |queue: &Queue| {
+            let (kick, call) = (queue.kick.try_clone()?, queue.call.try_clone()?);
+            Ok(Setup { entries: queue.entries(), parts: queue.parts(), kick, call })
+        };
+        let setups = queues.iter().map(setup).collect::<io::Result<_>>()?;
+        Ok(Guest {
+            front: None,
+            queues,
+            memory: memory.clone(),
+            options,
+            inflight: None,
+            features: [0; 2],
+            setups,
+            notes_inflight: false,
+            log: None,
+        })
     }
 
     /// A guest that is connected and whose queues run.
@@ -168,6 +194,7 @@ impl Guest {
         self.features = [offered, offered & wanted];
         let protocol = front.get_protocol_features().map_err(failed)?;
         front.set_protocol_features(protocol).map_err(failed)?;
+        self.notes_inflight = protocol.contains(VhostUserProtocolFeatures::INFLIGHT_SHMFD);
         if protocol.contains(VhostUserProtocolFeatures::REPLY_ACK) {
             front.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         }
@@ -193,7 +220,7 @@ impl Guest {
             mmap_handle: self.memory.file().as_raw_fd(),
         }];
         self.front().set_mem_table(&regions).map_err(failed)?;
-        if self.options.inflight {
+        if self.options.inflight && self.notes_inflight {
             let wanted = VhostUserInflight::new(0, 0, self.options.queues, self.options.entries);
             if self.inflight.is_none() {
                 self.inflight = Some(self.front().get_inflight_fd(&wanted).map_err(failed)?);
@@ -201,10 +228,10 @@ impl Guest {
             let (facts, file) = self.inflight.as_ref().map(|(facts, file)| (*facts, file.as_raw_fd())).expect("just made");
             self.front().set_inflight_fd(&facts, file).map_err(failed)?;
         }
-        for number in 0..self.queues.len() {
+        for number in 0..self.setups.len() {
             self.begin_queue(number)?;
         }
-        for number in 0..self.queues.len() {
+        for number in 0..self.setups.len() {
             self.front().set_vring_enable(number, true).map_err(failed)?;
         }
         Ok(())
@@ -212,12 +239,12 @@ impl Guest {
 
     /// How the device finds a queue.
     pub fn place(&self, number: usize) -> VringConfigData {
-        let queue = &self.queues[number];
-        let [descriptors, available, used] = queue.parts().map(|offset| USER_BASE + offset as u64);
+        let setup = &self.setups[number];
+        let [descriptors, available, used] = setup.parts.map(|offset| USER_BASE + offset as u64);
         let logged = self.log.is_some();
         VringConfigData {
-            queue_max_size: queue.entries(),
-            queue_size: queue.entries(),
+            queue_max_size: setup.entries,
+            queue_size: setup.entries,
             flags: u32::from(logged),
             desc_table_addr: descriptors,
             used_ring_addr: used,
@@ -228,13 +255,14 @@ impl Guest {
 
     fn begin_queue(&mut self, number: usize) -> io::Result<()> {
         let place = self.place(number);
-        let (base, entries) = (self.queues[number].used_index(), self.queues[number].entries());
+        let setup = &self.setups[number];
+        let (base, entries) = (self.memory.load(setup.parts[2] + 2), setup.entries);
         let front = self.front.as_mut().expect("connected");
         front.set_vring_num(number, entries).map_err(failed)?;
         front.set_vring_base(number, base).map_err(failed)?;
         front.set_vring_addr(number, &place).map_err(failed)?;
-        front.set_vring_call(number, &self.queues[number].call).map_err(failed)?;
-        front.set_vring_kick(number, &self.queues[number].kick).map_err(failed)
+        front.set_vring_call(number, &setup.call).map_err(failed)?;
+        front.set_vring_kick(number, &setup.kick).map_err(failed)
     }
 
     /// Stops a queue; gives where it is to go on.
@@ -268,7 +296,7 @@ impl Guest {
         self.front().set_log_base(0, Some(region)).map_err(failed)?;
         self.front().set_features(features).map_err(failed)?;
         self.log = Some(log.try_clone()?);
-        for number in 0..self.queues.len() {
+        for number in 0..self.setups.len() {
             let place = self.place(number);
             self.front().set_vring_addr(number, &place).map_err(failed)?;
         }

@@ -22,3 +22,4 @@ pub mod needs;
 pub mod place;
 pub mod registers;
 pub mod tree;
+pub mod virtio;

@@ -32,6 +32,8 @@ pub struct Exports {
     pub loop_device: String,
     /// An `nbd+unix://` URI, or nothing.
     pub nbd_uri: String,
+    /// The socket of a disk for virtual machines, or nothing.
+    pub vhost_user: String,
 }
 
 /// The binary: `HEARTH_BIN`, or the release build of this workspace.
@@ -191,7 +193,7 @@ impl Place {
         assert_eq!(shown["health"], "running", "{shown:#}");
         let word = |how: &str| shown["exports"][how].as_str().unwrap_or_default().to_string();
         let device = ["loop", "ublk", "block"].map(word).concat();
-        let exports = Exports { loop_device: device, nbd_uri: word("nbd") };
+        let exports = Exports { loop_device: device, nbd_uri: word("nbd"), vhost_user: word("vhost-user") };
         if !exports.loop_device.is_empty() && !self.loops.contains(&exports.loop_device) {
             self.loops.push(exports.loop_device.clone());
         }

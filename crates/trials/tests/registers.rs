@@ -2,6 +2,7 @@
 //! then, while the daemon is killed. Every register's history must be linearizable, and no sector and no 4 KiB block torn.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use trials::direct::Direct;
@@ -10,6 +11,7 @@ use trials::nbd::Client;
 use trials::needs::{Need, met};
 use trials::place::{Exports, Place};
 use trials::registers::{Clock, Dice, END_LBA, Port, Record, SECTOR_BYTES, Worker, judge, seed};
+use trials::virtio;
 
 const CONNECTIONS: u64 = 8;
 const VOLUME_MIB: u64 = 128;
@@ -26,6 +28,16 @@ fn register_history_over_loop_while_modes_change() {
     if met("register_history_over_loop_while_modes_change", &[Need::Root, Need::LoopExport]) {
         while_modes_change("loop", |exports| Direct::open(&exports.loop_device).expect("it is there"));
     }
+}
+
+#[test]
+fn register_history_over_vhost_user_while_modes_change() {
+    let disk = Mutex::new(None);
+    while_modes_change("vhost-user", |exports| {
+        let mut disk = disk.lock().expect("nobody panics with it");
+        let disk = disk.get_or_insert_with(|| virtio::Disk::connect(&exports.vhost_user, CONNECTIONS as u16 + 1).expect("it listens"));
+        disk.take_queue().expect("one for each client")
+    });
 }
 
 fn while_modes_change<P: Port>(export: &str, open: impl Fn(&Exports) -> P + Sync) {
@@ -165,6 +177,46 @@ fn across_kills(export: &str) {
     eprintln!("{export}: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened");
     assert!(operations > 2000 && kills > 5, "{operations} operations and {kills} kills are too few to tell");
     assert_eq!(place.exports(&volume).loop_device, exports.loop_device);
+    assert_eq!(place.counter(&volume, "checksum_errors"), 0);
+    place.stop();
+}
+
+/// The same for a guest with a queue for each client: what was under way is run by the next daemon.
+#[test]
+fn register_history_over_vhost_user_across_kills() {
+    let mut place = Place::new("guest");
+    place.start();
+    place.pool(600, 8);
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "vhost-user", "--write-cache-depth", "1s"]);
+    let (seed, clock) = (seed(), Clock::default());
+    let (mut dice, mut kills) = (Dice::new(seed), 0);
+    let mut disk = virtio::Disk::connect(&exports.vhost_user, 2 * CONNECTIONS as u16 + 1).expect("it listens");
+    let until = Instant::now() + Duration::from_secs(15);
+    let record: Record = std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..=2 * CONNECTIONS)
+            .map(|number| {
+                let mut worker = Worker::new(&clock, number, seed);
+                let mut queue = disk.take_queue().expect("one for each client");
+                scope.spawn(move || {
+                    worker.work(&mut queue, until).expect("no error is seen");
+                    worker.record
+                })
+            })
+            .collect();
+        let queue = disk.take_queue().expect("one for each client");
+        scope.spawn(move || wear(queue, seed, until));
+        while Instant::now() + Duration::from_secs(2) < until {
+            std::thread::sleep(Duration::from_millis(100 + dice.below(900)));
+            place.kill();
+            place.start();
+            disk.reconnect(&exports.vhost_user).expect("it listens again");
+            kills += 1;
+        }
+        workers.into_iter().flat_map(|worker| worker.join().expect("what it read was whole")).collect()
+    });
+    let operations = judge(&record, &[]).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}"));
+    eprintln!("vhost-user: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened");
+    assert!(operations > 2000 && kills > 5, "{operations} operations and {kills} kills are too few to tell");
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
     place.stop();
 }

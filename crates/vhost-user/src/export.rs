@@ -12,7 +12,7 @@ use runtime::{Context, Endpoint, EndpointAdder, EndpointGroup, Runtime, VolumeRe
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use shares::{Slot, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -30,7 +30,7 @@ const GRACE_NS: u64 = 100_000_000;
 const NOT_YET: Duration = Duration::from_millis(10);
 /// How long a front end waits for the requests of the one before it.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(60);
-/// How long requests under way may take when the export is stopped.
+/// Front ends that wait until they are accepted.
 const BACKLOG: i32 = 16;
 /// A session's thread needs little.
 const STACK_BYTES: usize = 256 << 10;
@@ -42,11 +42,14 @@ pub struct ExportOptions {
     pub serial: String,
     /// The socket's mode.
     pub mode: u32,
+    /// The volume does not have the content that guests of an earlier daemon knew: those that come
+    /// with requests of that one are not served before they have restarted.
+    pub refuses_earlier: bool,
 }
 
 impl Default for ExportOptions {
     fn default() -> ExportOptions {
-        ExportOptions { serial: String::new(), mode: 0o660 }
+        ExportOptions { serial: String::new(), mode: 0o660, refuses_earlier: false }
     }
 }
 
@@ -68,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) device: Arc<BlockDevice>,
     adder: EndpointAdder,
     stopping: AtomicBool,
+    /// Where requests under way are noted, of this export's own making; `None`: any are taken.
+    own_notes: Option<Mutex<BTreeSet<(u64, u64)>>>,
     inside: Mutex<Inside>,
     changed: Condvar,
 }
@@ -208,6 +213,21 @@ impl Shared {
         self.adder.add(queue);
     }
 
+    /// Memory for requests under way was made for a front end.
+    pub(crate) fn note_own(&self, file: &OwnedFd) -> io::Result<()> {
+        let Some(own) = &self.own_notes else { return Ok(()) };
+        let facts = rustix::fs::fstat(file)?;
+        own.lock().unwrap_or_else(PoisonError::into_inner).insert((facts.st_dev, facts.st_ino));
+        Ok(())
+    }
+
+    /// Whether a front end may come with this memory.
+    pub(crate) fn takes_notes(&self, file: &OwnedFd) -> io::Result<bool> {
+        let Some(own) = &self.own_notes else { return Ok(true) };
+        let facts = rustix::fs::fstat(file)?;
+        Ok(own.lock().unwrap_or_else(PoisonError::into_inner).contains(&(facts.st_dev, facts.st_ino)))
+    }
+
     pub(crate) fn set_back_channel(&self, number: u64, channel: OwnedFd) {
         if let Some(open) = self.inside().sessions.get_mut(&number) {
             open.back_channel = Some(channel);
@@ -290,6 +310,7 @@ impl VhostUserExport {
             device: Arc::new(BlockDevice { volume: volume.clone(), serial }),
             adder: runtime.endpoint_adder(&group),
             stopping: AtomicBool::new(false),
+            own_notes: options.refuses_earlier.then(Mutex::default),
             inside: Mutex::new(inside),
             changed: Condvar::new(),
         });

@@ -14,6 +14,7 @@
 
 use crate::mapping::Mapping;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub(crate) struct Inflight {
     mapping: Mapping,
     queues: u16,
     entries: u16,
+    /// The next request's number; all queues share it, so that their requests have one order.
+    counter: AtomicU64,
 }
 
 impl Inflight {
@@ -61,7 +64,45 @@ impl Inflight {
         if bytes < needed || !offset.is_multiple_of(ALIGNMENT) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the in-flight memory is too short or begins between cache lines"));
         }
-        Ok(Inflight { mapping: Mapping::new(file, offset, needed)?, queues, entries })
+        let inflight = Inflight { mapping: Mapping::new(file, offset, needed)?, queues, entries, counter: AtomicU64::new(0) };
+        let last = inflight.noted().last().map_or(0, |(counter, _, _)| *counter);
+        inflight.counter.store(last.wrapping_add(1), Ordering::Relaxed);
+        Ok(inflight)
+    }
+
+    /// What is noted as under way and not carried out: counter, queue and head of each.
+    pub(crate) fn noted(self: &Inflight) -> BTreeSet<(u64, u16, u16)> {
+        let mut noted = BTreeSet::new();
+        for queue in 0..self.queues {
+            for head in 0..self.entries {
+                let entry = u64::from(queue) * region_bytes(self.entries) + HEADER_BYTES + ENTRY_BYTES * u64::from(head);
+                if self.u8(entry).load(Ordering::Acquire) != 0 && self.u8(entry + 1).load(Ordering::Relaxed) == 0 {
+                    noted.insert((self.u64(entry + 8).load(Ordering::Relaxed), queue, head));
+                }
+            }
+        }
+        noted
+    }
+
+    fn address(&self, at: u64, bytes: u64) -> *mut u8 {
+        assert!(at + bytes <= self.mapping.bytes() && at.is_multiple_of(bytes), "byte {at} of {}", self.mapping.bytes());
+        // SAFETY: just checked.
+        unsafe { self.mapping.start().add(at as usize).as_ptr() }
+    }
+
+    fn u8(&self, at: u64) -> &AtomicU8 {
+        // SAFETY: mapped as long as `self`, and reached as atomics only.
+        unsafe { AtomicU8::from_ptr(self.address(at, 1)) }
+    }
+
+    fn u16(&self, at: u64) -> &AtomicU16 {
+        // SAFETY: as in `u8`; aligned, since the memory begins on a cache line.
+        unsafe { AtomicU16::from_ptr(self.address(at, 2).cast()) }
+    }
+
+    fn u64(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: as in `u16`.
+        unsafe { AtomicU64::from_ptr(self.address(at, 8).cast()) }
     }
 }
 
@@ -71,14 +112,13 @@ pub(crate) struct Tracker {
     all: Arc<Inflight>,
     base: u64,
     entries: u16,
-    counter: u64,
 }
 
 /// What an earlier daemon has left in a queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Left {
-    /// To be carried out, in this order.
-    pub(crate) again: Vec<u16>,
+    /// To be carried out, in this order: counters and heads.
+    pub(crate) again: Vec<(u64, u16)>,
     /// Carried out, and not told to the guest.
     pub(crate) answered: Vec<u16>,
 }
@@ -94,7 +134,7 @@ impl Tracker {
     pub(crate) fn new(all: &Arc<Inflight>, queue: u16, entries: u16) -> Option<Tracker> {
         let fits = queue < all.queues && entries <= all.entries;
         let base = u64::from(queue) * region_bytes(all.entries);
-        fits.then(|| Tracker { all: all.clone(), base, entries, counter: 0 })
+        fits.then(|| Tracker { all: all.clone(), base, entries })
     }
 
     /// Whether its memory was taken away.
@@ -120,25 +160,21 @@ impl Tracker {
             }
         }
         self.u16(14).store(used, Ordering::Release);
-        let mut again: Vec<(u64, u16)> = Vec::new();
         let mut left = Left::default();
         for head in 0..self.entries {
             match (self.u8(head, 0).load(Ordering::Acquire), self.u8(head, 1).load(Ordering::Relaxed)) {
                 (0, _) => {}
-                (_, 0) => again.push((self.counter_of(head).load(Ordering::Relaxed), head)),
+                (_, 0) => left.again.push((self.counter_of(head).load(Ordering::Relaxed), head)),
                 _ => left.answered.push(head),
             }
         }
-        again.sort_unstable();
-        self.counter = again.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
-        left.again = again.into_iter().map(|(_, head)| head).collect();
+        left.again.sort_unstable();
         left
     }
 
     /// A request was taken from the available ring.
     pub(crate) fn take(&mut self, head: u16) {
-        self.counter_of(head).store(self.counter, Ordering::Relaxed);
-        self.counter = self.counter.wrapping_add(1);
+        self.counter_of(head).store(self.all.counter.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         self.u8(head, 1).store(0, Ordering::Relaxed);
         self.u8(head, 0).store(1, Ordering::Release);
     }
@@ -164,16 +200,8 @@ impl Tracker {
         self.u16(14).store(used, Ordering::Release);
     }
 
-    fn address(&self, offset: u64, bytes: u64) -> *mut u8 {
-        let at = self.base + offset;
-        assert!(at + bytes <= self.all.mapping.bytes(), "byte {at} of {}", self.all.mapping.bytes());
-        // SAFETY: just checked.
-        unsafe { self.all.mapping.start().add(at as usize).as_ptr() }
-    }
-
     fn u16(&self, offset: u64) -> &AtomicU16 {
-        // SAFETY: mapped as long as `self`, aligned (regions begin on cache lines), and reached as atomics only.
-        unsafe { AtomicU16::from_ptr(self.address(offset, 2).cast()) }
+        self.all.u16(self.base + offset)
     }
 
     fn entry(&self, head: u16) -> u64 {
@@ -182,8 +210,7 @@ impl Tracker {
     }
 
     fn u8(&self, head: u16, byte: u64) -> &AtomicU8 {
-        // SAFETY: as in `u16`.
-        unsafe { AtomicU8::from_ptr(self.address(self.entry(head) + byte, 1)) }
+        self.all.u8(self.base + self.entry(head) + byte)
     }
 
     fn next(&self, head: u16) -> &AtomicU16 {
@@ -191,8 +218,7 @@ impl Tracker {
     }
 
     fn counter_of(&self, head: u16) -> &AtomicU64 {
-        // SAFETY: as in `u16`.
-        unsafe { AtomicU64::from_ptr(self.address(self.entry(head) + 8, 8).cast()) }
+        self.all.u64(self.base + self.entry(head) + 8)
     }
 }
 
@@ -203,6 +229,10 @@ mod tests {
     fn tracker(file: &OwnedFd, queue: u16) -> Tracker {
         let all = Arc::new(Inflight::new(file, 0, total_bytes(2, 8), 2, 8).expect("mapped"));
         Tracker::new(&all, queue, 8).expect("there is room")
+    }
+
+    fn heads(left: &Left) -> Vec<u16> {
+        left.again.iter().map(|(_, head)| *head).collect()
     }
 
     #[test]
@@ -218,10 +248,12 @@ mod tests {
         first.published([7].into_iter(), 6);
         // Killed here: 0 was carried out, 7 is known to the guest.
         let mut second = tracker(&file, 1);
-        assert_eq!(second.begin(6), Left { again: vec![3, 2], answered: vec![0] });
+        let left = second.begin(6);
+        assert_eq!((heads(&left), left.answered), (vec![3, 2], vec![0]));
         second.take(7);
         let mut third = tracker(&file, 1);
-        assert_eq!(third.begin(6), Left { again: vec![3, 2, 7], answered: vec![0] });
+        let left = third.begin(6);
+        assert_eq!((heads(&left), left.answered), (vec![3, 2, 7], vec![0]));
         assert_eq!(tracker(&file, 0).begin(0), Left::default(), "queues are apart");
     }
 
@@ -233,9 +265,9 @@ mod tests {
         first.begin(0xffff);
         [4, 5, 6].into_iter().for_each(|head| first.take(head));
         [5, 4].into_iter().for_each(|head| first.use_next(head));
-        assert_eq!(tracker(&file, 0).begin(0xffff).again, [4, 5, 6], "the index does not say so yet");
+        assert_eq!(heads(&tracker(&file, 0).begin(0xffff)), [4, 5, 6], "the index does not say so yet");
         [5, 4].into_iter().for_each(|head| first.use_next(head));
-        assert_eq!(tracker(&file, 0).begin(1).again, [6], "the index says two");
+        assert_eq!(heads(&tracker(&file, 0).begin(1)), [6], "the index says two");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 use crate::block::{BlockDevice, BlockRequest, Command, IO_ERROR, OK, Range, SERIAL_BYTES};
 use crate::chain::{Chain, Pieces, for_each_part, total_bytes};
 use crate::inflight::Tracker;
+use crate::resumption::{PATIENCE, Resumption};
 use crate::ring::{Broken, Ring};
 use crate::wishes::{Line, Wishes};
 use engine::api::{Op, Reply, Request};
@@ -85,6 +86,7 @@ pub(crate) struct QueueParts {
     pub(crate) device: Arc<BlockDevice>,
     pub(crate) ring: Ring,
     pub(crate) tracker: Option<Tracker>,
+    pub(crate) resumption: Option<Arc<Resumption>>,
     pub(crate) kick: OwnedFd,
     pub(crate) line: Arc<Line>,
 }
@@ -95,6 +97,8 @@ pub(crate) struct Queue {
     device: Arc<BlockDevice>,
     ring: Ring,
     tracker: Option<Tracker>,
+    /// As long as what an earlier daemon has left is not ended in all queues.
+    resumption: Option<Arc<Resumption>>,
     kick: OwnedFd,
     line: Arc<Line>,
     wishes: Wishes,
@@ -107,6 +111,8 @@ pub(crate) struct Queue {
     again: VecDeque<u16>,
     /// The chain of which parts are to be submitted.
     current: Option<u16>,
+    /// The chain whose last part is being submitted.
+    all_submitted: Option<u16>,
     /// The part that the volume had no room for.
     refused: Option<Request>,
     /// Done and not published: heads, and how many bytes were written into each.
@@ -125,11 +131,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// A queue that begins where its ring and its tracker say.
     pub(crate) fn new(parts: QueueParts) -> Queue {
-        let QueueParts { number, device, mut ring, mut tracker, kick, line } = parts;
+        let QueueParts { number, device, mut ring, mut tracker, resumption, kick, line } = parts;
         let left = tracker.as_mut().map(|tracker| tracker.begin(ring.published()));
         if let Some(left) = &left {
             ring.resume(left.count());
         }
+        let again = left.iter().flat_map(|left| left.again.iter().copied());
+        let resumption = resumption.filter(|resumption| resumption.starts(number, again, &line));
         let slots = (0..ring.entries()).map(|_| Slot::default()).collect();
         let volume_bytes = device.volume.request_bytes_max() / PAGE_BYTES as u32 * PAGE_BYTES as u32;
         let mut queue = Queue {
@@ -137,6 +145,7 @@ impl Queue {
             part_bytes: PART_BYTES_MAX.min(volume_bytes),
             device,
             tracker,
+            resumption,
             kick,
             line,
             wishes: Wishes::default(),
@@ -145,6 +154,7 @@ impl Queue {
             open: 0,
             again: VecDeque::new(),
             current: None,
+            all_submitted: None,
             refused: None,
             done: Vec::new(),
             calls: VecDeque::new(),
@@ -158,7 +168,7 @@ impl Queue {
             ring,
         };
         if let Some(left) = left {
-            queue.again = left.again.into();
+            queue.again = left.again.into_iter().map(|(_, head)| head).collect();
             for head in left.answered {
                 // Its answer is in the guest's memory already.
                 queue.slots[usize::from(head)].taken = true;
@@ -211,11 +221,21 @@ impl Queue {
             return Err(Pause::Empty);
         }
         // Whoever goes on from here is told only where in the available ring.
-        if let Some(head) = self.again.pop_front() {
+        if let Some(head) = self.again.front().copied() {
+            if self.resumption.as_ref().is_some_and(|resumption| !resumption.is_next(self.number, head)) {
+                return Err(Pause::Short);
+            }
+            self.again.pop_front();
             return self.begin(cx, head);
         }
         if self.wishes.end {
             return Err(Pause::Empty);
+        }
+        if let Some(resumption) = &self.resumption {
+            if !resumption.is_over() {
+                return Err(Pause::Short);
+            }
+            self.resumption = None;
         }
         match self.ring.take()? {
             Some(head) => {
@@ -310,6 +330,7 @@ impl Queue {
         slot.parts_submitted += 1;
         if slot.parts_submitted == slot.parts {
             self.current = None;
+            self.all_submitted = Some(head);
         }
         let request = Request {
             id: u64::from(head) | u64::from(part) << 16,
@@ -327,10 +348,14 @@ impl Queue {
     }
 
     fn submit(&mut self, cx: &mut Context<'_>, request: Request) -> Result<(), Pause> {
-        cx.submit(&self.device.volume, request).map_err(|Refused(request)| {
+        if let Err(Refused(request)) = cx.submit(&self.device.volume, request) {
             self.refused = Some(request);
-            Pause::Short
-        })
+            return Err(Pause::Short);
+        }
+        if let (Some(head), Some(resumption)) = (self.all_submitted.take(), &self.resumption) {
+            resumption.submitted(self.number, head);
+        }
+        Ok(())
     }
 
     /// Copies what is to be written: the driver may change its memory meanwhile, and what is checked later must be what is stored.
@@ -377,6 +402,9 @@ impl Queue {
             && !matches!(self.slots[usize::from(head)].work, Work::Read(_))
         {
             tracker.answer(head);
+        }
+        if let Some(resumption) = &self.resumption {
+            resumption.answered(self.number, head);
         }
         self.done.push((head, written + 1));
         self.ask_for_turn_end(cx);
@@ -451,6 +479,9 @@ impl Queue {
             slot.parts_open -= slot.parts - slot.parts_submitted;
         }
         self.again.clear();
+        if let Some(resumption) = self.resumption.take() {
+            resumption.gone(self.number);
+        }
         self.line.obeyed(self.generation);
         if let Some(error) = self.wishes.error.clone() {
             self.signal(cx, error);
@@ -525,6 +556,17 @@ impl Endpoint for Queue {
         self.call(cx);
         if !self.done.is_empty() {
             self.ask_for_turn_end(cx);
+        }
+        if self.resumption.is_some() {
+            cx.set_timer(cx.now_ns() + PATIENCE.as_nanos() as u64, 0);
+        }
+        self.pump(cx);
+        self.end_if_quiet(cx);
+    }
+
+    fn timer(&mut self, cx: &mut Context<'_>, _token: u32) {
+        if let Some(resumption) = self.resumption.take() {
+            resumption.give_up();
         }
         self.pump(cx);
         self.end_if_quiet(cx);
@@ -614,6 +656,9 @@ impl Endpoint for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        if let Some(resumption) = self.resumption.take() {
+            resumption.gone(self.number);
+        }
         self.line.ended(None);
     }
 }

@@ -13,6 +13,7 @@ use crate::mapping::Mapping;
 use crate::memory::{GuestMemory, Region};
 use crate::message::{Ask, InflightFacts, RegionFacts, config_body, protocol, reply, words};
 use crate::queue::{Queue, QueueParts};
+use crate::resumption::Resumption;
 use crate::ring::{ENTRIES_MAX, Place, Ring};
 use crate::socket::{Said, Silence, receive, send};
 use crate::wishes::{Line, Wishes};
@@ -64,6 +65,8 @@ pub(crate) struct Session {
     memory: Arc<GuestMemory>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<Arc<Inflight>>,
+    /// What is left of an earlier daemon, if requests under way are noted.
+    resumption: Option<Arc<Resumption>>,
     queues: Vec<QueueFacts>,
     has_write_cache: bool,
     claim: Option<Claim>,
@@ -80,6 +83,7 @@ impl Session {
             memory: Arc::default(),
             log: None,
             inflight: None,
+            resumption: None,
             queues: (0..QUEUES_MAX).map(|_| QueueFacts::default()).collect(),
             has_write_cache: true,
             claim: None,
@@ -270,7 +274,8 @@ impl Session {
             // The front end goes on without.
             return Ok(Some((InflightFacts { bytes: 0, offset: 0, queues, entries }.encode(), None)));
         }
-        let file = inflight::make(queues, entries).map_err(|error| Refusal(format!("no memory for requests under way ({error})")))?;
+        let made = inflight::make(queues, entries).and_then(|file| self.shared.note_own(&file).map(|()| file));
+        let file = made.map_err(|error| Refusal(format!("no memory for requests under way ({error})")))?;
         let facts = InflightFacts { bytes: inflight::total_bytes(queues, entries), offset: 0, queues, entries };
         Ok(Some((facts.encode(), Some(file))))
     }
@@ -280,8 +285,13 @@ impl Session {
         if queues > QUEUES_MAX || entries > ENTRIES_MAX {
             return Err("the memory for requests under way is for more than there can be".into());
         }
+        if !self.shared.takes_notes(file).unwrap_or(false) {
+            return Err("its disk is not what it was when the daemon before ended: restart the virtual machine".into());
+        }
         let inflight = Inflight::new(file, offset, bytes, queues, entries);
-        self.inflight = Some(Arc::new(inflight.map_err(|error| Refusal(format!("the memory for requests under way {error}")))?));
+        let inflight = inflight.map_err(|error| Refusal(format!("the memory for requests under way {error}")))?;
+        self.resumption = Some(Resumption::new(&inflight));
+        self.inflight = Some(Arc::new(inflight));
         Ok(())
     }
 
@@ -336,8 +346,8 @@ impl Session {
         };
         let line = Line::new(wishes).map_err(|error| Refusal(format!("no descriptor for a queue ({error})")))?;
         self.queues[usize::from(number)].line = Some(line.clone());
-        let device = self.shared.device.clone();
-        self.shared.add(Box::new(Queue::new(QueueParts { number, device, ring, tracker, kick, line })));
+        let (device, resumption) = (self.shared.device.clone(), self.resumption.clone());
+        self.shared.add(Box::new(Queue::new(QueueParts { number, device, ring, tracker, resumption, kick, line })));
         Ok(())
     }
 

@@ -68,9 +68,7 @@ impl Line {
         let mut inside = self.inside();
         change(&mut inside.wishes);
         let wanted = self.generation.fetch_add(1, Ordering::Release) + 1;
-        if let Err(error) = rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
-            tracing::debug!(%error, "a queue was rung very often");
-        }
+        self.ring();
         let deadline = Instant::now() + patience;
         while inside.seen < wanted && inside.ended.is_none() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -80,6 +78,13 @@ impl Line {
             inside = self.changed.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// Has the queue look at what it waits for.
+    pub(crate) fn ring(&self) {
+        if let Err(error) = rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+            tracing::debug!(%error, "a queue was rung very often");
+        }
     }
 
     /// Waits until the queue is gone; gives what it would have taken next. `None`: it was cut off, or is not gone within `patience`.

@@ -109,7 +109,11 @@ fn an_export_that_is_made_anew_in_the_middle_loses_and_repeats_nothing() {
         load.run(&mut guest, 20 + round);
         load.submit(&mut guest, 0);
         load.submit(&mut guest, 1);
-        if round % 3 == 0 { stage.stop() } else { stage.cut_off() }
+        if round % 3 == 0 {
+            stage.stop()
+        } else {
+            stage.cut_off()
+        }
         // Requests that a guest adds while there is no device are found by the next.
         load.submit(&mut guest, 0);
         stage.start();
@@ -178,6 +182,21 @@ fn a_killed_daemon_loses_and_repeats_nothing() {
     drop(guest);
     daemon.kill().expect("it runs");
     daemon.wait().expect("it has ended");
+}
+
+/// Where the content is not what guests knew, those of before are not served, and new ones are.
+#[test]
+fn a_guest_of_before_does_not_go_on_over_other_content() {
+    let mut stage = Stage::new();
+    let mut before = Guest::start(stage.export().path(), options(1)).expect("a guest");
+    stage.stop();
+    stage.start_with(true);
+    assert!(before.reconnect(&stage.socket()).is_err(), "it would go on as if nothing had happened");
+    before.disconnect();
+    // A machine that restarts forgets what was under way.
+    before.inflight = None;
+    before.reconnect(&stage.socket()).expect("as a new guest");
+    before.reconnect(&stage.socket()).expect("and from now on it may come again");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(super) struct KeptExports {
     first_look: Mutex<Option<Instant>>,
     /// See [`Machine::note_unflushed`]; `None`: not known.
     unflushed: Mutex<BTreeMap<Uuid, Option<BTreeMap<u16, u64>>>>,
+    /// Volumes that do not have the content that users of an earlier daemon knew.
+    strange: Mutex<BTreeSet<Uuid>>,
     /// By the name of their descriptors: exports of this daemon that are kept for the next.
     kept: Mutex<BTreeSet<String>>,
 }
@@ -60,6 +62,7 @@ impl KeptExports {
         let waiting = waiting.into_iter().map(|(name, set)| (name, (Instant::now(), set))).collect();
         KeptExports {
             keeper,
+            strange: Mutex::default(),
             waiting: Mutex::new(waiting),
             first_look: Mutex::default(),
             unflushed: Mutex::default(),
@@ -246,6 +249,7 @@ impl Machine {
 
     /// See [`crate::datapath::DataPath::end_kept`].
     pub(super) fn end_kept_of(&self, volume: &VolumeRecord) {
+        locked(&self.kept.strange).insert(volume.uuid);
         self.end_ublk_of(volume);
         let of_it: Vec<(String, Vec<OwnedFd>)> = {
             let mut waiting = locked(&self.kept.waiting);
@@ -302,6 +306,14 @@ impl Machine {
             volumes.iter().for_each(|volume| self.end_kept_of(volume));
         }
         !has_all
+    }
+}
+
+impl KeptExports {
+    /// Whether who has used the volume before this daemon must not go on as if nothing had
+    /// happened.
+    pub(super) fn is_strange(&self, volume: &VolumeRecord) -> bool {
+        locked(&self.strange).contains(&volume.uuid)
     }
 }
 

@@ -358,7 +358,7 @@ impl DataPath for Machine {
     }
 
     fn outlives_a_stop(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        export.is_device() && self.device_outlives_a_stop(volume)
+        matches!(export, Export::VhostUser(_)) || export.is_device() && self.device_outlives_a_stop(volume)
     }
 
     fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {

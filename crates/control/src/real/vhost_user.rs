@@ -30,7 +30,7 @@ impl Machine {
             }
         };
         let serial = record.uuid.to_string().chars().filter(char::is_ascii_hexdigit).take(SERIAL_DIGITS).collect();
-        let options = ExportOptions { serial, ..ExportOptions::default() };
+        let options = ExportOptions { serial, refuses_earlier: self.kept.is_strange(record), ..ExportOptions::default() };
         let made = VhostUserExport::start(&self.runtime, &volume.reference, &path, &options).map_err(|e| error_at(&path, &e))?;
         locked(&volume.vhost_user).insert(Export::VhostUser(place), made);
         Ok(Offer { place: path.display().to_string(), on_restart: OnRestart::WaitsIfReconnected, ..Offer::default() })

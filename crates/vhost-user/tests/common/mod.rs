@@ -41,7 +41,11 @@ impl Stage {
     }
 
     pub fn start(&mut self) {
-        let options = ExportOptions { serial: "0123456789abcdef0123456789abcdef".into(), ..ExportOptions::default() };
+        self.start_with(false);
+    }
+
+    pub fn start_with(&mut self, refuses_earlier: bool) {
+        let options = ExportOptions { serial: "0123456789abcdef0123456789abcdef".into(), refuses_earlier, ..ExportOptions::default() };
         self.export = Some(VhostUserExport::start(self.runtime(), &self.volume, &self.socket(), &options).expect("exported"));
     }
 

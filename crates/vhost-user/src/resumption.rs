@@ -1,0 +1,151 @@
+//! What an earlier daemon has left in all queues, ended in the order in which it came, before anything new is taken.
+//!
+//! A write that was under way when the daemon was killed may have taken effect already: its record may be in the log. It is carried out
+//! once more. If another queue took a newer write of the same place before that, the older one would come back over it, after somebody
+//! may have read the newer. So no queue takes new requests until all that was left is answered, and what was left is submitted in the
+//! order of its counters, which all queues of a device share.
+//!
+//! A front end may never start a queue in which something was left. Then the others wait for [`PATIENCE`] and go on.
+
+use crate::inflight::Inflight;
+use crate::wishes::Line;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long queues wait for each other.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A request: its counter, its queue, its head.
+type Request = (u64, u16, u16);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Resumption {
+    over: AtomicBool,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    /// To be submitted.
+    left: BTreeSet<Request>,
+    /// Submitted, and not answered.
+    open: BTreeSet<Request>,
+    lines: Vec<Arc<Line>>,
+    until: Option<Instant>,
+}
+
+impl Resumption {
+    /// Of what is noted now. Some of it may turn out to be answered when its queue starts.
+    pub(crate) fn new(inflight: &Inflight) -> Arc<Resumption> {
+        Resumption::of(inflight.noted())
+    }
+
+    fn of(left: BTreeSet<Request>) -> Arc<Resumption> {
+        let over = AtomicBool::new(left.is_empty());
+        Arc::new(Resumption { over, inside: Mutex::new(Inside { left, open: BTreeSet::new(), lines: Vec::new(), until: None }) })
+    }
+
+    /// State behind this lock is complete at every moment, so a panic elsewhere does not spoil it.
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A queue starts, in which exactly this is left. Gives whether it has to wait for anything.
+    pub(crate) fn starts(&self, queue: u16, again: impl Iterator<Item = (u64, u16)>, line: &Arc<Line>) -> bool {
+        let mut inside = self.inside();
+        inside.left.retain(|(_, of, _)| *of != queue);
+        inside.left.extend(again.map(|(counter, head)| (counter, queue, head)));
+        inside.until.get_or_insert_with(|| Instant::now() + PATIENCE);
+        inside.lines.push(line.clone());
+        self.look(&mut inside);
+        !self.is_over()
+    }
+
+    /// Whether it is the turn of a request that was left.
+    pub(crate) fn is_next(&self, queue: u16, head: u16) -> bool {
+        let inside = self.inside();
+        let first = inside.left.first().is_some_and(|(_, of, first)| (*of, *first) == (queue, head));
+        first || self.is_over() || inside.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// All parts of it were submitted.
+    pub(crate) fn submitted(&self, queue: u16, head: u16) {
+        let mut inside = self.inside();
+        let found = inside.left.iter().find(|(_, of, first)| (*of, *first) == (queue, head)).copied();
+        if let Some(request) = found {
+            inside.left.remove(&request);
+            inside.open.insert(request);
+            // Others may be next.
+            inside.lines.iter().for_each(|line| line.ring());
+        }
+    }
+
+    /// It was answered.
+    pub(crate) fn answered(&self, queue: u16, head: u16) {
+        let mut inside = self.inside();
+        let other = |(_, of, first): &Request| (*of, *first) != (queue, head);
+        inside.left.retain(other);
+        inside.open.retain(other);
+        self.look(&mut inside);
+    }
+
+    /// The queue is gone, or broken: nothing of it is waited for.
+    pub(crate) fn gone(&self, queue: u16) {
+        let mut inside = self.inside();
+        inside.left.retain(|(_, of, _)| *of != queue);
+        inside.open.retain(|(_, of, _)| *of != queue);
+        self.look(&mut inside);
+        inside.lines.iter().for_each(|line| line.ring());
+    }
+
+    fn look(&self, inside: &mut Inside) {
+        if inside.left.is_empty() && inside.open.is_empty() && !self.over.swap(true, Ordering::AcqRel) {
+            inside.lines.drain(..).for_each(|line| line.ring());
+        }
+    }
+
+    /// Whether new requests may be taken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// The same, when it was waited for long enough.
+    pub(crate) fn give_up(&self) {
+        let mut inside = self.inside();
+        if inside.until.is_some_and(|until| Instant::now() >= until) && !self.over.swap(true, Ordering::AcqRel) {
+            tracing::warn!("requests of a guest that were under way when the daemon ended are not asked for again");
+            inside.lines.drain(..).for_each(|line| line.ring());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wishes::Wishes;
+
+    #[test]
+    fn what_was_left_comes_in_order_over_all_queues_and_before_anything_new() {
+        let line = Line::new(Wishes::default()).expect("a descriptor");
+        let resumption = Resumption::of([(3, 0, 9), (4, 1, 2), (5, 0, 1), (6, 2, 7)].into_iter().collect());
+        // One of queue 0 was answered after all.
+        assert!(resumption.starts(0, [(5, 1)].into_iter(), &line));
+        assert!(!resumption.is_next(0, 1), "an older one is in a queue that has not started");
+        assert!(resumption.starts(1, [(4, 2)].into_iter(), &line));
+        assert!(resumption.is_next(1, 2));
+        resumption.submitted(1, 2);
+        assert!(resumption.is_next(0, 1));
+        resumption.submitted(0, 1);
+        resumption.answered(0, 1);
+        resumption.answered(1, 2);
+        assert!(!resumption.is_over(), "one queue is missing");
+        resumption.give_up();
+        assert!(!resumption.is_over(), "for a short time only");
+        resumption.gone(2);
+        assert!(resumption.is_over());
+        assert!(!resumption.starts(2, std::iter::empty(), &line));
+    }
+}
