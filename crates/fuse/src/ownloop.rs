@@ -37,6 +37,13 @@ pub(crate) fn living_mark(number: u32) -> Option<Vec<u8>> {
     name.filter(|name| name.starts_with(MARK.as_bytes()) && !is_dead(number))
 }
 
+/// Whose the loop device at `path` is, if a hearth daemon serves it: what its export was given as the
+/// owner.
+pub fn owner_of(path: &Path) -> Option<String> {
+    let mark = String::from_utf8(mark_at(path)?).ok()?;
+    mark.strip_prefix(MARK)?.split(':').next().map(str::to_owned)
+}
+
 /// Whether the path is one of a loop device.
 pub(crate) fn is_loop(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"loop"))

@@ -107,6 +107,12 @@ pub enum Command {
     /// Print the API's description (OpenAPI)
     #[command(hide = true)]
     Openapi,
+    /// Print the volume that a block device of the kernel's name is of, for udev
+    #[command(hide = true)]
+    UdevName {
+        /// `ublkb0`, `loop3`
+        device: String,
+    },
     /// Try whether this kernel can have ublk devices; the daemon starts it by itself
     #[command(hide = true)]
     UblkProbe,
@@ -485,6 +491,9 @@ pub enum Volume {
         /// Print the command for Proxmox, or the line for its configuration file
         #[arg(long, group = "machine")]
         proxmox: bool,
+        /// Print the line of /etc/fstab that mounts its file system at boot
+        #[arg(long, group = "machine")]
+        fstab: bool,
     },
     /// Change options while I/O runs; options not given keep their value (defaults are those of a new volume)
     Set {

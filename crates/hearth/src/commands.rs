@@ -150,10 +150,10 @@ impl Session {
                 self.print(&volume, added)
             }
             Volume::List => self.print(&self.client.get::<Vec<VolumeView>>("/volumes")?, |v| show::volumes(v)),
-            Volume::Show { name, libvirt, qemu, proxmox } => {
+            Volume::Show { name, libvirt, qemu, proxmox, fstab } => {
                 let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
                 let volume = self.client.get::<VolumeView>(&path)?;
-                let machines = [(libvirt, For::Libvirt), (qemu, For::Qemu), (proxmox, For::Proxmox)];
+                let machines = [(libvirt, For::Libvirt), (qemu, For::Qemu), (proxmox, For::Proxmox), (fstab, For::Fstab)];
                 match machines.into_iter().find_map(|(asked, machine)| asked.then_some(machine)) {
                     Some(machine) => print(&recipe(&volume, machine)?),
                     None => self.print(&volume, show::volume),

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::serve::export_directory;
 use control::lock::DaemonLock;
 use control::places::Places;
-use control::real::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
+use control::real::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of, volume_of_device};
 use keeper::{Keeper, ProcessOptions, SOCKET, holder};
 use std::path::Path;
 use std::time::Duration;
@@ -115,4 +115,15 @@ fn is_being_restarted() -> Result<bool, Failure> {
     let jobs = String::from_utf8_lossy(&asked.stdout);
     let is_restart = |line: &str| line.split_whitespace().skip(1).take(2).eq(["hearth.service", "restart"]);
     Ok(jobs.lines().any(is_restart))
+}
+
+/// Prints `HEARTH_VOLUME=NAME` for a block device of ours; nothing for others.
+///
+/// # Errors
+/// If standard output is closed.
+pub fn udev_name(places: &Places, device: &str) -> Result<(), Failure> {
+    match volume_of_device(device, &places.state_directory) {
+        Some(name) => print(&format!("HEARTH_VOLUME={name}\n")),
+        None => Ok(()),
+    }
 }

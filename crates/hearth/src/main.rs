@@ -148,6 +148,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
         Command::Rescue(Rescue { after_stop: true }) => keeping::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
+        Command::UdevName { device } => keeping::udev_name(&places, device).map_err(|f| f.cannot("name the device")),
         Command::UblkProbe => ublk::support::probe().map_err(|e| Failure::failed(e.to_string(), "")),
         Command::Rescue(_) => keeping::rescue(&places).map_err(|f| f.cannot("end the exports")),
         Command::Keeper { socket } => keeping::keep(socket).map_err(|f| f.cannot("hold exports")),

@@ -1,10 +1,12 @@
-//! How a volume is given to a virtual machine: the exact lines for libvirt, QEMU and Proxmox.
+//! How a volume is given to a virtual machine: the exact lines for libvirt, QEMU and Proxmox; and to
+//! `/etc/fstab`.
 //!
 //! A disk over vhost-user is preferred to a block device, since it costs least, and a block device to
 //! NBD: users of either wait while the daemon restarts, also after a crash.
 
 use crate::failure::Failure;
 use control::api::VolumeView;
+use control::words::Export;
 
 /// For whom the lines are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +17,8 @@ pub enum For {
     Qemu,
     /// A command, or a line of the machine's configuration.
     Proxmox,
+    /// A line of the table of file systems.
+    Fstab,
 }
 
 /// How long QEMU tries to connect again before a request fails, in seconds: longer than a daemon takes
@@ -36,11 +40,15 @@ enum Place<'a> {
 /// # Errors
 /// If the volume is not offered, or not in a way that the machine can use.
 pub fn recipe(volume: &VolumeView, machine: For) -> Result<String, Failure> {
+    if machine == For::Fstab {
+        return fstab(volume);
+    }
     let place = place(volume)?;
     Ok(match machine {
         For::Libvirt => libvirt(volume, &place),
         For::Qemu => qemu(volume, &place),
         For::Proxmox => proxmox(volume, &place),
+        For::Fstab => unreachable!("answered above"),
     })
 }
 
@@ -52,8 +60,8 @@ fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
     if let Some(socket) = offered("vhost-user") {
         return Ok(Place::VhostUser(socket));
     }
-    if let Some(device) = offered("loop") {
-        return Ok(Place::Device(volume.stable_path.as_deref().unwrap_or(device)));
+    if let Some(device) = device(volume) {
+        return Ok(Place::Device(device));
     }
     let none = || {
         Failure::failed(
@@ -63,6 +71,27 @@ fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
     };
     let uri = offered("nbd").ok_or_else(none)?;
     of_uri(uri).ok_or_else(|| Failure::failed(format!("{uri} is not understood"), "use its parts by hand"))
+}
+
+/// The volume's block device, by the name that stays if it has one.
+fn device(volume: &VolumeView) -> Option<&str> {
+    let is_device = |word: &str| Export::parse(word).is_ok_and(|export| export.is_device());
+    let device = volume.exports.iter().find(|(word, _)| is_device(word)).and_then(|(_, place)| place.as_deref())?;
+    Some(volume.stable_path.as_deref().unwrap_or(device))
+}
+
+/// What systemd mounts when the daemon has the device. `nofail`, since the daemon itself starts after
+/// the local file systems; not required by the daemon's unit, which would unmount it for a restart.
+fn fstab(volume: &VolumeView) -> Result<String, Failure> {
+    let Some(device) = volume.stable_path.as_deref() else {
+        return Err(Failure::failed(
+            format!("volume \"{}\" has no block device with a name that stays", volume.name),
+            "add it with `--export block`, and see `hearth volume show` for why the name is missing",
+        ));
+    };
+    let read_only = if volume.options.read_only { "ro," } else { "" };
+    let options = format!("{read_only}nofail,x-systemd.after=hearth.service,x-systemd.device-timeout=5min");
+    Ok(format!("{device} /srv/{} auto {options} 0 2\n", volume.name))
 }
 
 /// The parts of an NBD URI as the daemon writes it.
@@ -251,7 +280,7 @@ mod tests {
         assert!(xml.contains("<serial>0123456789abcdef0123</serial>"), "{xml}");
         let qm = recipe(&both, For::Proxmox).expect("it is offered");
         assert!(qm.starts_with("qm set VMID --virtio1 /dev/hearth/db,cache=none,"), "{qm}");
-        let without = volume(&[("loop", "/dev/loop3")], None);
+        let without = volume(&[("block", "/dev/loop3")], None);
         assert!(recipe(&without, For::Qemu).expect("it is offered").contains("filename=/dev/loop3"));
     }
 
@@ -276,6 +305,13 @@ mod tests {
         let tcp = volume(&[("nbd:[::1]:10809", "nbd://[::1]:10809/db")], None);
         assert!(recipe(&tcp, For::Qemu).expect("it is offered").contains("server.host=::1,server.port=10809"));
         assert!(recipe(&tcp, For::Proxmox).expect("it is offered").starts_with("args: -blockdev driver=nbd"));
+    }
+
+    #[test]
+    fn a_mount_at_boot_names_what_stays() {
+        let line = recipe(&volume(&[("block", "/dev/ublkb0")], Some("/dev/hearth/db")), For::Fstab).expect("it has a name");
+        assert!(line.starts_with("/dev/hearth/db /srv/db auto nofail,x-systemd.after=hearth.service,"), "{line}");
+        assert!(recipe(&volume(&[("block", "/dev/ublkb0")], None), For::Fstab).is_err());
     }
 
     #[test]

@@ -245,7 +245,7 @@ fn what_is_kept_for_a_volume_that_is_gone_ends() {
 /// Whoever had it open has closed it: it is to go.
 fn vanishes(device: &str) {
     let begun = Instant::now();
-    while is_there(&device) {
+    while is_there(device) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{device} is still there");
         std::thread::sleep(Duration::from_millis(10));
     }

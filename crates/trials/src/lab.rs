@@ -28,11 +28,11 @@ pub fn is_guest() -> bool {
 }
 
 /// Runs the test of that name, of this very program, in a guest with these modules, where it must
-/// pass. What it says goes to standard error.
+/// pass. What it says goes to standard error. `options` are more of the launcher's.
 ///
 /// # Panics
 /// If it fails there, or the guest does not come up.
-pub fn pass_in_guest(test: &str, modules: &[&str]) {
+pub fn pass_in_guest(test: &str, modules: &[&str], options: &[&str]) {
     let launcher = launcher().expect("the caller has asked for it as a need");
     let program = std::env::current_exe().expect("this program has a path");
     let inside = format!(
@@ -42,6 +42,7 @@ pub fn pass_in_guest(test: &str, modules: &[&str]) {
     );
     let mut command = Command::new(launcher);
     command.args(["run", "--disk", "name=trials,size=6G", "--mem", "3G", "--timeout", &LIMIT.as_secs().to_string()]);
+    command.args(options);
     for module in modules {
         command.args(["--module", module]);
     }

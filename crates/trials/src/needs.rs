@@ -12,6 +12,8 @@ pub enum Need {
     LoopExport,
     /// `/dev/ublk-control`; or the guest lab, whose kernels have it.
     UblkOrLab,
+    /// The guest lab beside the project; in a guest of its own it is there.
+    Lab,
     /// A program in the usual directories.
     Program(&'static str),
     /// The programs of a PostgreSQL server.
@@ -60,6 +62,7 @@ impl Need {
                 let here = Path::new("/dev/ublk-control").exists();
                 (here || lab::launcher().is_some(), "the ublk driver, and the guest lab beside the project".to_string())
             }
+            Need::Lab => (lab::is_guest() || lab::launcher().is_some(), "the guest lab beside the project".to_string()),
             Need::Program(name) => (program(name).is_some(), format!("the program {name}")),
             Need::Postgres => (postgres("initdb").is_some() && postgres("postgres").is_some(), "a PostgreSQL server".to_string()),
             Need::PythonModule(name) => {

@@ -42,6 +42,12 @@ pub fn left(owner: u128) -> Option<Left> {
     (!control::is_served(&info)).then(|| Left { number: info.number, path: block_path(info.number) })
 }
 
+/// Whether the block device of this kernel's name ("ublkb0") is one of this volume, served or not.
+pub fn is_of(device: &str, owner: u128) -> bool {
+    let Some(number) = device.strip_prefix("ublkb").and_then(|number| number.parse().ok()) else { return false };
+    Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| info.mark == mark_of(owner))
+}
+
 /// Ends a device that nobody serves: its users get errors.
 ///
 /// # Errors

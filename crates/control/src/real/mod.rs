@@ -12,6 +12,7 @@ mod growth;
 mod kept;
 mod letting_go;
 mod looking;
+mod naming;
 mod pools;
 mod probe;
 mod shares;
@@ -23,6 +24,7 @@ mod warm;
 
 pub use exports::clear_killed_export;
 pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
+pub use naming::volume_of_device;
 pub use runtime::SsdMedium;
 pub use ublk_exports::PROBE as UBLK_PROBE;
 

@@ -1,0 +1,48 @@
+//! What udev and systemd learn of the block devices of volumes, by the package's rule.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use trials::lab;
+use trials::needs::{Need, met};
+use trials::place::{Place, SHORT, binary};
+
+#[test]
+fn systemd_learns_the_names_of_devices() {
+    const NAME: &str = "systemd_learns_the_names_of_devices";
+    // Only in a guest: the rule is the whole machine's.
+    if !met(NAME, &[Need::Root, Need::Lab, Need::Program("udevadm")]) {
+        return;
+    }
+    if !lab::is_guest() {
+        return lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse"], &["--udev"]);
+    }
+    let rule = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/60-hearth.rules");
+    std::fs::create_dir_all("/run/udev/rules.d").expect("it is a guest's");
+    std::fs::copy(rule, "/run/udev/rules.d/60-hearth.rules").expect("it is a guest's");
+    drop(std::fs::remove_file("/usr/bin/hearth"));
+    symlink(binary(), "/usr/bin/hearth").expect("it is a guest's");
+    let mut place = Place::new("names");
+    drop(std::fs::remove_dir_all("/var/lib/hearth"));
+    symlink(place.path("state"), "/var/lib/hearth").expect("it is a guest's");
+    place.must_tool(&["udevadm", "control", "--reload"], SHORT);
+    place.start();
+    place.pool(96, 16);
+    for export in ["block", "loop"] {
+        let (volume, exports) = place.volume(64, "write-back", &["--export", export]);
+        let device = exports.loop_device;
+        // A look that came before the volume was recorded is made good by the next event.
+        place.must_tool(&["udevadm", "trigger", "--action=change", &device], SHORT);
+        place.must_tool(&["udevadm", "settle"], SHORT);
+        let known = place.must_tool(&["udevadm", "info", "--query=property", &device], SHORT);
+        for expected in
+            [format!("HEARTH_VOLUME={volume}"), format!("SYSTEMD_ALIAS=/dev/hearth/{volume}"), "DM_MULTIPATH_DEVICE_PATH=0".into()]
+        {
+            assert!(known.lines().any(|line| line.trim() == expected), "{expected} is missing for {device}: {known}");
+        }
+        assert!(known.contains(":systemd:"), "{known}");
+        assert!(place.must(&["volume", "show", &volume, "--fstab"]).starts_with(&format!("/dev/hearth/{volume} ")));
+    }
+    let other = place.must_tool(&["udevadm", "test", "--action=change", "/sys/block/vda"], SHORT);
+    assert!(!other.contains("HEARTH_VOLUME="), "{other}");
+    place.stop();
+}
