@@ -182,7 +182,7 @@ async function add(world: World, body: VolumeAdd): Promise<unknown> {
   if (body.name === "refused") throw new Problem(409, "conflict", `${body.backing} is mounted at /srv/media`, "unmount it first");
   const volume = world.addVolume(body.name, "write-through", { iops: 500, hit: 0.5, writes: 0.3, disk_us: 8000, dirty: 100 * 2 ** 20 }, { pool: body.pool, backing: body.backing, cached_bytes: 0 });
   volume.view.options = applied(volume.view.options, body.options ?? {});
-  volume.view.exports = Object.fromEntries((body.exports ?? []).map((word) => [word, word === "block" || word === "loop" ? "/dev/loop9" : word === "nbd" ? `nbd+unix:///${body.name}?socket=/run/hearth/nbd.sock` : `nbd://${word.slice(4)}/${body.name}`]));
+  volume.view.exports = Object.fromEntries((body.exports ?? []).map((word) => [word, word === "block" || word === "loop" ? "/dev/loop9" : word === "nbd" ? `nbd+unix:///${body.name}?socket=/run/hearth/nbd.sock` : word.startsWith("nbds:") ? `nbds://${word.slice(5)}/${body.name}` : `nbd://${word.slice(4)}/${body.name}`]));
   world.tell("info", body.name, `added to pool ${body.pool}`);
   world.say({ event: "changed", data: { what: "volumes" } });
   world.say({ event: "changed", data: { what: "pools" } });

@@ -25,6 +25,7 @@ export const OPTIONS: Options = {
   destage_rate_bytes: null,
   read_only: false,
   on_ssd_loss: "stop",
+  tls_names: [],
 };
 
 export class MockVolume {

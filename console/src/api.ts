@@ -163,6 +163,8 @@ export interface Options {
   destage_rate_bytes: number | null;
   read_only: boolean;
   on_ssd_loss: OnSsdLoss;
+  /** Absent: all. */
+  tls_names?: string[];
 }
 
 export interface OptionsPatch {
@@ -176,6 +178,7 @@ export interface OptionsPatch {
   destage_rate?: Limit | null;
   read_only?: boolean | null;
   on_ssd_loss?: string | null;
+  tls_names?: string[] | null;
 }
 
 export interface VolumeView {

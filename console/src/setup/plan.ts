@@ -28,6 +28,8 @@ export interface Plan {
   vhostUser: boolean;
   nbd: boolean;
   nbdPort: string;
+  /** IP:PORT of an export with TLS; empty for none. */
+  tlsAddress: string;
   /** The person agrees to what is destroyed. */
   agreed: boolean;
 }
@@ -51,6 +53,7 @@ export const FRESH: Plan = {
   vhostUser: false,
   nbd: false,
   nbdPort: "",
+  tlsAddress: "",
   agreed: false,
 };
 
@@ -90,7 +93,8 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
   if (step === 2) {
     note("name", nameProblem(plan.name) ?? (volumes.includes(plan.name) ? "there is a volume of this name" : undefined));
     if (plan.nbdPort.trim() !== "") note("nbdPort", /^\d+$/.test(plan.nbdPort.trim()) && Number(plan.nbdPort) >= 1 && Number(plan.nbdPort) <= 65_535 ? undefined : "a port is a number from 1 to 65535");
-    if (!plan.block && !plan.vhostUser && !plan.nbd && plan.nbdPort.trim() === "") note("exports", "choose at least one way, or nothing can use the volume");
+    if (plan.tlsAddress.trim() !== "") note("tlsAddress", /^(\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.]+\]):\d+$/.test(plan.tlsAddress.trim()) ? undefined : "write IP:PORT, for instance 0.0.0.0:10809");
+    if (!plan.block && !plan.vhostUser && !plan.nbd && plan.nbdPort.trim() === "" && plan.tlsAddress.trim() === "") note("exports", "choose at least one way, or nothing can use the volume");
   }
   if (step === 3 && destroys(plan) !== null && !plan.agreed) note("agreed", "agree to what is destroyed");
   return found;
@@ -98,7 +102,8 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
 
 export function exportsOf(plan: Plan): string[] {
   const port = plan.nbdPort.trim();
-  return [...(plan.block ? ["block"] : []), ...(plan.vhostUser ? ["vhost-user"] : []), ...(plan.nbd ? ["nbd"] : []), ...(port === "" ? [] : [`nbd:127.0.0.1:${port}`])];
+  const tls = plan.tlsAddress.trim();
+  return [...(plan.block ? ["block"] : []), ...(plan.vhostUser ? ["vhost-user"] : []), ...(plan.nbd ? ["nbd"] : []), ...(port === "" ? [] : [`nbd:127.0.0.1:${port}`]), ...(tls === "" ? [] : [`nbds:${tls}`])];
 }
 
 export function poolBody(plan: Plan): PoolCreate | null {

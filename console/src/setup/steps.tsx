@@ -131,6 +131,7 @@ export function VolumeStep({ plan, set, wrong }: StepProps) {
         <label class="choice"><input type="checkbox" checked={plan.nbd} onChange={(event) => set({ nbd: event.currentTarget.checked })} /><span><strong>NBD on a Unix socket</strong><span class="under">for QEMU and other NBD clients on this host</span></span></label>
       </fieldset>
       <Text label="NBD on TCP port (optional)" value={plan.nbdPort} placeholder="10809" wrong={wrong["nbdPort"]} hint="loopback addresses only, since it has no encryption" onText={(nbdPort) => set({ nbdPort })} />
+      <Text label="NBD with TLS, IP:PORT (optional)" value={plan.tlsAddress} placeholder="0.0.0.0:10809" wrong={wrong["tlsAddress"]} hint="for other machines; needs the certificates of hearth pki init" onText={(tlsAddress) => set({ tlsAddress })} />
       {wrong["exports"] && <p class="wrong" role="alert">{wrong["exports"]}</p>}
     </>
   );

@@ -22,6 +22,10 @@ export function commands(volume: { name: string; exports: Record<string, string 
   }
   for (const [word, place] of Object.entries(volume.exports)) {
     if (!word.startsWith("nbd") || !place) continue;
+    if (word.startsWith("nbds:")) {
+      found.push({ told: "A client with a certificate (hearth pki issue NAME) uses it", text: `nbdinfo '${place}?tls-certificates=DIRECTORY'` });
+      continue;
+    }
     found.push({ told: "A virtual machine uses it directly", text: `qemu-system-x86_64 -drive file=${place.includes("?") ? `'${place}'` : place},format=raw,if=virtio` });
   }
   return found;

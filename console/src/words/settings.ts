@@ -55,6 +55,14 @@ function limited(text: string, least: number, then: (limit: Limit) => OptionsPat
   return { value: then({ bytes: parsed.value }) };
 }
 
+const typedNames = (names: string[] | undefined): string => (names && names.length > 0 ? names.join(", ") : "all");
+
+function named(text: string): Parsed<OptionsPatch> {
+  const names = text.trim() === "all" ? [] : text.split(",").map((name) => name.trim());
+  if (names.some((name) => name === "" || name.length > 253)) return { problem: "write names with commas between, or all" };
+  return { value: { tls_names: names } };
+}
+
 function timed(text: string, most_ms: number, then: (ms: number) => OptionsPatch): Parsed<OptionsPatch> {
   const parsed = parse.time(text);
   if (parsed.problem !== undefined) return parsed;
@@ -219,5 +227,18 @@ export const SETTINGS: Setting[] = [
       text === "continue"
         ? ["If the SSD is lost, writes go to the backing device, and which blocks they change is recorded.", "When the SSD is back, all other dirty data is served from it."]
         : ["If the SSD is lost, writes wait while dirty data goes home, and fail when none can.", "When the SSD is back, all dirty data on it is served."],
+  },
+  {
+    key: "tls_names",
+    word: "TLS names",
+    about: "Names of the certificates that may use the exports with TLS.",
+    hint: "names as given to hearth pki issue, with commas between, or all",
+    shown: (options) => typedNames(options.tls_names),
+    typed: (options) => typedNames(options.tls_names),
+    patch: named,
+    meaning: (text) =>
+      text.trim() === "all"
+        ? ["Every client with a certificate of the server's authority may use the exports with TLS."]
+        : [`Only the certificates named ${text.trim()} may use the exports with TLS.`, "Clients with others are disconnected. The volume must have an export with TLS."],
   },
 ];

@@ -6,7 +6,7 @@ import { poolValue, volumeValue } from "../../src/charts/history";
 import { ends, Window } from "../../src/charts/window";
 import { perDay, ratedBytes, readRating, RATING_DEFAULT, yearsLeft } from "../../src/pool/endurance";
 import { href, loginCode, parse } from "../../src/route";
-import { FRESH, poolBody, problems, review, volumeBody, type Plan } from "../../src/setup/plan";
+import { exportsOf, FRESH, poolBody, problems, review, volumeBody, type Plan } from "../../src/setup/plan";
 import { treeOf } from "../../src/setup/devices";
 import { address } from "../../src/rest";
 import { exact } from "../../src/volume/why";
@@ -90,7 +90,8 @@ test("each step says what it lacks", () => {
   assert.deepEqual(Object.keys(problems(FRESH, 1, [], [])), ["backing"]);
   const same = { ...FRESH, ssdDevice: disk({}), backingDevice: disk({}) };
   assert.match(problems(same, 1, [], [])["backing"]!, /that is the SSD/);
-  assert.deepEqual(Object.keys(problems({ ...FRESH, name: "data", block: false, nbdPort: "70000" }, 2, [], ["data"])), ["name", "nbdPort"]);
+  assert.deepEqual(Object.keys(problems({ ...FRESH, name: "data", block: false, nbdPort: "70000", tlsAddress: "0.0.0.0" }, 2, [], ["data"])), ["name", "nbdPort", "tlsAddress"]);
+  assert.deepEqual(exportsOf({ ...FRESH, tlsAddress: "[::]:10809" }), ["block", "nbds:[::]:10809"]);
 });
 
 test("partitions stand below their disk", () => {

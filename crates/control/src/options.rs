@@ -17,6 +17,10 @@ pub const DIRTY_LIMIT_BYTES_MIN: u64 = types::EXTENT_BYTES;
 /// Largest size anything may have: offsets are signed 64-bit numbers in the kernel.
 pub const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
 
+/// Most names in the list of those who may use an export with TLS, and the longest of them: a host name's limit.
+pub const TLS_NAMES_MAX: usize = 256;
+const TLS_NAME_BYTES_MAX: usize = 253;
+
 /// How a volume is treated; complete and valid.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +51,9 @@ pub struct Options {
     #[serde(with = "words::on_ssd_loss", default)]
     #[schema(value_type = String)]
     pub on_ssd_loss: OnSsdLoss,
+    /// Names of certificates that may use its exports with TLS; empty: all that the authority has issued.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tls_names: Vec<String>,
 }
 
 impl Default for Options {
@@ -64,6 +71,7 @@ impl Default for Options {
             destage_rate_bytes: engine.destage_rate_bytes,
             read_only: engine.read_only,
             on_ssd_loss: engine.on_ssd_loss,
+            tls_names: Vec::new(),
         }
     }
 }
@@ -86,6 +94,7 @@ impl Options {
                 ("destage rate", limit(o.destage_rate_bytes)),
                 ("read-only", if o.read_only { "yes" } else { "no" }.to_string()),
                 ("on loss of the SSD", o.on_ssd_loss.name().to_string()),
+                ("TLS names", tls_names(&o.tls_names)),
             ]
         };
         let pairs = told(self).into_iter().zip(told(before)).filter(|(now, was)| now != was);
@@ -133,6 +142,9 @@ pub struct OptionsPatch {
     /// What writes do when the SSD is lost with dirty data of the volume.
     #[schema(pattern = "^(stop|continue)$")]
     pub on_ssd_loss: Option<String>,
+    /// Names of certificates that may use its exports with TLS; an empty list: all that the authority has issued.
+    #[schema(max_items = 256)]
+    pub tls_names: Option<Vec<String>>,
 }
 
 impl OptionsPatch {
@@ -190,6 +202,10 @@ impl OptionsPatch {
             new.on_ssd_loss = words::on_ssd_loss_from_name(name)
                 .ok_or_else(|| bad("--on-ssd-loss", format!("has the unknown value {name:?}"), "use stop or continue"))?;
         }
+        if let Some(names) = &self.tls_names {
+            new.tls_names = names.clone();
+            check_tls_names(names)?;
+        }
         if new.read_only && new.mode == Mode::WriteBack {
             return Err(ControlError::BadCombination(
                 "a read-only volume cannot be write-back".into(),
@@ -197,6 +213,24 @@ impl OptionsPatch {
             ));
         }
         Ok(new)
+    }
+}
+
+/// The list for people.
+pub fn tls_names(names: &[String]) -> String {
+    if names.is_empty() { "all".into() } else { names.join(", ") }
+}
+
+fn check_tls_names(names: &[String]) -> Result<(), ControlError> {
+    let wrong =
+        |problem: String| Err(bad("--tls-names", problem, "write names as given to `hearth pki issue`, with commas between, or all"));
+    if names.len() > TLS_NAMES_MAX {
+        return wrong(format!("has {} names, more than {TLS_NAMES_MAX}", names.len()));
+    }
+    let odd = |name: &&String| name.is_empty() || name.len() > TLS_NAME_BYTES_MAX || name.chars().any(|c| c.is_control() || c == ',');
+    match names.iter().find(odd) {
+        Some(name) => wrong(format!("has {name:?}, which no certificate is named")),
+        None => Ok(()),
     }
 }
 
@@ -296,6 +330,10 @@ mod tests {
         check(OptionsPatch { sequential_cutoff: Some(Limit::Bytes(1)), ..patch() }, Err("--sequential-cutoff"));
         check(OptionsPatch { latency_goal_ms: Some(0), ..patch() }, Err("--latency-goal"));
         check(OptionsPatch { destage_rate: Some(Limit::Bytes(1)), ..patch() }, Err("--destage-rate"));
+        for name in ["", "a,b", "a\nb", &"x".repeat(254)] {
+            check(OptionsPatch { tls_names: Some(vec![name.into()]), ..patch() }, Err("--tls-names"));
+        }
+        check(OptionsPatch { tls_names: Some(vec!["x".into(); 257]), ..patch() }, Err("--tls-names has 257 names"));
         let both = OptionsPatch { mode: Some("write-back".into()), read_only: Some(true), ..patch() };
         check(both, Err("read-only volume cannot be write-back"));
     }

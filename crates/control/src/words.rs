@@ -64,13 +64,15 @@ pub enum Export {
     VhostUser(Option<SocketPath>),
     /// NBD on TCP, loopback addresses only: "nbd:127.0.0.1:10809".
     NbdTcp(SocketAddr),
+    /// NBD on TCP with TLS, any address: "nbds:192.0.2.1:10809". On the command line also "nbd:..." with `--tls`.
+    NbdTls(SocketAddr),
 }
 
 impl Export {
     /// Reads what stands after `--export`.
     ///
     /// # Errors
-    /// [`ControlError::BadOption`] for an unknown word, and for a TCP address that is not loopback (without TLS, anybody on
+    /// [`ControlError::BadOption`] for an unknown word, and for a TCP address that is not loopback and has no TLS (anybody on
     /// the network could read and write the volume).
     pub fn parse(text: &str) -> Result<Export, ControlError> {
         let wrong = |problem: String, remedy: &str| ControlError::BadOption { option: "--export", problem, remedy: remedy.into() };
@@ -85,21 +87,24 @@ impl Export {
                 Ok(path) => Ok(Export::VhostUser(Some(path))),
                 Err((problem, remedy)) => Err(wrong(problem, remedy)),
             },
-            Some(("nbd", address)) => {
+            Some((word @ ("nbd" | "nbds"), address)) => {
                 let address: SocketAddr = address.parse().map_err(|_| {
                     wrong(format!("has the address {address:?}, which is not IP:PORT"), "write for instance nbd:127.0.0.1:10809")
                 })?;
+                if word == "nbds" {
+                    return Ok(Export::NbdTls(address));
+                }
                 if !address.ip().is_loopback() {
                     return Err(wrong(
                         format!("asks for {address}, which other machines can reach, and this export has no encryption"),
-                        "use a loopback address such as 127.0.0.1",
+                        "add --tls (or write nbds:IP:PORT), or use a loopback address such as 127.0.0.1",
                     ));
                 }
                 Ok(Export::NbdTcp(address))
             }
             _ => Err(wrong(
                 format!("has the unknown value {text:?}"),
-                "use block, ublk, loop, loop:fast, nbd, nbd:127.0.0.1:PORT or vhost-user",
+                "use block, ublk, loop, loop:fast, nbd, nbd:127.0.0.1:PORT, nbd:IP:PORT with --tls, or vhost-user",
             )),
         }
     }
@@ -107,6 +112,14 @@ impl Export {
     /// Whether it is a block device.
     pub const fn is_device(self) -> bool {
         matches!(self, Export::Block | Export::Ublk | Export::Loop | Export::LoopFast)
+    }
+
+    /// The TCP address, if it has one.
+    pub const fn tcp_address(self) -> Option<SocketAddr> {
+        match self {
+            Export::NbdTcp(address) | Export::NbdTls(address) => Some(address),
+            _ => None,
+        }
     }
 }
 
@@ -155,6 +168,7 @@ impl std::fmt::Display for Export {
             Export::NbdTcp(address) => write!(f, "nbd:{address}"),
             Export::VhostUser(None) => f.write_str("vhost-user"),
             Export::VhostUser(Some(path)) => write!(f, "vhost-user:{path}"),
+            Export::NbdTls(address) => write!(f, "nbds:{address}"),
         }
     }
 }
@@ -178,9 +192,19 @@ mod tests {
 
     #[test]
     fn exports_read_what_they_write() {
-        for text in
-            ["block", "ublk", "loop", "loop:fast", "nbd", "nbd:127.0.0.1:10809", "nbd:[::1]:1", "vhost-user", "vhost-user:/run/a.sock"]
-        {
+        for text in [
+            "block",
+            "ublk",
+            "loop",
+            "loop:fast",
+            "nbd",
+            "nbd:127.0.0.1:10809",
+            "nbd:[::1]:1",
+            "nbds:0.0.0.0:10809",
+            "nbds:[::1]:1",
+            "vhost-user",
+            "vhost-user:/run/a.sock",
+        ] {
             assert_eq!(Export::parse(text).expect(text).to_string(), text);
         }
         for text in [
@@ -192,6 +216,8 @@ mod tests {
             "nbd:1",
             "nbd:0.0.0.0:10809",
             "nbd:192.0.2.1:1",
+            "nbds",
+            "nbds:1",
             "iscsi",
             "vhost-user:",
             "vhost-user:a",

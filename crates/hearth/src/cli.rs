@@ -1,5 +1,6 @@
 //! The command line as people write it.
 
+use crate::certificates::Pki;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -101,6 +102,9 @@ pub enum Command {
     /// Secrets for access over TCP
     #[command(subcommand)]
     Token(Token),
+    /// Certificates for exports with TLS
+    #[command(subcommand)]
+    Pki(Pki),
     /// End block devices whose daemon was killed and does not come back, so that nobody waits for
     /// them any more
     Rescue(Rescue),
@@ -465,10 +469,14 @@ pub enum Volume {
         /// The pool that caches it
         #[arg(long)]
         pool: String,
-        /// How to export it: loop, loop:fast, nbd or nbd:127.0.0.1:PORT; may be given more than
-        /// once
+        /// How to export it: loop, loop:fast, nbd, nbd:127.0.0.1:PORT, or nbd:IP:PORT with --tls; may
+        /// be given more than once
         #[arg(long, value_name = "HOW")]
         export: Vec<String>,
+        /// Serve nbd:IP:PORT with TLS to clients with a certificate (see `hearth pki`); other machines
+        /// can then reach it
+        #[arg(long)]
+        tls: bool,
         /// Size of its sectors, 512 or 4096 [default: 512 for a file, else the device's own]
         #[arg(long, value_name = "BYTES")]
         sector_size: Option<u32>,
@@ -653,6 +661,10 @@ pub struct VolumeOptions {
     /// Maximum bytes destaged per second, or off [default: off]
     #[arg(long, value_name = "SIZE|off")]
     pub destage_rate: Option<String>,
+    /// Names of the certificates that may use the exports with TLS, with commas between, or all
+    /// [default: all]
+    #[arg(long, value_name = "NAME,...|all")]
+    pub tls_names: Option<String>,
     /// Refuse all writes
     #[arg(long)]
     pub read_only: bool,

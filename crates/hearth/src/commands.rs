@@ -137,12 +137,12 @@ impl Session {
     /// With the sentence to print.
     pub fn volume(&self, command: &Volume) -> Result<(), Failure> {
         match command {
-            Volume::Add { name, backing, pool, export, sector_size, options } => {
+            Volume::Add { name, backing, pool, export, tls, sector_size, options } => {
                 let body = VolumeAdd {
                     name: request::name(Named::Volume, name)?.into(),
                     pool: request::name(Named::Pool, pool)?.into(),
                     backing: request::backing("--backing", backing)?,
-                    exports: request::exports(export)?,
+                    exports: request::exports(export, *tls)?,
                     sector_bytes: *sector_size,
                     options: request::options(options, false)?,
                 };

@@ -1,5 +1,6 @@
 //! The `hearth` binary: the daemon and the command line.
 
+mod certificates;
 mod check;
 mod cli;
 mod commands;
@@ -33,6 +34,7 @@ mod top;
 mod watching;
 mod why;
 
+use certificates::Pki;
 use clap::Parser;
 use clap::error::ErrorKind;
 use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Rescue, Serve, Share, Token, Volume};
@@ -93,6 +95,7 @@ fn usage(error: &clap::Error) -> Failure {
             "job",
             "why",
             "evaluate",
+            "pki",
             "rescue",
         ];
         known.contains(&word.as_str())
@@ -147,6 +150,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Evaluate(command) => evaluate::evaluate(command, cli.json),
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
+        Command::Pki(command) => certificates::pki(command, &places.state_directory, cli.json).map_err(|f| f.cannot(&pki_action(command))),
         Command::Rescue(Rescue { after_stop: true }) => keeping::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
         Command::UdevName { device } => keeping::udev_name(&places, device).map_err(|f| f.cannot("name the device")),
         Command::UblkProbe => ublk::support::probe().map_err(|e| Failure::failed(e.to_string(), "")),
@@ -215,6 +219,13 @@ fn share_action(command: &Share) -> String {
         Share::List => "list shares".into(),
         Share::Show { volume, .. } => format!("show the share of volume \"{}\"", shown(volume)),
         Share::Remove { volume, .. } => format!("remove the share of volume \"{}\"", shown(volume)),
+    }
+}
+
+fn pki_action(command: &Pki) -> String {
+    match command {
+        Pki::Init { .. } => "create the authority".into(),
+        Pki::Issue { name, .. } => format!("issue a certificate to \"{}\"", shown(name)),
     }
 }
 

@@ -130,6 +130,9 @@ fn owner_of(directory: &Path) -> Option<String> {
 /// With the sentence to print.
 pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, socket: &Path, json: bool) -> Result<(), Failure> {
     let export = Export::parse(export)?;
+    if matches!(export, Export::NbdTls(_)) {
+        return Err(Failure::usage("a model is not served with TLS", "use loop, nbd or nbd:127.0.0.1:PORT"));
+    }
     let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
     let parent = std::path::absolute(socket).ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_else(|| "/tmp".into());
@@ -143,6 +146,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         // A disk keeps nobody awake.
         cpu_latency: false,
         export_directory: directory.path.clone(),
+        certificates: directory.path.join("pki"),
         stable_names: false,
         // A model that is killed shows a disk that dies.
         keeper: None,

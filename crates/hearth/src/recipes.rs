@@ -24,6 +24,9 @@ pub enum For {
 /// How long QEMU tries to connect again before a request fails, in seconds: longer than a daemon takes
 /// that recovers a large pool.
 const RECONNECT_SECONDS: u32 = 60;
+/// Where libvirt looks for certificates for NBD, unless `qemu.conf` says otherwise: the place for the files of
+/// `hearth pki issue NAME` on the host of the machine.
+const QEMU_CERTIFICATES: &str = "/etc/pki/libvirt-nbd";
 /// QEMU cuts the serial number of a virtio disk there.
 const SERIAL_BYTES_MAX: usize = 20;
 
@@ -32,7 +35,7 @@ enum Place<'a> {
     VhostUser(&'a str),
     Device(&'a str),
     Unix { socket: String, export: String },
-    Tcp { host: String, port: u16, export: String },
+    Tcp { host: String, port: u16, export: String, tls: bool },
 }
 
 /// The lines.
@@ -100,10 +103,12 @@ fn of_uri(uri: &str) -> Option<Place<'static>> {
         let (export, socket) = rest.split_once("?socket=")?;
         return Some(Place::Unix { socket: unescape(socket)?, export: unescape(export)? });
     }
-    let (address, export) = uri.strip_prefix("nbd://")?.split_once('/')?;
+    let (scheme, rest) = uri.split_once("://")?;
+    let tls = scheme == "nbds";
+    let (address, export) = rest.split_once('/').filter(|_| tls || scheme == "nbd")?;
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    Some(Place::Tcp { host, port: port.parse().ok()?, export: unescape(export)? })
+    Some(Place::Tcp { host, port: port.parse().ok()?, export: unescape(export)?, tls })
 }
 
 fn unescape(text: &str) -> Option<String> {
@@ -138,11 +143,11 @@ fn libvirt(volume: &VolumeView, place: &Place<'_>) -> String {
         Place::Device(device) => ("block", "cache='none' io='native'", format!("<source dev='{}'/>", xml(device))),
         Place::Unix { socket, export } => {
             let host = format!("<host transport='unix' socket='{}'/>", xml(socket));
-            ("network", "cache='none'", nbd_source(export, &host))
+            ("network", "cache='none'", nbd_source(export, "", &host))
         }
-        Place::Tcp { host, port, export } => {
+        Place::Tcp { host, port, export, tls } => {
             let host = format!("<host name='{}' port='{port}'/>", xml(host));
-            ("network", "cache='none'", nbd_source(export, &host))
+            ("network", "cache='none'", nbd_source(export, if *tls { " tls='yes'" } else { "" }, &host))
         }
     };
     let read_only = if volume.options.read_only { "  <readonly/>\n" } else { "" };
@@ -172,9 +177,9 @@ fn vhost_user_options(socket: &str) -> [String; 2] {
     [format!("socket,id={node},path={},reconnect=1", comma(socket)), format!("vhost-user-blk-pci,chardev={node}")]
 }
 
-fn nbd_source(export: &str, host: &str) -> String {
+fn nbd_source(export: &str, tls: &str, host: &str) -> String {
     let (export, delay) = (xml(export), RECONNECT_SECONDS);
-    format!("<source protocol='nbd' name='{export}'>\n    {host}\n    <reconnect delay='{delay}'/>\n  </source>")
+    format!("<source protocol='nbd' name='{export}'{tls}>\n    {host}\n    <reconnect delay='{delay}'/>\n  </source>")
 }
 
 fn xml(text: &str) -> String {
@@ -194,9 +199,10 @@ fn qemu_options(volume: &VolumeView, place: &Place<'_>) -> [String; 2] {
             comma(socket),
             comma(export)
         ),
-        Place::Tcp { host, port, export } => format!(
-            "driver=nbd,server.type=inet,server.host={host},server.port={port},export={},reconnect-delay={RECONNECT_SECONDS}",
-            comma(export)
+        Place::Tcp { host, port, export, tls } => format!(
+            "driver=nbd,server.type=inet,server.host={host},server.port={port},export={},{}reconnect-delay={RECONNECT_SECONDS}",
+            comma(export),
+            if *tls { "tls-creds=hearth-tls," } else { "" }
         ),
     };
     let read_only = if volume.options.read_only { "on" } else { "off" };
@@ -208,6 +214,12 @@ fn qemu_options(volume: &VolumeView, place: &Place<'_>) -> [String; 2] {
     [format!("{behind},node-name={node},discard=unmap,read-only={read_only}"), disk]
 }
 
+/// With TLS: the option that names the guest host's certificates.
+fn qemu_credentials(place: &Place<'_>) -> Option<String> {
+    let secured = matches!(place, Place::Tcp { tls: true, .. });
+    secured.then(|| format!("-object tls-creds-x509,id=hearth-tls,endpoint=client,dir={QEMU_CERTIFICATES}"))
+}
+
 /// In an option of QEMU's a comma stands twice.
 fn comma(text: &str) -> String {
     text.replace(',', ",,")
@@ -215,7 +227,8 @@ fn comma(text: &str) -> String {
 
 fn qemu(volume: &VolumeView, place: &Place<'_>) -> String {
     let [behind, disk] = qemu_options(volume, place);
-    format!("{} {} \\\n-device {disk}\n", option_of(place), quoted(&behind))
+    let credentials = qemu_credentials(place).map(|option| format!("{option} \\\n")).unwrap_or_default();
+    format!("{credentials}{} {} \\\n-device {disk}\n", option_of(place), quoted(&behind))
 }
 
 /// What says what is behind the disk.
@@ -233,7 +246,8 @@ fn proxmox(volume: &VolumeView, place: &Place<'_>) -> String {
     // Only memory that is shared can be used by another process; its size is the machine's.
     let memory = "-object memory-backend-memfd,id=hearth-memory,share=on,size=MEMORY -machine memory-backend=hearth-memory ";
     let memory = if matches!(place, Place::VhostUser(_)) { memory } else { "" };
-    format!("args: {memory}{} {} -device {disk}\n", option_of(place), quoted(&behind))
+    let credentials = qemu_credentials(place).map(|option| format!("{option} ")).unwrap_or_default();
+    format!("args: {memory}{credentials}{} {} -device {disk}\n", option_of(place), quoted(&behind))
 }
 
 /// For a shell, if it needs that.
@@ -305,6 +319,12 @@ mod tests {
         let tcp = volume(&[("nbd:[::1]:10809", "nbd://[::1]:10809/db")], None);
         assert!(recipe(&tcp, For::Qemu).expect("it is offered").contains("server.host=::1,server.port=10809"));
         assert!(recipe(&tcp, For::Proxmox).expect("it is offered").starts_with("args: -blockdev driver=nbd"));
+        let tls = volume(&[("nbds:0.0.0.0:10809", "nbds://store:10809/db")], None);
+        let line = recipe(&tls, For::Qemu).expect("it is offered");
+        assert!(line.starts_with("-object tls-creds-x509,id=hearth-tls,endpoint=client,dir=/etc/pki/libvirt-nbd \\\n-blockdev"), "{line}");
+        assert!(line.contains("server.host=store,server.port=10809,export=db,tls-creds=hearth-tls,reconnect-delay="), "{line}");
+        let xml = recipe(&tls, For::Libvirt).expect("it is offered");
+        assert!(xml.contains("<source protocol='nbd' name='db' tls='yes'>") && xml.contains("<host name='store' port='10809'/>"), "{xml}");
     }
 
     #[test]

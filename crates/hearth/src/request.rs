@@ -48,8 +48,21 @@ pub fn backing(option: &str, spec: &str) -> Result<String, Failure> {
 ///
 /// # Errors
 /// Usage.
-pub fn exports(texts: &[String]) -> Result<Vec<Export>, Failure> {
-    texts.iter().map(|t| Export::parse(t).map_err(Failure::from)).collect()
+pub fn exports(texts: &[String], tls: bool) -> Result<Vec<Export>, Failure> {
+    if tls && !texts.iter().any(|text| text.starts_with("nbd:") || text.starts_with("nbds:")) {
+        let remedy = "add --export nbd:IP:PORT, for instance nbd:0.0.0.0:10809, or leave out --tls";
+        return Err(Failure::usage("--tls is for NBD on TCP, and no export is that", remedy));
+    }
+    let word = |text: &String| match text.strip_prefix("nbd:") {
+        Some(address) if tls => format!("nbds:{address}"),
+        _ => text.clone(),
+    };
+    texts.iter().map(|text| Export::parse(&word(text)).map_err(Failure::from)).collect()
+}
+
+/// Names with commas between; "all": an empty list.
+fn tls_names(text: &str) -> Vec<String> {
+    if text == "all" { Vec::new() } else { text.split(',').map(|name| name.trim().to_owned()).collect() }
 }
 
 /// How much is made of what blocks contain: one of the four words.
@@ -78,6 +91,7 @@ pub fn options(written: &VolumeOptions, read_write: bool) -> Result<OptionsPatch
         latency_goal_ms: read("--latency-goal", &written.latency_goal, quantity::time_ms)?,
         destage_rate: limit("--destage-rate", &written.destage_rate)?,
         on_ssd_loss: written.on_ssd_loss.clone(),
+        tls_names: written.tls_names.as_deref().map(tls_names),
         read_only: if read_write { Some(false) } else { written.read_only.then_some(true) },
     })
 }

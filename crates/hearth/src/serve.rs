@@ -5,6 +5,7 @@
 //! waits for other threads: one of them may wait for a device for ever. A second signal ends the process at once; the next start recovers
 //! as after a crash.
 
+use crate::certificates;
 use crate::commands::print;
 use crate::config::Config;
 use crate::config::settings::{self, Flags, ServeSettings};
@@ -71,6 +72,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
         real_time: settings.real_time,
         cpu_latency: settings.cpu_latency,
         export_directory: export_directory(&places.socket),
+        certificates: places.state_directory.join(certificates::DIRECTORY),
         stable_names: true,
         keeper: Some(keeper(&places.state_directory)),
         notices: notice_in,

@@ -152,6 +152,9 @@ pub fn volume(volume: &VolumeView) -> String {
         ("export", format!("{how}: {place}{}{}", note.unwrap_or_default(), restart.unwrap_or_default()))
     };
     pairs.extend(volume.exports.iter().map(export));
+    if volume.exports.keys().any(|how| how.starts_with("nbds")) {
+        pairs.push(("TLS names", control::options::tls_names(&options.tls_names)));
+    }
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
     let share = |share: &ShareView| {
         let state = if share.device.is_some() { share.addresses.join(", ") } else { "not shared now".into() };

@@ -1,8 +1,8 @@
 //! Serves a file as a bare volume on a Unix socket, to compare the export's speed with other servers'.
 //!
-//! `nbd_bare FILE SOCKET [REACTORS]`; ends with the end of its standard input.
+//! `nbd_bare FILE SOCKET [REACTORS]`, or `nbd_bare FILE IP:PORT REACTORS CERTIFICATES` with TLS; ends with the end of its standard input.
 
-use nbd::{ExportOptions, Limits, ListenSpec, serve};
+use nbd::{ExportOptions, Limits, ListenSpec, Tls, serve, serve_tls};
 use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions};
 use std::error::Error;
 use std::io::Read;
@@ -12,7 +12,7 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(path), Some(socket)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: nbd_bare FILE SOCKET [REACTORS]".into());
+        return Err("usage: nbd_bare FILE SOCKET|IP:PORT [REACTORS [CERTIFICATES]]".into());
     };
     let mut options = RuntimeOptions::default();
     if let Some(reactors) = arguments.next() {
@@ -29,7 +29,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let device = runtime.open_device(DeviceOptions { name: path, file, geometry, model: None })?;
     let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "bare".into(), read_only: false })?;
-    let server = serve(&runtime, &ListenSpec::unix(&socket), Limits::default())?;
+    let server = match arguments.next() {
+        Some(certificates) => serve_tls(&runtime, socket.parse()?, Limits::default(), Tls::open(certificates.as_ref())?)?,
+        None => serve(&runtime, &ListenSpec::unix(&socket), Limits::default())?,
+    };
     server.add_export("bare", volume, ExportOptions::default())?;
     println!("{}", server.uri("bare"));
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -17,8 +17,8 @@ pub enum ListenSpec {
         /// The group that owns it; the process's own if `None`.
         group: Option<u32>,
     },
-    /// TCP on a loopback address; others are refused, since the export has no encryption and no passwords. Port 0 lets
-    /// the kernel choose.
+    /// TCP on a loopback address; others are refused, since without TLS there is no encryption. Port 0 lets the kernel
+    /// choose.
     Tcp(SocketAddr),
 }
 
@@ -63,9 +63,13 @@ pub fn unix_uri(name: &str, socket: &Path) -> String {
     uri
 }
 
-/// The URI of an export on a TCP address: `nbd://ADDRESS:PORT/NAME`.
-pub fn tcp_uri(name: &str, address: SocketAddr) -> String {
-    let mut uri = format!("nbd://{address}/");
+/// The URI of an export on a TCP address: `nbd://ADDRESS:PORT/NAME`, with TLS `nbds://ADDRESS:PORT/NAME`. Of one that listens on all
+/// addresses, this machine's name stands for them: a certificate can be for that.
+pub fn tcp_uri(name: &str, address: SocketAddr, tls: bool) -> String {
+    let own = rustix::system::uname();
+    let own = own.nodename().to_str().ok().filter(|own| address.ip().is_unspecified() && own.bytes().all(is_unreserved) && !own.is_empty());
+    let host = own.map_or_else(|| address.to_string(), |own| format!("{own}:{}", address.port()));
+    let mut uri = format!("nbd{}://{host}/", if tls { "s" } else { "" });
     escape(&mut uri, name.as_bytes(), b'~');
     uri
 }
@@ -78,7 +82,7 @@ mod tests {
     fn uris_escape_what_they_must() {
         assert_eq!(unix_uri("db", Path::new("/run/hearth/n.sock")), "nbd+unix:///db?socket=/run/hearth/n.sock");
         assert_eq!(unix_uri("a b/ü?", Path::new("/x&y")), "nbd+unix:///a%20b%2F%C3%BC%3F?socket=/x%26y");
-        assert_eq!(tcp_uri("db", "127.0.0.1:10809".parse().unwrap()), "nbd://127.0.0.1:10809/db");
-        assert_eq!(tcp_uri("db", "[::1]:10809".parse().unwrap()), "nbd://[::1]:10809/db");
+        assert_eq!(tcp_uri("db", "127.0.0.1:10809".parse().unwrap(), false), "nbd://127.0.0.1:10809/db");
+        assert_eq!(tcp_uri("db", "[::1]:10809".parse().unwrap(), true), "nbds://[::1]:10809/db");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   socket ─▶ receiver ─▶ handshake ─▶ (session) ─▶ requests ─▶ volume ─▶ replies ─▶ sender ─▶ socket
+//!                              └─▶ TLS ─▶ handshake: where the socket asks for it, nothing else comes before
 //! ```
 //!
 //! Invariants:
@@ -16,12 +17,17 @@ use crate::door::Visit;
 use crate::exports::{Shared, View, count};
 use crate::parked::{Parked, State};
 use crate::protocol::{GREETING, Handshake, Progress};
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, Record};
 use crate::sender::{Departed, Head, Outgoing, Sender};
+use crate::tls::{Agreed, Keys, Negotiating, Step};
 use crate::transmission::{Advance, Transmission};
 use engine::api::Reply;
+use io_uring::opcode;
 use io_uring::types::Fd;
 use runtime::{Context, Endpoint};
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -29,6 +35,7 @@ use std::sync::atomic::Ordering;
 
 const RECEIVE: u32 = 1;
 const SEND: u32 = 2;
+const BELL: u32 = 3;
 const HANDSHAKE_TIMER: u32 = 1;
 const STALL_TIMER: u32 = 2;
 const PAGES_TIMER: u32 = 3;
@@ -38,8 +45,15 @@ const PAGES_POLL_NS: u64 = 2_000_000;
 /// Answers to options that may wait for a client that does not read before no more options are read.
 const HANDSHAKE_ANSWERS_MAX: usize = 16;
 
+/// What a client that was refused may still send before its connection is closed. Closed at once, it might not see why.
+const REST_BYTES_MAX: usize = 64 << 10;
+
 enum Phase {
     Handshake(Handshake),
+    /// The handshake of TLS, in the middle of that of NBD.
+    Tls(Negotiating, Handshake),
+    /// Refused, and told so: what still comes is thrown away, up to so many bytes.
+    Refused(usize),
     Transmission(Box<Transmission>),
 }
 
@@ -53,6 +67,21 @@ enum Life {
     Closed,
 }
 
+/// What TLS adds to a connection.
+struct Secured {
+    /// Makes the keys that follow these.
+    next: KernelConnection<ServerConnectionData>,
+    /// Names in the client's certificate.
+    names: Vec<String>,
+    /// The client has asked for new keys.
+    owes_keys: bool,
+}
+
+/// Only TLS 1.3 has any.
+fn fresh_keys(secrets: Result<(u64, ConnectionTrafficSecrets), rustls::Error>) -> Option<Keys> {
+    Keys::new(Some(ProtocolVersion::TLSv1_3), secrets.ok()?)
+}
+
 /// The endpoint.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
@@ -63,6 +92,7 @@ pub(crate) struct Connection {
     life: Life,
     receiver: Receiver,
     sender: Sender,
+    secured: Option<Box<Secured>>,
     /// When the client last moved a byte, or was first asked to.
     progress_ns: u64,
 }
@@ -70,14 +100,16 @@ pub(crate) struct Connection {
 impl Connection {
     /// A connection on an accepted socket. The caller has counted it in `shared`.
     pub(crate) fn new(socket: Arc<OwnedFd>, shared: Arc<Shared>, visit: Visit) -> Connection {
+        let handshake = if shared.tls.is_some() { Handshake::forced_tls() } else { Handshake::new() };
         Connection {
             socket,
             shared,
             visit: RefCell::new(visit),
-            phase: Phase::Handshake(Handshake::new()),
+            phase: Phase::Handshake(handshake),
             life: Life::Open,
             receiver: Receiver::new(),
             sender: Sender::new(),
+            secured: None,
             progress_ns: 0,
         }
     }
@@ -93,6 +125,10 @@ impl Connection {
     /// Leaves the client to another server when nothing of it is under way.
     fn park_when_idle(&mut self, cx: &mut Context<'_>) {
         let Phase::Transmission(transmission) = &self.phase else { return };
+        if self.secured.is_some() {
+            // Its keys are nobody else's: the client connects again.
+            return self.leave(cx);
+        }
         let is_idle = transmission.is_between_requests() && transmission.requests_out() == 0;
         if !is_idle || self.sender.pending() > 0 || self.sender.in_flight() || self.receiver.in_flight() {
             return;
@@ -110,6 +146,10 @@ impl Connection {
         if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export_is_removed()) {
             self.life = Life::Ending;
         }
+        if self.life == Life::Open && self.sender.is_spent() {
+            tracing::warn!("an NBD client must connect again: the keys of its TLS 1.2 are used up, and cannot be renewed");
+            self.life = Life::Ending;
+        }
         loop {
             if matches!(self.life, Life::Open | Life::Parking) && !self.receiver.in_flight() {
                 self.use_input(cx);
@@ -123,7 +163,7 @@ impl Connection {
             }
         }
         if self.life == Life::Ending && self.sender.pending() == 0 && self.requests_out() == 0 {
-            self.close(cx);
+            self.leave(cx);
         }
         if self.life == Life::Parking {
             self.park_when_idle(cx);
@@ -131,32 +171,152 @@ impl Connection {
     }
 
     fn use_input(&mut self, cx: &mut Context<'_>) {
-        let advance = match &mut self.phase {
-            Phase::Handshake(_) => self.shake_hands(cx),
-            Phase::Transmission(transmission) => transmission.advance(cx, &mut self.receiver, &mut self.sender),
+        loop {
+            let advance = match &mut self.phase {
+                Phase::Handshake(_) => self.shake_hands(cx),
+                Phase::Tls(..) => self.negotiate(cx),
+                Phase::Refused(_) => self.throw_away(),
+                Phase::Transmission(transmission) => transmission.advance(cx, &mut self.receiver, &mut self.sender),
+            };
+            match advance {
+                Advance::NeedInput => match self.open_record(cx) {
+                    Record::Used => continue,
+                    Record::Closed | Record::KeyUpdate { .. } => (),
+                    Record::NeedMore => self.receive(cx),
+                    Record::Broken => {
+                        tracing::debug!("not a record of TLS");
+                        count(&self.shared.counters.broken);
+                        self.close(cx);
+                    }
+                },
+                Advance::Blocked => (),
+                Advance::Later => cx.set_timer(cx.now_ns() + PAGES_POLL_NS, PAGES_TIMER),
+                Advance::Goodbye => self.life = Life::Ending,
+                Advance::Broken => {
+                    count(&self.shared.counters.broken);
+                    self.close(cx);
+                }
+            }
+            return;
+        }
+    }
+
+    /// With TLS: opens a record that has come, and does what it says.
+    fn open_record(&mut self, cx: &mut Context<'_>) -> Record {
+        let piece = match &mut self.phase {
+            Phase::Transmission(transmission) => transmission.piece().0,
+            _ => None,
         };
-        match advance {
-            Advance::NeedInput => self.receive(cx),
-            Advance::Blocked => (),
-            Advance::Later => cx.set_timer(cx.now_ns() + PAGES_POLL_NS, PAGES_TIMER),
-            Advance::Goodbye => self.life = Life::Ending,
-            Advance::Broken => {
-                count(&self.shared.counters.broken);
-                self.close(cx);
+        let record = self.receiver.open_record(piece);
+        match record {
+            Record::KeyUpdate { wanted } => {
+                let Some(secured) = &mut self.secured else { return Record::Broken };
+                let Some(fresh) = fresh_keys(secured.next.update_rx_secret()) else { return Record::Broken };
+                self.receiver.set_keys(fresh);
+                secured.owes_keys |= wanted;
+                Record::Used
+            }
+            Record::Closed => {
+                self.input_ended(cx);
+                Record::Closed
+            }
+            other => other,
+        }
+    }
+
+    /// With TLS: new keys for what is sent, if they are due.
+    fn renew_keys(&mut self) {
+        let Some(secured) = &mut self.secured else { return };
+        if !self.sender.takes_keys(secured.owes_keys) {
+            return;
+        }
+        if let Some(fresh) = fresh_keys(secured.next.update_tx_secret()) {
+            secured.owes_keys = false;
+            self.sender.renew_keys(fresh);
+        }
+    }
+
+    /// The handshake of TLS goes on.
+    fn negotiate(&mut self, cx: &mut Context<'_>) -> Advance {
+        let Phase::Tls(negotiating, _) = &mut self.phase else { unreachable!("called in the handshake of TLS") };
+        // What was said plainly has to leave first.
+        if self.sender.pending() > 0 {
+            return Advance::Blocked;
+        }
+        match negotiating.feed(self.receiver.bytes()) {
+            Step::NeedInput => Advance::NeedInput,
+            Step::Wait(0) => Advance::Blocked,
+            Step::Wait(used) => {
+                self.receiver.consume(used);
+                let (bell, rung) = negotiating.bell();
+                let entry = opcode::Read::new(Fd(bell), rung.as_mut_ptr(), rung.len() as u32).build();
+                // SAFETY: the eight bytes are boxed in the phase, which stays until the entry has completed.
+                unsafe { cx.push(entry, BELL) };
+                Advance::Blocked
+            }
+            Step::Agreed(..) | Step::Failed | Step::Broken => {
+                count(&self.shared.counters.handshakes_failed);
+                Advance::Goodbye
             }
         }
     }
 
+    /// The desk has done its part.
+    fn negotiated(&mut self, cx: &mut Context<'_>) {
+        let Phase::Tls(mut negotiating, mut handshake) = std::mem::replace(&mut self.phase, Phase::Refused(REST_BYTES_MAX)) else {
+            unreachable!("the bell rings in the handshake of TLS")
+        };
+        let (output, step) = negotiating.back();
+        match step {
+            Step::Agreed(agreed, behind) => {
+                let Agreed { receive, send, next, names } = *agreed;
+                self.receiver.begin_tls(receive, &behind);
+                self.sender.begin_tls(send, &output);
+                self.secured = Some(Box::new(Secured { next, names, owes_keys: false }));
+                handshake.secured();
+                self.phase = Phase::Handshake(handshake);
+            }
+            step => {
+                if !output.is_empty() {
+                    self.sender.queue(Outgoing::bare(Head::Handshake(output.into_boxed_slice())));
+                }
+                match step {
+                    Step::Failed => count(&self.shared.counters.handshakes_failed),
+                    _ => self.phase = Phase::Tls(negotiating, handshake),
+                }
+            }
+        }
+        self.advance(cx);
+    }
+
+    /// The client was refused and is told so; it may still be sending.
+    fn throw_away(&mut self) -> Advance {
+        let Phase::Refused(left_bytes) = &mut self.phase else { unreachable!("called for a client that was refused") };
+        if self.sender.pending() > 0 {
+            return Advance::Blocked;
+        }
+        if *left_bytes == REST_BYTES_MAX
+            && let Err(error) = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Write)
+        {
+            tracing::debug!(%error, "a client was gone before it was refused");
+        }
+        let thrown = self.receiver.bytes().len();
+        self.receiver.consume(thrown);
+        *left_bytes = left_bytes.saturating_sub(thrown.max(1));
+        if *left_bytes == 0 { Advance::Goodbye } else { Advance::NeedInput }
+    }
+
     fn requests_out(&self) -> usize {
         match &self.phase {
-            Phase::Handshake(_) => 0,
             Phase::Transmission(transmission) => transmission.requests_out(),
+            _ => 0,
         }
     }
 
     fn shake_hands(&mut self, cx: &mut Context<'_>) -> Advance {
         let Phase::Handshake(handshake) = &mut self.phase else { unreachable!("called in the handshake") };
-        let view = View { shared: &self.shared, visit: &self.visit, now_ns: cx.now_ns() };
+        let names = self.secured.as_ref().map(|secured| secured.names.as_slice());
+        let view = View { shared: &self.shared, visit: &self.visit, names, now_ns: cx.now_ns() };
         loop {
             if self.sender.pending() >= HANDSHAKE_ANSWERS_MAX {
                 return Advance::Blocked;
@@ -170,6 +330,7 @@ impl Connection {
             match progress {
                 Progress::NeedMore => return Advance::NeedInput,
                 Progress::Answered => (),
+                Progress::StartTls => return self.begin_tls(),
                 Progress::Close(reason) => {
                     tracing::debug!(%reason, "handshake ended");
                     if reason != crate::protocol::ClosedBy::Abort {
@@ -179,7 +340,7 @@ impl Connection {
                 }
                 Progress::Done(session) => {
                     // Between choosing and joining the export may have gone.
-                    let Some(export) = self.shared.export(&session.export.name).filter(|export| export.join(&self.socket)) else {
+                    let Some(export) = self.shared.export(&session.export.name).filter(|export| export.join(&self.socket, names)) else {
                         return Advance::Goodbye;
                     };
                     cx.cancel_timer(HANDSHAKE_TIMER);
@@ -193,10 +354,27 @@ impl Connection {
         }
     }
 
+    /// The client begins TLS.
+    fn begin_tls(&mut self) -> Advance {
+        let Some(tls) = self.shared.tls.clone() else { return Advance::Broken };
+        let negotiating = match Negotiating::new(tls, self.visit.borrow().peer().address()) {
+            Ok(negotiating) => negotiating,
+            Err(error) => {
+                tracing::warn!("an NBD client has to try again, TLS cannot begin ({error})");
+                return Advance::Broken;
+            }
+        };
+        if let Phase::Handshake(handshake) = std::mem::replace(&mut self.phase, Phase::Refused(0)) {
+            self.phase = Phase::Tls(negotiating, handshake);
+        }
+        // The answer leaves first; what comes is looked at after that.
+        Advance::Blocked
+    }
+
     fn receive(&mut self, cx: &mut Context<'_>) {
         let (piece, payload_follows) = match &mut self.phase {
-            Phase::Handshake(_) => (None, false),
             Phase::Transmission(transmission) => transmission.piece(),
+            _ => (None, false),
         };
         let entry = self.receiver.entry(Fd(self.socket.as_raw_fd()), piece, payload_follows);
         self.progress_ns = cx.now_ns();
@@ -207,6 +385,7 @@ impl Connection {
 
     /// Sends what is there; gives whether it has left already.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        self.renew_keys();
         if self.requests_out() == 0
             && let Some(departed) = self.sender.send_lone(self.socket.as_fd())
         {
@@ -228,6 +407,14 @@ impl Connection {
         }
     }
 
+    /// Closes when all has left, with a goodbye where there is a way to say it.
+    fn leave(&mut self, cx: &mut Context<'_>) {
+        if self.life != Life::Closed {
+            self.sender.say_goodbye(self.socket.as_fd());
+        }
+        self.close(cx);
+    }
+
     fn close(&mut self, cx: &mut Context<'_>) {
         if self.life != Life::Closed {
             self.life = Life::Closed;
@@ -244,8 +431,8 @@ impl Connection {
             Ok(bytes) => {
                 self.progress_ns = cx.now_ns();
                 let piece = match &mut self.phase {
-                    Phase::Handshake(_) => None,
                     Phase::Transmission(transmission) => transmission.piece().0,
+                    _ => None,
                 };
                 self.receiver.completed(bytes, flags, piece);
                 self.advance(cx);
@@ -273,7 +460,8 @@ impl Connection {
                 count(&self.shared.counters.broken);
                 self.close(cx);
             }
-            Phase::Handshake(_) => {
+            Phase::Refused(_) => self.close(cx),
+            Phase::Handshake(_) | Phase::Tls(..) => {
                 count(&self.shared.counters.handshakes_failed);
                 self.close(cx);
             }
@@ -309,6 +497,9 @@ impl Endpoint for Connection {
         if token == RECEIVE {
             return self.received(cx, result, flags);
         }
+        if token == BELL {
+            return self.negotiated(cx);
+        }
         match usize::try_from(result) {
             Ok(bytes) => {
                 self.progress_ns = cx.now_ns();
@@ -343,7 +534,9 @@ impl Endpoint for Connection {
         }
         if token == HANDSHAKE_TIMER {
             tracing::debug!("handshake took too long");
-            count(&self.shared.counters.handshakes_failed);
+            if !matches!(self.phase, Phase::Refused(_)) {
+                count(&self.shared.counters.handshakes_failed);
+            }
             return self.close(cx);
         }
         if self.has_stalled(cx.now_ns()) {

@@ -28,6 +28,11 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
+    /// The address, of a connection by TCP.
+    pub(crate) fn address(self) -> Option<IpAddr> {
+        if let Peer::Address(address) = self { Some(address) } else { None }
+    }
+
     /// The user, where the kernel says which one it is.
     pub(crate) fn uid(self) -> Option<u32> {
         if let Peer::User(uid) = self { Some(uid) } else { None }

@@ -5,6 +5,7 @@ use crate::limits::Limits;
 use crate::parked::Parked;
 use crate::protocol::wire::NAME_BYTES_MAX;
 use crate::protocol::{Catalog, ExportInfo};
+use crate::tls::Tls;
 use runtime::VolumeRef;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct ExportOptions {
     pub fast_zeroes: bool,
     /// Users (effective uid) who may connect over a Unix socket; empty for all whom the socket's mode lets in.
     pub allowed_uids: Vec<u32>,
+    /// With TLS: names of certificates that may use it; empty for all of the authority.
+    pub allowed_names: Vec<String>,
 }
 
 /// Why an export could not be added or removed.
@@ -93,13 +96,36 @@ pub(crate) struct Export {
     pub(crate) name: String,
     pub(crate) volume: VolumeRef,
     options: ExportOptions,
+    allowed_names: Mutex<Vec<String>>,
     removed: AtomicBool,
     /// Bytes of pages that all its clients hold; see [`Budget`](crate::budget::Budget).
     pub(crate) held_bytes: AtomicU64,
     /// When a client last went short of pages.
     shortage_ns: AtomicU64,
     /// Sockets of the clients that chose it.
-    clients: Mutex<Vec<Weak<OwnedFd>>>,
+    clients: Mutex<Vec<Client>>,
+}
+
+/// A client that has chosen an export.
+struct Client {
+    socket: Weak<OwnedFd>,
+    /// Names in its certificate.
+    names: Vec<String>,
+}
+
+impl Client {
+    fn is_there(&self) -> bool {
+        self.socket.strong_count() > 0
+    }
+
+    /// Shuts its socket: its connection sees the end of its input, looks why, and winds down.
+    fn disconnect(&self, how: rustix::net::Shutdown) {
+        if let Some(socket) = self.socket.upgrade()
+            && let Err(error) = rustix::net::shutdown(&*socket, how)
+        {
+            tracing::debug!(%error, "a client was gone before its export");
+        }
+    }
 }
 
 impl Export {
@@ -114,6 +140,22 @@ impl Export {
             read_only: self.options.read_only || self.volume.read_only(),
             fast_zeroes: self.options.fast_zeroes,
         }
+    }
+
+    /// Sets which certificates may use it. Clients that may not any more are disconnected.
+    pub(crate) fn allow_names(&self, names: &[String]) {
+        // Before the look at the clients: who joins meanwhile looks at the names after that.
+        *lock(&self.allowed_names) = names.to_vec();
+        for client in lock(&self.clients).iter().filter(|client| client.is_there() && !self.allows(&client.names)) {
+            tracing::info!("the NBD client with the certificate {} may not use {} any more", pki::names::shown(&client.names), self.name);
+            client.disconnect(rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Whether one of these names of a certificate is on the list, or there is none.
+    fn allows(&self, names: &[String]) -> bool {
+        let allowed = lock(&self.allowed_names);
+        allowed.is_empty() || names.iter().any(|name| allowed.contains(name))
     }
 
     /// Whether the export has been removed: its clients are to leave.
@@ -132,23 +174,21 @@ impl Export {
         shortage_ns != 0 && now_ns.saturating_sub(shortage_ns) <= recent_ns
     }
 
-    /// Notes a client, so that removing the export reaches it. False if the export has just been removed.
-    pub(crate) fn join(&self, socket: &Arc<OwnedFd>) -> bool {
+    /// Notes a client, so that removing the export reaches it. False if the export has just been removed, or is for others now.
+    pub(crate) fn join(&self, socket: &Arc<OwnedFd>, names: Option<&[String]>) -> bool {
         let mut clients = lock(&self.clients);
-        clients.retain(|client| client.strong_count() > 0);
-        clients.push(Arc::downgrade(socket));
-        !self.is_removed()
+        clients.retain(Client::is_there);
+        let names = names.map(<[String]>::to_vec);
+        let allowed = names.as_ref().is_none_or(|names| self.allows(names));
+        clients.push(Client { socket: Arc::downgrade(socket), names: names.unwrap_or_default() });
+        allowed && !self.is_removed()
     }
 
-    /// Shuts clients' sockets; a connection sees the end of its input, looks why, and winds down. Gives whether any is left.
+    /// Disconnects clients. Gives whether any is left.
     fn disconnect_clients(&self, how: rustix::net::Shutdown) -> bool {
         let mut clients = lock(&self.clients);
-        clients.retain(|client| client.strong_count() > 0);
-        for socket in clients.iter().filter_map(Weak::upgrade) {
-            if let Err(error) = rustix::net::shutdown(&*socket, how) {
-                tracing::debug!(%error, export = self.name, "client was gone before its export");
-            }
-        }
+        clients.retain(Client::is_there);
+        clients.iter().for_each(|client| client.disconnect(how));
         !clients.is_empty()
     }
 
@@ -156,7 +196,7 @@ impl Export {
     fn wait_clients_gone(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         // The last to hold a socket is its connection, dropped by the runtime when nothing of it is in flight any more.
-        while lock(&self.clients).iter().any(|client| client.strong_count() > 0) {
+        while lock(&self.clients).iter().any(Client::is_there) {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -173,6 +213,8 @@ pub(crate) struct Shared {
     /// disconnected.
     parked: Mutex<Option<Vec<Parked>>>,
     pub(crate) door: Arc<Door>,
+    /// `Some`: clients must begin TLS before anything else.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) limits: Limits,
     pub(crate) counters: CounterCells,
 }
@@ -183,8 +225,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(limits: Limits) -> Shared {
-        Shared { exports: Mutex::default(), parked: Mutex::default(), door: Door::new(limits), limits, counters: CounterCells::default() }
+    pub(crate) fn new(limits: Limits, tls: Option<Arc<Tls>>) -> Shared {
+        let (door, counters) = (Door::new(limits), CounterCells::default());
+        Shared { exports: Mutex::default(), parked: Mutex::default(), door, tls, limits, counters }
     }
 
     /// From now on clients that have to go are left to another server.
@@ -222,6 +265,7 @@ impl Shared {
         let export = Export {
             name: name.to_owned(),
             volume,
+            allowed_names: Mutex::new(options.allowed_names.clone()),
             options,
             removed: AtomicBool::new(false),
             held_bytes: AtomicU64::new(0),
@@ -277,13 +321,20 @@ impl Shared {
 pub(crate) struct View<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) visit: &'a RefCell<Visit>,
+    /// Names in the client's certificate, if it has shown one.
+    pub(crate) names: Option<&'a [String]>,
     pub(crate) now_ns: u64,
 }
 
 impl View<'_> {
     fn may_use(&self, export: &Export) -> bool {
         let allowed = &export.options.allowed_uids;
-        allowed.is_empty() || self.visit.borrow().peer().uid().is_some_and(|uid| allowed.contains(&uid))
+        let is_user = allowed.is_empty() || self.visit.borrow().peer().uid().is_some_and(|uid| allowed.contains(&uid));
+        is_user && (self.shared.tls.is_none() || self.is_named(export))
+    }
+
+    fn is_named(&self, export: &Export) -> bool {
+        self.names.is_some_and(|names| export.allows(names))
     }
 }
 
@@ -296,6 +347,21 @@ impl Catalog for View<'_> {
 
     fn find(&self, name: &[u8]) -> Option<ExportInfo> {
         self.shared.find(name).filter(|export| self.may_use(export)).map(|export| export.info())
+    }
+
+    fn refusal(&self, name: &[u8]) -> Option<String> {
+        let (tls, names) = (self.shared.tls.as_ref()?, self.names?);
+        let export = self.shared.find(name).filter(|export| !self.is_named(export))?;
+        let from = self.visit.borrow().peer().address().map_or_else(String::new, |peer| format!(" from {peer}"));
+        let (shown, export) = (pki::names::shown(names), &export.name);
+        tls.refusals.tell(
+            &format!(
+                "an NBD client{from} was refused: its certificate {shown} is not among the names that may use the volume {export}; \
+                 `hearth volume set {export} --tls-names` sets them"
+            ),
+            self.now_ns,
+        );
+        Some(format!("the certificate {shown} may not use the export {export}: its name is not in the export's list"))
     }
 
     fn admit(&self) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The NBD export: volumes shown to clients over a Unix socket, or over TCP on loopback.
+//! The NBD export: volumes shown to clients over a Unix socket, over TCP on loopback, or over TCP with TLS.
 //!
 //! [`serve`] makes a listening socket; [`Server`] adds and removes exports on it. The path of a request:
 //!
@@ -11,7 +11,7 @@
 //! Rooms: [`protocol`] bytes without I/O; `receiver` and `sender` the two directions of a socket; `slots` requests in flight;
 //! `budget` the pages they may hold;
 //! `transmission` from bytes to requests and back; `connection` and `listener` the endpoints; `door` how many there may be of them;
-//! `exports` what clients may choose; `parked` a client that goes from one server to the next.
+//! `exports` what clients may choose; `tls` who may come from afar, and nobody listens; `parked` a client that goes from one server to the next.
 
 mod address;
 mod budget;
@@ -27,6 +27,7 @@ mod receiver;
 mod sender;
 mod server;
 mod slots;
+mod tls;
 mod transmission;
 
 pub use address::{ListenSpec, tcp_uri, unix_uri};
@@ -34,4 +35,5 @@ pub use exports::{Counters, ExportError, ExportOptions};
 pub use limits::Limits;
 pub use listener::ListenError;
 pub use parked::Parked;
-pub use server::{Left, Server, serve, serve_again};
+pub use server::{Left, Server, serve, serve_again, serve_tls};
+pub use tls::Tls;

@@ -42,12 +42,12 @@ pub enum ListenError {
     #[error("'{}' exists and is not a socket; choose another path", .0.display())]
     NotASocket(PathBuf),
     /// The address can be reached from other machines.
-    #[error("{0} is not a loopback address; NBD without encryption is only served on 127.0.0.0/8, [::1] or a Unix socket")]
+    #[error("{0} is not a loopback address; without TLS, NBD is only served on 127.0.0.0/8, [::1] or a Unix socket")]
     NotLoopback(SocketAddr),
     /// The daemon is allowed Unix sockets alone.
     #[error(
         "this daemon may use Unix sockets alone, so nothing can listen on {0}; if systemd runs it, `systemctl edit hearth` and add under \
-         [Service] the lines RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost"
+         [Service] the lines RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost, or the network of its clients"
     )]
     NoNetwork(SocketAddr),
     /// A system call failed.
@@ -173,6 +173,7 @@ pub(crate) fn listen_again(path: &Path, socket: OwnedFd, known_by: &[u8]) -> Res
 pub(crate) fn listen(spec: &ListenSpec) -> Result<Listening, ListenError> {
     match spec {
         ListenSpec::Unix { path, mode, group } => listen_unix(path, *mode, *group),
+        ListenSpec::Tcp(address) if !address.ip().is_loopback() => Err(ListenError::NotLoopback(*address)),
         ListenSpec::Tcp(address) => listen_tcp(*address),
     }
 }
@@ -228,10 +229,8 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError
     }
 }
 
-fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> {
-    if !address.ip().is_loopback() {
-        return Err(ListenError::NotLoopback(address));
-    }
+/// Anywhere: the caller sees to TLS.
+pub(crate) fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> {
     let failed = |doing| system(doing, &address);
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = stream_socket(family).map_err(|errno| match errno {

@@ -4,6 +4,7 @@
 //! touched; bytes are handed on in the order in which they came.
 
 use crate::message::Message;
+use crate::tls::{Keys, Opened, Opener};
 use io_uring::{cqueue, opcode, squeue, types};
 use page::{PAGE_BYTES, PageMutVec};
 
@@ -68,12 +69,31 @@ pub(crate) struct Receiver {
     /// The last receive found the socket empty after it: the next one had better wait first.
     drained: bool,
     after_large: bool,
+    /// With TLS all comes through here.
+    opener: Option<Opener>,
+}
+
+/// What came of opening a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Record {
+    /// There are new bytes, or nothing has changed: look again.
+    Used,
+    /// More has to be received first.
+    NeedMore,
+    /// The client has new keys; whether it wants us to have some, too.
+    KeyUpdate {
+        wanted: bool,
+    },
+    /// The client will send nothing more.
+    Closed,
+    Broken,
 }
 
 impl Receiver {
     pub(crate) fn new() -> Receiver {
         let buffer = vec![0; BUFFER_BYTES];
-        Receiver { buffer, start: 0, end: 0, message: Message::new(), in_flight: false, drained: true, after_large: false }
+        let message = Message::new();
+        Receiver { buffer, start: 0, end: 0, message, in_flight: false, drained: true, after_large: false, opener: None }
     }
 
     /// Begins with bytes that another server has received.
@@ -84,6 +104,41 @@ impl Receiver {
         receiver.buffer[..input.len()].copy_from_slice(input);
         receiver.end = input.len();
         receiver
+    }
+
+    /// From now on everything comes by TLS: `behind`, what else has been received, and what will be.
+    pub(crate) fn begin_tls(&mut self, keys: Keys, behind: &[u8]) {
+        let input = [behind, self.bytes()].concat();
+        (self.start, self.end) = (0, 0);
+        self.opener = Some(Opener::new(keys, &input));
+    }
+
+    pub(crate) fn set_keys(&mut self, keys: Keys) {
+        if let Some(opener) = &mut self.opener {
+            opener.set_keys(keys);
+        }
+    }
+
+    /// Opens the next record that has come: what is in it goes to `piece`, the rest into the buffer, of which all but less than a header is
+    /// used by then.
+    pub(crate) fn open_record(&mut self, piece: Option<&mut Piece>) -> Record {
+        let Some(opener) = &mut self.opener else { return Record::NeedMore };
+        match opener.open() {
+            Opened::NeedMore => Record::NeedMore,
+            Opened::KeyUpdate { wanted } => Record::KeyUpdate { wanted },
+            Opened::Closed => Record::Closed,
+            Opened::Broken => Record::Broken,
+            Opened::Data(mut bytes) => {
+                if let Some(piece) = piece {
+                    bytes = &bytes[piece.fill(bytes)..];
+                }
+                self.buffer.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+                self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+                self.end += bytes.len();
+                Record::Used
+            }
+        }
     }
 
     pub(crate) fn in_flight(&self) -> bool {
@@ -120,6 +175,10 @@ impl Receiver {
         (self.start, self.end) = (0, self.end - self.start);
         self.in_flight = true;
         let ioprio = if self.drained { POLL_FIRST } else { 0 };
+        if let Some(opener) = &mut self.opener {
+            let room = opener.room();
+            return opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).ioprio(ioprio).build();
+        }
         self.message.clear();
         let mut room = true;
         if let Some(piece) = piece {
@@ -143,6 +202,9 @@ impl Receiver {
     pub(crate) fn completed(&mut self, bytes: usize, flags: u32, piece: Option<&mut Piece>) {
         self.in_flight = false;
         self.drained = !cqueue::sock_nonempty(flags);
+        if let Some(opener) = &mut self.opener {
+            return opener.filled(bytes);
+        }
         let mut buffered = bytes;
         if let Some(piece) = piece {
             let direct = bytes.min(piece.length_bytes - piece.filled_bytes);

@@ -1,10 +1,11 @@
 //! Replies on their way out: gathered, sent without copying, sent on after a partial send.
 //!
 //! Invariants: at most one send is in flight, so bytes leave in order; what it names (`sending`, the message) is not touched
-//! until it completes; a reply's pages are held until its last byte has been taken by the socket.
+//! until it completes; a reply's pages are held until its last byte has been taken by the socket, or, with TLS, has been sealed.
 
 use crate::message::Message;
 use crate::protocol::ReplyBytes;
+use crate::tls::{Keys, Sealer};
 use io_uring::{opcode, squeue, types};
 use page::{PAGE_BYTES, PageVec};
 use std::collections::VecDeque;
@@ -43,6 +44,18 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn bare(head: Head) -> Outgoing {
         Outgoing { head, pages: PageVec::new(), first_byte: 0, data_bytes: 0 }
+    }
+
+    /// The longest piece of what is left after the first `skip_bytes`; empty at its end.
+    fn piece(&self, skip_bytes: usize) -> &[u8] {
+        let head = self.head.bytes();
+        if skip_bytes < head.len() {
+            return &head[skip_bytes..];
+        }
+        let at = self.first_byte + skip_bytes - head.len();
+        let within = at % PAGE_BYTES;
+        let left = self.first_byte + self.data_bytes - at;
+        if left == 0 { &[] } else { &self.pages[at / PAGE_BYTES][within..(within + left).min(PAGE_BYTES)] }
     }
 
     fn bytes(&self) -> usize {
@@ -90,6 +103,10 @@ pub(crate) struct Sender {
     sent_bytes: usize,
     message: Message,
     in_flight: bool,
+    /// With TLS all goes through here.
+    sealer: Option<Box<Sealer>>,
+    /// What was sealed and has not been told to be gone.
+    sealed: Departed,
 }
 
 impl Sender {
@@ -100,6 +117,42 @@ impl Sender {
             sent_bytes: 0,
             message: Message::new(),
             in_flight: false,
+            sealer: None,
+            sealed: Departed::default(),
+        }
+    }
+
+    /// From now on everything goes by TLS, after these last bytes of its handshake. Nothing is on its way.
+    pub(crate) fn begin_tls(&mut self, keys: Keys, last: &[u8]) {
+        assert!(self.pending() == 0 && !self.in_flight, "what was to be sent plainly has left");
+        self.sealer = Some(Box::new(Sealer::new(keys, last)));
+    }
+
+    /// Whether new keys are due, because these are used up or they are `wanted`, and may be taken now.
+    pub(crate) fn takes_keys(&self, wanted: bool) -> bool {
+        self.sealer.as_ref().is_some_and(|sealer| (wanted || sealer.is_used_up()) && sealer.is_empty())
+    }
+
+    /// Whether the keys are used up for good.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.sealer.as_ref().is_some_and(|sealer| sealer.is_spent())
+    }
+
+    pub(crate) fn renew_keys(&mut self, keys: Keys) {
+        if let Some(sealer) = &mut self.sealer {
+            sealer.renew(keys);
+        }
+    }
+
+    /// All has left, and nothing follows: with TLS the client is told so, if its socket takes that at once.
+    pub(crate) fn say_goodbye(&mut self, socket: BorrowedFd<'_>) {
+        if let Some(sealer) = self.sealer.as_mut().filter(|sealer| sealer.is_empty()) {
+            sealer.close();
+            if let Err(error) =
+                rustix::net::send(socket, sealer.waiting(), rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL)
+            {
+                tracing::debug!(%error, "a client was gone before the end was said");
+            }
         }
     }
 
@@ -109,7 +162,8 @@ impl Sender {
 
     /// Replies that have not left completely.
     pub(crate) fn pending(&self) -> usize {
-        self.queued.len() + self.sending.len()
+        let sealed = self.sealer.as_ref().is_some_and(|sealer| !sealer.is_empty());
+        self.queued.len() + self.sending.len() + usize::from(sealed)
     }
 
     pub(crate) fn in_flight(&self) -> bool {
@@ -124,7 +178,16 @@ impl Sender {
         if self.in_flight || !lone {
             return None;
         }
+        if self.sealer.as_ref().is_some_and(|sealer| !sealer.is_empty()) {
+            return None;
+        }
         self.gather();
+        if let Some(sealer) = &self.sealer {
+            let waiting = sealer.waiting();
+            let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+            let sent = rustix::net::send(socket, waiting, flags);
+            return sent.ok().map(|bytes| self.completed(bytes));
+        }
         // SAFETY: the message names the head and pages of the reply in `sending`, which stay there during the call.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), self.message.pointer(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
         usize::try_from(sent).ok().map(|bytes| self.completed(bytes))
@@ -139,14 +202,41 @@ impl Sender {
         self.gather();
         self.in_flight = true;
         let flags = libc::MSG_NOSIGNAL;
+        if let Some(sealer) = &self.sealer {
+            let waiting = sealer.waiting();
+            return Some(opcode::Send::new(socket, waiting.as_ptr(), waiting.len() as u32).flags(flags).build());
+        }
         Some(match self.message.single() {
             Some((start, length)) => opcode::Send::new(socket, start, length).flags(flags).build(),
             None => opcode::SendMsg::new(socket, self.message.pointer()).flags(flags as u32).build(),
         })
     }
 
+    /// Seals what is queued, as far as there is room, if all before it has left.
+    fn gather_sealed(&mut self) {
+        let Some(sealer) = self.sealer.as_mut().filter(|sealer| sealer.is_empty()) else { return };
+        while let Some(first) = self.queued.front() {
+            let piece = first.piece(self.sent_bytes);
+            if piece.is_empty() {
+                self.sealed.data_bytes += first.data_bytes as u64;
+                self.sent_bytes = 0;
+                self.queued.pop_front();
+                continue;
+            }
+            let put = sealer.put(piece);
+            if put == 0 {
+                break;
+            }
+            self.sent_bytes += put;
+        }
+        sealer.seal();
+    }
+
     /// Moves what is queued into the message, as far as there is room.
     fn gather(&mut self) {
+        if self.sealer.is_some() {
+            return self.gather_sealed();
+        }
         let more = (REPLIES_MAX - self.sending.len()).min(self.queued.len());
         self.sending.extend(self.queued.drain(..more));
         self.message.clear();
@@ -162,6 +252,10 @@ impl Sender {
     /// The send has taken `bytes`.
     pub(crate) fn completed(&mut self, bytes: usize) -> Departed {
         self.in_flight = false;
+        if let Some(sealer) = &mut self.sealer {
+            sealer.departed(bytes);
+            return core::mem::take(&mut self.sealed);
+        }
         self.sent_bytes += bytes;
         let mut departed = Departed::default();
         let mut whole = 0;

@@ -4,9 +4,10 @@ use crate::address::{ListenSpec, tcp_uri, unix_uri};
 use crate::connection::Connection;
 use crate::exports::{Counters, ExportError, ExportOptions, Shared};
 use crate::limits::Limits;
-use crate::listener::{ListenError, Listener, Listening, SocketPath, listen, listen_again, peer_of};
+use crate::listener::{ListenError, Listener, Listening, SocketPath, listen, listen_again, listen_tcp, peer_of};
 use crate::parked::{Parked, State};
 use crate::protocol::Session;
+use crate::tls::Tls;
 use crate::transmission::Transmission;
 use runtime::{EndpointGroup, Runtime, RuntimeError, VolumeRef};
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ pub struct Left {
 enum Place {
     Unix(PathBuf),
     Tcp(SocketAddr),
+    Tls(SocketAddr),
 }
 
 /// Listens where `spec` says. There are no exports yet: clients that connect are told so.
@@ -51,6 +53,17 @@ enum Place {
 pub fn serve(runtime: &Runtime, spec: &ListenSpec, limits: Limits) -> Result<Server, ListenError> {
     let listening = listen(spec)?;
     Ok(serve_on(runtime, spec, limits, listening))
+}
+
+/// Listens on a TCP address that other machines may reach, with TLS: clients are served that show a certificate, and nothing else is
+/// spoken of before.
+///
+/// # Errors
+/// See [`ListenError`].
+pub fn serve_tls(runtime: &Runtime, address: SocketAddr, limits: Limits, tls: Arc<Tls>) -> Result<Server, ListenError> {
+    let listening = listen_tcp(address)?;
+    let place = Place::Tls(listening.address.unwrap_or(address));
+    Ok(begin(runtime, place, limits, listening, Some(tls)))
 }
 
 /// The same on a socket that another server has left there, if it still is the one of that path;
@@ -72,7 +85,11 @@ fn serve_on(runtime: &Runtime, spec: &ListenSpec, limits: Limits, listening: Lis
         (ListenSpec::Unix { path, .. }, _) => Place::Unix(path.clone()),
         (ListenSpec::Tcp(asked), bound) => Place::Tcp(bound.unwrap_or(*asked)),
     };
-    let shared = Arc::new(Shared::new(limits));
+    begin(runtime, place, limits, listening, None)
+}
+
+fn begin(runtime: &Runtime, place: Place, limits: Limits, listening: Listening, tls: Option<Arc<Tls>>) -> Server {
+    let shared = Arc::new(Shared::new(limits, tls));
     // Who has no descriptor to spare leaves nothing to others: its clients connect again.
     let socket = listening.socket.try_clone().inspect_err(|error| tracing::warn!(%error, "NBD clients cannot be left to another server"));
     let socket = socket.ok();
@@ -88,6 +105,14 @@ impl Server {
     /// [`ExportError::Exists`], [`ExportError::NameEmpty`], [`ExportError::NameTooLong`].
     pub fn add_export(&self, name: &str, volume: VolumeRef, options: ExportOptions) -> Result<(), ExportError> {
         self.shared.add(name, volume, options)
+    }
+
+    /// Sets which certificates may use an export. Clients that may not any more are disconnected.
+    ///
+    /// # Errors
+    /// [`ExportError::Unknown`]
+    pub fn allow_names(&self, name: &str, names: &[String]) -> Result<(), ExportError> {
+        self.shared.export(name).map(|export| export.allow_names(names)).ok_or_else(|| ExportError::Unknown(name.to_owned()))
     }
 
     /// Takes an export away and waits until its clients have gone: they get the answers to what is in flight, then the end of the
@@ -117,7 +142,7 @@ impl Server {
         let full = || format!("there are too many NBD clients: one of '{}' must connect again", state.export);
         let (mut visit, _) = self.shared.door.arrive(peer, &socket, now_ns).ok_or_else(full)?;
         visit.become_client(now_ns)?;
-        if !export.join(&socket) {
+        if !export.join(&socket, None) {
             return Err(format!("the export '{}' is going", state.export));
         }
         let session = Session { export: info, structured: state.structured, allocation_context: state.allocation_context };
@@ -149,7 +174,8 @@ impl Server {
     pub fn uri(&self, name: &str) -> String {
         match &self.place {
             Place::Unix(path) => unix_uri(name, path),
-            Place::Tcp(address) => tcp_uri(name, *address),
+            Place::Tcp(address) => tcp_uri(name, *address, false),
+            Place::Tls(address) => tcp_uri(name, *address, true),
         }
     }
 

@@ -273,3 +273,38 @@ fn clients_that_are_not_fixed_newstyle_are_sent_away() {
     let (_, progress, _) = talk_both(&[CLIENT, b"GET / HTTP/1.1\r\n"].concat());
     assert!(matches!(progress, Progress::Close(ClosedBy::OptionMagic(_))));
 }
+
+#[test]
+fn where_tls_comes_first_nothing_else_does() {
+    let mut handshake = Handshake::forced_tls();
+    let mut output = Vec::new();
+    let mut say = |bytes: &[u8]| {
+        output.clear();
+        let (consumed, progress) = handshake.feed(bytes, &Disks, &mut output);
+        let kind = output.get(12..16).map(|kind| u32::from_be_bytes(kind.try_into().unwrap()));
+        (consumed, progress, kind)
+    };
+    assert_eq!(say(CLIENT).1, Progress::NeedMore);
+    for option in [option::LIST, option::INFO, option::GO, option::STRUCTURED_REPLY, option::SET_META_CONTEXT, 77] {
+        let (_, progress, kind) = say(&option_bytes(option, &info_data(b"disk", &[])));
+        assert_eq!((progress, kind), (Progress::Answered, Some(option_reply::ERR_TLS_REQUIRED)), "{option}");
+    }
+    let (_, progress, kind) = say(&option_bytes(option::STARTTLS, b"x"));
+    assert_eq!((progress, kind), (Progress::Answered, Some(option_reply::ERR_INVALID)));
+    // What is said plainly behind STARTTLS is not taken as said with TLS.
+    let behind = [option_bytes(option::STARTTLS, b""), option_bytes(option::GO, &info_data(b"disk", &[]))].concat();
+    let (consumed, progress, kind) = say(&behind);
+    assert_eq!((consumed, progress, kind), (16, Progress::StartTls, Some(option_reply::ACK)));
+    handshake.secured();
+    let mut output = Vec::new();
+    let (_, progress) = handshake.feed(&option_bytes(option::STARTTLS, b""), &Disks, &mut output);
+    assert_eq!((progress, &output[12..16]), (Progress::Answered, &option_reply::ERR_INVALID.to_be_bytes()[..]));
+    let (_, progress) = handshake.feed(&option_bytes(option::GO, &info_data(b"disk", &[])), &Disks, &mut output);
+    assert!(matches!(progress, Progress::Done(_)), "{progress:?}");
+    // The old way to choose an export can only be cut off; leaving is always allowed.
+    for (option, reason) in [(option::EXPORT_NAME, ClosedBy::TlsRequired), (option::ABORT, ClosedBy::Abort)] {
+        let input = [CLIENT, &option_bytes(option, b"")].concat();
+        let (_, progress) = Handshake::forced_tls().feed(&input, &Disks, &mut output);
+        assert_eq!(progress, Progress::Close(reason));
+    }
+}

@@ -32,6 +32,9 @@ const LENGTHS: [u32; 10] = [0, 1, 4, 511, 4095, 4096, 65536, 65537, 0x7fff_ffff,
 /// A conversation that begins well: flags, then options whose fields are right or nearly so.
 fn conversation(random: &mut Random) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 1 + 2 * random.below(2) as u8];
+    if random.below(2) == 0 {
+        bytes.extend_from_slice(b"IHAVEOPT\0\0\0\x05\0\0\0\0");
+    }
     for _ in 0..random.below(6) {
         let code = if random.below(8) == 0 { random.next() as u32 } else { random.below(13) as u32 };
         let mut data = Vec::new();
@@ -86,7 +89,10 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
 
 /// Feeds in random pieces; checks every bound on the way.
 fn feed(random: &mut Random, input: &[u8]) -> Progress {
-    let (mut handshake, mut at, mut answered) = (Handshake::new(), 0, 0);
+    // On a socket that asks for TLS, its handshake is what happens between two options.
+    let forced = random.below(2) == 0;
+    let (mut handshake, mut at, mut answered) = (if forced { Handshake::forced_tls() } else { Handshake::new() }, 0, 0);
+    let mut secured = !forced;
     loop {
         let end = input.len().min(at + 1 + random.below(300) as usize);
         let mut output = Vec::new();
@@ -106,7 +112,16 @@ fn feed(random: &mut Random, input: &[u8]) -> Progress {
                 answered += 1;
                 assert!(answered <= input.len() / 16, "an answer without an option");
             }
-            Progress::Done(_) | Progress::Close(_) => return progress,
+            Progress::StartTls => {
+                assert!(!secured, "TLS begins once");
+                (answered, secured) = (answered + 1, true);
+                handshake.secured();
+            }
+            Progress::Done(_) => {
+                assert!(secured, "an export was chosen before TLS");
+                return progress;
+            }
+            Progress::Close(_) => return progress,
         }
     }
 }

@@ -3,23 +3,18 @@
 use crate::server::TcpOptions;
 use control::error::ControlError;
 use control::events::unix_s;
-use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use pki::PkiError;
+use pki::certificate::{DAY_S, self_signed};
+use pki::files::replace_private;
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 /// How long an own certificate is valid: browsers refuse longer ones.
 const VALID_S: u64 = 825 * DAY_S;
 /// It is made anew when so little is left.
 const RENEW_S: u64 = 30 * DAY_S;
-const DAY_S: u64 = 24 * 3600;
 /// What the certificate's file begins with; the time follows, in seconds since 1970.
 const VALID_UNTIL: &str = "# Made by hearth for itself. Valid until (seconds since 1970): ";
 
@@ -129,22 +124,14 @@ impl Own {
             remedy: "make room or repair the file system, or give a certificate and its key (`api.certificate`, `api.key`)".into(),
         };
         let valid_until_s = now_s + VALID_S;
-        let made = || -> Result<(String, String), rcgen::Error> {
-            let mut parameters = CertificateParams::new(self.names.clone())?;
-            // A day back, for clocks that differ.
-            parameters.not_before = (SystemTime::UNIX_EPOCH + Duration::from_secs(now_s.saturating_sub(DAY_S))).into();
-            parameters.not_after = (SystemTime::UNIX_EPOCH + Duration::from_secs(valid_until_s)).into();
-            parameters.distinguished_name.push(DnType::CommonName, "hearth");
-            let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-            Ok((parameters.self_signed(&key)?.pem(), key.serialize_pem()))
-        };
-        let (certificate, key) = made().map_err(|e| trouble(format!("no certificate can be created ({e})")))?;
-        let certificate = format!("{VALID_UNTIL}{valid_until_s}; for {}\n{certificate}", self.names.join(" "));
+        let made = self_signed("hearth", &self.names, now_s, VALID_S);
+        let made = made.map_err(|e| trouble(format!("no certificate can be created ({e})")))?;
+        let certificate = format!("{VALID_UNTIL}{valid_until_s}; for {}\n{}", self.names.join(" "), made.certificate);
         let write = || -> std::io::Result<()> {
             let directory = self.key.parent().unwrap_or(Path::new("."));
             std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700).create(directory)?;
-            replace(&self.key, key.as_bytes())?;
-            replace(&self.certificate, certificate.as_bytes())
+            replace_private(&self.key, made.key.as_bytes())?;
+            replace_private(&self.certificate, certificate.as_bytes())
         };
         write().map_err(|e| trouble(format!("the certificate cannot be saved ({e})")))?;
         tracing::info!("created a certificate for the API: {}", self.certificate.display());
@@ -152,34 +139,24 @@ impl Own {
     }
 }
 
-/// Replaces a file as a whole, for its owner alone.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let fresh = path.with_extension("pem.new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-}
-
 /// TLS 1.3 and 1.2 with this certificate.
 fn load(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ControlError> {
-    let trouble = |path: &Path, problem: String| ControlError::State {
-        path: path.display().to_string(),
+    let trouble = |path: String, problem: String| ControlError::State {
+        path,
         problem,
         remedy: "give a certificate and its private key as PEM files that the daemon can read (`api.certificate`, `api.key`)".into(),
     };
-    let chain: Vec<CertificateDer> = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect)
-        .map_err(|e| trouble(certificate, format!("the certificate cannot be read ({e})")))?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|e| trouble(key, format!("the key cannot be read ({e})")))?;
+    let pair = pki::pair::read(certificate, key).map_err(|error| match error {
+        PkiError::Unusable { path, problem } => trouble(path, problem),
+        other => trouble(certificate.display().to_string(), other.to_string()),
+    })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .expect("the provider has both versions")
         .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .map_err(|e| trouble(certificate, format!("certificate and key cannot be used ({e})")))?;
+        .with_single_cert(pair.chain, pair.key)
+        .map_err(|e| trouble(certificate.display().to_string(), format!("certificate and key cannot be used ({e})")))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

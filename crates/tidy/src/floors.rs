@@ -9,6 +9,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("keeper", 0),
     ("guest", 0),
     ("targets", 0),
+    ("pki", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),

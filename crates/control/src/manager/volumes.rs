@@ -45,6 +45,7 @@ impl Manager {
         names::check(Named::Volume, &add.name)?;
         let options = add.options.apply(self.shared.volume_defaults.get_or_init(Options::default))?;
         let exports = unique_exports(&add.exports)?;
+        check_tls_names(&options, &exports)?;
         let _claim = self.claim(&[(Named::Volume, &add.name)], "its creation")?;
         if self.memory().state.volume(&add.name).is_some() {
             return Err(ControlError::Taken { named: "volume", name: add.name.clone() });
@@ -174,11 +175,11 @@ impl Manager {
     fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
         let memory = self.memory();
         for export in exports {
-            let owner = memory
-                .state
-                .volumes
-                .iter()
-                .find(|v| matches!(export, Export::NbdTcp(_) | Export::VhostUser(Some(_))) && v.exports.contains(export));
+            let is_taken = |other: &Export| match export {
+                Export::VhostUser(Some(_)) => other == export,
+                _ => export.tcp_address().is_some() && other.tcp_address() == export.tcp_address(),
+            };
+            let owner = memory.state.volumes.iter().find(|v| v.exports.iter().any(is_taken));
             if let Some(owner) = owner {
                 return Err(ControlError::BadOption {
                     option: "--export",
@@ -233,6 +234,7 @@ impl Manager {
         }
         let before = self.volume_record(name)?;
         let options = set.options.apply(&before.options)?;
+        check_tls_names(&options, &before.exports)?;
         let claim = self.claim(&[(Named::Volume, name)], "a change of its options")?;
         let record = self.change(|state| {
             let volume = state.volume_mut(name)?;
@@ -355,6 +357,15 @@ impl Manager {
 fn changed(before: &Options, now: &Options) -> String {
     let changes = now.changes(before);
     if changes.is_empty() { "unchanged: the options already have these values".into() } else { changes.join(", ") }
+}
+
+/// Names without an export that asks for them would keep nobody out.
+fn check_tls_names(options: &Options, exports: &[Export]) -> Result<(), ControlError> {
+    if options.tls_names.is_empty() || exports.iter().any(|export| matches!(export, Export::NbdTls(_))) {
+        return Ok(());
+    }
+    let remedy = "leave out --tls-names, or add the volume with --export nbd:IP:PORT --tls".to_string();
+    Err(ControlError::BadCombination("--tls-names is for exports with TLS, and the volume has none".into(), remedy))
 }
 
 fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlError> {

@@ -44,7 +44,8 @@ impl Machine {
             Export::Loop => self.offer_loop(record, Transport::Classic),
             Export::LoopFast => self.offer_loop(record, Transport::Best),
             Export::Nbd => self.offer_nbd(record),
-            Export::NbdTcp(address) => self.offer_tcp(record, *address),
+            Export::NbdTcp(address) => self.offer_tcp(record, *address, None),
+            Export::NbdTls(address) => self.offer_tcp(record, *address, Some(self.tls()?)),
             Export::VhostUser(place) => self.offer_vhost_user(record, *place),
         }
     }
@@ -150,9 +151,38 @@ impl Machine {
         Ok(())
     }
 
-    fn offer_tcp(&self, record: &VolumeRecord, address: SocketAddr) -> Result<Offer, ControlError> {
+    /// What exports with TLS show to their clients. The files are read when the first one is offered, and again when they change.
+    fn tls(&self) -> Result<Arc<nbd::Tls>, ControlError> {
+        let mut tls = locked(&self.tls);
+        if let Some(tls) = &*tls {
+            return Ok(tls.clone());
+        }
+        let opened = nbd::Tls::open(&self.certificates).map_err(|error| ControlError::Export {
+            export: "nbd with TLS".into(),
+            problem: error.to_string(),
+            remedy: format!("make certificates in {} with `hearth pki init`, or put your own there", self.certificates.display()),
+        })?;
+        Ok(tls.insert(opened).clone())
+    }
+
+    /// Puts a changed list of names in force.
+    pub(super) fn set_tls_names(&self, record: &VolumeRecord) {
+        let servers = locked(&self.servers);
+        for address in record.exports.iter().filter_map(|export| export.tcp_address()) {
+            let Some(server) = servers.tcp.get(&address) else { continue };
+            if let Err(error) = server.allow_names(&record.name, &record.options.tls_names) {
+                tracing::warn!("the names that may use {} stay as they were: {error}", record.name);
+            }
+        }
+    }
+
+    fn offer_tcp(&self, record: &VolumeRecord, address: SocketAddr, tls: Option<Arc<nbd::Tls>>) -> Result<Offer, ControlError> {
         let volume = self.volume(&record.name)?;
-        let server = nbd::serve(&self.runtime, &ListenSpec::Tcp(address), Limits::default()).map_err(|e| nbd_error(&e))?;
+        let server = match tls {
+            Some(tls) => nbd::serve_tls(&self.runtime, address, Limits::default(), tls),
+            None => nbd::serve(&self.runtime, &ListenSpec::Tcp(address), Limits::default()),
+        };
+        let server = server.map_err(|e| nbd_error(&e))?;
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
         let place = server.uri(&record.name);
         locked(&self.servers).tcp.insert(address, server);
@@ -170,7 +200,7 @@ impl Machine {
                 server.remove_export(&record.name).map_err(|e| nbd_error(&e))
             }
             Export::VhostUser(_) => self.withdraw_vhost_user(record, export),
-            Export::NbdTcp(address) => {
+            Export::NbdTcp(address) | Export::NbdTls(address) => {
                 let Some(server) = locked(&self.servers).tcp.remove(address) else { return Ok(()) };
                 server.stop(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "check the volume's clients"))
             }
@@ -271,7 +301,8 @@ pub(super) fn clear(uuid: &str, name: &str, export_directory: &Path, link_direct
 }
 
 fn export_options(record: &VolumeRecord) -> ExportOptions {
-    ExportOptions { description: format!("hearth volume over {}", record.backing), ..ExportOptions::default() }
+    let allowed_names = record.options.tls_names.clone();
+    ExportOptions { description: format!("hearth volume over {}", record.backing), allowed_names, ..ExportOptions::default() }
 }
 
 fn fuse_error(error: &FuseError) -> ControlError {

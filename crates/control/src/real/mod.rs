@@ -68,6 +68,8 @@ pub struct MachineOptions {
     pub cpu_latency: bool,
     /// Where the sockets and mounts of exports lie.
     pub export_directory: PathBuf,
+    /// Where the certificates of exports with TLS lie.
+    pub certificates: PathBuf,
     /// Whether loop exports get a stable name (`/dev/hearth/NAME`).
     pub stable_names: bool,
     /// Who keeps exports alive when this process ends; `None`: nobody.
@@ -80,6 +82,9 @@ pub struct MachineOptions {
 pub struct Machine {
     runtime: Arc<Runtime>,
     export_directory: PathBuf,
+    certificates: PathBuf,
+    /// Once an export has needed it.
+    tls: Mutex<Option<Arc<nbd::Tls>>>,
     stable_names: bool,
     notices: Sender<Notice>,
     pools: Mutex<BTreeMap<String, Arc<pools::LivePool>>>,
@@ -117,6 +122,8 @@ impl Machine {
         Ok(Machine {
             runtime,
             export_directory: options.export_directory,
+            certificates: options.certificates,
+            tls: Mutex::default(),
             stable_names: options.stable_names,
             notices: options.notices,
             pools: Mutex::default(),
@@ -332,6 +339,7 @@ impl DataPath for Machine {
     }
 
     fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        self.set_tls_names(volume);
         self.change_options(volume)
     }
 

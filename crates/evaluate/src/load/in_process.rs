@@ -69,6 +69,7 @@ impl InProcess {
             real_time: false,
             cpu_latency: false,
             export_directory: scratch.join("exports"),
+            certificates: scratch.join("pki"),
             stable_names: false,
             keeper: None,
             notices: sender,

@@ -92,6 +92,11 @@ pub trait Catalog {
     fn admit(&self) -> Result<(), String> {
         Ok(())
     }
+    /// Why a client that has shown who it is may not use the export of that name, which is not found for it: a sentence.
+    fn refusal(&self, name: &[u8]) -> Option<String> {
+        let _ = name;
+        None
+    }
 }
 
 /// Why a connection must be closed during the handshake.
@@ -106,6 +111,9 @@ pub enum ClosedBy {
     /// An option did not begin with its magic.
     #[error("option magic is {0:#018x}")]
     OptionMagic(u64),
+    /// EXPORT_NAME before TLS, which must come first; that option has no error answer.
+    #[error("the client chose an export before TLS")]
+    TlsRequired,
     /// EXPORT_NAME named no export; that option has no error answer.
     #[error("no export of the name the client gave")]
     UnknownExport,
@@ -124,6 +132,9 @@ pub enum Progress {
     NeedMore,
     /// One option was answered; send the output, then feed the rest of the input.
     Answered,
+    /// The client begins TLS: send the output, then shake hands; the rest of the input belongs to that. Then call
+    /// [`Handshake::secured`], and feed what comes by TLS.
+    StartTls,
     /// The handshake is over; send the output. The rest of the input belongs to the transmission phase.
     Done(Box<Session>),
     /// Send the output, if any, and close.
@@ -144,11 +155,23 @@ enum State {
     },
 }
 
+/// What TLS is to a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Security {
+    /// There is none on this socket.
+    None,
+    /// It must come first ("FORCEDTLS").
+    Required,
+    /// It is in force.
+    Active,
+}
+
 /// The state machine. Send [`GREETING`], then call [`Handshake::feed`] with what arrives.
 pub struct Handshake {
     state: State,
     /// Bytes of the element being read; never longer than the element.
     partial: Vec<u8>,
+    tls: Security,
     no_zeroes: bool,
     structured: bool,
     /// The export for which base:allocation was chosen.
@@ -164,7 +187,18 @@ impl Default for Handshake {
 impl Handshake {
     /// A handshake whose greeting is about to be sent.
     pub fn new() -> Handshake {
-        Handshake { state: State::ClientFlags, partial: Vec::new(), no_zeroes: false, structured: false, allocation_for: None }
+        let (state, tls) = (State::ClientFlags, Security::None);
+        Handshake { state, partial: Vec::new(), tls, no_zeroes: false, structured: false, allocation_for: None }
+    }
+
+    /// The same on a socket where nothing but TLS is spoken of before TLS.
+    pub fn forced_tls() -> Handshake {
+        Handshake { tls: Security::Required, ..Handshake::new() }
+    }
+
+    /// TLS is in force: from now on options are taken.
+    pub fn secured(&mut self) {
+        self.tls = Security::Active;
     }
 
     /// Bytes held for an element that is not complete: what this connection costs in memory.
@@ -253,6 +287,20 @@ impl Handshake {
     }
 
     fn option(&mut self, option: u32, data: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Progress {
+        if self.tls == Security::Required {
+            match option {
+                option::STARTTLS if data.is_empty() => {
+                    answer(output, option, option_reply::ACK, &[]);
+                    return Progress::StartTls;
+                }
+                option::EXPORT_NAME => return Progress::Close(ClosedBy::TlsRequired),
+                option::STARTTLS | option::ABORT => (),
+                _ => {
+                    answer(output, option, option_reply::ERR_TLS_REQUIRED, b"this export is served with TLS alone");
+                    return Progress::Answered;
+                }
+            }
+        }
         match option {
             option::EXPORT_NAME => return self.export_name(data, catalog, output),
             option::ABORT => {
@@ -268,6 +316,9 @@ impl Handshake {
                 answer(output, option, option_reply::ACK, &[]);
             }
             option::STARTTLS if !data.is_empty() => refuse_data(output, option),
+            option::STARTTLS if self.tls == Security::Active => {
+                answer(output, option, option_reply::ERR_INVALID, b"TLS is in force already");
+            }
             option::STARTTLS => answer(output, option, option_reply::ERR_POLICY, b"no TLS on this socket"),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data, catalog, output),
             _ => answer(output, option, option_reply::ERR_UNSUPPORTED, b"unknown option"),
@@ -277,6 +328,8 @@ impl Handshake {
 
     fn export_name(&mut self, name: &[u8], catalog: &dyn Catalog, output: &mut Vec<u8>) -> Progress {
         let Some(export) = catalog.find(name) else {
+            // There is no answer to give; asked all the same, so that the log tells of it.
+            drop(catalog.refusal(name));
             return Progress::Close(ClosedBy::UnknownExport);
         };
         if catalog.admit().is_err() {
@@ -313,7 +366,7 @@ impl Handshake {
             return Progress::Answered;
         }
         let Some(export) = catalog.find(name) else {
-            answer(output, option, option_reply::ERR_UNKNOWN, b"no such export");
+            not_found(output, option, name, catalog);
             return Progress::Answered;
         };
         if option == option::GO
@@ -380,7 +433,7 @@ impl Handshake {
             return answer(output, option, option_reply::ERR_INVALID, b"data after the last query");
         }
         if catalog.find(name).is_none() {
-            return answer(output, option, option_reply::ERR_UNKNOWN, b"no such export");
+            return not_found(output, option, name, catalog);
         }
         if chosen {
             // The number of a context is only meaningful once it is set.
@@ -404,6 +457,13 @@ fn list(catalog: &dyn Catalog, output: &mut Vec<u8>) {
         answer(output, option::LIST, option_reply::SERVER, &body);
     }
     answer(output, option::LIST, option_reply::ACK, &[]);
+}
+
+fn not_found(output: &mut Vec<u8>, option: u32, name: &[u8], catalog: &dyn Catalog) {
+    match catalog.refusal(name) {
+        Some(sentence) => answer(output, option, option_reply::ERR_POLICY, sentence.as_bytes()),
+        None => answer(output, option, option_reply::ERR_UNKNOWN, b"no such export"),
+    }
 }
 
 fn refuse_data(output: &mut Vec<u8>, option: u32) {

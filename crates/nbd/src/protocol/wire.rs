@@ -100,6 +100,8 @@ pub mod option_reply {
     pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// Malformed.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
+    /// TLS must come first.
+    pub const ERR_TLS_REQUIRED: u32 = (1 << 31) + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     /// Too large.

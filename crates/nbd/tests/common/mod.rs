@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod random;
+pub mod secured;
 
 use device::Geometry;
 use nbd::{ExportOptions, Limits, ListenSpec, Server, serve};
