@@ -50,7 +50,7 @@ export class World {
     const view: VolumeView = {
       name, uuid: `00000000-0000-4000-8000-${String(this.volumes.size).padStart(12, "0")}`, health: "running", problem: null, remedy: null, pool: "fast",
       backing: `/dev/sd${String.fromCharCode(98 + (this.volumes.size % 24))}`, size_bytes: 32 * GIB, options: { ...OPTIONS, mode },
-      exports: { loop: `/dev/loop${this.volumes.size}`, nbd: `nbd+unix:///${name}?socket=/run/hearth/nbd.sock` }, on_restart: { loop: "waits", nbd: "ends" }, stable_path: `/dev/hearth/${name}`, sector_bytes: 512, cached_bytes: 2 * GIB, dirty_bytes: 0, job: null, ...rest,
+      exports: { loop: `/dev/loop${this.volumes.size}`, nbd: `nbd+unix:///${name}?socket=/run/hearth/nbd.sock` }, on_restart: { loop: "waits", nbd: "ends" }, stable_path: `/dev/hearth/${name}`, attached_to: null, sector_bytes: 512, cached_bytes: 2 * GIB, dirty_bytes: 0, job: null, ...rest,
     };
     if (name === "db") view.options.dirty_limit_bytes = 4 * GIB;
     const volume = new MockVolume(view, character, this.started_s - 40 * 86_400);

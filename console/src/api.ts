@@ -201,6 +201,8 @@ export interface VolumeView {
   stable_path: string | null;
   /** How it is offered to other machines. */
   shares?: ShareView[];
+  /** The mapped device in use whose requests go through it. */
+  attached_to: string | null;
   cached_bytes: number | null;
   dirty_bytes: number | null;
   job: JobView | null;

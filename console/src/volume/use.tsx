@@ -33,6 +33,17 @@ export function commands(volume: { name: string; exports: Record<string, string 
 
 export function Use({ volume }: { volume: VolumeView }) {
   const places = Object.entries(volume.exports);
+  if (volume.attached_to) {
+    return (
+      <Panel title="Where it is offered" id="use">
+        <dl class="places">
+          <div><dt>Attached live to</dt><dd><code>{volume.attached_to}</code></dd></div>
+        </dl>
+        <p class="muted">Whoever uses {volume.attached_to} uses this volume. To end that, without unmounting anything:</p>
+        <Copy text={`hearth detach ${volume.name}`} />
+      </Panel>
+    );
+  }
   return (
     <Panel title="Where it is offered" id="use">
       {places.length === 0 && <p class="calm">It has no export: nothing can use it yet. Remove it and set it up anew with one.</p>}

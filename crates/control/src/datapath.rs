@@ -7,6 +7,7 @@
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
+use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
@@ -277,6 +278,9 @@ pub enum Notice {
 
 /// Everything below management.
 pub trait DataPath: Send + Sync {
+    /// The kernel's device mapper.
+    fn mapped(&self) -> &dyn MappedDevices;
+
     /// Looks at an SSD without changing it.
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError>;
 

@@ -5,6 +5,7 @@
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only. [`recognise`]: whether a device is the one that
 //!   was recorded.
+//! * [`mapped`]: what it needs to attach a volume to a device in use.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
@@ -25,6 +26,7 @@ pub mod live;
 pub mod lock;
 pub mod looking;
 pub mod manager;
+pub mod mapped;
 pub mod memory;
 pub mod names;
 pub mod options;

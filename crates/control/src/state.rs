@@ -153,6 +153,27 @@ pub struct VolumeRecord {
     /// How it is offered to other machines; at most once by each protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<ShareRecord>,
+    /// It stands under a mapped device in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<Attachment>,
+}
+
+/// A mapped device whose requests go through a volume, while it keeps its name and its users. What it lay on is the volume's backing
+/// device, by a hidden device.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attachment {
+    /// The device's name when it was attached: "vg-lv".
+    pub device: String,
+    /// The device mapper's UUID of it, by which it is found under another name; empty if it has none.
+    pub uuid: String,
+    /// The tables that hearth has given it, or is about to: if it has one of them, and the hidden device is there, its requests come here.
+    pub tables: Vec<String>,
+    /// Nothing is cached, no pool is needed, and nothing is left behind: to be measured, until it is detached, or the daemon or the
+    /// machine stops.
+    pub trial: bool,
+    /// It is being detached. A start finishes that.
+    pub leaving: bool,
 }
 
 /// A volume offered to other machines. Its secrets are in a file of their own.
@@ -223,6 +244,11 @@ impl VolumeRecord {
         self.past.splice(from..to, [(first, end)]);
     }
 
+    /// Whether it stands under a mapped device for a trial, without a pool.
+    pub fn is_trial(&self) -> bool {
+        self.attachment.as_ref().is_some_and(|attachment| attachment.trial)
+    }
+
     /// Whether it is to stay as it is until a person starts it. A volume on its way out goes on.
     pub fn rests(&self) -> bool {
         self.stopped && self.phase == VolumePhase::Ready
@@ -273,6 +299,12 @@ impl State {
             names::check(Named::Volume, &volume.name).map_err(|e| e.to_string())?;
             if self.volumes[..at].iter().any(|other| other.name == volume.name || other.uuid == volume.uuid) {
                 return Err(format!("the volume \"{}\" is listed twice", volume.name));
+            }
+            if volume.attachment.is_some() && volume.options.mode == Mode::WriteBack {
+                return Err(format!("the volume \"{}\" is attached to a device in use and cannot be write-back", volume.name));
+            }
+            if volume.is_trial() && volume.pool.is_empty() {
+                continue;
             }
             let Some(pool) = self.pool(&volume.pool) else {
                 return Err(format!("the volume \"{}\" belongs to the pool \"{}\", which is missing", volume.name, volume.pool));
@@ -339,6 +371,7 @@ pub(crate) mod samples {
             stopped: false,
             noted: Vec::new(),
             shares: Vec::new(),
+            attachment: None,
         }
     }
 }
@@ -372,5 +405,17 @@ mod tests {
         check(|s| s.volumes[1].id = 9, "still to be given");
         check(|s| s.volumes[0].name = "a/b".into(), "character");
         check(|s| s.volumes[0].options.mode = Mode::WriteBack, "possibly dirty");
+        let attach = |s: &mut State, trial| {
+            (s.volumes[0].attachment, s.volumes[0].pool) = (Some(Attachment { trial, ..Attachment::default() }), String::new());
+        };
+        check(|s| attach(s, true), "");
+        check(|s| attach(s, false), "which is missing");
+        check(
+            |s| {
+                s.volumes[0].attachment = Some(Attachment::default());
+                (s.volumes[0].options.mode, s.volumes[0].may_have_dirty) = (Mode::WriteBack, true);
+            },
+            "cannot be write-back",
+        );
     }
 }

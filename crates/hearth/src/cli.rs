@@ -42,6 +42,13 @@ pub enum Command {
     /// Volumes offered to other machines by iSCSI or NVMe/TCP, through the kernel's own targets
     #[command(subcommand)]
     Share(Share),
+    /// Cache a mapped device or logical volume while it is mounted: nothing is unmounted
+    Attach(Attach),
+    /// End that, or a trial; nothing is unmounted
+    Detach {
+        /// The volume's name
+        name: String,
+    },
     /// The disks of this machine, their state and content
     Devices,
     /// Long operations: list, stop and resume them
@@ -203,6 +210,26 @@ pub struct Serve {
     /// Allow a --listen address that other machines can reach
     #[arg(long, requires = "listen")]
     pub allow_remote: bool,
+}
+
+/// What is attached to what.
+#[derive(Args, Debug)]
+pub struct Attach {
+    /// A device-mapper device or logical volume, in use or not, for instance /dev/vg/lv
+    pub device: String,
+    /// Name of the new volume
+    #[arg(long)]
+    pub name: String,
+    /// The pool that caches it
+    #[arg(long, required_unless_present = "trial", conflicts_with = "trial")]
+    pub pool: Option<String>,
+    /// Only measure what passes: nothing is cached, nothing is written anywhere, and nothing remains after `detach`, a stop of the daemon
+    /// or a reboot
+    #[arg(long)]
+    pub trial: bool,
+    /// Its options
+    #[command(flatten)]
+    pub options: VolumeOptions,
 }
 
 /// Options of a replay.

@@ -1,5 +1,6 @@
 //! The `hearth` binary: the daemon and the command line.
 
+mod attach;
 mod certificates;
 mod check;
 mod cli;
@@ -135,6 +136,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
         Command::Share(command) => session()?.share(command).map_err(|f| f.cannot(&share_action(command))),
+        Command::Attach(attach) => session()?.attach(attach).map_err(|f| f.cannot(&format!("attach {}", shown(&attach.device)))),
+        Command::Detach { name } => session()?.detach(name).map_err(|f| f.cannot(&format!("detach volume \"{}\"", shown(name)))),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
         Command::Why { volume, place } => {

@@ -280,6 +280,7 @@ mod tests {
             export_notes: Default::default(),
             stable_path: stable.map(Into::into),
             shares: Vec::new(),
+            attached_to: None,
             cached_bytes: None,
             dirty_bytes: None,
             job: None,

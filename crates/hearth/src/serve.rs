@@ -104,6 +104,9 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let signal = stop.recv().unwrap_or(SIGTERM);
     tracing::info!("stopping ({})", if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" });
     service.stopping();
+    if crate::service::is_restarted() {
+        manager.expect_restart();
+    }
     drop(sampling);
     let stopped = manager.stop();
     drop(server_stop);

@@ -35,6 +35,36 @@ enum Word {
     Stopping,
 }
 
+/// How long systemd may take to say which of its jobs are under way.
+const JOBS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether systemd, which has this process stopped, starts the service again at once. `false` if nobody says so.
+pub fn is_restarted() -> bool {
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        return false;
+    }
+    let unit = std::fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| unit_of(&groups).map(str::to_owned));
+    let Some(unit) = unit else { return false };
+    let (send, receive) = channel();
+    let asked = std::thread::Builder::new().name("systemctl".into()).spawn(move || {
+        let jobs = std::process::Command::new("systemctl").args(["list-jobs", "--no-legend", "--plain", "--full"]).output();
+        drop(jobs.map(|jobs| send.send(String::from_utf8_lossy(&jobs.stdout).into_owned())));
+    });
+    let jobs = asked.ok().and_then(|_| receive.recv_timeout(JOBS_PATIENCE).ok()).unwrap_or_default();
+    is_restart_of(&unit, &jobs)
+}
+
+/// The service in the list of a process's control groups, cgroups(7): `0::/system.slice/hearth.service`.
+fn unit_of(groups: &str) -> Option<&str> {
+    groups.lines().filter_map(|line| line.rsplit('/').next()).find(|name| name.ends_with(".service"))
+}
+
+/// Whether a restart of the unit is in the list: number, unit, type and state of each job.
+fn is_restart_of(unit: &str, jobs: &str) -> bool {
+    let mut jobs = jobs.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    jobs.any(|job| job.get(1) == Some(&unit) && job.get(2) == Some(&"restart"))
+}
+
 impl Service {
     /// Begins to tell, if somebody wants to know. `lives` are the threads without which the daemon is of no use.
     ///
@@ -147,5 +177,23 @@ fn progress(pools: &[PoolView], volumes: &[VolumeView]) -> String {
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!("the service manager cannot be notified ({error})");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_is_told_from_a_stop() {
+        let groups = "1:name=systemd:/\n0::/system.slice/hearth.service\n";
+        assert_eq!(unit_of(groups), Some("hearth.service"));
+        assert_eq!(unit_of("0::/user.slice/session-1.scope"), None);
+        let check = |jobs: &str, expected: bool| assert_eq!(is_restart_of("hearth.service", jobs), expected, "{jobs:?}");
+        check("812 hearth.service restart running\n", true);
+        check("811 other.service restart waiting\n812 hearth.service stop running\n", false);
+        check("812 other-hearth.service restart running\n", false);
+        check("", false);
+        check("No jobs running.\n", false);
     }
 }

@@ -161,6 +161,7 @@ pub fn volume(volume: &VolumeView) -> String {
         ("share", format!("{}: {state} ({})", share.protocol.title(), share.target))
     };
     pairs.extend(volume.shares.iter().map(share));
+    pairs.extend(volume.attached_to.iter().map(|device| ("attached live to", device.clone())));
     pairs.extend([
         ("cached", known(volume.cached_bytes)),
         ("dirty", known(volume.dirty_bytes)),

@@ -64,6 +64,7 @@ fn served() -> routes::Answered {
         routes::volume_list, routes::volume_add, routes::volume_show, routes::volume_set, routes::volume_remove, routes::volume_start,
         routes::volume_stop, routes::volume_drop_cache, routes::volume_grow, routes::volume_destage,
         routes::volume_warm, routes::volume_why, routes::volume_map, routes::share_list, routes::share_add, routes::share_show, routes::share_remove, routes::stats_all, routes::stats, routes::sample,
+        routes::attach, routes::detach,
         routes::job_list, routes::job_show, routes::job_stop, routes::job_resume, routes::events, routes::history, routes::stream,
     ),
     components(schemas(Refusal, control::api::Hello)),

@@ -10,6 +10,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("guest", 0),
     ("targets", 0),
     ("pki", 0),
+    ("mapper", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),

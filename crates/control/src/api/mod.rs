@@ -71,6 +71,13 @@ pub enum Action {
     },
     /// Creates an accelerated volume.
     VolumeAdd(VolumeAdd),
+    /// Attaches a volume to a mapped device in use.
+    Attach(Attach),
+    /// Gives such a device what it lay on before, and removes the volume.
+    Detach {
+        /// The volume's name.
+        name: String,
+    },
     /// All volumes.
     VolumeList,
     /// One volume.
@@ -369,6 +376,28 @@ pub struct VolumeAdd {
     pub options: OptionsPatch,
 }
 
+/// Body of an attachment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// The name of the new volume.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub name: String,
+    /// Absolute path of a mapped device or logical volume, which may be in use.
+    #[schema(pattern = "^/[^\\x00]*$")]
+    pub device: String,
+    /// Its pool; of a trial none.
+    #[serde(default)]
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub pool: Option<String>,
+    /// Measure only: nothing is cached, and nothing is left behind.
+    #[serde(default)]
+    pub trial: bool,
+    /// What differs from the defaults.
+    #[serde(default)]
+    pub options: OptionsPatch,
+}
+
 /// Body of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -531,6 +560,9 @@ pub struct VolumeView {
     /// How it is offered to other machines.
     #[serde(default)]
     pub shares: Vec<ShareView>,
+    /// The mapped device in use whose requests go through it (`vg-lv`); null of a volume that has users of its own.
+    #[serde(default)]
+    pub attached_to: Option<String>,
     /// Cached bytes; null if unknown.
     #[serde(default)]
     pub cached_bytes: Option<u64>,

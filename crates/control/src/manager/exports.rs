@@ -104,6 +104,12 @@ impl Manager {
             self.check_unshared(volume)?;
         }
         if let Some(user) = self.data().export_in_use(volume, &export) {
+            if let Some(attachment) = &volume.attachment {
+                return Err(ControlError::BadCombination(
+                    format!("the volume \"{}\" is attached to {}, which is in use", volume.name, attachment.device),
+                    format!("detach it with `hearth detach {}`: nothing needs to be unmounted", volume.name),
+                ));
+            }
             return Err(ControlError::Export {
                 export: format!("the {export} export of \"{}\"", volume.name),
                 problem: format!("it is in use ({user})"),

@@ -11,6 +11,7 @@ use crate::datapath::{
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, Refused, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
+use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
 use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
@@ -27,12 +28,14 @@ use types::{Content, Mode};
 
 mod device;
 mod homecoming;
+mod mapped;
 mod saving;
 mod sharing;
 
 use device::Attached;
 pub use device::Device;
-use homecoming::Homecoming;
+use homecoming::{AtOnce, Homecoming};
+use mapped::place;
 
 /// The world outside the daemon: devices and the state file. Outlives managers.
 #[derive(Clone, Default)]
@@ -97,6 +100,8 @@ pub struct Inside {
     pub running: BTreeMap<String, Uuid>,
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
+    /// Mapped devices, by name.
+    pub mapped: BTreeMap<String, mapped::Mapped>,
     attached: BTreeMap<String, Attached>,
     pub sharing: sharing::Sharing,
     /// Block devices outlive the daemon.
@@ -226,6 +231,10 @@ impl Inside {
 }
 
 impl DataPath for World {
+    fn mapped(&self) -> &dyn MappedDevices {
+        self
+    }
+
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
         self.inside().facts(path)
     }
@@ -553,7 +562,7 @@ impl DataPath for World {
         inside.step(&volume.name)?;
         assert!(inside.attached.contains_key(&volume.name), "only attached volumes are exported");
         inside.exports.insert((volume.name.clone(), export.to_string()));
-        Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
+        Ok(Offer { place: place(volume, export), ..Offer::default() })
     }
 
     fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
@@ -566,8 +575,8 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
-        None
+    fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
+        self.held(volume, export)
     }
 
     fn outlives_a_stop(&self, _volume: &VolumeRecord, export: &Export) -> bool {
@@ -678,14 +687,4 @@ impl DataPath for World {
         map.dirty_blocks[0] = explained.dirty.len() as u64;
         Ok(map)
     }
-}
-
-struct AtOnce;
-
-impl Pending for AtOnce {
-    fn poll(&mut self) -> Option<Result<(), ControlError>> {
-        Some(Ok(()))
-    }
-
-    fn cancel(&mut self) {}
 }

@@ -8,6 +8,7 @@ use super::verdict::{self, Verdict};
 use crate::api::Severity;
 use crate::datapath::DeviceFacts;
 use crate::error::ControlError;
+use crate::mapped::Leads;
 use crate::recognise::{self, Recognised, recognise};
 use crate::state::{BackingIdentity, VolumeRecord};
 
@@ -23,13 +24,28 @@ impl Looked {
     fn refused(problem: String, remedy: String) -> Looked {
         Looked { verdict: Verdict::Refuse(problem, remedy), now: BackingIdentity::default(), moved: None }
     }
+
+    /// A device that a volume is attached to is not there, or not now.
+    fn nowhere(device: &str, leads: Leads) -> Looked {
+        let (problem, remedy) = match leads {
+            Leads::Changing => (format!("another program is changing {device}"), "the volume starts by itself when that is done"),
+            _ => (format!("the device {device} that it is attached to is not there"), "activate it: the volume then starts by itself"),
+        };
+        Looked::refused(problem, remedy.into())
+    }
 }
 
 impl Manager {
     /// Looks for the backing devices of volumes that are not attached, or lost theirs, and judges
     /// them. Those that have other names by now are saved under these.
     pub(super) fn judge_all(&self, volumes: &[VolumeRecord]) -> Judged {
-        let mut looked: Vec<(&VolumeRecord, Looked)> = volumes.iter().map(|v| (v, self.look_for(v))).collect();
+        let mut looked: Vec<(&VolumeRecord, Looked)> = volumes
+            .iter()
+            .map(|v| match &v.attachment {
+                Some(attachment) => (v, self.look_under(v, &attachment.device)),
+                None => (v, self.look_for(v)),
+            })
+            .collect();
         self.refuse_shared(&mut looked);
         for (volume, looked) in &mut looked {
             if let Some((place, by)) = looked.moved.take()
@@ -43,7 +59,34 @@ impl Manager {
 
     /// How the backing device of a volume is now; changes nothing.
     pub(super) fn peek(&self, volume: &VolumeRecord) -> Verdict {
-        self.look_for(volume).verdict
+        match &volume.attachment {
+            None => self.look_for(volume).verdict,
+            Some(attachment) => match self.data().mapped().leads(volume) {
+                Ok(Leads::Here | Leads::Past) => Verdict::Same,
+                Ok(leads) => Looked::nowhere(&attachment.device, leads).verdict,
+                Err(error) => Verdict::Refuse(error.reason(), error.remedy()),
+            },
+        }
+    }
+
+    /// How it is below the device that a volume is attached to. The volume's backing device is made if need be, and looked for nowhere else:
+    /// the device itself looks like it.
+    fn look_under(&self, volume: &VolumeRecord, device: &str) -> Looked {
+        let refused = |error: ControlError| Looked::refused(error.to_string(), error.remedy());
+        match self.data().mapped().lay_origin(volume) {
+            Ok(Leads::Here) => {}
+            Ok(Leads::Past) => {
+                if let Err(error) = self.was_led_past(volume) {
+                    return refused(error);
+                }
+            }
+            Ok(leads) => return Looked::nowhere(device, leads),
+            Err(error) => return refused(error),
+        }
+        match self.data().examine_backing(&volume.backing) {
+            Ok(facts) => self.judge_here(volume, &facts),
+            Err(error) => refused(error),
+        }
     }
 
     fn look_for(&self, volume: &VolumeRecord) -> Looked {

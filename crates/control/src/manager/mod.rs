@@ -10,6 +10,9 @@
 //! crash between any two of them finishes or undoes it. The rows stand at the head of `pools.rs` and
 //! `volumes.rs`; `start.rs` is the other half.
 
+mod attach;
+#[cfg(test)]
+mod attach_tests;
 mod check;
 mod devices;
 mod exports;
@@ -103,6 +106,8 @@ struct Shared {
     volume_defaults: OnceLock<Options>,
     /// How long a stop may take.
     stop_limit: OnceLock<Duration>,
+    /// The stop is a restart.
+    restarts: OnceLock<()>,
     /// The stop under way.
     stop_watch: OnceLock<Arc<stop_watch::Watch>>,
 }
@@ -244,6 +249,7 @@ impl Manager {
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),
             stop_limit: OnceLock::new(),
+            restarts: OnceLock::new(),
             stop_watch: OnceLock::new(),
         };
         Ok(Manager { shared: Arc::new(shared) })
@@ -276,6 +282,8 @@ impl Manager {
             Action::PoolStart { name } => self.pool_start(&name).map(told),
             Action::PoolDestroy { name, force } => self.pool_destroy(&name, force).map(done),
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
+            Action::Attach(attach) => self.attach_live(&attach).map(told),
+            Action::Detach { name } => self.detach_live(&name).map(told),
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),
             Action::VolumeShow { name } => self.volume_view(&name).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeSet { name, set } => self.volume_set(&name, &set),

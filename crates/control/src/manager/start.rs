@@ -45,6 +45,8 @@ impl Manager {
         let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
         names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let claim = self.claim(&names, "the daemon's start")?;
+        self.settle_attachments()?;
+        let state = self.memory().state.clone();
         // At once, and of all volumes: some take their time, or do not start at all.
         state.volumes.iter().for_each(|volume| self.data().not_served(volume));
         let wanted: Vec<VolumeRecord> = state.volumes.iter().filter(|v| !v.rests()).cloned().collect();
@@ -62,7 +64,9 @@ impl Manager {
                 scope.spawn(move || self.start_one_pool(pool, judged));
             }
         });
+        self.go_on_with_attachments(&judged);
         drop(claim);
+        self.finish_detachments();
         self.finish_mode_changes();
         Ok(self.count())
     }
@@ -78,8 +82,9 @@ impl Manager {
                     Verdict::Grown => volume.size_bytes = volume.bytes_of(now.size_bytes),
                     Verdict::DropClean(_) => volume.cache_stale = true,
                 }
-                let pool = pools.iter_mut().find(|p| p.name == volume.pool).expect("a state that was checked");
-                if volume.cache_stale && !volume.may_have_dirty {
+                // A trial has no pool.
+                let pool = pools.iter_mut().find(|p| p.name == volume.pool);
+                if let Some(pool) = pool.filter(|_| volume.cache_stale && !volume.may_have_dirty) {
                     renumber(volume, pool);
                     // Nothing is cached or dirty, and its device is as noted here, until it is used.
                     volume.stopped_clean = true;
@@ -263,8 +268,9 @@ impl Manager {
         };
         let volume = self.forget_past(&volume)?;
         self.attach(&volume)?;
-        let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume));
+        let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume)).and_then(|()| self.lead_here(&volume, true));
         if let Err(error) = offered {
+            self.step_back_quietly(&volume);
             self.detach_quietly(&volume);
             return Err(error);
         }
@@ -279,10 +285,18 @@ impl Manager {
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         // What was good when it was judged may be gone again.
-        let attached = self.data().attach(volume);
+        let attached = self.data().attach(&self.as_attached(volume));
         self.set_live_volume(&volume.name, |live| (live.attached, live.waits) = (attached.is_ok(), attached.is_err()));
         attached?;
         Ok(())
+    }
+
+    fn step_back_quietly(&self, volume: &VolumeRecord) {
+        if volume.attachment.is_some()
+            && let Err(also) = self.step_back(volume)
+        {
+            self.events().note(Severity::Warning, &volume.name, format!("its device does not lead past hearth: {also}"));
+        }
     }
 
     fn detach_quietly(&self, volume: &VolumeRecord) {
@@ -396,7 +410,10 @@ impl Manager {
         let attached = self.data().attach_bare(volume);
         self.set_live_volume(&volume.name, |live| (live.attached, live.waits) = (attached.is_ok(), attached.is_err()));
         attached?;
-        self.export_all(volume)?;
+        if let Err(error) = self.export_all(volume).and_then(|()| self.lead_here(volume, false)) {
+            self.step_back_quietly(volume);
+            return Err(error);
+        }
         self.set_live_volume(&volume.name, |live| {
             live.health = Health::Degraded;
             let problem = format!("it runs on its backing device alone: {}", pool_error.reason());

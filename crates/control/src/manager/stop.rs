@@ -40,7 +40,9 @@ impl Manager {
             .volumes
             .iter()
             .for_each(|(name, figures)| figures.stats.dirty_bytes.iter().for_each(|bytes| watch.note_dirty(name, *bytes)));
-        let pools: BTreeSet<String> = self.memory().state.pools.iter().map(|pool| pool.name.clone()).collect();
+        let mut pools: BTreeSet<String> = self.memory().state.pools.iter().map(|pool| pool.name.clone()).collect();
+        // Trials have none.
+        pools.extend(self.memory().state.volumes.iter().filter(|volume| volume.is_trial()).map(|volume| volume.pool.clone()));
         let (done, ended) = channel();
         for pool in &pools {
             let (manager, watch, pool, done) = (self.clone(), watch.clone(), pool.clone(), done.clone());
@@ -91,6 +93,9 @@ impl Manager {
             }
         }
         watch.begins(pool, Step::BackingDevices);
+        self.leave_attachments(&volumes);
+        // What is cached of these is dropped by the next start.
+        clean.retain(|volume| volume.attachment.is_none());
         // One that was given up may still change by what was in flight, and would not answer.
         clean.retain(|volume| !watch.has_given_up(&volume.name));
         let noted = self.note_stopped(&clean, &dirty_bytes);
@@ -100,6 +105,7 @@ impl Manager {
     /// Takes the volumes from their clients, side by side; gives what is dirty of each, as far as that is known.
     fn release_all<'a>(&self, volumes: &[&'a VolumeRecord]) -> Vec<(&'a VolumeRecord, Result<Option<u64>, ControlError>)> {
         let release = |volume: &VolumeRecord| {
+            self.lead_past_at_end(volume);
             let gone = self.abandon_exports(volume, Withdrawal::DaemonEnds);
             // A client that is still there may make more dirty.
             let dirty_bytes = if gone { self.data().dirty_bytes(&volume.name).ok() } else { None };

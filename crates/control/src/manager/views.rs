@@ -109,6 +109,7 @@ impl Manager {
             on_restart: live.on_restart.iter().map(|(export, what)| (export.to_string(), *what)).collect(),
             export_notes: live.export_notes.into_iter().map(|(export, note)| (export.to_string(), note)).collect(),
             stable_path: live.stable_path,
+            attached_to: record.attachment.map(|attachment| attachment.device),
             cached_bytes: live.attached.then_some(stats.cached_bytes),
             dirty_bytes: stats.dirty_bytes,
             job: self.shared.jobs.of_volume(&record.name).map(|j| j.view()),

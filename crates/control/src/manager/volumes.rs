@@ -97,6 +97,7 @@ impl Manager {
                 stopped: false,
                 noted: Vec::new(),
                 shares: Vec::new(),
+                attachment: None,
             };
             pool.next_volume_id += 1;
             state.volumes.push(record.clone());
@@ -235,6 +236,9 @@ impl Manager {
         let before = self.volume_record(name)?;
         let options = set.options.apply(&before.options)?;
         check_tls_names(&options, &before.exports)?;
+        if before.attachment.is_some() {
+            super::attach::check_options(&options)?;
+        }
         let claim = self.claim(&[(Named::Volume, name)], "a change of its options")?;
         let record = self.change(|state| {
             let volume = state.volume_mut(name)?;

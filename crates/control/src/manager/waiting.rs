@@ -79,6 +79,7 @@ impl Manager {
         for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
+        self.watch_attachments(&attached);
         let (known, busy) = {
             let memory = self.memory();
             let is_busy = |v: &&VolumeRecord| memory.claims.contains_key(&(Named::Volume.word(), v.name.clone()));

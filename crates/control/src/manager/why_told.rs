@@ -281,6 +281,7 @@ mod tests {
             stopped: false,
             noted: Vec::new(),
             shares: Vec::new(),
+            attachment: None,
         }
     }
 

@@ -210,6 +210,9 @@ impl Manager {
         }
         // Of one that was not served, a daemon that was killed may have left the targets.
         self.withdraw_shares(volume);
+        if volume.attachment.is_some() {
+            self.data().mapped().remove_origin(volume)?;
+        }
         self.change(|state| state.volumes.retain(|v| v.name != volume.name))?;
         self.memory().volumes.remove(&volume.name);
         self.forget_history(&crate::series::volume_object(&volume.name));

@@ -12,6 +12,8 @@ mod growth;
 mod kept;
 mod letting_go;
 mod looking;
+mod lvm_lock;
+mod mapped;
 mod naming;
 mod pools;
 mod probe;
@@ -35,6 +37,7 @@ use crate::datapath::{
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
+use crate::mapped::MappedDevices;
 use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -178,6 +181,10 @@ fn failed(error: &dyn std::fmt::Display, remedy: &str) -> ControlError {
 }
 
 impl DataPath for Machine {
+    fn mapped(&self) -> &dyn MappedDevices {
+        self
+    }
+
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
         self.examine(path)
     }

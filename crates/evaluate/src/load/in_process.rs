@@ -96,6 +96,7 @@ impl InProcess {
             stopped: false,
             noted: Vec::new(),
             shares: Vec::new(),
+            attachment: None,
         };
         let mut served = InProcess { machine, volume, has_pool: false, file: None, is_open: true, notices };
         if let Some(cache) = cache {

@@ -1,5 +1,6 @@
 //! The paths, and how an action gets its answer.
 
+mod attachments;
 mod devices;
 mod jobs;
 mod looking;
@@ -9,6 +10,7 @@ mod shares;
 mod tokens;
 mod volumes;
 
+pub use attachments::*;
 pub use devices::*;
 pub use jobs::*;
 pub use looking::*;
@@ -68,6 +70,8 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/volumes/{name}/shares", post(share_add)),
         ("/volumes/{name}/shares/{protocol}", get(share_show).delete(share_remove)),
         ("/shares", get(share_list)),
+        ("/attachments", post(attach)),
+        ("/attachments/{name}", delete(detach)),
         ("/stats", get(stats_all)),
         ("/stats/{name}", get(stats)),
         ("/sample", get(sample)),
@@ -129,6 +133,8 @@ fn only_looks(action: &Action) -> bool {
             | Action::PoolDestroy { .. }
             | Action::PoolCheck { .. }
             | Action::VolumeAdd(_)
+            | Action::Attach(_)
+            | Action::Detach { .. }
             | Action::VolumeSet { .. }
             | Action::VolumeStart { .. }
             | Action::VolumeStop { .. }
@@ -150,6 +156,7 @@ fn where_to_look(action: &Action) -> String {
             format!("check with `hearth pool show {name}`")
         }
         Action::VolumeAdd(add) => format!("check with `hearth volume show {}`", add.name),
+        Action::Attach(attach) => format!("check with `hearth volume show {}`", attach.name),
         Action::VolumeSet { name, .. }
         | Action::VolumeStart { name }
         | Action::VolumeStop { name }

@@ -156,7 +156,7 @@ pub async fn volume_map(State(app): Shared, Name(name): Name, Asked(asked): Aske
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[allow(dead_code)] // For the description only.
-struct VolumeName {
+pub struct VolumeName {
     /// The volume's name.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     name: String,

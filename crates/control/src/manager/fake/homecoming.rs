@@ -43,3 +43,13 @@ impl Pending for Homecoming {
         self.cancelled = true;
     }
 }
+
+pub(super) struct AtOnce;
+
+impl Pending for AtOnce {
+    fn poll(&mut self) -> Option<Result<(), ControlError>> {
+        Some(Ok(()))
+    }
+
+    fn cancel(&mut self) {}
+}

@@ -16,6 +16,7 @@ use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained, spread_heat};
+use crate::mapped::MappedDevices;
 use crate::real::assembly;
 use crate::real::content::Gathered;
 use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
@@ -264,6 +265,10 @@ impl World {
 }
 
 impl DataPath for World {
+    fn mapped(&self) -> &dyn MappedDevices {
+        unreachable!("no volume is attached to a mapped device here")
+    }
+
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
         self.facts(path)
     }

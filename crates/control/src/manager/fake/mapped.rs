@@ -1,0 +1,183 @@
+//! Mapped devices in memory: each has a table and data, and clients that know nothing of hearth.
+
+use super::{Device, World};
+use crate::error::{ControlError, Kind};
+use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached};
+use crate::state::{Attachment, VolumeRecord};
+use crate::words::Export;
+
+/// A mapped device. A table that begins with "own" leads to its disk; others, to the block device they name.
+#[derive(Clone, Default)]
+pub struct Mapped {
+    pub size_bytes: u64,
+    pub table: String,
+    /// What its disk holds, also where the origin of a volume does.
+    pub version: u64,
+    /// Another program has suspended it.
+    pub changing: bool,
+}
+
+/// Where a volume is offered.
+pub(super) fn place(volume: &VolumeRecord, export: &Export) -> String {
+    format!("/{export}/{}", volume.name)
+}
+
+impl World {
+    /// The device that leads to an export.
+    pub(super) fn held(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
+        let inside = self.inside();
+        let leads = |mapped: &&Mapped| mapped.table == place(volume, export);
+        inside.mapped.iter().find(|(_, mapped)| leads(mapped)).map(|(name, _)| format!("it is part of {name}"))
+    }
+
+    pub fn add_mapped(&self, name: &str, size_bytes: u64) {
+        let mapped = Mapped { size_bytes, table: "own".into(), ..Mapped::default() };
+        self.inside().mapped.insert(name.into(), mapped);
+    }
+
+    /// Another program gives a device its own table, as LVM does.
+    pub fn reload_mapped(&self, name: &str, table: &str) {
+        self.inside().mapped.get_mut(name).expect("it is there").table = format!("own {table}");
+    }
+
+    /// The volume that a device leads to.
+    fn led_to(&self, name: &str) -> Option<String> {
+        let table = self.inside().mapped[name].table.clone();
+        table.rsplit_once('/').filter(|_| !table.starts_with("own")).map(|(_, volume)| volume.to_string())
+    }
+
+    /// Who has the device mounted writes; `false`: an I/O error.
+    pub fn write_mapped(&self, name: &str, version: u64) -> bool {
+        if let Some(volume) = self.led_to(name) {
+            if !self.write(&volume, version) {
+                return false;
+            }
+        }
+        let origins = self.origins(name);
+        let mut inside = self.inside();
+        inside.mapped.get_mut(name).expect("it is there").version = version;
+        for origin in origins {
+            inside.devices.get_mut(&origin).expect("it is there").version = version;
+        }
+        true
+    }
+
+    /// What who has it mounted reads.
+    pub fn read_mapped(&self, name: &str) -> Option<u64> {
+        match self.led_to(name) {
+            Some(volume) => self.read(&volume),
+            None => Some(self.inside().mapped[name].version),
+        }
+    }
+
+    /// A read fills the cache of the volume that serves a device, whoever reads: udev, say.
+    pub fn fill_cache(&self, volume: &str) {
+        let mut inside = self.inside();
+        let Some(attached) = inside.attached.get(volume).cloned() else { return };
+        let Some(ssd) = attached.ssd.filter(|_| attached.mode != types::Mode::PassThrough) else { return };
+        let version = inside.devices[&attached.backing].version;
+        inside.devices.get_mut(&ssd).expect("it is there").log.entry(attached.id).or_insert((version, false));
+    }
+
+    fn origins(&self, name: &str) -> Vec<String> {
+        let inside = self.inside();
+        let is_over = |device: &Device| device.parent.as_deref() == Some(name);
+        inside.devices.iter().filter(|(_, device)| is_over(device)).map(|(path, _)| path.clone()).collect()
+    }
+}
+
+fn name_of(volume: &VolumeRecord) -> String {
+    volume.attachment.as_ref().map(|attachment| attachment.device.clone()).unwrap_or_default()
+}
+
+fn refused(name: &str) -> ControlError {
+    let (problem, remedy) = ("another program has changed it just now".into(), "hearth tries again by itself".into());
+    ControlError::Device { path: name.into(), problem, remedy, kind: Kind::Conflict }
+}
+
+impl MappedDevices for World {
+    fn examine(&self, path: &str, _own: &[String], attached: &[(String, Attachment)]) -> Result<MappedFacts, ControlError> {
+        let mut inside = self.inside();
+        inside.step(path)?;
+        let name = path.trim_start_matches("/dev/").replace('/', "-");
+        let mapped = inside.mapped.get(&name).ok_or(ControlError::Unknown { named: "device", name: path.into() })?;
+        check_not_attached(path, &name, &format!("LVM-{name}"), attached)?;
+        Ok(MappedFacts { uuid: format!("LVM-{name}"), name, size_bytes: mapped.size_bytes, sector_bytes: 512 })
+    }
+
+    fn leads(&self, volume: &VolumeRecord) -> Result<Leads, ControlError> {
+        let inside = self.inside();
+        let Some(mapped) = inside.mapped.get(&name_of(volume)) else { return Ok(Leads::Nowhere) };
+        let is_ours = volume.attachment.as_ref().is_some_and(|attachment| attachment.tables.contains(&mapped.table));
+        Ok(match () {
+            () if mapped.changing => Leads::Changing,
+            () if is_ours && inside.devices.contains_key(&volume.backing) => Leads::Here,
+            () => Leads::Past,
+        })
+    }
+
+    fn origin_path(&self, volume: &str) -> String {
+        format!("/dev/mapper/hearth-{volume}-origin")
+    }
+
+    fn lay_origin(&self, volume: &VolumeRecord) -> Result<Leads, ControlError> {
+        let leads = self.leads(volume)?;
+        let mut inside = self.inside();
+        inside.step(&volume.backing)?;
+        if leads == Leads::Past {
+            let mapped = inside.mapped[&name_of(volume)].clone();
+            assert!(mapped.table.starts_with("own"), "hearth never lies on itself: {}", mapped.table);
+            let origin = Device {
+                size_bytes: mapped.size_bytes,
+                serial: volume.uuid.to_string(),
+                parent: Some(name_of(volume)),
+                signature: Some(mapped.table),
+                version: mapped.version,
+                ..Device::default()
+            };
+            inside.devices.insert(volume.backing.clone(), origin);
+        }
+        Ok(leads)
+    }
+
+    fn table_to(&self, volume: &VolumeRecord, place: &str) -> Result<String, ControlError> {
+        let mut inside = self.inside();
+        inside.step(place)?;
+        let mapped = inside.mapped.get(&name_of(volume)).ok_or_else(|| refused(&name_of(volume)))?;
+        if mapped.size_bytes == volume.size_bytes { Ok(place.to_string()) } else { Err(refused(&name_of(volume))) }
+    }
+
+    fn lead_here(&self, volume: &VolumeRecord, table: &str) -> Result<Swapped, ControlError> {
+        let mut inside = self.inside();
+        inside.step(table)?;
+        let origin = inside.devices[&volume.backing].signature.clone();
+        let mapped = inside.mapped.get_mut(&name_of(volume)).ok_or_else(|| refused(&name_of(volume)))?;
+        let ours = volume.attachment.as_ref().is_some_and(|attachment| attachment.tables.contains(&mapped.table));
+        if mapped.changing || !ours && origin.as_ref() != Some(&mapped.table) {
+            return Err(refused(&name_of(volume)));
+        }
+        mapped.table = table.into();
+        Ok(Swapped::default())
+    }
+
+    fn lead_past(&self, volume: &VolumeRecord) -> Result<Swapped, ControlError> {
+        let leads = self.leads(volume)?;
+        let mut inside = self.inside();
+        inside.step(&volume.backing)?;
+        if leads == Leads::Here {
+            let origin = inside.devices[&volume.backing].signature.clone().unwrap_or_default();
+            inside.mapped.get_mut(&name_of(volume)).expect("it leads here").table = origin;
+        }
+        Ok(Swapped::default())
+    }
+
+    fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let leads = self.leads(volume)?;
+        let mut inside = self.inside();
+        inside.step(&volume.backing)?;
+        assert!(leads != Leads::Here, "what a device lies on stays");
+        assert!(!inside.attached.contains_key(&volume.name), "nobody has it open");
+        inside.devices.remove(&volume.backing);
+        Ok(())
+    }
+}

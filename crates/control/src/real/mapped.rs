@@ -1,0 +1,322 @@
+//! Mapped devices that volumes are attached to, by the kernel's device mapper.
+
+use super::lvm_lock::{VolumeGroupLock, volume_group};
+use super::{Machine, failed};
+use crate::error::{ControlError, Kind};
+use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached};
+use crate::state::{Attachment, VolumeRecord};
+use device::busy::{self, Usage};
+use device::system::SystemView;
+use mapper::{Mapper, MapperError, Number, Status, Table, Which};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use types::SECTOR_BYTES;
+
+/// Targets that may stand under two devices at once: they hold nothing of their own.
+const PLAIN_TARGETS: [&str; 5] = ["linear", "striped", "delay", "flakey", "zero"];
+/// Where mapped devices have their names.
+const DIRECTORY: &str = "/dev/mapper";
+
+/// The name of a volume's origin.
+fn origin_name(volume: &str) -> String {
+    format!("hearth-{volume}-origin")
+}
+
+fn origin_uuid(volume: &VolumeRecord) -> String {
+    format!("HEARTH-{}-origin", volume.uuid)
+}
+
+fn mapper() -> Result<Mapper, ControlError> {
+    Mapper::open().map_err(mapper_error)
+}
+
+fn mapper_error(error: MapperError) -> ControlError {
+    let remedy = match &error {
+        MapperError::NoMapper { .. } => "",
+        MapperError::Unknown { .. } => "see `dmsetup ls`",
+        MapperError::Refused { .. } | MapperError::Table { .. } => "see the kernel's log",
+    };
+    failed(&error, remedy)
+}
+
+fn conflict(path: &str, problem: impl Into<String>, remedy: impl Into<String>) -> ControlError {
+    ControlError::Device { path: path.into(), problem: problem.into(), remedy: remedy.into(), kind: Kind::Conflict }
+}
+
+/// What hearth can do for a disk that is in use without the device mapper below it.
+fn no_mapped_device(path: &str) -> ControlError {
+    conflict(
+        path,
+        "it has no device-mapper device below it, and Linux offers no other way to put a cache under a disk in use",
+        format!(
+            "unmount it once, add it with `hearth volume add NAME --pool POOL --backing {path} --export loop` and mount /dev/hearth/NAME; \
+             or, if a virtual machine uses it, move the running machine to the volume's NBD export with QEMU's blockdev-mirror"
+        ),
+    )
+}
+
+/// The device of an attached volume, by what does not change.
+fn which(attachment: &Attachment) -> Which {
+    match attachment.uuid.is_empty() {
+        true => Which::Name(attachment.device.clone()),
+        false => Which::Uuid(attachment.uuid.clone()),
+    }
+}
+
+fn attachment(volume: &VolumeRecord) -> Result<&Attachment, ControlError> {
+    volume.attachment.as_ref().ok_or_else(|| ControlError::Unknown { named: "attachment", name: volume.name.clone() })
+}
+
+/// Another program is between two steps.
+fn is_changing(status: &Status) -> bool {
+    status.is_suspended || status.has_inactive_table || !status.has_table
+}
+
+fn number_of(path: &str) -> Option<Number> {
+    let facts = std::fs::metadata(path).ok()?;
+    facts.file_type().is_block_device().then(|| Number::from_raw(facts.rdev()))
+}
+
+/// What the kernel says of a block device in a small file.
+fn told(number: Number, file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/sys/dev/block/{number}/{file}")).ok()?;
+    Some(text.trim().to_string())
+}
+
+fn sector_bytes(number: Number) -> u32 {
+    told(number, "queue/logical_block_size").and_then(|text| text.parse().ok()).unwrap_or(SECTOR_BYTES as u32)
+}
+
+/// Refuses a table that cannot be had twice, or that leads to hearth itself.
+fn check_table(path: &str, table: &Table, exports: &Path) -> Result<(), ControlError> {
+    if table.targets.is_empty() {
+        return Err(conflict(path, "it has no table", "activate it"));
+    }
+    if let Some(target) = table.first_other_than(&PLAIN_TARGETS) {
+        let remedy = match target.kind.as_str() {
+            "crypt" => "attach the device below it: it is encrypted, and its cache on the SSD then is, too",
+            "snapshot-origin" | "snapshot" => "remove its snapshots first: they would not see what is written",
+            _ => "attach the device below it, or unmount it and use `hearth volume add`",
+        };
+        return Err(conflict(path, format!("its target \"{}\" cannot stand under two devices", target.kind), remedy));
+    }
+    for target in &table.targets {
+        for number in target.arguments.split(' ').filter_map(|word| word.parse::<Number>().ok()) {
+            let file = told(number, "loop/backing_file");
+            if file.is_some_and(|file| Path::new(&file).starts_with(exports) || Path::new(&file).file_name().is_none()) {
+                let problem = "it leads to a block device of hearth that hearth did not give it";
+                return Err(conflict(path, problem, "give it its own table again with `dmsetup` or `lvchange --refresh`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Machine {
+    fn table_of(&self, mapper: &Mapper, device: &Which) -> Result<Table, ControlError> {
+        mapper.table(device).map_err(mapper_error)
+    }
+
+    fn origin_of(&self, mapper: &Mapper, volume: &VolumeRecord) -> Result<Option<Status>, ControlError> {
+        mapper.find(&Which::Uuid(origin_uuid(volume))).map_err(mapper_error)
+    }
+
+    /// Where a device leads whose status is known.
+    fn leads_of(&self, mapper: &Mapper, volume: &VolumeRecord, status: &Status) -> Result<Leads, ControlError> {
+        if is_changing(status) {
+            return Ok(Leads::Changing);
+        }
+        let table = self.table_of(mapper, &Which::Number(status.number))?.to_string();
+        let is_ours = attachment(volume)?.tables.contains(&table) && self.origin_of(mapper, volume)?.is_some();
+        Ok(if is_ours { Leads::Here } else { Leads::Past })
+    }
+
+    /// Gives a device a table in place of one that is `known`, at once. Suspending, swapping and resuming are one call: nothing that
+    /// happens to this process leaves the device suspended.
+    ///
+    /// What is known of the table it has must hold when it is replaced: LVM is kept out meanwhile.
+    fn give(&self, mapper: &Mapper, status: &Status, table: &Table, known: impl Fn(&Table) -> bool) -> Result<Swapped, ControlError> {
+        let device = Which::Number(status.number);
+        let group = volume_group(&status.name, &status.uuid);
+        let _lock = group.map(|group| VolumeGroupLock::take(&group)).transpose()?;
+        let now = mapper.status(&device).map_err(mapper_error)?;
+        if now.uuid != status.uuid || is_changing(&now) || !known(&self.table_of(mapper, &device)?) {
+            return Err(conflict(&status.name, "another program has changed it just now", "hearth tries again by itself"));
+        }
+        mapper.load(&device, table, status.is_read_only).map_err(mapper_error)?;
+        let began = Instant::now();
+        if let Err(error) = mapper.swap(&device) {
+            if let Err(also) = mapper.clear(&device) {
+                tracing::warn!("{also}");
+            }
+            return Err(mapper_error(error));
+        }
+        Ok(Swapped { pause: began.elapsed() })
+    }
+}
+
+impl MappedDevices for Machine {
+    fn examine(&self, path: &str, own: &[String], attached: &[(String, Attachment)]) -> Result<MappedFacts, ControlError> {
+        let unknown = || ControlError::Unknown { named: "device", name: path.into() };
+        let facts = std::fs::metadata(path).map_err(|_| unknown())?;
+        if !facts.file_type().is_block_device() {
+            return Err(conflict(path, "it is no block device", "name a mapped device or a logical volume, such as /dev/vg/lv"));
+        }
+        let number = Number::from_raw(facts.rdev());
+        if told(number, "dm/name").is_none() {
+            return Err(no_mapped_device(path));
+        }
+        let mapper = mapper()?;
+        let device = Which::Number(number);
+        let status = mapper.status(&device).map_err(mapper_error)?;
+        check_not_attached(path, &status.name, &status.uuid, attached)?;
+        if is_changing(&status) {
+            return Err(conflict(path, "another program is changing it", "try again when that is done; see `dmsetup info`"));
+        }
+        if status.is_read_only {
+            return Err(conflict(path, "it is read-only", "make it writable first"));
+        }
+        if status.uuid.starts_with("HEARTH-") {
+            return Err(conflict(path, "it is the origin of a volume of hearth", "name the device that is in use"));
+        }
+        check_table(path, &self.table_of(&mapper, &device)?, &self.export_directory)?;
+        let view = SystemView::default();
+        let users = busy::usages(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
+        if users.iter().any(|user| matches!(user, Usage::Swap { .. })) {
+            let remedy = "switch that off with `swapoff`: hearth may need memory to write what is swapped out";
+            return Err(conflict(path, "it is used as swap space", remedy));
+        }
+        for file in own {
+            let how = busy::overlap(Path::new(path), Path::new(file), &view).ok().flatten();
+            if let Some(how) = how {
+                let problem = format!("hearth's own {file} lies on it ({how})");
+                return Err(conflict(path, problem, "move hearth's files to another disk: hearth cannot wait for itself"));
+            }
+        }
+        let sectors = told(number, "size").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        Ok(MappedFacts { name: status.name, uuid: status.uuid, size_bytes: sectors * SECTOR_BYTES, sector_bytes: sector_bytes(number) })
+    }
+
+    fn leads(&self, volume: &VolumeRecord) -> Result<Leads, ControlError> {
+        let mapper = mapper()?;
+        match mapper.find(&which(attachment(volume)?)).map_err(mapper_error)? {
+            Some(status) => self.leads_of(&mapper, volume, &status),
+            None => Ok(Leads::Nowhere),
+        }
+    }
+
+    fn origin_path(&self, volume: &str) -> String {
+        format!("{DIRECTORY}/{}", origin_name(volume))
+    }
+
+    fn lay_origin(&self, volume: &VolumeRecord) -> Result<Leads, ControlError> {
+        let (mapper, attachment) = (mapper()?, attachment(volume)?);
+        let path = format!("{DIRECTORY}/{}", attachment.device);
+        let Some(status) = mapper.find(&which(attachment)).map_err(mapper_error)? else {
+            return Ok(Leads::Nowhere);
+        };
+        let leads = self.leads_of(&mapper, volume, &status)?;
+        if leads != Leads::Past {
+            return Ok(leads);
+        }
+        let table = self.table_of(&mapper, &Which::Number(status.number))?;
+        check_table(&path, &table, &self.export_directory)?;
+        match self.origin_of(&mapper, volume)? {
+            Some(origin) if self.table_of(&mapper, &Which::Number(origin.number))? == table => {}
+            Some(origin) => drop(self.give(&mapper, &origin, &table, |_| true)?),
+            None => {
+                let name = origin_name(&volume.name);
+                let made = mapper.create_hidden(&name, &origin_uuid(volume), &table).map_err(mapper_error)?;
+                link(&name, made.number).map_err(|error| failed(&error, "see whether /dev/mapper is there"))?;
+            }
+        }
+        Ok(Leads::Past)
+    }
+
+    fn table_to(&self, volume: &VolumeRecord, place: &str) -> Result<String, ControlError> {
+        let (mapper, attachment) = (mapper()?, attachment(volume)?);
+        let status = mapper.status(&which(attachment)).map_err(mapper_error)?;
+        let table = self.table_of(&mapper, &Which::Number(status.number))?;
+        let to = number_of(place).ok_or_else(|| failed(&format!("{place} is no block device"), "see the log"))?;
+        let sectors = volume.size_bytes / SECTOR_BYTES;
+        if table.sectors() != sectors {
+            let problem = format!("it has {} sectors, and the volume \"{}\" has {sectors}", table.sectors(), volume.name);
+            return Err(conflict(&attachment.device, problem, "hearth tries again by itself"));
+        }
+        let (has, gets) = (sector_bytes(status.number), sector_bytes(to));
+        if has != gets {
+            let problem = format!("its sectors have {has} bytes, and those of {place} {gets}");
+            return Err(conflict(&attachment.device, problem, "detach it and attach it again"));
+        }
+        Ok(Table::linear(&[(to, 0, sectors)]).to_string())
+    }
+
+    fn lead_here(&self, volume: &VolumeRecord, table: &str) -> Result<Swapped, ControlError> {
+        let (mapper, attachment) = (mapper()?, attachment(volume)?);
+        let status = mapper.status(&which(attachment)).map_err(mapper_error)?;
+        let table: Table = table.parse().map_err(|error| failed(&error, "see the log"))?;
+        let origin = self.table_of(&mapper, &Which::Uuid(origin_uuid(volume)))?;
+        // What it leads to must be what it leads to now, by way of the origin.
+        self.give(&mapper, &status, &table, |now| *now == origin || attachment.tables.contains(&now.to_string()))
+    }
+
+    fn lead_past(&self, volume: &VolumeRecord) -> Result<Swapped, ControlError> {
+        let (mapper, attachment) = (mapper()?, attachment(volume)?);
+        let Some(status) = mapper.find(&which(attachment)).map_err(mapper_error)? else { return Ok(Swapped::default()) };
+        match self.leads_of(&mapper, volume, &status)? {
+            Leads::Here => {}
+            Leads::Changing => {
+                return Err(conflict(&attachment.device, "another program is changing it", "try again when that is done"));
+            }
+            Leads::Past | Leads::Nowhere => return Ok(Swapped::default()),
+        }
+        let table = self.table_of(&mapper, &Which::Uuid(origin_uuid(volume)))?;
+        self.give(&mapper, &status, &table, |now| attachment.tables.contains(&now.to_string()))
+    }
+
+    fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let mapper = mapper()?;
+        if let Some(origin) = self.origin_of(&mapper, volume)? {
+            let attachment = attachment(volume)?;
+            if self.leads(volume)? == Leads::Here {
+                let problem = format!("it leads to the volume \"{}\", whose data lies below {}", volume.name, origin.name);
+                return Err(conflict(&attachment.device, problem, "see the log"));
+            }
+            mapper.remove(&Which::Number(origin.number)).map_err(mapper_error)?;
+            unlink(&origin.name, origin.number);
+        }
+        Ok(())
+    }
+}
+
+/// Where udev does not do it, or has not yet, the device's name is a link that is made here.
+fn link(name: &str, number: Number) -> std::io::Result<()> {
+    let path = PathBuf::from(DIRECTORY).join(name);
+    let (target, mut tries) = (format!("../dm-{}", number.minor), 0);
+    loop {
+        if number_of(&path.display().to_string()) == Some(number) {
+            return Ok(());
+        }
+        match std::os::unix::fs::symlink(&target, &path) {
+            // A dead one of an earlier boot or life, or udev's own, a moment ago.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && tries < 3 => {
+                tries += 1;
+                drop(std::fs::remove_file(&path));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Takes the link away, unless it leads to another device by now.
+fn unlink(name: &str, number: Number) {
+    let path = PathBuf::from(DIRECTORY).join(name);
+    let there = number_of(&path.display().to_string());
+    if there.is_none_or(|there| there == number)
+        && let Err(error) = std::fs::remove_file(&path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!("{} cannot be removed: {error}", path.display());
+    }
+}

@@ -1,0 +1,38 @@
+//! `hearth attach` and `hearth detach`: a cache under a device in use.
+
+use crate::cli::Attach;
+use crate::commands::Session;
+use crate::failure::Failure;
+use crate::progress::patiently;
+use crate::request;
+use control::api;
+use control::api::Done;
+use control::names::Named;
+
+impl Session {
+    /// `hearth attach`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn attach(&self, attach: &Attach) -> Result<(), Failure> {
+        let body = api::Attach {
+            name: request::name(Named::Volume, &attach.name)?.into(),
+            device: request::absolute("the device", &attach.device)?,
+            pool: attach.pool.as_deref().map(|pool| request::name(Named::Pool, pool).map(Into::into)).transpose()?,
+            trial: attach.trial,
+            options: request::options(&attach.options, false)?,
+        };
+        let done: Done = patiently("attaching the device", || self.client.send("POST", "/attachments", &body))?;
+        self.print(&done, |done| format!("{}\n", done.told.as_deref().unwrap_or("attached")))
+    }
+
+    /// `hearth detach`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn detach(&self, name: &str) -> Result<(), Failure> {
+        let path = format!("/attachments/{}", request::name(Named::Volume, name)?);
+        let done: Done = patiently("detaching the device", || self.client.delete(&path))?;
+        self.print(&done, |done| format!("{}\n", done.told.as_deref().unwrap_or("detached")))
+    }
+}

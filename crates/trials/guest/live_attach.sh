@@ -1,0 +1,148 @@
+# Runs as root in a guest. $1 is `live` or `again`, $2 the binary, $3 a directory that outlives the guest.
+#
+# live:  a mounted logical volume under a load that verifies what it reads: attached, detached, attached again, extended and refreshed by LVM,
+#        given a snapshot, its daemon killed and stopped. Then the machine resets itself, with files noted in $3/synced.
+# again: the machine boots, the daemon comes after the mount, and what was written is there; a trial leaves nothing; without hearth too.
+set -eu
+step=$1 hearth=$2 kept=$3
+run=/run/hearth
+export HEARTH_SOCKET=$run/socket HEARTH_STATE=/mnt/state/hearth LVM_SUPPRESS_FD_WARNINGS=1
+mkdir -p $run /mnt/state /mnt/lv
+modprobe -a dm-mod dm-snapshot loop fuse
+
+wait_for() { for _ in $(seq 300); do "$@" 2>/dev/null && return 0; sleep 0.2; done; echo "gave up waiting: $*" >&2; return 1; }
+
+serve() {
+    "$hearth" serve >>"$kept/daemon" 2>&1 &
+    daemon=$!
+    wait_for "$hearth" pool list >/dev/null
+}
+
+# Where the requests of the mounted volume go.
+leads_here() { dmsetup table vg-lv | grep -q ' linear 7:'; }
+leads_past() { ! leads_here; }
+serves() { leads_here && "$hearth" volume show v | grep -q '^state: *running'; }
+
+load() {
+    fio --name=load --directory=/mnt/lv --size=12M --rw=randrw --bs=4k --direct=1 --ioengine=io_uring --iodepth=4 --time_based \
+        --runtime="$1" --verify=crc32c --verify_fatal=1 --verify_backlog=64 --output="$kept/fio" &
+    load=$!
+    # The files are laid out first.
+    wait_for [ "$(stat -c %b /mnt/lv/load.0.0 2>/dev/null || echo 0)" -ge 0 ]
+}
+
+note() {
+    head -c "$2" "$hearth" >"/mnt/lv/$1"
+    sync -f /mnt/lv
+    (cd /mnt/lv && sha256sum "$1") >>"$kept/synced"
+}
+
+if [ "$step" = live ]; then
+    mkfs.ext4 -q /dev/vmlab/state
+    mount /dev/vmlab/state /mnt/state
+    vgcreate -qq vg "$(readlink -f /dev/vmlab/disk)"
+    lvcreate -qq -y -L 64M -n lv vg
+    mkfs.ext4 -q /dev/vg/lv
+    mount /dev/vg/lv /mnt/lv
+    serve
+    "$hearth" pool create p --ssd "$(readlink -f /dev/vmlab/ssd)" --ram 0 >/dev/null
+    load 600
+    note before 300000
+
+    "$hearth" attach /dev/vg/lv --pool p --name v --admission always
+    leads_here
+    note attached 300001
+    "$hearth" detach v
+    leads_past
+    [ ! -e /dev/mapper/hearth-v-origin ]
+    note detached 300002
+    "$hearth" attach /dev/vg/lv --pool p --name v --admission always
+    note again 300003
+    echo "attached, detached and attached again"
+
+    lvextend -qq --resizefs -L +16M vg/lv
+    wait_for serves
+    [ "$(blockdev --getsize64 /dev/vg/lv)" = $((80 << 20)) ]
+    note extended 300004
+    lvchange --refresh vg/lv
+    wait_for serves
+    note refreshed 300005
+    echo "extended and refreshed"
+
+    lvcreate -qq -y -s -L 8M -n snap vg/lv
+    wait_for leads_past
+    note snapshotted 300006
+    wait_for sh -c "'$hearth' volume show v | grep -q 'snapshots'"
+    lvremove -qq -y vg/snap
+    wait_for serves
+    note merged 300007
+    echo "went around a snapshot"
+
+    kill -9 $daemon
+    wait $daemon || true
+    serve
+    wait_for serves
+    note killed 300008
+    kill $daemon
+    wait $daemon
+    leads_past
+    note stopped 300009
+    serve
+    wait_for serves
+    echo "killed, stopped and started"
+
+    kill -0 $load
+    kill -INT $load
+    wait $load || true
+    grep -q 'err= 0' "$kept/fio"
+    rm /mnt/lv/load*
+    note last 300010
+    # Warm, so that a boot has something to get wrong.
+    for _ in 1 2 3; do echo 3 >/proc/sys/vm/drop_caches; cat /mnt/lv/[a-k]* /mnt/lv/last >/dev/null; done
+    "$hearth" stats v | grep -E '^(read hits|cached)'
+    dmesg | grep -E 'I/O error|EXT4-fs error' && exit 1
+    sync
+    sleep 1
+    echo "the load saw no error"
+    sleep 2
+    echo b >/proc/sysrq-trigger
+    sleep 60
+fi
+
+mount /dev/vmlab/state /mnt/state
+vgchange -qq -ay vg
+mount /dev/vg/lv /mnt/lv
+# Written past hearth: its cache has the files as they were.
+for file in again last; do
+    tr 'a-z' 'b-za' <"/mnt/lv/$file" >/tmp/changed
+    dd if=/tmp/changed of="/mnt/lv/$file" conv=notrunc,fsync status=none
+    sed -i "/ $file\$/d" "$kept/synced"
+    (cd /mnt/lv && sha256sum "$file") >>"$kept/synced"
+done
+sync -f /mnt/lv
+serve
+wait_for serves
+echo 3 >/proc/sys/vm/drop_caches
+(cd /mnt/lv && sha256sum --quiet -c "$kept/synced")
+echo "after the boot: attached under the mount, nothing stale"
+"$hearth" detach v
+
+before=$(dmsetup table; ls /dev/mapper)
+"$hearth" attach /dev/vg/lv --trial --name look
+leads_here
+echo 3 >/proc/sys/vm/drop_caches
+(cd /mnt/lv && sha256sum --quiet -c "$kept/synced")
+"$hearth" detach look
+[ "$(dmsetup table; ls /dev/mapper)" = "$before" ]
+[ "$("$hearth" volume list --json | tr -d ' \n')" = '[]' ]
+echo "a trial left nothing"
+
+kill $daemon
+wait $daemon
+umount /mnt/lv
+e2fsck -fn /dev/vg/lv >/dev/null
+mount -o ro /dev/vg/lv /mnt/lv
+(cd /mnt/lv && sha256sum --quiet -c "$kept/synced")
+umount /mnt/lv
+lvremove -qq -y vg/lv
+echo "files there: $(wc -l <"$kept/synced")"
