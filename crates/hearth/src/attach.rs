@@ -1,13 +1,34 @@
 //! `hearth attach` and `hearth detach`: a cache under a device in use.
 
-use crate::cli::Attach;
+use crate::cli::VolumeOptions;
 use crate::commands::Session;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::request;
+use clap::Args;
 use control::api;
 use control::api::Done;
 use control::names::Named;
+
+/// What is attached to what.
+#[derive(Args, Debug)]
+pub struct Attach {
+    /// A device-mapper device or logical volume, in use or not, for instance /dev/vg/lv
+    pub device: String,
+    /// Name of the new volume
+    #[arg(long)]
+    pub name: String,
+    /// The pool that caches it
+    #[arg(long, required_unless_present = "trial", conflicts_with = "trial")]
+    pub pool: Option<String>,
+    /// Only measure what passes: nothing is cached, nothing is written anywhere, and nothing remains after `detach`, a stop of the daemon
+    /// or a reboot
+    #[arg(long)]
+    pub trial: bool,
+    /// Its options
+    #[command(flatten)]
+    pub options: VolumeOptions,
+}
 
 impl Session {
     /// `hearth attach`.

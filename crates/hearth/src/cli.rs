@@ -1,5 +1,6 @@
 //! The command line as people write it.
 
+use crate::attach::Attach;
 use crate::certificates::Pki;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -210,26 +211,6 @@ pub struct Serve {
     /// Allow a --listen address that other machines can reach
     #[arg(long, requires = "listen")]
     pub allow_remote: bool,
-}
-
-/// What is attached to what.
-#[derive(Args, Debug)]
-pub struct Attach {
-    /// A device-mapper device or logical volume, in use or not, for instance /dev/vg/lv
-    pub device: String,
-    /// Name of the new volume
-    #[arg(long)]
-    pub name: String,
-    /// The pool that caches it
-    #[arg(long, required_unless_present = "trial", conflicts_with = "trial")]
-    pub pool: Option<String>,
-    /// Only measure what passes: nothing is cached, nothing is written anywhere, and nothing remains after `detach`, a stop of the daemon
-    /// or a reboot
-    #[arg(long)]
-    pub trial: bool,
-    /// Its options
-    #[command(flatten)]
-    pub options: VolumeOptions,
 }
 
 /// Options of a replay.
