@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::serve::export_directory;
 use control::lock::DaemonLock;
 use control::places::Places;
-use control::real::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of, volume_of_device};
+use control::real::{EndedExports, end_kept_exports, end_shares_of, end_ublk_devices, end_ublk_devices_of, volume_of_device};
 use keeper::{Keeper, ProcessOptions, SOCKET, holder};
 use std::path::Path;
 use std::time::Duration;
@@ -37,12 +37,13 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
     // By its own name in lists of processes.
     rustix::thread::set_name(c"hearth-keeper").map_err(|error| failed(error.into()))?;
     let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).map_err(|error| failed(error.into()))?;
-    let held = holder::hold(listener, socket, PATIENCE).map_err(failed)?;
-    // What hangs on descriptors has ended with them; these devices are the kernel's own.
-    for problem in end_ublk_devices(held.iter().map(String::as_str)).into_iter().filter_map(Result::err) {
-        eprintln!("hearth-keeper: {problem}");
-    }
-    Ok(())
+    let mut over = |held: Vec<String>| {
+        // What hangs on descriptors has ended with them; these devices are the kernel's own.
+        for problem in end_ublk_devices(held.iter().map(String::as_str)).into_iter().filter_map(Result::err) {
+            eprintln!("hearth-keeper: {problem}");
+        }
+    };
+    holder::hold(listener, socket, PATIENCE, &mut over).map_err(failed)
 }
 
 /// Ends what a daemon has left that does not come back: users of its block devices get errors and
@@ -69,7 +70,11 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     }
     // The kernel keeps these by itself: also those of a service, and of a keeper that was killed.
     ended.add_ublk(end_ublk_devices_of(state_directory)?);
-    if !is_kept && ended.devices.is_empty() && ended.problems.is_empty() {
+    // Nothing that initiators wait for hangs any more.
+    let shares = end_shares_of(state_directory)?;
+    ended.remains.extend(shares.ended);
+    ended.problems.extend(shares.problems);
+    if !is_kept && ended.devices.is_empty() && ended.remains.is_empty() && ended.problems.is_empty() {
         return Err(nothing());
     }
     for device in &ended.devices {
@@ -81,7 +86,7 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     }
     match ended.problems.first() {
         Some(problem) => Err(Failure::failed(problem.clone(), "see `losetup --list`")),
-        None if ended.devices.is_empty() => print("nothing is held\n"),
+        None if ended.devices.is_empty() && ended.remains.is_empty() => print("nothing is held\n"),
         None => Ok(()),
     }
 }

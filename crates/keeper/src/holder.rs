@@ -5,7 +5,7 @@
 //! for the next, but not for ever: what hangs on the descriptors waits with it.
 
 use crate::wire::{self, Kind};
-use crate::{Kept, borrowed};
+use crate::{Kept, borrowed, limit_name, limit_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use std::io;
@@ -19,11 +19,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Holds descriptors for daemons that connect to `listener` (a listening `SOCK_SEQPACKET` socket
 /// that is found under the name `path`), until there is nothing to hold and nobody connected, or
 /// nobody was connected for `patience`, or nobody can connect any more, since the name is gone.
-/// Gives the names of what was held until then; its descriptors are closed.
+/// A set that has a limit of its own ([`crate::Keeper::limit`]) is let go when nobody was connected for so
+/// long. `over` gets the names of what is let go for want of a daemon; the descriptors are closed by
+/// then.
 ///
 /// # Errors
 /// The system's.
-pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<Vec<String>> {
+pub fn hold(listener: OwnedFd, path: &Path, patience: Duration, over: &mut dyn FnMut(Vec<String>)) -> io::Result<()> {
     let mut kept = Kept::new();
     let mut daemon: Option<OwnedFd> = None;
     // The daemon that has started this process connects at once.
@@ -31,15 +33,23 @@ pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<Ve
     loop {
         let (listens, speaks) = wait(&listener, daemon.as_ref())?;
         let is_over = || Instant::now() >= alone_since + patience || !path.exists();
-        if daemon.is_none() && !listens && is_over() {
-            return Ok(kept.into_keys().collect());
+        if daemon.is_none() && !listens {
+            let all = is_over();
+            let ended = if all { kept.keys().cloned().collect() } else { beyond_their_limit(&kept, alone_since.elapsed()) };
+            ended.iter().for_each(|name| drop((kept.remove(name), kept.remove(&limit_name(name)))));
+            if !ended.is_empty() {
+                over(ended);
+            }
+            if all || kept.is_empty() {
+                return Ok(());
+            }
         }
         if speaks && let Some(socket) = &daemon {
             let goes_on = serve(socket, &mut kept).unwrap_or(false);
             if !goes_on {
                 (daemon, alone_since) = (None, Instant::now());
                 if kept.is_empty() {
-                    return Ok(Vec::new());
+                    return Ok(());
                 }
             }
         }
@@ -51,6 +61,12 @@ pub fn hold(listener: OwnedFd, path: &Path, patience: Duration) -> io::Result<Ve
             }
         }
     }
+}
+
+/// The sets that are to be let go when nobody was connected for so long.
+fn beyond_their_limit(kept: &Kept, alone: Duration) -> Vec<String> {
+    let is_beyond = |name: &&String| kept.get(&limit_name(name)).and_then(|set| limit_of(set)).is_some_and(|limit| alone >= limit);
+    kept.keys().filter(is_beyond).cloned().collect()
 }
 
 /// Whether somebody wants in, and whether the daemon says something. Without a daemon it does not
@@ -101,7 +117,10 @@ mod tests {
         bind(&listener, &SocketAddrUnix::new(path).expect("short")).expect("free");
         listen(&listener, 4).expect("bound");
         let path = path.to_owned();
-        std::thread::spawn(move || hold(listener, &path, patience))
+        std::thread::spawn(move || {
+            let mut ended = Vec::new();
+            hold(listener, &path, patience, &mut |names| ended.extend(names)).map(|()| ended)
+        })
     }
 
     fn join(path: &Path) -> OwnedFd {
@@ -159,6 +178,27 @@ mod tests {
         assert!(!holder.is_finished());
         drop(daemon);
         assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
+        assert_eq!(holder.join().expect("no panic").expect("it has ended"), ["one"]);
+    }
+
+    #[test]
+    fn what_has_a_limit_of_its_own_is_let_go_before_the_rest() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s");
+        let holder = start(&path, Duration::from_secs(600));
+        let daemon = join(&path);
+        let (mut far, near) = std::io::pipe().expect("a pipe");
+        let (_other_far, other_near) = std::io::pipe().expect("a pipe");
+        let limit = crate::limit_descriptor(Duration::ZERO).expect("memory");
+        say(&daemon, Kind::Keep, "one", &[near.into()]);
+        say(&daemon, Kind::Keep, "two", &[other_near.into()]);
+        say(&daemon, Kind::Keep, &limit_name("one"), &[limit]);
+        drop(daemon);
+        assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
+        let next = join(&path);
+        assert_eq!(say(&next, Kind::Take, "", &[]).into_keys().collect::<Vec<_>>(), ["two"]);
+        say(&next, Kind::Forget, "two", &[]);
+        drop(next);
         assert_eq!(holder.join().expect("no panic").expect("it has ended"), ["one"]);
     }
 

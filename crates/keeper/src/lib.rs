@@ -19,14 +19,17 @@ mod service;
 mod wire;
 
 use process::Process;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
 use service::Service;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Most descriptors under one name.
 pub const DESCRIPTORS_MAX: usize = 4;
@@ -82,7 +85,11 @@ impl Keeper {
     pub fn take(&self) -> io::Result<Kept> {
         match &self.holder {
             Holder::Service(service) => Ok(service.take()),
-            Holder::Process(process) => process.take(),
+            Holder::Process(process) => {
+                let mut kept = process.take()?;
+                kept.retain(|name, _| !name.starts_with(LIMIT));
+                Ok(kept)
+            }
         }
     }
 
@@ -107,10 +114,23 @@ impl Keeper {
     pub fn forget(&self, name: &str) {
         let forgotten = match &self.holder {
             Holder::Service(service) => service.forget(name),
-            Holder::Process(process) => process.forget(name),
+            Holder::Process(process) => process.forget(name).and_then(|()| process.forget(&limit_name(name))),
         };
         if let Err(error) = forgotten {
             tracing::warn!(name, %error, "descriptors that are not needed any more may still be held");
+        }
+    }
+
+    /// Lets a set go when there was no daemon for so long; `None`: with all others. A service manager
+    /// has its own limits.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn limit(&self, name: &str, limit: Option<Duration>) -> io::Result<()> {
+        let Holder::Process(process) = &self.holder else { return Ok(()) };
+        match limit {
+            Some(limit) => process.keep(&limit_name(name), vec![limit_descriptor(limit)?]),
+            None => process.forget(&limit_name(name)),
         }
     }
 
@@ -119,6 +139,26 @@ impl Keeper {
     pub fn outlives_a_stop(&self) -> bool {
         matches!(self.holder, Holder::Service(_))
     }
+}
+
+/// How the name of a set's limit begins; the set's name follows. It holds one file with the
+/// milliseconds as text, so a holder that knows no limits keeps it as any other set.
+const LIMIT: &str = "limit.";
+
+fn limit_name(name: &str) -> String {
+    format!("{LIMIT}{name}")
+}
+
+fn limit_descriptor(limit: Duration) -> io::Result<OwnedFd> {
+    let mut memory = File::from(memfd_create("hearth-limit", MemfdFlags::CLOEXEC)?);
+    memory.write_all(limit.as_millis().to_string().as_bytes())?;
+    Ok(memory.into())
+}
+
+fn limit_of(set: &[OwnedFd]) -> Option<Duration> {
+    let mut bytes = [0; 32];
+    let read = rustix::io::pread(set.first()?, &mut bytes, 0).ok()?;
+    std::str::from_utf8(&bytes[..read]).ok()?.parse().ok().map(Duration::from_millis)
 }
 
 fn copies(descriptors: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {

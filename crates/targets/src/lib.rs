@@ -21,6 +21,7 @@ mod lio;
 pub mod model;
 pub mod names;
 mod nvmet;
+mod peers;
 mod steps;
 mod tree;
 
@@ -35,6 +36,9 @@ use std::path::Path;
 pub const CONFIGFS: &str = "/sys/kernel/config";
 /// Where debugfs is mounted; it tells which NVMe hosts are connected.
 pub const DEBUGFS: &str = "/sys/kernel/debug";
+
+/// Where the kernel lists connections.
+pub const PROC_NET: &str = "/proc/net";
 
 /// How other machines reach the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -148,11 +152,12 @@ pub fn device_of(tree: &dyn Tree, protocol: Protocol, volume: &str, uuid: [u8; 1
     }
 }
 
-/// The names of initiators that are connected; `None` if the kernel does not tell.
-pub fn connected(tree: &dyn Tree, debugfs: &Path, protocol: Protocol, uuid: [u8; 16]) -> Option<Vec<String>> {
+/// The initiators that are connected: their names, or where the kernel does not tell these their
+/// addresses. `None`: some are connected where the target listens, and perhaps to another volume.
+pub fn connected(tree: &dyn Tree, debugfs: &Path, net: &Path, protocol: Protocol, uuid: [u8; 16]) -> Option<Vec<String>> {
     match protocol {
         Protocol::Iscsi => lio::connected(tree, uuid),
-        Protocol::NvmeTcp => nvmet::connected(tree, debugfs, uuid),
+        Protocol::NvmeTcp => nvmet::connected(tree, debugfs, net, uuid),
     }
 }
 

@@ -111,7 +111,9 @@ fn backstore(tree: &dyn Tree, steps: &mut Steps<'_>, share: &Share) -> Result<St
 fn reservations(tree: &dyn Tree, steps: &Steps<'_>, store: &str, uuid: [u8; 16]) -> Result<(), TargetError> {
     let database = tree.read("target/dbroot").ok().filter(|root| root.starts_with('/'));
     let directory = PathBuf::from(database.unwrap_or_else(|| DATABASE.into())).join("pr");
-    tree.make_outside(&directory).map_err(|source| step("make", &directory.display().to_string(), source))?;
+    // Where it cannot be made, the kernel refuses reservations that are to outlive a loss of power, and
+    // no others.
+    let _ = tree.make_outside(&directory);
     let Some(text) = tree.read_outside(&directory.join(format!("aptpl_{}", names::scsi_serial(uuid)))) else { return Ok(()) };
     for registration in registrations(&text) {
         steps.value(&format!("{store}/pr/res_aptpl_metadata"), &registration)?;

@@ -12,8 +12,8 @@
 use crate::error::TargetError;
 use crate::steps::{Removal, Steps, step};
 use crate::tree::Tree;
-use crate::{Access, Protocol, Share, names};
-use std::net::SocketAddr;
+use crate::{Access, Protocol, Share, names, peers};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
 
@@ -134,19 +134,35 @@ pub(crate) fn device_of(tree: &dyn Tree, uuid: [u8; 16]) -> Option<String> {
     is_on.then(|| tree.read(&format!("{namespace}/device_path")).unwrap_or_default())
 }
 
-/// Kernels before 6.11 do not tell, and debugfs may not be mounted.
-pub(crate) fn connected(tree: &dyn Tree, debugfs: &Path, uuid: [u8; 16]) -> Option<Vec<String>> {
+/// By name where debugfs tells (some kernels from 6.11 on), else by the connections to its ports.
+pub(crate) fn connected(tree: &dyn Tree, debugfs: &Path, net: &Path, uuid: [u8; 16]) -> Option<Vec<String>> {
     let name = names::target(Protocol::NvmeTcp, uuid);
     if !tree.exists(&format!("{ROOT}/subsystems/{name}")) {
         return Some(Vec::new());
     }
-    let controllers = std::fs::read_dir(debugfs.join(ROOT).join(name)).ok()?.flatten();
-    let controllers = controllers.filter(|entry| entry.file_name().to_string_lossy().starts_with("ctrl"));
+    let Ok(controllers) = std::fs::read_dir(debugfs.join(ROOT).join(&name)) else { return by_connection(tree, net, &name) };
+    let controllers = controllers.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("ctrl"));
     let mut hosts: Vec<String> =
         controllers.filter_map(|entry| Some(std::fs::read_to_string(entry.path().join("hostnqn")).ok()?.trim().to_owned())).collect();
     hosts.sort();
     hosts.dedup();
     Some(hosts)
+}
+
+fn by_connection(tree: &dyn Tree, net: &Path, name: &str) -> Option<Vec<String>> {
+    let ports = format!("{ROOT}/ports");
+    let (mut addresses, mut is_alone) = (Vec::new(), true);
+    for number in own_ports(&tree.list(&ports).ok()?) {
+        let subsystems = tree.list(&format!("{ports}/{number}/subsystems")).ok()?;
+        if subsystems.iter().any(|other| other == name) {
+            let read = |key: &str| tree.read(&format!("{ports}/{number}/{key}")).unwrap_or_default();
+            let address = read("addr_traddr").parse::<IpAddr>().ok().zip(read("addr_trsvcid").parse::<u16>().ok());
+            addresses.extend(address.map(SocketAddr::from));
+            is_alone &= subsystems.len() == 1;
+        }
+    }
+    let peers = peers::of(net, &addresses)?;
+    (is_alone || peers.is_empty()).then_some(peers)
 }
 
 pub(crate) fn refresh(tree: &dyn Tree, uuid: [u8; 16]) -> Result<bool, TargetError> {

@@ -262,17 +262,17 @@ fn what_is_in_the_way_is_told_with_what_to_do() {
 fn connected_initiators_are_named() {
     with_model(|model| {
         let nowhere = Path::new("/nonexistent");
-        assert_eq!(connected(model, nowhere, Protocol::Iscsi, UUID), Some(vec![]), "nothing is shared");
+        assert_eq!(connected(model, nowhere, nowhere, Protocol::Iscsi, UUID), Some(vec![]), "nothing is shared");
         apply(model, &share(Protocol::Iscsi)).expect("nothing fails");
-        assert_eq!(connected(model, nowhere, Protocol::Iscsi, UUID), Some(vec![]));
+        assert_eq!(connected(model, nowhere, nowhere, Protocol::Iscsi, UUID), Some(vec![]));
         let group = format!("target/iscsi/{}/tpgt_1", names::target(Protocol::Iscsi, UUID));
         let acl = format!("{group}/acls/iqn.1993-08.org.debian:01:abc");
         model.put(&format!("{acl}/info"), "InitiatorName: iqn.1993-08.org.debian:01:abc\nInitiatorAlias: x\n");
         model.put(&format!("{group}/dynamic_sessions"), "iqn.other\n\0");
         let both = vec!["iqn.1993-08.org.debian:01:abc".to_string(), "iqn.other".into()];
-        assert_eq!(connected(model, nowhere, Protocol::Iscsi, UUID), Some(both));
+        assert_eq!(connected(model, nowhere, nowhere, Protocol::Iscsi, UUID), Some(both));
         apply(model, &share(Protocol::NvmeTcp)).expect("nothing fails");
-        assert_eq!(connected(model, nowhere, Protocol::NvmeTcp, UUID), None, "debugfs is not there");
+        assert_eq!(connected(model, nowhere, nowhere, Protocol::NvmeTcp, UUID), None, "nothing tells");
     });
 }
 

@@ -83,7 +83,12 @@ impl Manager {
         let _claim = self.claim(&[(Named::Volume, name)], "a change of its shares")?;
         let record = self.volume_record(name)?;
         self.share_record(&record, protocol)?;
-        let connected = self.data().connected(&record, protocol).unwrap_or_default();
+        let known = self.data().connected(&record, protocol);
+        if !force && known.is_none() {
+            let problem = "initiators are connected to its address, and the kernel does not tell whether to this volume";
+            return Err(share_error(name, protocol, problem, "log out of it everywhere, then remove it with --force"));
+        }
+        let connected = known.unwrap_or_default();
         if !force && !connected.is_empty() {
             let problem =
                 format!("{} connected ({})", if connected.len() == 1 { "an initiator is" } else { "initiators are" }, connected.join(", "));

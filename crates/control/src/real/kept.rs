@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// How long users of an export wait for a volume that does not start. Longer than a disk takes that
 /// comes late; users of a disk that does not come at all are to hear of it.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long initiators of a shared device wait for a daemon: shorter than their own patience, since the kernel's targets have none (docs/shares.md).
+const SHARE_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a device without server may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// How the names of loop exports' descriptors begin; the volume's UUID follows.
@@ -115,6 +117,17 @@ impl KeptExports {
 
     pub(super) fn forget_ublk(&self, record: &VolumeRecord) {
         self.forget(&ublk_name(record));
+    }
+
+    /// The volume's block device is shared with other machines, or is no more: without a daemon, its
+    /// users wait less long.
+    pub(super) fn note_shared(&self, record: &VolumeRecord, is_shared: bool) {
+        let Some(keeper) = &self.keeper else { return };
+        for name in [loop_name(record), ublk_name(record)] {
+            if let Err(error) = keeper.limit(&name, is_shared.then_some(SHARE_PATIENCE)) {
+                tracing::warn!("initiators of {} may wait two minutes if the daemon does not come back: {error}", record.name);
+            }
+        }
     }
 
     /// Whether the loop export outlives this process.

@@ -28,6 +28,7 @@ pub use exports::clear_killed_export;
 pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
 pub use naming::volume_of_device;
 pub use runtime::SsdMedium;
+pub use shares::{EndedShares, end_shares_of};
 pub use ublk_exports::PROBE as UBLK_PROBE;
 
 use crate::datapath::{
