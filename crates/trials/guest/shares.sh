@@ -165,13 +165,39 @@ umount /mnt/v
 logout
 echo "shares: back after a start on an empty configfs"
 
+[ -z "$(dmesg | grep -E 'I/O error|Buffer I/O|blocked for more')" ]
+
 # ---- what others take away is set up again
 "$hearth" share remove v --nvme-tcp >/dev/null
 echo 0 >/sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/enable
+for portal in /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/np/*; do rmdir "$portal"; done
+for entry in /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/acls/*/lun_0; do rm "$entry"/hearth-v && rmdir "$entry" "${entry%/lun_0}"; done
+rm /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/lun/lun_0/hearth-v
+rmdir /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/lun/lun_0 /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1 \
+    /sys/kernel/config/target/iscsi/"$iqn" /sys/kernel/config/target/core/iblock_*/hearth-v
+wait_for node -l
+wait_for scsi_there
+disk=$(scsi_disk)
+reads() { timeout 100 dd if="$disk" of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null; }
+reads
+echo "a target that another program removed: is set up again"
+
+# ---- nobody comes: initiators get errors in time, and nothing hangs
+kill -9 $daemon
+wait $daemon 2>/dev/null || true
+code=0
+reads || code=$?
+[ $code = 1 ] || { echo "a read without a daemon ended with $code" >&2; exit 1; }
+serve
+wait_for shared iscsi
+wait_for reads
+logout
+echo "a daemon that is gone for long: errors, then the same disk again"
+
 "$hearth" share remove v --iscsi >/dev/null
 [ -z "$(find /sys/kernel/config/target /sys/kernel/config/nvmet -name '*hearth*' -o -path '*/subsystems/*')" ]
 ! grep -rqE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
-[ -z "$(dmesg | grep -E 'I/O error|Buffer I/O|blocked for more')" ]
+[ -z "$(dmesg | grep 'blocked for more')" ]
 "$hearth" volume remove v >/dev/null
 kill $daemon
 wait $daemon
