@@ -1,6 +1,6 @@
 /** The calls of the API over a [`World`]. */
 
-import type { Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm } from "../src/api";
+import type { Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -15,7 +15,7 @@ const missing = (what: string, name: string): Problem => new Problem(404, "not_f
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 export async function handle(world: World, method: string, path: string, query: URLSearchParams, body: unknown): Promise<unknown> {
-  const [kind, name, verb] = path.split("/").slice(1).map(decodeURIComponent);
+  const [kind, name, verb, word] = path.split("/").slice(1).map(decodeURIComponent);
   const now = Math.floor(Date.now() / 1000);
   const number = (key: string, otherwise: number): number => (query.has(key) ? Number(query.get(key)) : otherwise);
   switch (kind) {
@@ -44,7 +44,7 @@ export async function handle(world: World, method: string, path: string, query: 
     case "pools":
       return pools(world, method, name, verb, body);
     case "volumes":
-      return volumes(world, method, name, verb, number, body, query);
+      return volumes(world, method, name, verb, word, number, body, query);
     default:
       throw new Problem(404, "not_found", "there is no such path", "see /api/v1/openapi.json");
   }
@@ -103,7 +103,7 @@ async function pools(world: World, method: string, name: string | undefined, ver
   return one;
 }
 
-async function volumes(world: World, method: string, name: string | undefined, verb: string | undefined, number: (key: string, otherwise: number) => number, body: unknown, query: URLSearchParams): Promise<unknown> {
+async function volumes(world: World, method: string, name: string | undefined, verb: string | undefined, word: string | undefined, number: (key: string, otherwise: number) => number, body: unknown, query: URLSearchParams): Promise<unknown> {
   if (name === undefined) return method === "GET" ? [...world.volumes.values()].map((volume) => volume.view) : add(world, body as VolumeAdd);
   const volume = world.volumes.get(name);
   if (!volume) throw missing("volume", name);
@@ -126,6 +126,18 @@ async function volumes(world: World, method: string, name: string | undefined, v
       volume.view.backing_size_bytes = null;
       changed();
       return { done: true, told: "its size is that of its backing device" };
+    case "shares": {
+      const shares = (volume.view.shares ??= []);
+      if (method === "POST") {
+        const share = shared(volume.view.name, volume.view.uuid, body as ShareAdd);
+        shares.push(share);
+        changed();
+        return share;
+      }
+      volume.view.shares = shares.filter((share) => share.protocol !== word);
+      changed();
+      return { done: true, told: "no longer shared" };
+    }
     case "destage":
       return world.begin("destage", name, dirty(), 12, () => world.tell("info", name, "destage done"));
     case "warm": {
@@ -144,6 +156,24 @@ async function volumes(world: World, method: string, name: string | undefined, v
     });
   }
   return volume.view;
+}
+
+function shared(volume: string, uuid: string, add: ShareAdd): ShareView {
+  const iscsi = add.protocol === "iscsi";
+  return {
+    volume,
+    protocol: add.protocol,
+    target: iscsi ? `iqn.2003-01.org.linux-iscsi.hearth:${uuid}` : `nqn.2014-08.org.nvmexpress:uuid:${uuid}`,
+    serial: uuid,
+    wwn: iscsi ? `naa.6001405${uuid.replace(/-/g, "").slice(0, 25)}` : `uuid.${uuid}`,
+    addresses: (add.addresses ?? []).length > 0 ? add.addresses! : [`127.0.0.1:${iscsi ? 3260 : 4420}`],
+    initiators: add.initiators ?? [],
+    chap_file: add.chap_file ?? null,
+    device: "/dev/loop0",
+    connected: [],
+    problem: null,
+    remedy: null,
+  };
 }
 
 function set(world: World, volume: MockVolume, body: VolumeSet, dirty: () => number, changed: () => void): unknown {
