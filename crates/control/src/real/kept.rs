@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// comes late; users of a disk that does not come at all are to hear of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long initiators of a shared device wait for a daemon: shorter than their own patience, since the kernel's targets have none (docs/shares.md).
-const SHARE_PATIENCE: Duration = Duration::from_secs(20);
+const SHARE_PATIENCE: Duration = Duration::from_secs(25);
 /// How long a device without server may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// How the names of loop exports' descriptors begin; the volume's UUID follows.
