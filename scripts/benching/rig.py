@@ -124,12 +124,12 @@ def storage_read_bytes(pid):
     return next(int(line.split()[1]) for line in open(f"/proc/{pid}/io") if line.startswith("read_bytes"))
 
 
-def fio(target, depth, jobs, pid=None, rw="randread", seconds=SECONDS, size_mib=SIZE_MIB, more=(), ios=None):
+def fio(target, depth, jobs, pid=None, rw="randread", seconds=SECONDS, size_mib=SIZE_MIB, more=(), ios=None, prefix=()):
     """One run of fio on an NBD URI, or on a file or device (io_uring, O_DIRECT): for some seconds, or for a number of I/Os."""
     where = ["--ioengine=nbd", f"--uri={target}"] if "://" in target else ["--ioengine=io_uring", "--direct=1", f"--filename={target}"]
     length = [f"--io_size={ios * 4}k"] if ios else ["--time_based", f"--runtime={seconds}"]
     before = (cpu_ns(pid), storage_read_bytes(pid)) if pid else (0, 0)
-    text = run("fio", "--output-format=json", "--name=b", *where, f"--rw={rw}", "--bs=4k", f"--iodepth={depth}", f"--numjobs={jobs}",
+    text = run(*prefix, "fio", "--output-format=json", "--name=b", *where, f"--rw={rw}", "--bs=4k", f"--iodepth={depth}", f"--numjobs={jobs}",
                "--group_reporting", "--lat_percentiles=1", *length, f"--size={size_mib}m", "--norandommap", "--randrepeat=0",
                *more, cwd=SCRATCH)
     job = json.loads(text[text.index("{"):])["jobs"][0]

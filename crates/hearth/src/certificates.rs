@@ -4,7 +4,6 @@ use crate::commands::{print, to_json};
 use crate::failure::Failure;
 use clap::Subcommand;
 use control::events::unix_s;
-use control::human;
 use pki::PkiError;
 use pki::authority::{self, CA_VALID_S, Role, VALID_S};
 use serde::Serialize;
@@ -74,8 +73,8 @@ pub fn pki(command: &Pki, state_directory: &Path, json: bool) -> Result<(), Fail
                  a client gets its certificate with `hearth pki issue NAME`\n",
                 directory.display(),
                 hosts.join(", "),
-                human::seconds(CA_VALID_S),
-                human::seconds(VALID_S)
+                years(CA_VALID_S),
+                years(VALID_S)
             );
             (Made { directory, name, hosts, valid_until_unix_s: now_s + VALID_S }, text)
         }
@@ -94,12 +93,16 @@ pub fn pki(command: &Pki, state_directory: &Path, json: bool) -> Result<(), Fail
             let text = format!(
                 "{whose} certificate of {name} created in {}\nvalid: {}\ncopy the directory to the {whose}; the key in it is a secret\n",
                 directory.display(),
-                human::seconds(VALID_S)
+                years(VALID_S)
             );
             (Made { directory, name: name.clone(), hosts: host.clone(), valid_until_unix_s: now_s + VALID_S }, text)
         }
     };
     print(&if json { to_json(&made) } else { text })
+}
+
+fn years(seconds: u64) -> String {
+    format!("{} years", seconds / (365 * pki::certificate::DAY_S))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
