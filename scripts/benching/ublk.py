@@ -14,7 +14,7 @@ def measure():
         print("(the guest lab is not beside the project: not measured)")
         return []
     run("cargo", "build", "--release", "--locked", "-q", "-p", "ublk", "-p", "fuse", "--examples", cwd=ROOT, timeout=3600)
-    modules = [word for module in ("ublk_drv", "loop", "fuse", "null_blk,nr_devices=1,gb=1") for word in ("--module", module)]
+    modules = [word for module in ("ublk_drv", "loop", "fuse", "null_blk,nr_devices=1,gb=1", "brd,rd_nr=1,rd_size=262144") for word in ("--module", module)]
     inside = os.path.join(ROOT, "scripts/benching/in_guest.py")
     done = subprocess.run([LAB, "run", "--icount", "1", "--cpus", "1", "--mem", "2G", "--timeout", "1500", *modules,
                            "--", "python3", inside, os.path.join(TARGET, "release/examples"), str(ROUNDS)],
