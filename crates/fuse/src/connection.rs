@@ -16,7 +16,7 @@ use crate::receiver::Receiver;
 use crate::table::{Noted, Table};
 use engine::api::{Op, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
-use page::{PageVec, for_each_piece};
+use page::{PageVec, for_each_run};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -438,8 +438,8 @@ impl Endpoint for Connection {
             slot.pages = reply.pages;
             slot.pieces.clear();
             slot.pieces.push(libc::iovec { iov_base: slot.reply.as_mut_ptr().cast(), iov_len: OUT_HEADER_BYTES });
-            for_each_piece(&slot.pages, slot.work.skip_bytes, slot.work.data_bytes, |piece| {
-                slot.pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
+            for_each_run(&slot.pages, slot.work.skip_bytes, slot.work.data_bytes, |start, length| {
+                slot.pieces.push(libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length });
             });
             opcode::Writev::new(ring::Fd(self.device.as_raw_fd()), slot.pieces.as_ptr(), slot.pieces.len() as u32).build()
         } else {

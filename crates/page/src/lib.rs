@@ -14,6 +14,6 @@ mod pieces;
 mod pool;
 mod vector;
 
-pub use pieces::{for_each_piece, for_each_piece_mut};
+pub use pieces::{for_each_piece, for_each_piece_mut, for_each_run, for_each_run_mut};
 pub use pool::{PAGE_BYTES, Page, PageMut, PagePool};
 pub use vector::{PageMutVec, PageVec};

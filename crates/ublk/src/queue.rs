@@ -12,7 +12,7 @@ use crate::table::Table;
 use crate::uapi::{COMMIT_AND_FETCH, Descriptor, FETCH, Operation, data_offset, io_command};
 use engine::api::{Op, Reply, Request, RequestError};
 use io_uring::{opcode, types as ring};
-use page::{PageMut, PageMutVec, PageVec, for_each_piece, for_each_piece_mut};
+use page::{PageMut, PageMutVec, PageVec, for_each_run, for_each_run_mut};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
 use std::collections::VecDeque;
 use std::io;
@@ -213,8 +213,8 @@ impl Queue {
         let slot = self.slots[usize::from(tag)];
         let pieces = &mut self.pieces;
         pieces.clear();
-        for_each_piece_mut(pages, slot.skip_bytes(), slot.data_bytes(), |piece| {
-            pieces.push(libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() });
+        for_each_run_mut(pages, slot.skip_bytes(), slot.data_bytes(), |start, length| {
+            pieces.push(libc::iovec { iov_base: start.cast(), iov_len: length });
         });
         let (fd, count, at) = (self.device.as_raw_fd(), pieces.len() as i32, data_offset(self.number, tag));
         // SAFETY: each piece is writable memory of `pages`, borrowed until the call returns.
@@ -227,8 +227,8 @@ impl Queue {
         let slot = self.slots[usize::from(tag)];
         let pieces = &mut self.pieces;
         pieces.clear();
-        for_each_piece(pages, slot.skip_bytes(), slot.data_bytes(), |piece| {
-            pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
+        for_each_run(pages, slot.skip_bytes(), slot.data_bytes(), |start, length| {
+            pieces.push(libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length });
         });
         let (fd, count, at) = (self.device.as_raw_fd(), pieces.len() as i32, data_offset(self.number, tag));
         // SAFETY: the call reads the pieces, which are memory of `pages`, until it returns.

@@ -175,7 +175,7 @@ impl Shard {
     }
 
     pub(super) fn allocate(&self, pages: usize) -> Option<Vec<PageMut>> {
-        (0..pages).map(|_| self.config.pool.allocate()).collect()
+        self.config.pool.allocate_many(pages).map(page::PageMutVec::into_vec)
     }
 
     fn start_read_ios(&mut self, id: OpId, sources: Vec<Source>, mut buffers: Vec<PageMut>) {

@@ -90,12 +90,8 @@ fn allocate_all(pool: &PagePool, reserved: usize, pages: usize) -> Option<PageMu
     if !has_room(pool, reserved, pages) {
         return None;
     }
-    // Another thread may be faster: then what was got goes back with the vector.
-    let mut taken = PageMutVec::with_capacity(pages);
-    for _ in 0..pages {
-        taken.push(pool.allocate()?);
-    }
-    Some(taken)
+    // Another thread may be faster.
+    pool.allocate_many(pages)
 }
 
 impl Reactor {
