@@ -37,9 +37,17 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
     // By its own name in lists of processes.
     rustix::thread::set_name(c"hearth-keeper").map_err(|error| failed(error.into()))?;
     let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).map_err(|error| failed(error.into()))?;
+    let state_directory = socket.parent().unwrap_or(Path::new("/"));
     let mut over = |held: Vec<String>| {
-        // What hangs on descriptors has ended with them; these devices are the kernel's own.
-        for problem in end_ublk_devices(held.iter().map(String::as_str)).into_iter().filter_map(Result::err) {
+        // What hangs on descriptors has ended with them; ublk devices are the kernel's own. A daemon
+        // that has come at the last moment takes them over.
+        let ended = match DaemonLock::take(&state_directory.join("lock")) {
+            Ok(_lock) => end_ublk_devices_of(state_directory).unwrap_or_else(|_| end_ublk_devices(held.iter().map(String::as_str))),
+            // Its directory is gone, and nobody can come.
+            Err(_) if !state_directory.exists() => end_ublk_devices(held.iter().map(String::as_str)),
+            Err(_) => Vec::new(),
+        };
+        for problem in ended.into_iter().filter_map(Result::err) {
             eprintln!("hearth-keeper: {problem}");
         }
     };

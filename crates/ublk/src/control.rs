@@ -5,11 +5,13 @@ use crate::error::UblkError;
 use crate::uapi::{self, DeviceInfo, Parameters, STATE_LIVE, control, control_command, flag};
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
+use node::patience::begin;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where the driver takes commands.
 const CONTROL: &str = "/dev/ublk-control";
@@ -21,6 +23,9 @@ pub(crate) const BASE: u64 = flag::CMD_IOCTL_ENCODE | flag::USER_COPY;
 pub(crate) const RECOVERY: u64 = flag::USER_RECOVERY | flag::USER_RECOVERY_REISSUE;
 /// What the driver must be able to do.
 const NEEDED: u64 = BASE | RECOVERY;
+
+/// Before the ring is asked again when the kernel is short of memory.
+const RING_PAUSE: Duration = Duration::from_millis(10);
 
 /// The block device of that number.
 pub(crate) fn block_path(number: u32) -> PathBuf {
@@ -101,18 +106,46 @@ impl Control {
         self.plain(control::START_DEV, number, pid).map_err(UblkError::system(format!("start ublk device {number}")))
     }
 
-    /// Requests that wait get errors, and the block device goes.
-    pub(crate) fn stop(&mut self, number: u32) -> Result<(), UblkError> {
-        self.plain(control::STOP_DEV, number, 0).map_err(UblkError::system(format!("stop ublk device {number}")))
+    /// Ends the device if it is still the one with that mark: requests that wait get errors, the block
+    /// device goes, and so does all the rest of it.
+    pub(crate) fn end(&mut self, number: u32, mark: u64) -> Result<(), UblkError> {
+        self.stop(number, mark)?;
+        if self.is_there(number, mark)? { self.delete(number) } else { Ok(()) }
+    }
+
+    /// Requests that wait get errors, and the block device goes. One that has another mark is not
+    /// touched: it is another's.
+    pub(crate) fn stop(&mut self, number: u32, mark: u64) -> Result<(), UblkError> {
+        if !self.is_there(number, mark)? {
+            return Ok(());
+        }
+        match self.plain(control::STOP_DEV, number, 0) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            done => done.map_err(UblkError::system(format!("stop ublk device {number}"))),
+        }
+    }
+
+    /// Whether there is a device of that number and mark.
+    pub(crate) fn is_there(&mut self, number: u32, mark: u64) -> Result<bool, UblkError> {
+        match self.info(number) {
+            Ok(info) => Ok(info.mark == mark),
+            Err(error) if error.is(libc::ENODEV) || error.is(libc::ENOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Forgets a device that is stopped; at once, or when the last user has closed its block device.
-    /// Before Linux 6.9 this waits for that user.
+    /// Before Linux 6.9 a thread waits for that user.
     pub(crate) fn delete(&mut self, number: u32) -> Result<(), UblkError> {
         let asynchronous = self.plain(control::DEL_DEV_ASYNC, number, 0);
         let done = asynchronous.or_else(|error| match error.raw_os_error() {
             // Before Linux 6.9.
-            Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => self.plain(control::DEL_DEV, number, 0),
+            Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => {
+                begin("ublk-delete", move || delete_and_wait(number));
+                Ok(())
+            }
+            // Somebody else was faster.
+            Some(libc::ENODEV | libc::ENOENT) => Ok(()),
             _ => Err(error),
         });
         done.map_err(UblkError::system(format!("remove ublk device {number}")))
@@ -155,14 +188,27 @@ impl Control {
         // giving up; the entry names nothing else.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         loop {
-            match self.ring.submit_and_wait(1) {
-                Err(error) if error.raw_os_error() != Some(libc::EINTR) => return Err(error),
-                _ => {}
+            if let Err(error) = self.ring.submit_and_wait(1) {
+                // Memory is short, or a signal came. The entry may be with the kernel: what it names
+                // must not go, so there is no way but to try again.
+                match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN | libc::EBUSY) => std::thread::sleep(RING_PAUSE),
+                    _ => panic!("the ring for commands to {CONTROL} is broken: {error}"),
+                }
             }
             if let Some(done) = self.ring.completion().next() {
                 return if done.result() < 0 { Err(io::Error::from_raw_os_error(-done.result())) } else { Ok(()) };
             }
         }
+    }
+}
+
+/// Waits until no user has the block device open.
+fn delete_and_wait(number: u32) {
+    let deleted = Control::open().map_err(io::Error::other).and_then(|mut control| control.plain(control::DEL_DEV, number, 0));
+    if let Err(error) = deleted {
+        tracing::warn!(number, %error, "a ublk device that has ended was not forgotten");
     }
 }
 

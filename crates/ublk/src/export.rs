@@ -28,7 +28,8 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// How long requests in flight may take when a device ends.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the server before may take to end: its memory and rings go first.
-const SERVER_PATIENCE: Duration = Duration::from_secs(30);
+/// Some kernels (6.7 to 6.14) notice it only by the time limit of requests, 30 s, if it had all of them.
+const SERVER_PATIENCE: Duration = Duration::from_secs(90);
 /// How long the nodes of a new device may take to appear.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,6 +42,9 @@ pub struct UblkOptions {
     pub probe: Probe,
     /// Directory of the stable name, a link to the device; `None`: no stable name.
     pub link_directory: Option<PathBuf>,
+    /// Whether a device that an earlier daemon has made may be gone on with. Else it ends, and its
+    /// users get errors: the content is not what they knew.
+    pub may_take_over: bool,
     /// Whether the device outlives this process: its users wait for the next one, or for who ends
     /// it. Else they get errors when this one ends.
     pub outlives: bool,
@@ -53,6 +57,7 @@ pub struct UblkOptions {
 /// Dropping it does nothing to the device, which then waits for another server.
 pub struct UblkExport {
     number: u32,
+    mark: u64,
     path: PathBuf,
     switch: Arc<Switch>,
     endpoints: EndpointGroup,
@@ -75,12 +80,16 @@ impl UblkExport {
         let left = find(mark_of(options.owner))?;
         let mut made = None;
         if let Some(info) = left {
-            match UblkExport::take_over(runtime, volume, &info, options) {
+            let taken = match options.may_take_over {
+                true => UblkExport::take_over(runtime, volume, &info, options),
+                false => Err(UblkError::system("go on with the device of before")(io::Error::other("its content is another"))),
+            };
+            match taken {
                 Ok(export) => made = Some(export),
                 Err(error @ UblkError::ServedElsewhere { .. }) => return Err(error),
                 Err(error) => {
                     warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
-                    end(info.number, options.patience)?;
+                    end(info.number, info.mark, options.patience)?;
                 }
             }
         }
@@ -88,7 +97,7 @@ impl UblkExport {
             Some(made) => made,
             None => UblkExport::make(runtime, volume, options)?,
         };
-        made.warnings = warnings;
+        made.warnings.extend(warnings);
         let problem = made.make_link(name, options).err();
         made.warnings.extend(problem);
         Ok(made)
@@ -122,7 +131,7 @@ impl UblkExport {
             Ok(UblkExport::of(&info, switch, endpoints, false, options))
         });
         served.inspect_err(|_| {
-            if let Err(error) = end(info.number, options.patience) {
+            if let Err(error) = end(info.number, info.mark, options.patience) {
                 tracing::warn!("a ublk device that could not be started stays: {error}");
             }
         })
@@ -161,13 +170,18 @@ impl UblkExport {
         // From here on an end leaves the device without a server: its users get errors by `end`.
         let (switch, endpoints) = serve(runtime, volume, &info)?;
         on_control(options.patience, "taking a ublk device over", move |control| control.end_recovery(number))?;
-        let made = UblkExport::of(&info, switch, endpoints, true, options);
+        let mut made = UblkExport::of(&info, switch, endpoints, true, options);
+        made.warnings.extend(differences(&known, volume, &made.path));
+        if volume.size_bytes() > known.size_bytes {
+            made.warnings.extend(made.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string()));
+        }
         Ok(made)
     }
 
     fn of(info: &DeviceInfo, switch: Arc<Switch>, endpoints: EndpointGroup, was_taken_over: bool, options: &UblkOptions) -> UblkExport {
         UblkExport {
             number: info.number,
+            mark: info.mark,
             path: block_path(info.number),
             switch,
             endpoints,
@@ -226,29 +240,37 @@ impl UblkExport {
         if let Some(by) = self.users() {
             return in_use(by);
         }
-        // Held, so that nobody mounts it meanwhile.
-        let path = self.path.clone();
-        let claim = move || OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&path)?.sync_all();
-        match within(self.patience, "ublk-flush", claim) {
-            Some(Ok(())) => {}
+        let (path, number, mark) = (self.path.clone(), self.number, self.mark);
+        let go = move || -> io::Result<Result<(), UblkError>> {
+            // Held until the device has gone, so that nobody mounts it meanwhile.
+            let claim = OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&path)?;
+            claim.sync_all()?;
+            Ok(Control::open().and_then(|mut control| control.stop(number, mark)))
+        };
+        match within(self.patience, "ublk-stop", go) {
+            Some(Ok(stopped)) => stopped?,
             Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => return in_use("mounted just now".to_owned()),
-            // It has gone already.
-            Some(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => {}
+            Some(Err(error)) if is_gone(&error) => {}
             Some(Err(error)) => return Err(UblkError::system(format!("flush {}", self.path.display()))(error)),
-            None => return Err(UblkError::TimedOut { step: "flushing a ublk device", seconds: self.patience.as_secs() }),
+            None => return Err(UblkError::TimedOut { step: "stopping a ublk device", seconds: self.patience.as_secs() }),
         }
         self.remove(runtime)
+    }
+
+    /// Whether somebody else has taken the device away, so that its number may be another's.
+    pub fn is_lost(&self) -> bool {
+        self.endpoints.is_empty()
     }
 
     /// The device goes, whoever uses it.
     fn remove(&mut self, runtime: &Runtime) -> Result<(), UblkError> {
         // The name goes while the number is still ours.
         self.link = None;
-        let number = self.number;
-        on_control(self.patience, "stopping a ublk device", move |control| control.stop(number))?;
+        let (number, mark) = (self.number, self.mark);
+        on_control(self.patience, "stopping a ublk device", move |control| control.stop(number, mark))?;
         let stopped = runtime.stop_endpoints(&self.endpoints, END_PATIENCE);
         stopped.map_err(|_| UblkError::TimedOut { step: "ending a ublk device", seconds: END_PATIENCE.as_secs() })?;
-        on_control(self.patience, "removing a ublk device", move |control| control.delete(number))
+        on_control(self.patience, "removing a ublk device", move |control| control.end(number, mark))
     }
 
     /// Takes the device away under its users: what lies in memory above it is written back as far as
@@ -305,18 +327,20 @@ impl UblkExport {
         self.switch.pause(Duration::ZERO);
     }
 
-    /// Users go on, with this volume.
+    /// Users go on, with this volume. Gives what an administrator should know, a sentence each.
     ///
     /// # Errors
     /// If it is not what the device promises; nothing has changed then.
-    pub fn resume(&self, volume: &VolumeRef) -> Result<(), UblkError> {
+    pub fn resume(&self, volume: &VolumeRef) -> Result<Vec<String>, UblkError> {
         let number = self.number;
         let known = on_control(self.patience, "looking at a ublk device", move |control| control.parameters(number))?;
         if let Some(problem) = misfit(&known, volume) {
             return Err(UblkError::System { action: format!("go on with {}", self.path.display()), source: io::Error::other(problem) });
         }
         self.switch.resume(volume.clone());
-        Ok(())
+        let has_grown = volume.size_bytes() > known.size_bytes;
+        let told = has_grown.then(|| self.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string())).flatten();
+        Ok(told.into_iter().chain(differences(&known, volume, &self.path)).collect())
     }
 }
 
@@ -354,9 +378,16 @@ fn users(path: &Path, patience: Duration) -> Option<String> {
     let look = move || match open(&device).and_then(|node| node.metadata()) {
         // Closed again: it would be found as a user of its own.
         Ok(facts) => users_of(facts.rdev(), &device),
-        Err(_) => None,
+        Err(error) if is_gone(&error) => None,
+        // Nothing is taken away under somebody unseen.
+        Err(error) => Some(format!("what uses it cannot be found out ({error})")),
     };
     within(patience, "ublk-users", look).unwrap_or_else(|| Some("what uses it cannot be found out in time".to_owned()))
+}
+
+/// Whether there is no such device any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV))
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -402,7 +433,13 @@ fn misfit(known: &Parameters, volume: &VolumeRef) -> Option<String> {
     if volume.request_bytes_max() < known.request_bytes_max {
         return Some("the volume takes shorter requests now".to_owned());
     }
-    (volume.read_only() && !known.read_only).then(|| "the volume is read-only now, and the device is not".to_owned())
+    None
+}
+
+/// What an administrator should know of a device that goes on: in the kernel it is as it was made.
+fn differences(known: &Parameters, volume: &VolumeRef, device: &Path) -> Option<String> {
+    let stays = known.read_only && !volume.read_only();
+    stays.then(|| format!("{} stays read-only until it is made anew: unmount it, then restart the daemon", device.display()))
 }
 
 /// Puts the queues on the reactors: they fetch all tags.

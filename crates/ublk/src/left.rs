@@ -21,6 +21,7 @@ pub(crate) fn mark_of(owner: u128) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Left {
     number: u32,
+    mark: u64,
     /// `/dev/ublkbN`.
     pub path: PathBuf,
 }
@@ -37,9 +38,12 @@ pub(crate) fn find(mark: u64) -> Result<Option<DeviceInfo>, UblkError> {
 }
 
 /// The device that a daemon has left of this volume, if there is one and nobody serves it.
-pub fn left(owner: u128) -> Option<Left> {
-    let info = find(mark_of(owner)).ok()??;
-    (!control::is_served(&info)).then(|| Left { number: info.number, path: block_path(info.number) })
+///
+/// # Errors
+/// If the driver does not tell.
+pub fn left(owner: u128) -> Result<Option<Left>, UblkError> {
+    let info = find(mark_of(owner))?.filter(|info| !control::is_served(info));
+    Ok(info.map(|info| Left { number: info.number, mark: info.mark, path: block_path(info.number) }))
 }
 
 /// Whether the block device of this kernel's name ("ublkb0") is one of this volume, served or not.
@@ -53,7 +57,7 @@ pub fn is_of(device: &str, owner: u128) -> bool {
 /// # Errors
 /// See [`UblkError`].
 pub fn end_left(left: &Left, patience: Duration) -> Result<(), UblkError> {
-    end(left.number, patience)
+    end(left.number, left.mark, patience)
 }
 
 /// Removes the stable name of a volume if it leads to a device that nobody serves.
@@ -65,11 +69,8 @@ pub fn forget_name(directory: &Path, name: &str) -> Result<(), String> {
 }
 
 /// Ends a device, served or not.
-pub(crate) fn end(number: u32, patience: Duration) -> Result<(), UblkError> {
-    on_control(patience, "ending a ublk device", move |control| {
-        control.stop(number)?;
-        control.delete(number)
-    })
+pub(crate) fn end(number: u32, mark: u64, patience: Duration) -> Result<(), UblkError> {
+    on_control(patience, "ending a ublk device", move |control| control.end(number, mark))
 }
 
 #[cfg(test)]

@@ -24,6 +24,9 @@ const TOKEN_BELL: u32 = u32::MAX;
 /// Bytes of a block of the engine.
 const SECTORS_PER_PAGE: u64 = page::PAGE_BYTES as u64 / SECTOR_BYTES;
 
+/// Bits of a request's number that are its tag; above them is its turn.
+const TAG_BITS: u32 = 16;
+
 /// The request that a tag stands for.
 #[derive(Clone, Copy)]
 struct Slot {
@@ -31,6 +34,8 @@ struct Slot {
     op: Op,
     /// Which volume it was given to: see [`Queue::turn`].
     turn: u64,
+    /// Whether it is there now. An answer to what is not is of no use to anybody.
+    at_volume: bool,
 }
 
 impl Slot {
@@ -89,7 +94,7 @@ impl Queue {
             request_bytes_max,
             way,
             turn: 0,
-            slots: vec![Slot { asked, op: Op::Flush, turn: 0 }; usize::from(depth)].into(),
+            slots: vec![Slot { asked, op: Op::Flush, turn: 0, at_volume: false }; usize::from(depth)].into(),
             short: VecDeque::new(),
             refused: VecDeque::new(),
             held: VecDeque::new(),
@@ -145,7 +150,7 @@ impl Queue {
         if is_long || (op != Op::Flush && asked.sectors == 0) {
             return self.answer(cx, tag, -libc::EINVAL);
         }
-        self.slots[usize::from(tag)] = Slot { asked, op, turn: self.turn };
+        self.slots[usize::from(tag)] = Slot { asked, op, turn: self.turn, at_volume: false };
         self.begin(cx, tag);
     }
 
@@ -175,9 +180,9 @@ impl Queue {
             self.put_off(cx, tag);
             return true;
         };
-        let mut slot = self.slots[usize::from(tag)];
-        slot.turn = self.turn;
-        self.slots[usize::from(tag)] = slot;
+        let slot = &mut self.slots[usize::from(tag)];
+        (slot.turn, slot.at_volume) = (self.turn, false);
+        let slot = *slot;
         let mut pages = PageVec::new();
         if slot.op == Op::Write {
             let Some(mut empty) = cx.allocate_pages(&volume, slot.pages()) else { return false };
@@ -189,7 +194,7 @@ impl Queue {
             pages = empty.into_iter().map(PageMut::freeze).collect();
         }
         let request = Request {
-            id: u64::from(tag),
+            id: self.turn << TAG_BITS | u64::from(tag),
             volume: ANY_VOLUME,
             op: slot.op,
             fua: slot.asked.fua && slot.op != Op::Flush,
@@ -202,8 +207,11 @@ impl Queue {
         };
         if !self.refused.is_empty() {
             self.refused.push_back(request);
-        } else if let Err(Refused(request)) = cx.submit(&volume, request) {
-            self.refused.push_back(request);
+            return true;
+        }
+        match cx.submit(&volume, request) {
+            Ok(()) => self.slots[usize::from(tag)].at_volume = true,
+            Err(Refused(request)) => self.refused.push_back(request),
         }
         true
     }
@@ -241,9 +249,18 @@ impl Queue {
         self.way = self.switch.way();
         self.turn += 1;
         // What has not reached the volume before waits for this one.
-        let refused = std::mem::take(&mut self.refused).into_iter().map(|request| request.id as u16);
+        let refused = std::mem::take(&mut self.refused).into_iter().map(|request| tag_of(request.id));
         let waiting: Vec<u16> = refused.chain(std::mem::take(&mut self.short)).collect();
         waiting.into_iter().for_each(|tag| self.hold(tag));
+        if matches!(self.way, Way::Fail) {
+            // The kernel waits for all that it has handed over, and the volume's device may hang. The
+            // memory of a write is a copy, so nothing of the kernel's is used any more.
+            for tag in 0..self.slots.len() as u16 {
+                if std::mem::take(&mut self.slots[usize::from(tag)].at_volume) {
+                    self.answer(cx, tag, -libc::EIO);
+                }
+            }
+        }
         if matches!(self.way, Way::Wait) {
             return self.switch.set_busy(self.number, self.under_way > 0);
         }
@@ -293,8 +310,13 @@ impl Endpoint for Queue {
     }
 
     fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
-        let tag = reply.id as u16;
+        let tag = tag_of(reply.id);
         let slot = self.slots[usize::from(tag)];
+        // Answered without waiting for this.
+        if !slot.at_volume || slot.turn != reply.id >> TAG_BITS {
+            return;
+        }
+        self.slots[usize::from(tag)].at_volume = false;
         match reply.result {
             Err(_) if self.lost_its_volume(tag) => self.begin_again(cx, tag),
             Err(error) => self.answer(cx, tag, -errno(error)),
@@ -321,11 +343,13 @@ impl Endpoint for Queue {
     fn volume_available(&mut self, cx: &mut Context<'_>) {
         while let Some(request) = self.refused.pop_front() {
             let Way::To(volume) = self.way.clone() else {
-                self.put_off(cx, request.id as u16);
+                self.put_off(cx, tag_of(request.id));
                 continue;
             };
-            if let Err(Refused(request)) = cx.submit(&volume, request) {
-                return self.refused.push_front(request);
+            let tag = tag_of(request.id);
+            match cx.submit(&volume, request) {
+                Ok(()) => self.slots[usize::from(tag)].at_volume = true,
+                Err(Refused(request)) => return self.refused.push_front(request),
             }
         }
     }
@@ -345,6 +369,10 @@ impl Queue {
     fn knows_the_way(&self) -> bool {
         matches!((self.switch.way(), &self.way), (Way::To(now), Way::To(known)) if now.is(known))
     }
+}
+
+fn tag_of(id: u64) -> u16 {
+    (id & ((1 << TAG_BITS) - 1)) as u16
 }
 
 fn all_moved(moved: isize, wanted_bytes: u32) -> io::Result<()> {

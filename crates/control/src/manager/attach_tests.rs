@@ -210,7 +210,7 @@ fn a_table_of_another_program_is_noticed_and_the_cache_dropped() {
         assert_eq!(world.read_mapped(LV), Some(10 + round), "nothing stale");
         works(&world, 20 + round, "attached again");
         let view = manager.volume_view("v").expect("it is there");
-        assert_eq!((view.health, view.size_bytes), (Health::Running, (1 << 30) + (round + 1 << 20)));
+        assert_eq!((view.health, view.size_bytes), (Health::Running, (1 << 30) + ((round + 1) << 20)));
     }
     world.inside().mapped.remove(LV);
     manager.watch_devices(&mut watched);

@@ -104,9 +104,12 @@ impl Machine {
         }
     }
 
-    /// Whether somebody else has taken the loop device away (`losetup -d`).
+    /// Whether somebody else has taken the block device away (`losetup -d`).
     pub(super) fn loop_is_lost(&self, volume: &str) -> bool {
-        self.volume(volume).is_ok_and(|volume| locked(&volume.loop_export).as_ref().is_some_and(LoopExport::is_lost))
+        self.volume(volume).is_ok_and(|volume| {
+            locked(&volume.loop_export).as_ref().is_some_and(LoopExport::is_lost)
+                || locked(&volume.ublk_export).as_ref().is_some_and(UblkExport::is_lost)
+        })
     }
 
     fn offer_nbd(&self, record: &VolumeRecord) -> Result<Offer, ControlError> {

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long initiators of a shared device wait for a daemon: shorter than their own patience, since the kernel's targets have none (docs/shares.md).
 const SHARE_PATIENCE: Duration = Duration::from_secs(25);
 /// How long a device without server may take to end.
-const END_PATIENCE: Duration = Duration::from_secs(30);
+const END_PATIENCE: Duration = Duration::from_secs(60);
 /// How the names of loop exports' descriptors begin; the volume's UUID follows.
 const LOOP: &str = "loop.";
 /// The same of a ublk device, which the kernel keeps: what is kept is a sign that there is one. The
@@ -116,7 +116,12 @@ impl KeptExports {
     }
 
     pub(super) fn forget_ublk(&self, record: &VolumeRecord) {
-        self.forget(&ublk_name(record));
+        self.forget_ublk_of(record.uuid);
+    }
+
+    /// The same of a volume that may be known no more.
+    pub(super) fn forget_ublk_of(&self, uuid: Uuid) {
+        self.forget(&format!("{UBLK}{uuid}"));
     }
 
     /// The volume's block device is shared with other machines, or is no more: without a daemon, its
@@ -366,7 +371,7 @@ fn ublk_name(record: &VolumeRecord) -> String {
 /// # Errors
 /// If it does not end.
 pub(super) fn end_left_device(uuid: Uuid) -> Result<Option<PathBuf>, ublk::UblkError> {
-    let Some(left) = ublk::left(u128::from_be_bytes(uuid.0)) else { return Ok(None) };
+    let Some(left) = ublk::left(u128::from_be_bytes(uuid.0))? else { return Ok(None) };
     ublk::end_left(&left, END_PATIENCE).map(|()| Some(left.path))
 }
 
@@ -377,12 +382,19 @@ pub fn end_ublk_devices<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Res
     uuids.filter_map(|uuid| end_left_device(uuid).map_err(|error| error.to_string()).transpose()).collect()
 }
 
-/// The same of the volumes that a state directory knows, whoever holds signs of them.
+/// The same of the volumes that a state directory knows, whoever holds signs of them. Their stable
+/// names go, too.
 ///
 /// # Errors
 /// If the state cannot be read.
 pub fn end_ublk_devices_of(state_directory: &Path) -> Result<Vec<Result<PathBuf, String>>, ControlError> {
     let volumes = store::look(state_directory)?.volumes;
+    for volume in &volumes {
+        // A name that cannot go leads to a device that is gone: no reason not to end it.
+        if let Err(problem) = ublk::forget_name(Path::new(STABLE_DIRECTORY), &volume.name) {
+            tracing::warn!("{problem}");
+        }
+    }
     let names: Vec<String> = volumes.iter().map(ublk_name).collect();
     Ok(end_ublk_devices(names.iter().map(String::as_str)))
 }

@@ -46,7 +46,8 @@ impl Machine {
         if self.kept.waits(record) {
             return over_loop("its users have a loop device open");
         }
-        let is_there = locked(&self.ublk.suspended).contains_key(&record.uuid) || ublk::left(owner(record)).is_some();
+        let is_there =
+            locked(&self.ublk.suspended).contains_key(&record.uuid) || ublk::left(owner(record)).is_ok_and(|left| left.is_some());
         match if is_there { Ok(()) } else { ublk::support::check(&self.ublk.probe) } {
             Ok(()) => self.offer_ublk(record).map(|offer| Offer { note: Some("by ublk".into()), ..offer }),
             Err(UblkError::Unsupported { reason }) => over_loop(&reason),
@@ -59,7 +60,10 @@ impl Machine {
         let mut warnings = Vec::new();
         let suspended = locked(&self.ublk.suspended).remove(&record.uuid);
         let resumed = suspended.and_then(|(_, export)| match export.resume(&volume.reference) {
-            Ok(()) => Some(export),
+            Ok(told) => {
+                warnings.extend(told);
+                Some(export)
+            }
             Err(error) => {
                 warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
                 warnings.extend(export.abandon(&self.runtime, Duration::ZERO).err().map(|error| error.to_string()));
@@ -70,18 +74,23 @@ impl Machine {
             Some(export) => export,
             None => {
                 let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
+                // Before the device: nobody is to wait for ever for a daemon that is killed in between.
+                warnings.extend(self.kept.keep_ublk(record).err());
                 let options = UblkOptions {
+                    may_take_over: !self.kept.is_strange(record),
                     owner: owner(record),
                     probe: self.ublk.probe.clone(),
                     link_directory,
                     patience: PATIENCE,
                     outlives: self.kept.has_keeper(),
                 };
-                UblkExport::start(&self.runtime, &volume.reference, &record.name, &options).map_err(|error| ublk_error(&error))?
+                UblkExport::start(&self.runtime, &volume.reference, &record.name, &options).map_err(|error| {
+                    self.kept.forget_ublk(record);
+                    ublk_error(&error)
+                })?
             }
         };
         warnings.extend(made.warnings().iter().cloned());
-        warnings.extend(self.kept.keep_ublk(record).err());
         let offer = Offer {
             place: made.device_path().display().to_string(),
             stable_path: made.link_path().map(|path| path.display().to_string()),
@@ -108,8 +117,9 @@ impl Machine {
                 made.park(&self.runtime, patience).map_err(|error| ublk_error(&error))
             }
             Withdrawal::DaemonEnds | Withdrawal::Forced => {
+                made.abandon(&self.runtime, patience).map_err(|error| ublk_error(&error))?;
                 self.kept.forget_ublk(record);
-                made.abandon(&self.runtime, patience).map_err(|error| ublk_error(&error))
+                Ok(())
             }
             Withdrawal::PoolRestarts => {
                 made.suspend();
@@ -187,10 +197,8 @@ impl Machine {
         let mut closed = Vec::new();
         for (uuid, (_, export)) in over {
             self.told(export.abandon(&self.runtime, Duration::ZERO).map_err(|error| error.to_string()));
-            if let Some(volume) = of(&uuid) {
-                self.kept.forget_ublk(volume);
-                closed.push(volume.name.clone());
-            }
+            self.kept.forget_ublk_of(uuid);
+            closed.extend(of(&uuid).map(|volume| volume.name.clone()));
         }
         closed
     }
@@ -198,10 +206,10 @@ impl Machine {
     /// The daemon ends while users wait for a pool: they go on waiting for the next daemon, or get
     /// errors.
     pub(super) fn end_suspended(&self) {
-        for (_, export) in std::mem::take(&mut *locked(&self.ublk.suspended)).into_values() {
+        for (uuid, (_, export)) in std::mem::take(&mut *locked(&self.ublk.suspended)) {
             let ended = match self.kept.keeps_clients() {
                 true => export.leave(&self.runtime),
-                false => export.abandon(&self.runtime, Duration::ZERO),
+                false => export.abandon(&self.runtime, Duration::ZERO).map(|()| self.kept.forget_ublk_of(uuid)),
             };
             self.told(ended.map_err(|error| error.to_string()));
         }

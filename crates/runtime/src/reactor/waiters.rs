@@ -56,6 +56,8 @@ impl PageWaiters {
 
     fn allocate(&mut self, who: Who, volume: &VolumeShared, reserved: usize, pages: usize) -> Option<PageMutVec> {
         let (pool, line) = (&volume.pages, Line { pool_number: volume.pool_number, is_read: matches!(who, Who::BareRead(_)) });
+        // Who waited for another pool does so no more: its volume has changed.
+        self.line.retain(|waiter| waiter.who != who || waiter.line == line);
         let may = self.turn == Some(who) || !self.line.iter().any(|waiter| waiter.line == line);
         let taken = if may { allocate_all(pool, reserved, pages) } else { None };
         if taken.is_none() && !self.line.iter().any(|waiter| waiter.who == who) {

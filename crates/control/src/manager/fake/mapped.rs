@@ -48,10 +48,10 @@ impl World {
 
     /// Who has the device mounted writes; `false`: an I/O error.
     pub fn write_mapped(&self, name: &str, version: u64) -> bool {
-        if let Some(volume) = self.led_to(name) {
-            if !self.write(&volume, version) {
-                return false;
-            }
+        if let Some(volume) = self.led_to(name)
+            && !self.write(&volume, version)
+        {
+            return false;
         }
         let origins = self.origins(name);
         let mut inside = self.inside();
