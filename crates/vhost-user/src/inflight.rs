@@ -184,6 +184,11 @@ impl Tracker {
         self.u8(head, 1).store(1, Ordering::Release);
     }
 
+    /// The driver cannot be believed, and its queue is set up anew: nothing of it is to be asked for again.
+    pub(crate) fn forget_all(&mut self) {
+        (0..self.entries).for_each(|head| self.u8(head, 0).store(0, Ordering::Release));
+    }
+
     /// A request is in the used ring, whose index does not say so yet.
     pub(crate) fn use_next(&mut self, head: u16) {
         let last = self.u16(12).load(Ordering::Relaxed);

@@ -498,6 +498,9 @@ impl Queue {
         let none_left = self.again.is_empty() || self.stopping || !self.wishes.enabled;
         let quiet = self.current.is_none() && self.refused.is_none() && none_left && self.is_drained();
         if quiet && (self.broken || self.done.is_empty()) {
+            if let Some(tracker) = self.tracker.as_mut().filter(|_| self.broken) {
+                tracker.forget_all();
+            }
             self.line.ended(Some(self.ring.next_available()));
             cx.close();
         }

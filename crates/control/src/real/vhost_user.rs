@@ -7,12 +7,14 @@ use crate::error::ControlError;
 use crate::socket_path::SocketPath;
 use crate::state::VolumeRecord;
 use crate::words::{Export, OnRestart};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 use vhost_user::{ExportOptions, VhostUserExport};
 
 /// Directory of the sockets that have no place of their own, in the export directory.
 const SOCKETS: &str = "vhost-user";
+const DIRECTORY_MODE: u32 = 0o755;
 /// How long requests of guests may take when an export ends: an answer in flight waits for the slowest device.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Digits of the volume's UUID in the disk's serial number.
@@ -26,6 +28,9 @@ impl Machine {
             None => {
                 let directory = self.export_directory.join(SOCKETS);
                 std::fs::create_dir_all(&directory).map_err(|e| directory_error(&directory, &e))?;
+                // The sockets say who may connect; whoever may has to get there, whatever the daemon's umask.
+                let open = std::fs::Permissions::from_mode(DIRECTORY_MODE);
+                std::fs::set_permissions(&directory, open).map_err(|e| directory_error(&directory, &e))?;
                 directory.join(format!("{}.sock", record.name))
             }
         };
