@@ -46,7 +46,7 @@ if [ "$step" = live ]; then
     mount /dev/vg/lv /mnt/lv
     serve
     "$hearth" pool create p --ssd "$(readlink -f /dev/vmlab/ssd)" --ram 0 >/dev/null
-    load 600
+    load 860
     note before 300000
 
     "$hearth" attach /dev/vg/lv --pool p --name v --admission always
