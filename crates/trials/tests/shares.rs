@@ -1,0 +1,38 @@
+//! Volumes for other machines: the kernel's own targets and initiators on both sides of loopback, in a guest that has them. Names and secrets are
+//! right or refused, reservations last, the daemon is killed under verifying load without an I/O error, and all comes back after a start on an empty
+//! configfs. A daemon that does not come back lets nobody wait for ever.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use trials::command::run;
+use trials::lab;
+use trials::needs::{Need, met};
+use trials::place::{Place, binary};
+
+/// An emulated guest boots in half a minute and is some ten times as slow as this machine.
+const GUEST: Duration = Duration::from_secs(900);
+
+#[test]
+fn initiators_outlive_the_daemon() {
+    let trial = "initiators_outlive_the_daemon";
+    let Some(launcher) = lab::launcher() else {
+        eprintln!("{trial}: SKIPPED, the lab of virtual machines does not lie beside the repository");
+        return;
+    };
+    let programs = ["iscsid", "iscsiadm", "nvme", "fio", "mkfs.ext4"].map(Need::Program);
+    if !met(trial, &[&[Need::Root], &programs[..]].concat()) {
+        return;
+    }
+    let place = Place::new("shares");
+    let kept = place.path("kept");
+    std::fs::create_dir(&kept).expect("a directory");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest/shares.sh");
+    let mut command = Command::new(launcher);
+    command.args(["run", "--timeout", "880", "--share", &kept, "--disk", "name=disk,size=192M", "--disk", "name=ssd,size=256M"]);
+    command.args(["--", "sh"]).arg(script).arg(binary().canonicalize().expect("it is there")).arg(&kept);
+    let ended = run(&mut command, GUEST);
+    let daemon = std::fs::read_to_string(place.path("kept/daemon")).unwrap_or_default();
+    eprint!("{}", ended.stdout);
+    assert!(ended.good() && ended.stdout.contains("all trials passed"), "{ended:#?}\nthe daemon said:\n{daemon}");
+}
