@@ -42,7 +42,7 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
         // What hangs on descriptors has ended with them; ublk devices are the kernel's own. A daemon
         // that has come at the last moment takes them over.
         let ended = match DaemonLock::take(&state_directory.join("lock")) {
-            Ok(_lock) => end_ublk_devices_of(state_directory).unwrap_or_else(|_| end_ublk_devices(held.iter().map(String::as_str))),
+            Ok(_lock) => end_ublk_devices(held.iter().map(String::as_str)),
             // Its directory is gone, and nobody can come.
             Err(_) if !state_directory.exists() => end_ublk_devices(held.iter().map(String::as_str)),
             Err(_) => Vec::new(),

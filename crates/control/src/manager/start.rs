@@ -80,7 +80,11 @@ impl Manager {
                     Verdict::Refuse(..) => continue,
                     Verdict::Same => {}
                     Verdict::Grown => volume.size_bytes = volume.bytes_of(now.size_bytes),
-                    Verdict::DropClean(_) => volume.cache_stale = true,
+                    Verdict::DropClean(_) => {
+                        volume.cache_stale = true;
+                        // It may have grown, too: what is served is on record.
+                        volume.size_bytes = volume.size_bytes.max(volume.bytes_of(now.size_bytes));
+                    }
                 }
                 // A trial has no pool.
                 let pool = pools.iter_mut().find(|p| p.name == volume.pool);
@@ -474,7 +478,8 @@ impl Manager {
             } else {
                 renumber(volume, pools.iter_mut().find(|p| p.name == volume.pool)?);
             }
-            (volume.size_bytes, volume.identity, volume.stopped_clean) = (identity.size_bytes, identity, false);
+            volume.size_bytes = volume.bytes_of(identity.size_bytes);
+            (volume.identity, volume.stopped_clean) = (identity, false);
             // What was noted is of the device of before.
             (volume.noted, volume.stopped) = (Vec::new(), false);
             volume.may_have_dirty |= volume.options.mode == Mode::WriteBack;

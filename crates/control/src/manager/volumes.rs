@@ -233,13 +233,14 @@ impl Manager {
             let remedy = "give at least one, for instance --mode write-through".to_string();
             return Err(ControlError::BadCombination("no option was given".into(), remedy));
         }
+        let claim = self.claim(&[(Named::Volume, name)], "a change of its options")?;
+        // Read behind the claim: nobody else's change is written over.
         let before = self.volume_record(name)?;
         let options = set.options.apply(&before.options)?;
         check_tls_names(&options, &before.exports)?;
         if before.attachment.is_some() {
             super::attach::check_options(&options)?;
         }
-        let claim = self.claim(&[(Named::Volume, name)], "a change of its options")?;
         let record = self.change(|state| {
             let volume = state.volume_mut(name)?;
             volume.options = options.clone();
@@ -248,15 +249,22 @@ impl Manager {
             Some(volume.clone())
         })?;
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
+        let mut accepted = String::new();
         if set.accept_backing {
+            let runs = self.volume_attached(name);
             let mut told = self.accept_backing(name)?;
             self.events().note(Severity::Info, name, &told);
-            if self.note_changes(name, &before.options, &options) {
-                told += &format!("; {}", changed(&before.options, &options));
+            if runs {
+                // It did not start anew: the options are put in force as ever.
+                accepted = told + "; ";
+            } else {
+                if self.note_changes(name, &before.options, &options) {
+                    told += &format!("; {}", changed(&before.options, &options));
+                }
+                return Ok(Answer::Done(Done::told(told)));
             }
-            return Ok(Answer::Done(Done::told(told)));
         }
-        let told = changed(&before.options, &options);
+        let told = accepted + &changed(&before.options, &options);
         if !self.volume_attached(name) {
             let news = self.note_changes(name, &before.options, &options);
             let told = if news { told + "; in effect when it runs again" } else { told };

@@ -171,7 +171,9 @@ impl Machine {
     /// Puts a changed list of names in force.
     pub(super) fn set_tls_names(&self, record: &VolumeRecord) {
         let servers = locked(&self.servers);
-        for address in record.exports.iter().filter_map(|export| export.tcp_address()) {
+        // Clients without TLS have no names that could be on the list.
+        let tls = record.exports.iter().filter(|export| matches!(export, Export::NbdTls(_)));
+        for address in tls.filter_map(|export| export.tcp_address()) {
             let Some(server) = servers.tcp.get(&address) else { continue };
             if let Err(error) = server.allow_names(&record.name, &record.options.tls_names) {
                 tracing::warn!("the names that may use {} stay as they were: {error}", record.name);

@@ -24,12 +24,13 @@ impl Machine {
         if self.bytes_of_backing(&record.name).is_none_or(|bytes| bytes < size_bytes) {
             return Err(failed(&format!("{} does not have {size_bytes} bytes", record.backing), "check the backing device"));
         }
+        // An earlier life may have served a size that the superblock has not.
+        if let Some((pool, _)) = &live.cached {
+            self.enter_volume(pool, record)?;
+        }
         if size_bytes > live.reference.size_bytes() {
             let grown = match &live.cached {
-                Some((pool, _)) => {
-                    self.enter_volume(pool, record)?;
-                    self.runtime.grow_volume(&pool.handle, &live.reference, &device, size_bytes)
-                }
+                Some((pool, _)) => self.runtime.grow_volume(&pool.handle, &live.reference, &device, size_bytes),
                 None => self.runtime.grow_bare_volume(&live.reference, &device, size_bytes),
             };
             grown.map_err(|e| failed(&e, "see the log, then try again"))?;

@@ -347,8 +347,10 @@ impl DataPath for Machine {
     }
 
     fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let pending = self.change_options(volume)?;
+        // Last: a change that fails leaves the names that were in force.
         self.set_tls_names(volume);
-        self.change_options(volume)
+        Ok(pending)
     }
 
     fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {

@@ -168,12 +168,12 @@ impl DiskModel {
         self.size_bytes
     }
 
-    /// The device has this size from now on. What is under way goes on; caches keep their sizes.
-    ///
-    /// # Panics
-    /// If it would shrink.
+    /// The device has at least this size from now on. What is under way goes on; caches keep their
+    /// sizes.
     pub fn grow(&mut self, size_bytes: u64) {
-        assert!(size_bytes >= self.size_bytes, "a modelled disk of {} bytes shrinks to {size_bytes}", self.size_bytes);
+        if size_bytes <= self.size_bytes {
+            return;
+        }
         self.size_bytes = size_bytes;
         let spindle_bytes = self.mapping.spindle_bytes(size_bytes);
         self.spindles.iter_mut().for_each(|spindle| spindle.grow(spindle_bytes));

@@ -159,9 +159,10 @@ impl Shard {
         assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
         let is_deaf = mutants::active(82) && self.config.place.shard.0 > 0;
         if let Some(volume) = self.volumes[usize::from(index.0)].as_mut().filter(|_| !is_deaf) {
-            assert!(size_bytes >= volume.size_bytes, "volume {} shrinks from {} to {size_bytes} bytes", index.0, volume.size_bytes);
-            volume.size_bytes = size_bytes;
-            volume.heat.grow(size_bytes);
+            // A growth that was given up may have reached this shard alone, and the next one is to less:
+            // nothing behind what the host serves is ever asked for.
+            volume.size_bytes = volume.size_bytes.max(size_bytes);
+            volume.heat.grow(volume.size_bytes);
         }
     }
 

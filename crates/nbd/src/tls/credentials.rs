@@ -92,7 +92,13 @@ fn load(directory: &Path) -> Result<(Arc<ServerConfig>, Arc<Verifier>), PkiError
         roots.add(certificate.clone()).map_err(|e| unusable(files::CA_CERTIFICATE, format!("it is no authority ({e})")))?;
     }
     let mut checks = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    if path(files::CA_REVOKED).exists() {
+    // Only a list that is not there at all revokes nobody.
+    let has_list = match std::fs::symlink_metadata(path(files::CA_REVOKED)) {
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(unusable(files::CA_REVOKED, format!("it cannot be looked at ({error})"))),
+    };
+    if has_list {
         // Of what the authority has issued itself; certificates between them have no list here.
         checks = checks.with_crls(pair::revoked(&path(files::CA_REVOKED))?).only_check_end_entity_revocation();
     }
