@@ -87,11 +87,12 @@ pub trait MappedDevices {
     /// If the device does not have the size or the sectors of the volume.
     fn table_to(&self, volume: &VolumeRecord, place: &str) -> Result<String, ControlError>;
 
-    /// Gives the device a table that [`MappedDevices::table_to`] made.
+    /// Gives the device a table that [`MappedDevices::table_to`] made, in place of one of the attachment's; or, if it `may_lead_past`
+    /// hearth, in place of the origin's. What it leads to is decided while no other program can change it.
     ///
     /// # Errors
-    /// If the kernel refuses; then the device is as it was.
-    fn lead_here(&self, volume: &VolumeRecord, table: &str) -> Result<Swapped, ControlError>;
+    /// If it has another table, or the kernel refuses; then the device is as it was.
+    fn lead_here(&self, volume: &VolumeRecord, table: &str, may_lead_past: bool) -> Result<Swapped, ControlError>;
 
     /// Gives the device the table of the origin. Of one that leads past hearth already nothing is changed.
     ///

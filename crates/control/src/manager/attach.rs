@@ -240,15 +240,21 @@ impl Manager {
 
     /// Leads the device of a volume here that is served, and puts the volume's own mode in force if it is `cached`. Nothing is to be done for
     /// a volume that is not attached to a device.
+    ///
+    /// A volume whose number is fresh since the device led past hearth names no table: it is in pass-through, and nothing is cached under its
+    /// number. Every other one may be led here only from a table that led here, or its cache would be older than the disk.
     pub(super) fn lead_here(&self, volume: &VolumeRecord, cached: bool) -> Result<Swapped, ControlError> {
         let Some(attachment) = self.volume_record(&volume.name)?.attachment else { return Ok(Swapped::default()) };
         let place = self.memory().volumes.get(&volume.name).and_then(|live| Some(live.block_device()?.1.to_owned()));
         let unknown = || ControlError::DataPath(format!("the volume \"{}\" has no block device", volume.name), "see the log".into());
         let table = self.data().mapped().table_to(volume, &place.ok_or_else(unknown)?)?;
+        let in_force = || if cached { wait_for(self.data().set_options(volume)?) } else { Ok(()) };
         let leads = self.data().mapped().leads(volume)?;
         if leads == Leads::Here && attachment.tables == [table.clone()] {
+            in_force()?;
             return Ok(Swapped::default());
         }
+        let may_lead_past = attachment.tables.is_empty() || !cached;
         let name_tables = |tables: Vec<String>| {
             self.change(|state| {
                 if let Some(attachment) = state.volume_mut(&volume.name).and_then(|v| v.attachment.as_mut()) {
@@ -257,14 +263,14 @@ impl Manager {
             })
         };
         let mut tables = attachment.tables;
-        tables.push(table.clone());
-        name_tables(tables)?;
-        let volume = self.volume_record(&volume.name)?;
-        let swapped = self.data().mapped().lead_here(&volume, &table)?;
-        name_tables(vec![table])?;
-        if cached && leads != Leads::Here {
-            wait_for(self.data().set_options(&volume)?)?;
+        if !tables.contains(&table) {
+            tables.push(table.clone());
+            name_tables(tables)?;
         }
+        let named = self.volume_record(&volume.name)?;
+        let swapped = self.data().mapped().lead_here(&named, &table, may_lead_past)?;
+        name_tables(vec![table])?;
+        in_force()?;
         Ok(swapped)
     }
 
@@ -278,14 +284,17 @@ impl Manager {
         Ok(())
     }
 
-    /// The device of a volume was found to lead past hearth: nothing that is cached may be served again.
+    /// The device of a volume was found to lead past hearth: nothing that is cached may be served again, and no table leads here. What begins
+    /// after this begins under a fresh number.
     pub(super) fn was_led_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        if volume.is_trial() || volume.cache_stale {
+        let names_none = volume.attachment.as_ref().is_none_or(|attachment| attachment.tables.is_empty());
+        if volume.is_trial() || volume.cache_stale && names_none {
             return Ok(());
         }
         self.change(|state| {
             if let Some(volume) = state.volume_mut(&volume.name) {
                 volume.cache_stale = true;
+                volume.attachment.iter_mut().for_each(|attachment| attachment.tables.clear());
             }
         })
     }

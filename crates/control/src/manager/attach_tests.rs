@@ -220,6 +220,43 @@ fn a_table_of_another_program_is_noticed_and_the_cache_dropped() {
     assert!(world.inside().saved.volumes.is_empty());
 }
 
+/// LVM gives the device its own table at any step of a start, and its users write to the disk.
+#[test]
+fn a_refresh_amid_a_start_leaves_nothing_stale() {
+    for again in [false, true] {
+        for step in 1.. {
+            let case = format!("again {again}, step {step}");
+            let (world, manager) = lab();
+            manager.handle(attach()).expect("nothing fails");
+            works(&world, 2, &case);
+            world.fill_cache("v");
+            drop(manager);
+            let manager = if again {
+                let manager = next(&world);
+                world.refresh_at(step, LV, 7);
+                let volume = manager.volume_record("v").expect("it is there");
+                drop(manager.start_alone(&volume));
+                manager
+            } else {
+                world.refresh_at(step, LV, 7);
+                next(&world)
+            };
+            if world.inside().refresh_at.is_some() {
+                assert!(step > 5, "it has steps");
+                break;
+            }
+            assert_eq!(world.read_mapped(LV), Some(7), "{case}: stale");
+            let mut watched = Watched::default();
+            (0..70).for_each(|_| manager.watch_devices(&mut watched));
+            assert!(leads_to_volume(&world), "{case}");
+            assert_eq!(world.read_mapped(LV), Some(7), "{case}: stale");
+            works(&world, 8, &case);
+            let view = manager.volume_view("v").expect("it is there");
+            assert_eq!(view.health, Health::Running, "{case}");
+        }
+    }
+}
+
 #[test]
 fn a_stop_of_the_daemon_leaves_the_device_working() {
     let (world, manager) = lab();

@@ -100,6 +100,8 @@ pub struct Inside {
     pub running: BTreeMap<String, Uuid>,
     /// How the running pools treat content.
     pub content: BTreeMap<String, Content>,
+    /// The step at which LVM gives a mapped device its own table again, and what its users write then.
+    pub refresh_at: Option<(u64, String, u64)>,
     /// Mapped devices, by name.
     pub mapped: BTreeMap<String, mapped::Mapped>,
     attached: BTreeMap<String, Attached>,
@@ -168,6 +170,9 @@ impl World {
 impl Inside {
     fn step(&mut self, path: &str) -> Result<(), ControlError> {
         self.steps += 1;
+        if let Some((_, name, version)) = self.refresh_at.take_if(|(step, ..)| *step == self.steps) {
+            self.refresh(&name, version);
+        }
         let failed = || ControlError::Device {
             path: path.into(),
             problem: "an I/O failed".into(),

@@ -59,6 +59,10 @@ impl Manager {
             return pool.map(drop);
         }
         if self.volume_attached(name) {
+            // Of a device that leads here, nobody must notice.
+            if volume.attachment.is_some() {
+                self.data().mapped().lead_past(&self.volume_record(name)?)?;
+            }
             // Its device went away or failed. Who has it mounted has lost it already.
             self.abandon_exports(volume, Withdrawal::Forced);
             self.let_go(volume)?;

@@ -274,8 +274,10 @@ impl Manager {
         self.attach(&volume)?;
         let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume)).and_then(|()| self.lead_here(&volume, true));
         if let Err(error) = offered {
-            self.step_back_quietly(&volume);
-            self.detach_quietly(&volume);
+            // What its device leads to is never taken away.
+            if self.step_back_quietly(&volume) {
+                self.detach_quietly(&volume);
+            }
             return Err(error);
         }
         self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None));
@@ -295,12 +297,20 @@ impl Manager {
         Ok(())
     }
 
-    fn step_back_quietly(&self, volume: &VolumeRecord) {
-        if volume.attachment.is_some()
-            && let Err(also) = self.step_back(volume)
-        {
-            self.events().note(Severity::Warning, &volume.name, format!("its device does not lead past hearth: {also}"));
+    /// The device of an attached volume leads past hearth; then the volume starts again by itself, with a fresh number. `false`: it may lead
+    /// here.
+    fn step_back_quietly(&self, volume: &VolumeRecord) -> bool {
+        if volume.attachment.is_none() {
+            return true;
         }
+        let stepped = self.step_back(volume);
+        if let Err(also) = &stepped {
+            self.events().note(Severity::Error, &volume.name, format!("its device does not lead past hearth: {also}"));
+        } else if let Err(also) = self.volume_record(&volume.name).and_then(|volume| self.was_led_past(&volume)) {
+            self.events().note(Severity::Warning, &volume.name, also.to_string());
+        }
+        self.set_live_volume(&volume.name, |live| live.waits = true);
+        stepped.is_ok()
     }
 
     fn detach_quietly(&self, volume: &VolumeRecord) {

@@ -154,6 +154,10 @@ impl Manager {
         let judged = self.judge_all(std::slice::from_ref(volume));
         let there = self.volume_record(&volume.name)?;
         match judged.get(&volume.name) {
+            // Its device led past hearth meanwhile: it begins under a fresh number.
+            Some((Verdict::Same | Verdict::Grown, ..)) if there.attachment.is_some() && there.cache_stale => {
+                return self.start_alone(&there).map(|()| true);
+            }
             Some((Verdict::Same | Verdict::Grown, ..)) => {}
             Some((Verdict::DropClean(_), ..)) => return self.start_alone(&there).map(|()| true),
             _ => return Ok(false),

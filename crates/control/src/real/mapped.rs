@@ -252,13 +252,13 @@ impl MappedDevices for Machine {
         Ok(Table::linear(&[(to, 0, sectors)]).to_string())
     }
 
-    fn lead_here(&self, volume: &VolumeRecord, table: &str) -> Result<Swapped, ControlError> {
+    fn lead_here(&self, volume: &VolumeRecord, table: &str, may_lead_past: bool) -> Result<Swapped, ControlError> {
         let (mapper, attachment) = (mapper()?, attachment(volume)?);
         let status = mapper.status(&which(attachment)).map_err(mapper_error)?;
         let table: Table = table.parse().map_err(|error| failed(&error, "see the log"))?;
         let origin = self.table_of(&mapper, &Which::Uuid(origin_uuid(volume)))?;
         // What it leads to must be what it leads to now, by way of the origin.
-        self.give(&mapper, &status, &table, |now| *now == origin || attachment.tables.contains(&now.to_string()))
+        self.give(&mapper, &status, &table, |now| may_lead_past && *now == origin || attachment.tables.contains(&now.to_string()))
     }
 
     fn lead_past(&self, volume: &VolumeRecord) -> Result<Swapped, ControlError> {

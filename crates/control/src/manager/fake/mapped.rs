@@ -1,6 +1,6 @@
 //! Mapped devices in memory: each has a table and data, and clients that know nothing of hearth.
 
-use super::{Device, World};
+use super::{Device, Inside, World};
 use crate::error::{ControlError, Kind};
 use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached};
 use crate::state::{Attachment, VolumeRecord};
@@ -38,6 +38,12 @@ impl World {
     /// Another program gives a device its own table, as LVM does.
     pub fn reload_mapped(&self, name: &str, table: &str) {
         self.inside().mapped.get_mut(name).expect("it is there").table = format!("own {table}");
+    }
+
+    /// At that step of what is coming, LVM gives the device its own table again, and its users write that version.
+    pub fn refresh_at(&self, step: u64, name: &str, version: u64) {
+        let mut inside = self.inside();
+        inside.refresh_at = Some((inside.steps + step, name.into(), version));
     }
 
     /// The volume that a device leads to.
@@ -83,6 +89,17 @@ impl World {
         let inside = self.inside();
         let is_over = |device: &Device| device.parent.as_deref() == Some(name);
         inside.devices.iter().filter(|(_, device)| is_over(device)).map(|(path, _)| path.clone()).collect()
+    }
+}
+
+impl Inside {
+    /// LVM gives a device its own table, and its users write.
+    pub(super) fn refresh(&mut self, name: &str, version: u64) {
+        if let Some(mapped) = self.mapped.get_mut(name) {
+            (mapped.table, mapped.version) = ("own".into(), version);
+        }
+        let origins = self.devices.values_mut().filter(|device| device.parent.as_deref() == Some(name));
+        origins.for_each(|origin| origin.version = version);
     }
 }
 
@@ -147,13 +164,14 @@ impl MappedDevices for World {
         if mapped.size_bytes == volume.size_bytes { Ok(place.to_string()) } else { Err(refused(&name_of(volume))) }
     }
 
-    fn lead_here(&self, volume: &VolumeRecord, table: &str) -> Result<Swapped, ControlError> {
+    fn lead_here(&self, volume: &VolumeRecord, table: &str, may_lead_past: bool) -> Result<Swapped, ControlError> {
         let mut inside = self.inside();
         inside.step(table)?;
         let origin = inside.devices[&volume.backing].signature.clone();
         let mapped = inside.mapped.get_mut(&name_of(volume)).ok_or_else(|| refused(&name_of(volume)))?;
         let ours = volume.attachment.as_ref().is_some_and(|attachment| attachment.tables.contains(&mapped.table));
-        if mapped.changing || !ours && origin.as_ref() != Some(&mapped.table) {
+        let is_known = ours || may_lead_past && origin.as_ref() == Some(&mapped.table);
+        if mapped.changing || !is_known {
             return Err(refused(&name_of(volume)));
         }
         mapped.table = table.into();
