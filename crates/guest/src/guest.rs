@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserInflight, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, VringConfigData};
-use vmm_sys_util::eventfd::EventFd;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// Feature bits of the device and of vhost.
 pub mod feature {
@@ -76,6 +76,11 @@ pub struct Options {
     pub inflight: bool,
     /// The driver does not flush, so all it writes is to be durable at once.
     pub without_flush: bool,
+    /// The driver chooses whether there is a write cache, as an earlier device has let it: offered or not.
+    pub chooses_cache: bool,
+    /// As QEMU with masked notifiers: the device first gets a call that nobody hears, and the real one
+    /// with [`Guest::give_calls`].
+    pub late_calls: bool,
 }
 
 impl Default for Options {
@@ -88,6 +93,8 @@ impl Default for Options {
             indirect: true,
             inflight: true,
             without_flush: false,
+            late_calls: false,
+            chooses_cache: false,
         }
     }
 }
@@ -192,6 +199,9 @@ impl Guest {
             wanted |= feature::INDIRECT;
         }
         self.features = [offered, offered & wanted];
+        if self.options.chooses_cache {
+            self.features[1] |= feature::CONFIG_WCE;
+        }
         let protocol = front.get_protocol_features().map_err(failed)?;
         front.set_protocol_features(protocol).map_err(failed)?;
         self.notes_inflight = protocol.contains(VhostUserProtocolFeatures::INFLIGHT_SHMFD);
@@ -261,8 +271,20 @@ impl Guest {
         front.set_vring_num(number, entries).map_err(failed)?;
         front.set_vring_base(number, base).map_err(failed)?;
         front.set_vring_addr(number, &place).map_err(failed)?;
-        front.set_vring_call(number, &setup.call).map_err(failed)?;
+        let unheard = EventFd::new(EFD_NONBLOCK)?;
+        let call = if self.options.late_calls { &unheard } else { &setup.call };
+        front.set_vring_call(number, call).map_err(failed)?;
         front.set_vring_kick(number, &setup.kick).map_err(failed)
+    }
+
+    /// From now on all queues call where the driver listens.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn give_calls(&mut self) -> io::Result<()> {
+        let front = self.front.as_mut().expect("connected");
+        let mut setups = self.setups.iter().enumerate();
+        setups.try_for_each(|(number, setup)| front.set_vring_call(number, &setup.call).map_err(failed))
     }
 
     /// Stops a queue; gives where it is to go on.
@@ -281,6 +303,14 @@ impl Guest {
         let empty = vec![0; bytes as usize];
         let (_, config) = self.front().get_config(offset, bytes, VhostUserConfigFlags::WRITABLE, &empty).map_err(failed)?;
         Ok(config)
+    }
+
+    /// Switches the write cache.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn set_write_cache(&mut self, on: bool) -> io::Result<()> {
+        self.front().set_config(32, VhostUserConfigFlags::WRITABLE, &[u8::from(on)]).map_err(failed)
     }
 
     /// From now on what is written into memory is logged: a bit for each 4 KiB, from the guest's address 0 on. Gives the log.

@@ -189,8 +189,13 @@ impl Queue {
             return self.broke(cx, broken);
         }
         self.ring.set_log(wishes.log.clone());
+        let renewed = wishes.call.as_ref().map(Arc::as_ptr) != self.wishes.call.as_ref().map(Arc::as_ptr);
         self.wishes = wishes;
         self.line.obeyed(self.generation);
+        if renewed && !self.broken {
+            // Nobody may have listened to the one before, and a driver that waits asks only once.
+            self.call(cx);
+        }
     }
 
     /// Takes chains until there are none, something is short, or others should have a turn.
@@ -553,10 +558,9 @@ impl Cursor<'_> {
 
 impl Endpoint for Queue {
     fn start(&mut self, cx: &mut Context<'_>) {
+        // It also calls the driver: whatever was answered before may not have been told.
         self.listen(cx);
         self.poll(cx);
-        // Whatever was answered before may not have been told.
-        self.call(cx);
         if !self.done.is_empty() {
             self.ask_for_turn_end(cx);
         }

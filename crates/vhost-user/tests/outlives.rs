@@ -8,7 +8,7 @@ use runtime::{Runtime, RuntimeOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vhost_user::{ExportOptions, VhostUserExport};
 
 const BLOCK_BYTES: usize = 4096;
@@ -120,6 +120,42 @@ fn an_export_that_is_made_anew_in_the_middle_loses_and_repeats_nothing() {
         guest.reconnect(&stage.socket()).expect("connected again");
     }
     load.drain(&mut guest);
+}
+
+/// QEMU gives a call that nobody hears first, and the real one when all is set up. A driver with event
+/// indexes asks for one call, so what is told before must be told again.
+#[test]
+fn a_call_that_is_given_late_tells_of_what_was_answered_before() {
+    let mut stage = Stage::new();
+    for with_events in [true, false] {
+        let options = Options { with_events, ..options(1) };
+        let mut guest = Guest::start(stage.export().path(), options).expect("a guest");
+        stage.stop();
+        for slot in 0..4 {
+            guest.queues[0].submit(Kind::Read as u32, 8 * slot, BLOCK_BYTES, true, 1).expect("a slot");
+        }
+        guest.queues[0].notify();
+        assert!(!guest.queues[0].want_call());
+        // Calls of before.
+        let _ = guest.queues[0].call.read();
+        stage.start();
+        guest.options.late_calls = true;
+        guest.reconnect(&stage.socket()).expect("connected again");
+        let in_time = |mut holds: Box<dyn FnMut() -> bool + '_>| {
+            let deadline = Instant::now() + PATIENCE;
+            while !holds() {
+                assert!(Instant::now() < deadline, "it does not come");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        in_time(Box::new(|| guest.queues[0].used_index() == 4));
+        assert!(guest.queues[0].call.read().is_err(), "not called yet");
+        guest.give_calls().expect("taken");
+        in_time(Box::new(|| guest.queues[0].call.read().is_ok()));
+        for _ in 0..4 {
+            assert_eq!(guest.queues[0].answered().expect("an answer").status, 0);
+        }
+    }
 }
 
 #[test]
