@@ -28,6 +28,8 @@ pub(crate) mod feature {
     pub(crate) const BLK_SIZE: u64 = 1 << 6;
     pub(crate) const FLUSH: u64 = 1 << 9;
     pub(crate) const TOPOLOGY: u64 = 1 << 10;
+    /// The guest chooses whether there is a write cache. Not offered: a front end that connects again does
+    /// not repeat the choice, and a cache that a guest has switched off must not come back unseen.
     pub(crate) const CONFIG_WCE: u64 = 1 << 11;
     pub(crate) const MQ: u64 = 1 << 12;
     pub(crate) const DISCARD: u64 = 1 << 13;
@@ -60,7 +62,6 @@ impl BlockDevice {
             | feature::BLK_SIZE
             | feature::FLUSH
             | feature::TOPOLOGY
-            | feature::CONFIG_WCE
             | feature::MQ
             | feature::WRITE_ZEROES
             | feature::LOG_ALL

@@ -68,7 +68,8 @@ pub(crate) struct Session {
     /// What is left of an earlier daemon, if requests under way are noted.
     resumption: Option<Arc<Resumption>>,
     queues: Vec<QueueFacts>,
-    has_write_cache: bool,
+    /// What the guest has chosen here, if it may choose. It may have chosen before, so none until it says so.
+    chose_write_cache: bool,
     claim: Option<Claim>,
 }
 
@@ -85,7 +86,7 @@ impl Session {
             inflight: None,
             resumption: None,
             queues: (0..QUEUES_MAX).map(|_| QueueFacts::default()).collect(),
-            has_write_cache: true,
+            chose_write_cache: false,
             claim: None,
         }
     }
@@ -214,7 +215,7 @@ impl Session {
             }
             Ask::SetBackChannel => self.shared.set_back_channel(self.number, one(&mut descriptors)?),
             Ask::GetConfig { offset, bytes, flags } => {
-                let config = self.shared.device.config(self.has_write_cache);
+                let config = self.shared.device.config(self.has_write_cache());
                 let end = offset.checked_add(bytes).map_or(usize::MAX, |end| end as usize);
                 let data = config.get(offset as usize..end.min(CONFIG_BYTES + 1)).unwrap_or_default();
                 return said(config_body(offset, flags, data));
@@ -224,7 +225,7 @@ impl Session {
                 if offset as usize != CONFIG_WRITEBACK {
                     return Err("only the write cache can be set".into());
                 }
-                self.has_write_cache = wanted != 0;
+                self.chose_write_cache = wanted != 0;
                 self.tell_all()?;
             }
             Ask::GetInflight(facts) => return self.give_inflight(facts),
@@ -240,8 +241,8 @@ impl Session {
 
     fn set_features(&mut self, features: u64) -> Result<(), Refusal> {
         let unknown = features & !self.shared.device.features();
-        // A volume may have become writable since it was offered.
-        if unknown & !feature::RO != 0 {
+        // A volume may have become writable since it was offered, and an earlier daemon offered a choice of cache.
+        if unknown & !(feature::RO | feature::CONFIG_WCE) != 0 {
             return Err(Refusal(format!("features {unknown:#x} were not offered")));
         }
         self.features = features;
@@ -295,10 +296,13 @@ impl Session {
         Ok(())
     }
 
+    fn has_write_cache(&self) -> bool {
+        self.chose_write_cache || self.features & feature::CONFIG_WCE == 0
+    }
+
     fn wishes(&self, queue: usize) -> Wishes {
         let facts = &self.queues[queue];
         let flushes = self.features & feature::FLUSH != 0;
-        let chooses = self.features & feature::CONFIG_WCE != 0;
         Wishes {
             memory: self.memory.clone(),
             place: facts.place,
@@ -307,7 +311,7 @@ impl Session {
             log: self.log.clone().filter(|_| self.features & feature::LOG_ALL != 0),
             // Without protocol features there is no word for it.
             enabled: facts.enabled || self.features & feature::PROTOCOL == 0,
-            write_through: !flushes || (chooses && !self.has_write_cache),
+            write_through: !flushes || !self.has_write_cache(),
             end: false,
         }
     }
@@ -378,7 +382,7 @@ impl Session {
         for queue in &mut self.queues {
             *queue = QueueFacts::default();
         }
-        self.has_write_cache = true;
+        self.chose_write_cache = false;
     }
 
     /// Ends all queues, and waits until they have gone, however long it takes: what another front end writes must come later.

@@ -101,6 +101,33 @@ fn a_driver_that_does_not_flush_has_its_writes_durable_at_once() {
     }
 }
 
+/// A guest that has switched its write cache off sends no flushes, and whoever connects for it again does not repeat that.
+#[test]
+fn a_write_cache_that_was_switched_off_does_not_come_back() {
+    let mut stage = Stage::new();
+    let plain = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    assert_eq!(plain.features[0] & feature::CONFIG_WCE, 0, "nobody could tell the next daemon");
+    drop(plain);
+    // A guest of an earlier daemon that did offer it.
+    let options = Options { chooses_cache: true, ..Options::default() };
+    let mut guest = Guest::new(options).expect("a guest");
+    guest.reconnect(stage.export().path()).expect("connected");
+    let durable = |stage: &Stage, guest: &mut Guest| {
+        let before = stage.runtime().stats(&stage.volume).expect("figures").fua;
+        assert_eq!(guest.queues[0].run(Kind::Write as u32, 0, &mut [1; 512], false, PATIENCE), 0);
+        stage.runtime().stats(&stage.volume).expect("figures").fua - before
+    };
+    assert_eq!(durable(&stage, &mut guest), 1, "it may have switched it off before");
+    guest.set_write_cache(true).expect("taken");
+    assert_eq!(durable(&stage, &mut guest), 0);
+    guest.set_write_cache(false).expect("taken");
+    assert_eq!(durable(&stage, &mut guest), 1);
+    stage.stop();
+    stage.start();
+    guest.reconnect(stage.export().path()).expect("connected again");
+    assert_eq!(durable(&stage, &mut guest), 1);
+}
+
 #[test]
 fn a_read_only_volume_says_so_and_takes_no_writes() {
     let stage = Stage::with(true, 1);
