@@ -179,6 +179,17 @@ pub(crate) enum Ask {
     Unknown(u32),
 }
 
+impl Ask {
+    /// Whether it has a reply of its own kind, for which no plain number may stand.
+    pub(crate) fn has_own_reply(&self) -> bool {
+        match self {
+            Ask::GetFeatures | Ask::GetProtocolFeatures | Ask::GetQueueCount | Ask::GetMemorySlots | Ask::SetLog { .. } => true,
+            Ask::GetBase { .. } | Ask::GetConfig { .. } | Ask::GetInflight(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// A body that is read from front to back.
 struct Body<'a>(&'a [u8]);
 

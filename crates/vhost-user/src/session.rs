@@ -108,12 +108,14 @@ impl Session {
                 }
             };
             let Said { head, ask, descriptors } = said;
+            let has_own_reply = ask.has_own_reply();
             let answered = match self.obey(ask, descriptors) {
                 Ok(Some((body, descriptor))) => send(self.socket.as_fd(), &reply(head.request, &body), descriptor.as_ref()),
                 Ok(None) => self.acknowledge(&head, 0),
                 Err(Refusal(why)) => {
                     tracing::warn!(volume, "a virtual machine asked for what cannot be: {why}");
-                    if !head.wants_reply || self.protocol & protocol::REPLY_ACK == 0 {
+                    // A number in the place of another reply would be taken for that.
+                    if has_own_reply || !head.wants_reply || self.protocol & protocol::REPLY_ACK == 0 {
                         break;
                     }
                     self.acknowledge(&head, 1)

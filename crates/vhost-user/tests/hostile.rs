@@ -280,6 +280,26 @@ fn front_ends_that_talk_nonsense_harm_nobody() {
     others_are_well(&stage, &mut guest, 5);
 }
 
+/// Where a front end waits for more than a yes or no, a no would be taken for what it waits for.
+#[test]
+fn what_cannot_be_told_ends_the_connection() {
+    let stage = Stage::new();
+    // How far a queue is that there is not; a log without its memory.
+    for (request, body) in [(11u32, vec![99u32, 0]), (6, vec![4096, 0, 0, 0])] {
+        let mut socket = UnixStream::connect(stage.socket()).expect("connected");
+        let say = |request: u32, flags: u32, body: &[u32]| {
+            let words = [request, flags, 4 * body.len() as u32];
+            let bytes: Vec<u8> = words.iter().chain(body).flat_map(|word| word.to_ne_bytes()).collect();
+            assert!(send(&socket, &bytes, &[]));
+        };
+        // Replies to whatever asks for one: bit 3 of the protocol's features.
+        say(16, 1, &[1 << 3, 0]);
+        say(request, 9, &body);
+        let mut reply = [0; 64];
+        assert_eq!(socket.read(&mut reply).unwrap_or_default(), 0, "request {request}: {reply:?}");
+    }
+}
+
 /// A guest; whoever ran queues before may be on the way out.
 fn connected(path: &Path) -> Guest {
     let mut refused = None;
