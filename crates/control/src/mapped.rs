@@ -56,6 +56,12 @@ pub fn check_not_attached(path: &str, name: &str, uuid: &str, attached: &[(Strin
     })
 }
 
+/// Whether a table that is loaded but not in force is hearth's own, of a swap that was cut off: it leads here, or is that of the `origin`.
+#[must_use]
+pub fn is_left_over(inactive: &str, attachment: &Attachment, origin: Option<&str>) -> bool {
+    origin == Some(inactive) || attachment.tables.iter().any(|table| table == inactive)
+}
+
 /// The device mapper, as far as volumes are attached to its devices.
 pub trait MappedDevices {
     /// Looks at a device that is to be attached; changes nothing.
@@ -65,7 +71,7 @@ pub trait MappedDevices {
     /// it is suspended, swap, or carries `own`, a file that hearth needs itself.
     fn examine(&self, path: &str, own: &[String], attached: &[(String, Attachment)]) -> Result<MappedFacts, ControlError>;
 
-    /// Where the device of an attached volume leads.
+    /// Where the device of an attached volume leads. What is left there of a swap of hearth's that was cut off is taken away.
     ///
     /// # Errors
     /// If the kernel does not tell.

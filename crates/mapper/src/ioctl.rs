@@ -48,6 +48,7 @@ pub(crate) enum Flags {
     BufferFull = 1 << 8,
     SkipLockFs = 1 << 10,
     NoFlush = 1 << 11,
+    QueryInactiveTable = 1 << 12,
 }
 
 /// What is asked.

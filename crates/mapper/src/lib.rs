@@ -176,7 +176,19 @@ impl Mapper {
     /// # Errors
     /// [`MapperError::Unknown`], or if it is not understood.
     pub fn table(&self, which: &Which) -> Result<Table, MapperError> {
-        let request = Request { flags: Flags::StatusTable as u32 | Flags::NoFlush as u32, ..Request::default() };
+        self.table_with(which, 0)
+    }
+
+    /// The table that comes into force with the next resume; empty if there is none.
+    ///
+    /// # Errors
+    /// [`MapperError::Unknown`], or if it is not understood.
+    pub fn inactive_table(&self, which: &Which) -> Result<Table, MapperError> {
+        self.table_with(which, Flags::QueryInactiveTable as u32)
+    }
+
+    fn table_with(&self, which: &Which, flags: u32) -> Result<Table, MapperError> {
+        let request = Request { flags: Flags::StatusTable as u32 | Flags::NoFlush as u32 | flags, ..Request::default() };
         let answer = self.ask(which, "looked at", Call::TableStatus, request)?;
         ioctl::targets(&answer).map_err(|source| MapperError::Table { which: which.to_string(), source })
     }
@@ -228,9 +240,17 @@ impl Mapper {
     /// Of a device that is suspended it is only the resumption.
     ///
     /// # Errors
-    /// If the kernel refuses; then the old table is in force.
+    /// If the kernel refuses; then the old table is in force, but the device may be suspended.
     pub fn swap(&self, which: &Which) -> Result<(), MapperError> {
         self.resume(which, 0)
+    }
+
+    /// The same of a device that [`Mapper::create_hidden`] has made: udev goes on leaving it alone.
+    ///
+    /// # Errors
+    /// As of [`Mapper::swap`].
+    pub fn swap_hidden(&self, which: &Which) -> Result<(), MapperError> {
+        self.resume(which, HIDDEN_FROM_UDEV)
     }
 
     fn resume(&self, which: &Which, cookie: u32) -> Result<(), MapperError> {

@@ -257,6 +257,33 @@ fn a_refresh_amid_a_start_leaves_nothing_stale() {
     }
 }
 
+/// Killed between the load of a table and its coming into force, on the way here and on the way past.
+#[test]
+fn what_a_killed_swap_has_left_is_taken_away_and_what_others_load_is_not() {
+    for way in ["here", "past", "another program's"] {
+        let (world, manager) = lab();
+        manager.handle(attach()).expect("nothing fails");
+        works(&world, 2, way);
+        drop(manager);
+        {
+            let mut inside = world.inside();
+            let origin = inside.devices[ORIGIN].signature.clone();
+            let mapped = inside.mapped.get_mut(LV).expect("it is there");
+            mapped.inactive = match way {
+                "here" => Some(mapped.table.clone()),
+                "past" => origin,
+                _ => Some("own extended".into()),
+            };
+        }
+        let manager = next(&world);
+        let view = manager.volume_view("v").expect("it is there");
+        let is_ours = way != "another program's";
+        assert_eq!(view.health == Health::Running, is_ours, "{way}");
+        assert_eq!(world.inside().mapped[LV].inactive.is_none(), is_ours, "{way}");
+        assert_eq!(manager.handle(detach()).is_ok(), is_ours, "{way}");
+    }
+}
+
 #[test]
 fn a_stop_of_the_daemon_leaves_the_device_working() {
     let (world, manager) = lab();

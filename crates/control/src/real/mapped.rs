@@ -1,15 +1,17 @@
 //! Mapped devices that volumes are attached to, by the kernel's device mapper.
 
 use super::lvm_lock::{VolumeGroupLock, volume_group};
+use super::swap::put_in_force;
 use super::{Machine, failed};
 use crate::error::{ControlError, Kind};
-use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached};
+use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached, is_left_over};
 use crate::state::{Attachment, VolumeRecord};
 use device::busy::{self, Usage};
 use device::system::SystemView;
 use mapper::{Mapper, MapperError, Number, Status, Table, Which};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 use types::SECTOR_BYTES;
 
@@ -68,6 +70,12 @@ fn attachment(volume: &VolumeRecord) -> Result<&Attachment, ControlError> {
     volume.attachment.as_ref().ok_or_else(|| ControlError::Unknown { named: "attachment", name: volume.name.clone() })
 }
 
+/// One thread at a time is between the load of a table and its coming into force: LVM's lock does not say so of devices that are not LVM's.
+fn change() -> MutexGuard<'static, ()> {
+    static CHANGES: Mutex<()> = Mutex::new(());
+    CHANGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Another program is between two steps.
 fn is_changing(status: &Status) -> bool {
     status.is_suspended || status.has_inactive_table || !status.has_table
@@ -122,9 +130,40 @@ impl Machine {
         mapper.find(&Which::Uuid(origin_uuid(volume))).map_err(mapper_error)
     }
 
+    fn has_left_over(&self, mapper: &Mapper, volume: &VolumeRecord, status: &Status) -> Result<bool, ControlError> {
+        if !status.has_inactive_table || status.is_suspended || !status.has_table {
+            return Ok(false);
+        }
+        let inactive = mapper.inactive_table(&Which::Number(status.number)).map_err(mapper_error)?;
+        let origin = self.origin_of(mapper, volume)?.map(|origin| self.table_of(mapper, &Which::Number(origin.number))).transpose()?;
+        Ok(is_left_over(&inactive.to_string(), attachment(volume)?, origin.map(|table| table.to_string()).as_deref()))
+    }
+
+    /// Takes the table away that a swap of hearth's has left beside the one in force, where hearth was killed in it. Gives how the device is
+    /// then.
+    fn tidied(&self, mapper: &Mapper, volume: &VolumeRecord, status: &Status) -> Result<Status, ControlError> {
+        if !self.has_left_over(mapper, volume, status)? {
+            return Ok(status.clone());
+        }
+        let _lock = match volume_group(&status.name, &status.uuid).map(|group| VolumeGroupLock::take(&group)).transpose() {
+            // It may be LVM's after all.
+            Err(error) if error.kind() == Kind::Busy => return Ok(status.clone()),
+            taken => taken?,
+        };
+        let _change = change();
+        let device = Which::Number(status.number);
+        let now = mapper.status(&device).map_err(mapper_error)?;
+        if now.uuid != status.uuid || !self.has_left_over(mapper, volume, &now)? {
+            return Ok(now);
+        }
+        tracing::warn!("{} has a table of an exchange that was cut off: it is taken away", now.name);
+        mapper.clear(&device).map_err(mapper_error)?;
+        mapper.status(&device).map_err(mapper_error)
+    }
+
     /// Where a device leads whose status is known.
     fn leads_of(&self, mapper: &Mapper, volume: &VolumeRecord, status: &Status) -> Result<Leads, ControlError> {
-        if is_changing(status) {
+        if is_changing(&self.tidied(mapper, volume, status)?) {
             return Ok(Leads::Changing);
         }
         let table = self.table_of(mapper, &Which::Number(status.number))?.to_string();
@@ -140,18 +179,23 @@ impl Machine {
         let device = Which::Number(status.number);
         let group = volume_group(&status.name, &status.uuid);
         let _lock = group.map(|group| VolumeGroupLock::take(&group)).transpose()?;
+        let _change = change();
         let now = mapper.status(&device).map_err(mapper_error)?;
-        if now.uuid != status.uuid || is_changing(&now) || !known(&self.table_of(mapper, &device)?) {
+        // Nobody else changes an origin: it may be as a killed daemon left it.
+        let is_origin = now.uuid.starts_with("HEARTH-");
+        if now.uuid != status.uuid || !is_origin && is_changing(&now) || !known(&self.table_of(mapper, &device)?) {
             return Err(conflict(&status.name, "another program has changed it just now", "hearth tries again by itself"));
         }
         mapper.load(&device, table, status.is_read_only).map_err(mapper_error)?;
         let began = Instant::now();
-        if let Err(error) = mapper.swap(&device) {
-            if let Err(also) = mapper.clear(&device) {
-                tracing::warn!("{also}");
+        put_in_force(mapper, &device, is_origin).map_err(|refused| match refused.is_suspended {
+            false => mapper_error(refused.error),
+            true => {
+                tracing::error!("{} is suspended, and its requests wait", status.name);
+                let problem = format!("{}; it is suspended now, and its requests wait", refused.error);
+                conflict(&status.name, problem, format!("resume it with `dmsetup resume {}`", status.name))
             }
-            return Err(mapper_error(error));
-        }
+        })?;
         Ok(Swapped { pause: began.elapsed() })
     }
 }
@@ -223,8 +267,12 @@ impl MappedDevices for Machine {
         let table = self.table_of(&mapper, &Which::Number(status.number))?;
         check_table(&path, &table, &self.export_directory)?;
         match self.origin_of(&mapper, volume)? {
-            Some(origin) if self.table_of(&mapper, &Which::Number(origin.number))? == table => {}
-            Some(origin) => drop(self.give(&mapper, &origin, &table, |_| true)?),
+            Some(origin) => {
+                if is_changing(&origin) || self.table_of(&mapper, &Which::Number(origin.number))? != table {
+                    self.give(&mapper, &origin, &table, |_| true)?;
+                }
+                link(&origin.name, origin.number).map_err(|error| failed(&error, "see whether /dev/mapper is there"))?;
+            }
             None => {
                 let name = origin_name(&volume.name);
                 let made = mapper.create_hidden(&name, &origin_uuid(volume), &table).map_err(mapper_error)?;

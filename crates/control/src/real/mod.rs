@@ -18,6 +18,7 @@ mod naming;
 mod pools;
 mod probe;
 mod shares;
+mod swap;
 mod ublk_exports;
 mod vhost_user;
 mod volumes;

@@ -2,7 +2,7 @@
 
 use super::{Device, Inside, World};
 use crate::error::{ControlError, Kind};
-use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached};
+use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached, is_left_over};
 use crate::state::{Attachment, VolumeRecord};
 use crate::words::Export;
 
@@ -13,6 +13,8 @@ pub struct Mapped {
     pub table: String,
     /// What its disk holds, also where the origin of a volume does.
     pub version: u64,
+    /// What is loaded beside it.
+    pub inactive: Option<String>,
     /// Another program has suspended it.
     pub changing: bool,
 }
@@ -93,6 +95,21 @@ impl World {
 }
 
 impl Inside {
+    /// Loads a table and puts it in force; who is killed in between leaves it loaded.
+    fn swap(&mut self, name: &str, table: &str) -> Result<Swapped, ControlError> {
+        let loaded = |inside: &mut Inside, table: Option<&str>| {
+            inside.mapped.get_mut(name).expect("it is there").inactive = table.map(str::to_string);
+        };
+        loaded(self, Some(table));
+        let swapped = self.step(table);
+        if !self.dead {
+            loaded(self, None);
+        }
+        swapped?;
+        self.mapped.get_mut(name).expect("it is there").table = table.into();
+        Ok(Swapped::default())
+    }
+
     /// LVM gives a device its own table, and its users write.
     pub(super) fn refresh(&mut self, name: &str, version: u64) {
         if let Some(mapped) = self.mapped.get_mut(name) {
@@ -123,11 +140,17 @@ impl MappedDevices for World {
     }
 
     fn leads(&self, volume: &VolumeRecord) -> Result<Leads, ControlError> {
-        let inside = self.inside();
-        let Some(mapped) = inside.mapped.get(&name_of(volume)) else { return Ok(Leads::Nowhere) };
+        let mut inside = self.inside();
+        let origin = inside.devices.get(&volume.backing).and_then(|origin| origin.signature.clone());
+        let is_dead = inside.dead;
+        let Some(mapped) = inside.mapped.get_mut(&name_of(volume)) else { return Ok(Leads::Nowhere) };
+        if let (Some(attachment), false) = (&volume.attachment, is_dead) {
+            mapped.inactive.take_if(|inactive| is_left_over(inactive, attachment, origin.as_deref()));
+        }
+        let mapped = mapped.clone();
         let is_ours = volume.attachment.as_ref().is_some_and(|attachment| attachment.tables.contains(&mapped.table));
         Ok(match () {
-            () if mapped.changing => Leads::Changing,
+            () if mapped.changing || mapped.inactive.is_some() => Leads::Changing,
             () if is_ours && inside.devices.contains_key(&volume.backing) => Leads::Here,
             () => Leads::Past,
         })
@@ -171,11 +194,10 @@ impl MappedDevices for World {
         let mapped = inside.mapped.get_mut(&name_of(volume)).ok_or_else(|| refused(&name_of(volume)))?;
         let ours = volume.attachment.as_ref().is_some_and(|attachment| attachment.tables.contains(&mapped.table));
         let is_known = ours || may_lead_past && origin.as_ref() == Some(&mapped.table);
-        if mapped.changing || !is_known {
+        if mapped.changing || mapped.inactive.is_some() || !is_known {
             return Err(refused(&name_of(volume)));
         }
-        mapped.table = table.into();
-        Ok(Swapped::default())
+        inside.swap(&name_of(volume), table)
     }
 
     fn lead_past(&self, volume: &VolumeRecord) -> Result<Swapped, ControlError> {
@@ -184,7 +206,10 @@ impl MappedDevices for World {
         inside.step(&volume.backing)?;
         if leads == Leads::Here {
             let origin = inside.devices[&volume.backing].signature.clone().unwrap_or_default();
-            inside.mapped.get_mut(&name_of(volume)).expect("it leads here").table = origin;
+            return inside.swap(&name_of(volume), &origin);
+        }
+        if leads == Leads::Changing {
+            return Err(refused(&name_of(volume)));
         }
         Ok(Swapped::default())
     }
