@@ -186,7 +186,9 @@ impl Queue {
             && let Err(broken) = self.ring.move_to(wishes.memory.clone(), wishes.place)
         {
             self.wishes = wishes;
-            return self.broke(cx, broken);
+            self.broke(cx, broken);
+            // Whoever wishes waits for this, whether the queue was broken before or not.
+            return self.line.obeyed(self.generation);
         }
         self.ring.set_log(wishes.log.clone());
         let renewed = wishes.call.as_ref().map(Arc::as_ptr) != self.wishes.call.as_ref().map(Arc::as_ptr);
@@ -487,7 +489,6 @@ impl Queue {
         if let Some(resumption) = self.resumption.take() {
             resumption.gone(self.number);
         }
-        self.line.obeyed(self.generation);
         if let Some(error) = self.wishes.error.clone() {
             self.signal(cx, error);
         }
@@ -505,6 +506,10 @@ impl Queue {
         if quiet && (self.broken || self.done.is_empty()) {
             if let Some(tracker) = self.tracker.as_mut().filter(|_| self.broken) {
                 tracker.forget_all();
+            }
+            // Before it is said: whoever starts the queue anew is not to lose what was left in it.
+            if let Some(resumption) = self.resumption.take() {
+                resumption.gone(self.number);
             }
             self.line.ended(Some(self.ring.next_available()));
             cx.close();

@@ -33,7 +33,8 @@ struct Inside {
     left: BTreeSet<Request>,
     /// Submitted, and not answered.
     open: BTreeSet<Request>,
-    lines: Vec<Arc<Line>>,
+    /// Of queues that may have to wait, with their numbers: those that are gone are not kept.
+    lines: Vec<(u16, Arc<Line>)>,
     until: Option<Instant>,
 }
 
@@ -59,9 +60,12 @@ impl Resumption {
         inside.left.retain(|(_, of, _)| *of != queue);
         inside.left.extend(again.map(|(counter, head)| (counter, queue, head)));
         inside.until.get_or_insert_with(|| Instant::now() + PATIENCE);
-        inside.lines.push(line.clone());
         self.look(&mut inside);
-        !self.is_over()
+        let waits = !self.is_over();
+        if waits {
+            inside.lines.push((queue, line.clone()));
+        }
+        waits
     }
 
     /// Whether it is the turn of a request that was left.
@@ -79,7 +83,7 @@ impl Resumption {
             inside.left.remove(&request);
             inside.open.insert(request);
             // Others may be next.
-            inside.lines.iter().for_each(|line| line.ring());
+            inside.lines.iter().for_each(|(_, line)| line.ring());
         }
     }
 
@@ -97,13 +101,14 @@ impl Resumption {
         let mut inside = self.inside();
         inside.left.retain(|(_, of, _)| *of != queue);
         inside.open.retain(|(_, of, _)| *of != queue);
+        inside.lines.retain(|(of, _)| *of != queue);
         self.look(&mut inside);
-        inside.lines.iter().for_each(|line| line.ring());
+        inside.lines.iter().for_each(|(_, line)| line.ring());
     }
 
     fn look(&self, inside: &mut Inside) {
         if inside.left.is_empty() && inside.open.is_empty() && !self.over.swap(true, Ordering::AcqRel) {
-            inside.lines.drain(..).for_each(|line| line.ring());
+            inside.lines.drain(..).for_each(|(_, line)| line.ring());
         }
     }
 
@@ -117,7 +122,7 @@ impl Resumption {
         let mut inside = self.inside();
         if inside.until.is_some_and(|until| Instant::now() >= until) && !self.over.swap(true, Ordering::AcqRel) {
             tracing::warn!("requests of a guest that were under way when the daemon ended are not asked for again");
-            inside.lines.drain(..).for_each(|line| line.ring());
+            inside.lines.drain(..).for_each(|(_, line)| line.ring());
         }
     }
 }
@@ -147,5 +152,22 @@ mod tests {
         resumption.gone(2);
         assert!(resumption.is_over());
         assert!(!resumption.starts(2, std::iter::empty(), &line));
+    }
+
+    /// A line has a descriptor, and with its wishes all of a guest's memory.
+    #[test]
+    fn queues_that_are_gone_are_not_kept() {
+        let line = Line::new(Wishes::default()).expect("a descriptor");
+        let resumption = Resumption::of([(3, 0, 9)].into_iter().collect());
+        for _ in 0..3 {
+            assert!(resumption.starts(1, std::iter::empty(), &line));
+            assert_eq!(Arc::strong_count(&line), 2);
+            resumption.gone(1);
+            assert_eq!(Arc::strong_count(&line), 1);
+        }
+        assert!(resumption.starts(1, std::iter::empty(), &line));
+        resumption.answered(0, 9);
+        assert!(!resumption.starts(1, std::iter::empty(), &line));
+        assert_eq!(Arc::strong_count(&line), 1, "it is over");
     }
 }

@@ -280,6 +280,20 @@ fn front_ends_that_talk_nonsense_harm_nobody() {
     others_are_well(&stage, &mut guest, 5);
 }
 
+/// Whoever changes a broken queue is answered, however often.
+#[test]
+fn a_broken_queue_may_be_told_of_memory_that_does_not_hold_it() {
+    let stage = Stage::new();
+    let options = Options { entries: 1024, buffers: Buffers { slots: 4, data_bytes: 4096 }, ..Options::default() };
+    let mut guest = Guest::start(stage.export().path(), options).expect("a guest");
+    for round in 0..2 {
+        // Pieces of a page each: the table of descriptors is longer.
+        let pieces = guest.memory.bytes() as u64 / 4096;
+        guest.show_memory_in(pieces).unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+    guest.stop_queue(0).expect("stopped");
+}
+
 /// Where a front end waits for more than a yes or no, a no would be taken for what it waits for.
 #[test]
 fn what_cannot_be_told_ends_the_connection() {
