@@ -11,22 +11,52 @@
 use std::io;
 use std::ptr::null_mut;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Mappings at a time: a front end has a handful, and with memory slots some tens.
 const PLACES: usize = 4096;
 
-/// One mapping. `bytes` is 0 while the place is free or being filled.
+/// One mapping. `bytes` is 0 while the place is free.
 struct Place {
     taken: AtomicBool,
+    /// Odd while the two below are changed: they are a pair only if this is even and the same before and after.
+    sequence: AtomicUsize,
     start: AtomicUsize,
     bytes: AtomicUsize,
     struck: AtomicBool,
 }
 
-static TABLE: [Place; PLACES] = [const {
-    Place { taken: AtomicBool::new(false), start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), struck: AtomicBool::new(false) }
-}; PLACES];
+impl Place {
+    const fn new() -> Place {
+        Place {
+            taken: AtomicBool::new(false),
+            sequence: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            struck: AtomicBool::new(false),
+        }
+    }
+
+    /// Says what is mapped. Only whoever has taken the place does.
+    fn set(&self, start: usize, bytes: usize) {
+        let before = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(before.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.sequence.store(before.wrapping_add(2), Ordering::Release);
+    }
+
+    /// What is mapped: start and length. `None` while that changes: then nobody accesses it.
+    fn pair(&self) -> Option<(usize, usize)> {
+        let before = self.sequence.load(Ordering::Acquire);
+        let pair = (self.start.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        (before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before).then_some(pair)
+    }
+}
+
+static TABLE: [Place; PLACES] = [const { Place::new() }; PLACES];
 
 /// What the handler before ours was: its address and flags. Written once, before ours is in force.
 static EARLIER: AtomicUsize = AtomicUsize::new(0);
@@ -51,8 +81,7 @@ impl Guard {
             io::Error::other("too many pieces of guest memory are mapped: give virtual machines fewer memory backends, or fewer of them")
         })?;
         place.struck.store(false, Ordering::Relaxed);
-        place.start.store(start, Ordering::Relaxed);
-        place.bytes.store(bytes, Ordering::Release);
+        place.set(start, bytes);
         Ok(Guard(index))
     }
 
@@ -65,7 +94,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let place = &TABLE[self.0];
-        place.bytes.store(0, Ordering::Release);
+        place.set(0, 0);
         place.taken.store(false, Ordering::Release);
     }
 }
@@ -95,8 +124,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     // SAFETY: the kernel gives a valid structure, and for SIGBUS it has an address.
     let address = unsafe { (*info).si_addr() } as usize;
     for place in &TABLE {
-        let bytes = place.bytes.load(Ordering::Acquire);
-        let start = place.start.load(Ordering::Relaxed);
+        let Some((start, bytes)) = place.pair() else { continue };
         if bytes == 0 || address < start || address - start >= bytes {
             continue;
         }
@@ -127,5 +155,31 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
             let call: extern "C" fn(libc::c_int) = std::mem::transmute(earlier);
             call(signal);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_changes_tells_of_no_mapping_that_never_was() {
+        let place = Place::new();
+        place.sequence.store(1, Ordering::Relaxed);
+        assert_eq!(place.pair(), None, "it is being changed");
+        place.sequence.store(2, Ordering::Relaxed);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 1..300_000 {
+                    place.set(turn, turn);
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                assert!(place.pair().is_none_or(|(start, bytes)| start == bytes));
+            }
+        });
+        assert_eq!(place.pair(), Some((299_999, 299_999)));
     }
 }
