@@ -315,13 +315,18 @@ impl Manager {
                 remedy: format!("start it with `hearth volume start {name}`, then detach it"),
             });
         }
-        self.change(|state| {
-            if let Some(attachment) = state.volume_mut(name).and_then(|v| v.attachment.as_mut()) {
-                attachment.leaving = true;
-            }
-        })?;
+        self.mark_leaving(name, true)?;
         let record = self.volume_record(name)?;
-        let swapped = self.data().mapped().lead_past(&record)?;
+        let swapped = match self.data().mapped().lead_past(&record) {
+            Ok(swapped) => swapped,
+            Err(error) => {
+                // It is refused, and not gone on with at the next start, unless a start has found it on its way.
+                if !attachment.leaving {
+                    self.mark_leaving(name, false)?;
+                }
+                return Err(error);
+            }
+        };
         let saw = if attachment.trial { seen(&self.data().volume_stats(name)) } else { String::new() };
         self.abandon_exports(&record, Withdrawal::Forced);
         self.finish_remove(&record)?;
@@ -332,23 +337,65 @@ impl Manager {
         Ok(told)
     }
 
-    /// Forgets attachments that were on their way out or only for a trial, and whose devices lead past hearth.
-    pub(super) fn settle_attachments(&self) -> Result<(), ControlError> {
+    fn mark_leaving(&self, name: &str, leaving: bool) -> Result<(), ControlError> {
+        self.change(|state| {
+            if let Some(attachment) = state.volume_mut(name).and_then(|v| v.attachment.as_mut()) {
+                attachment.leaving = leaving;
+            }
+        })
+    }
+
+    /// Forgets attachments that were on their way out or only for a trial, and whose devices lead past hearth. One whose origin is in use is
+    /// left to the watch; it keeps nothing else from starting.
+    pub(super) fn settle_attachments(&self) {
         for volume in self.attached_records(|attachment| attachment.trial || attachment.leaving) {
-            if matches!(self.data().mapped().leads(&volume), Ok(Leads::Past | Leads::Nowhere)) {
-                self.data().mapped().remove_origin(&volume)?;
-                self.change(|state| state.volumes.retain(|v| v.name != volume.name))?;
-                self.memory().volumes.remove(&volume.name);
-                let told = if volume.is_trial() { "its trial ended with the machine or the daemon" } else { "it is detached" };
-                self.events().note(Severity::Info, &volume.name, told);
+            if let Err(error) = self.settle_attachment(&volume) {
+                self.fail_volume(&volume, &error);
             }
         }
+    }
+
+    fn is_over(&self, volume: &VolumeRecord) -> bool {
+        let ends = volume.attachment.as_ref().is_some_and(|attachment| attachment.trial || attachment.leaving);
+        ends && matches!(self.data().mapped().leads(volume), Ok(Leads::Past | Leads::Nowhere))
+    }
+
+    fn settle_attachment(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        if !self.is_over(volume) {
+            return Ok(());
+        }
+        self.data().mapped().remove_origin(volume)?;
+        if self.memory().pools.get(&volume.pool).is_some_and(|pool| pool.health == Health::Running) {
+            self.data().forget(volume)?;
+        }
+        self.change(|state| state.volumes.retain(|v| v.name != volume.name))?;
+        self.memory().volumes.remove(&volume.name);
+        let told = if volume.is_trial() { "its trial ended with the machine or the daemon" } else { "it is detached" };
+        self.events().note(Severity::Info, &volume.name, told);
         Ok(())
+    }
+
+    /// Tries again what a start could not settle.
+    fn settle_later(&self) {
+        for volume in self.attached_records(|attachment| attachment.trial || attachment.leaving) {
+            if self.volume_attached(&volume.name) || self.is_stopping() {
+                continue;
+            }
+            // Whoever is at it will see to it; so will the next look.
+            let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "the end of its attachment") else { continue };
+            let settled = self.volume_record(&volume.name).and_then(|volume| match self.volume_attached(&volume.name) {
+                true => Ok(()),
+                false => self.settle_attachment(&volume),
+            });
+            if let Err(error) = settled {
+                tracing::debug!("volume {}: {error}", volume.name);
+            }
+        }
     }
 
     /// Serves the trials that the daemon before has left, and ends the attachments that it was ending. Everything else is up.
     pub(super) fn go_on_with_attachments(&self, judged: &super::start::Judged) {
-        for volume in self.attached_records(|attachment| attachment.trial) {
+        for volume in self.attached_records(|attachment| attachment.trial).into_iter().filter(|volume| !self.is_over(volume)) {
             if let Err(error) = self.start_trial(&volume, judged) {
                 self.fail_volume(&volume, &error);
             }
@@ -383,6 +430,7 @@ impl Manager {
 
     /// Looks whether the devices of volumes that are served still lead here. Called about once a second.
     pub(super) fn watch_attachments(&self, served: &[VolumeRecord]) {
+        self.settle_later();
         for volume in served.iter().filter(|volume| volume.attachment.is_some()) {
             // Of one that another program is changing it will be seen what it has become.
             if matches!(self.data().mapped().leads(volume), Ok(Leads::Past | Leads::Nowhere)) && !self.is_stopping() {
@@ -432,11 +480,21 @@ impl Manager {
     pub(super) fn lead_past_at_end(&self, volume: &VolumeRecord) {
         let outlives = volume.exports.iter().all(|export| self.data().outlives_a_stop(volume, export));
         let waits = self.shared.restarts.get().is_some() && outlives && !volume.is_trial();
-        if volume.attachment.is_some()
-            && !waits
-            && let Err(error) = self.volume_record(&volume.name).and_then(|volume| self.data().mapped().lead_past(&volume))
-        {
-            self.events().note(Severity::Error, &volume.name, format!("its device cannot be led past hearth: {error}"));
+        if volume.attachment.is_none() || waits {
+            return;
+        }
+        let mut told = false;
+        while let Err(error) = self.volume_record(&volume.name).and_then(|volume| self.data().mapped().lead_past(&volume)) {
+            if !std::mem::replace(&mut told, true) {
+                self.events().note(Severity::Error, &volume.name, format!("its device cannot be led past hearth yet: {error}"));
+            }
+            // An LVM command may take longer than one try waits for its lock. Some time is left for what comes after this.
+            if self.shared.stop_watch.get().is_none_or(|watch| watch.is_mostly_over()) {
+                let told = format!("its device still leads to it, and who has it open waits for the next daemon: {error}");
+                self.events().note(Severity::Error, &volume.name, told);
+                return;
+            }
+            std::thread::sleep(super::stop_watch::LOOK);
         }
     }
 

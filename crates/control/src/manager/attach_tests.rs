@@ -284,6 +284,59 @@ fn what_a_killed_swap_has_left_is_taken_away_and_what_others_load_is_not() {
     }
 }
 
+/// Somebody has the origin open when the daemon starts: one volume waits, and everything else starts.
+#[test]
+fn an_origin_in_use_keeps_only_its_own_volume_from_ending() {
+    for ends in ["trial", "leaving"] {
+        let (world, manager) = lab();
+        manager.handle(super::tests::add("x", "/disk", "write-through")).expect("nothing fails");
+        manager.handle(if ends == "trial" { trial() } else { attach() }).expect("nothing fails");
+        if ends == "leaving" {
+            world.inside().saved.volume_mut("v").and_then(|v| v.attachment.as_mut()).expect("it is there").leaving = true;
+        }
+        drop(manager);
+        world.reload_mapped(LV, "");
+        world.inside().origin_in_use = true;
+        let manager = next(&world);
+        assert_eq!(manager.volume_view("x").expect("it is there").health, Health::Running, "{ends}");
+        let mut watched = Watched::default();
+        manager.watch_devices(&mut watched);
+        assert_eq!(world.inside().saved.volumes.len(), 2, "{ends}");
+        assert!(!leads_to_volume(&world), "{ends}");
+        world.inside().origin_in_use = false;
+        manager.watch_devices(&mut watched);
+        assert_eq!(world.inside().saved.volumes.len(), 1, "{ends}");
+        assert!(!leads_to_volume(&world) && !world.inside().devices.contains_key(ORIGIN), "{ends}");
+    }
+}
+
+#[test]
+fn a_detachment_that_is_refused_is_not_gone_on_with() {
+    let (world, manager) = lab();
+    manager.handle(attach()).expect("nothing fails");
+    world.inside().mapped.get_mut(LV).expect("it is there").changing = true;
+    manager.handle(detach()).expect_err("LVM is at it");
+    world.inside().mapped.get_mut(LV).expect("it is there").changing = false;
+    drop(manager);
+    let manager = next(&world);
+    assert!(leads_to_volume(&world), "it is attached as before");
+    works(&world, 3, "still attached");
+    manager.handle(detach()).expect("nothing is in the way");
+    nothing_is_left(&world, "detached");
+}
+
+/// An LVM command takes longer than one try.
+#[test]
+fn a_stop_waits_for_the_device_to_be_led_past() {
+    let (world, manager) = lab();
+    manager.handle(attach()).expect("nothing fails");
+    world.inside().busy_tries = 3;
+    manager.stop().expect("nothing fails");
+    assert_eq!(world.inside().busy_tries, 0);
+    assert!(!leads_to_volume(&world));
+    works(&world, 3, "without hearth");
+}
+
 #[test]
 fn a_stop_of_the_daemon_leaves_the_device_working() {
     let (world, manager) = lab();

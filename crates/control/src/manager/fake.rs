@@ -102,6 +102,9 @@ pub struct Inside {
     pub content: BTreeMap<String, Content>,
     /// The step at which LVM gives a mapped device its own table again, and what its users write then.
     pub refresh_at: Option<(u64, String, u64)>,
+    pub origin_in_use: bool,
+    /// How often LVM's lock is still taken.
+    pub busy_tries: u32,
     /// Mapped devices, by name.
     pub mapped: BTreeMap<String, mapped::Mapped>,
     attached: BTreeMap<String, Attached>,

@@ -45,7 +45,7 @@ impl Manager {
         let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
         names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let claim = self.claim(&names, "the daemon's start")?;
-        self.settle_attachments()?;
+        self.settle_attachments();
         let state = self.memory().state.clone();
         // At once, and of all volumes: some take their time, or do not start at all.
         state.volumes.iter().for_each(|volume| self.data().not_served(volume));

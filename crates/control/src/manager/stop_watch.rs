@@ -23,7 +23,7 @@ pub const STOP_LIMIT_MAX_MS: u64 = 15 * 60_000;
 const SILENCE_ONE_IN: u32 = 4;
 
 /// How often it is looked whether something is to be given up.
-const LOOK: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 500 });
+pub(super) const LOOK: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 500 });
 /// How often it is told what is waited for.
 const TELL: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5_000 });
 /// A device is worth telling of when a request has been in flight for this long.
@@ -86,6 +86,11 @@ impl Watch {
 
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Whether only what must be done at the end is still to be begun.
+    pub(super) fn is_mostly_over(&self) -> bool {
+        Instant::now() + self.limit / SILENCE_ONE_IN >= self.deadline
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -204,6 +204,10 @@ impl MappedDevices for World {
         let leads = self.leads(volume)?;
         let mut inside = self.inside();
         inside.step(&volume.backing)?;
+        if inside.busy_tries > 0 {
+            inside.busy_tries -= 1;
+            return Err(refused(&name_of(volume)));
+        }
         if leads == Leads::Here {
             let origin = inside.devices[&volume.backing].signature.clone().unwrap_or_default();
             return inside.swap(&name_of(volume), &origin);
@@ -218,6 +222,9 @@ impl MappedDevices for World {
         let leads = self.leads(volume)?;
         let mut inside = self.inside();
         inside.step(&volume.backing)?;
+        if inside.origin_in_use {
+            return Err(refused(&volume.backing));
+        }
         assert!(leads != Leads::Here, "what a device lies on stays");
         assert!(!inside.attached.contains_key(&volume.name), "nobody has it open");
         inside.devices.remove(&volume.backing);
