@@ -6,6 +6,7 @@
 
 use crate::block::{BlockDevice, SERIAL_BYTES};
 use crate::error::VhostUserError;
+use crate::mapping::Quota;
 use crate::message::config_changed;
 use crate::session::Session;
 use runtime::{Context, Endpoint, EndpointAdder, EndpointGroup, Runtime, VolumeRef, monotonic_ns};
@@ -70,6 +71,8 @@ pub struct VhostUserExport {
 pub(crate) struct Shared {
     pub(crate) device: Arc<BlockDevice>,
     adder: EndpointAdder,
+    /// What its front ends map.
+    pub(crate) quota: Arc<Quota>,
     stopping: AtomicBool,
     /// Where requests under way are noted, of this export's own making; `None`: any are taken.
     own_notes: Option<Mutex<BTreeSet<(u64, u64)>>>,
@@ -309,6 +312,7 @@ impl VhostUserExport {
         let shared = Arc::new(Shared {
             device: Arc::new(BlockDevice { volume: volume.clone(), serial }),
             adder: runtime.endpoint_adder(&group),
+            quota: Arc::default(),
             stopping: AtomicBool::new(false),
             own_notes: options.refuses_earlier.then(Mutex::default),
             inside: Mutex::new(inside),

@@ -13,8 +13,8 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-/// Mappings at a time: a front end has a handful, and with memory slots some tens.
-const PLACES: usize = 4096;
+/// Mappings at a time: a front end has a handful, and with memory slots some tens. Each export has at most a small part of them.
+const PLACES: usize = 16384;
 
 /// One mapping. `bytes` is 0 while the place is free.
 struct Place {

@@ -6,6 +6,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
@@ -20,6 +22,64 @@ pub(crate) struct Mapping {
     mapped_bytes: usize,
     start: NonNull<u8>,
     bytes: u64,
+    /// Its part of what its export may map; given back when the memory is unmapped.
+    share: Option<Share>,
+}
+
+/// Pieces that front ends of one export have mapped at a time: two machines with all their slots, of which one moves to the other, and
+/// tables that are shown anew.
+const PIECES_MAX: u64 = 640;
+/// Bytes that front ends of one export have mapped at a time: a machine of 7 TiB, and the one that it moves to, with logs. All volumes together
+/// have the 128 TiB of this process.
+const BYTES_MAX: u64 = 16 << 40;
+
+/// How much of other processes' memory one export maps, so that its front ends leave something to those of others.
+#[derive(Debug, Default)]
+pub(crate) struct Quota {
+    pieces: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Quota {
+    /// As [`Mapping::new`], counted.
+    ///
+    /// # Errors
+    /// Also if it is too much.
+    pub(crate) fn map(self: &Arc<Quota>, file: &OwnedFd, offset: u64, bytes: u64) -> io::Result<Mapping> {
+        let share = self.take(bytes)?;
+        let mut mapping = Mapping::new(file, offset, bytes)?;
+        mapping.share = Some(share);
+        Ok(mapping)
+    }
+
+    fn take(self: &Arc<Quota>, bytes: u64) -> io::Result<Share> {
+        let add = |to: &AtomicU64, count: u64, most: u64| {
+            let sum = |now: u64| now.checked_add(count).filter(|sum| *sum <= most);
+            to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
+        };
+        if !add(&self.pieces, 1, PIECES_MAX) {
+            return Err(io::Error::other(format!("comes in more than {PIECES_MAX} pieces: give it fewer memory backends")));
+        }
+        if !add(&self.bytes, bytes, BYTES_MAX) {
+            self.pieces.fetch_sub(1, Ordering::Relaxed);
+            return Err(io::Error::other(format!("is more than {} TiB: give it less memory", BYTES_MAX >> 40)));
+        }
+        Ok(Share { quota: self.clone(), bytes })
+    }
+}
+
+/// What one mapping takes of a [`Quota`].
+#[derive(Debug)]
+struct Share {
+    quota: Arc<Quota>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.quota.pieces.fetch_sub(1, Ordering::Relaxed);
+        self.quota.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: the memory is shared with other processes anyway; see the type.
@@ -57,7 +117,7 @@ impl Mapping {
         let mapped = NonNull::new(mapped.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the offset lies within what was mapped.
         let start = unsafe { mapped.add((offset - first) as usize) };
-        let mut mapping = Mapping { guard: None, mapped, mapped_bytes, start, bytes };
+        let mut mapping = Mapping { guard: None, mapped, mapped_bytes, start, bytes, share: None };
         mapping.guard = Some(Guard::new(mapped.as_ptr() as usize, mapped_bytes)?);
         // Guests' memory is not ours to dump. SAFETY: no effect on what the memory holds.
         let advised = unsafe { madvise(mapped.as_ptr().cast(), mapped_bytes, Advice::LinuxDontDump) };
@@ -89,5 +149,29 @@ impl Drop for Mapping {
         if let Err(error) = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) } {
             tracing::warn!(%error, "guest memory stays mapped");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tests::memfd;
+
+    #[test]
+    fn one_export_maps_only_its_part_and_gets_back_what_it_gives_up() {
+        let quota = Arc::new(Quota::default());
+        let file = memfd(4096);
+        let all: Vec<Mapping> = (0..PIECES_MAX).map(|_| quota.map(&file, 0, 4096).expect("mapped")).collect();
+        assert!(quota.map(&file, 0, 4096).expect_err("too many").to_string().contains("pieces"));
+        drop(all);
+        // What cannot be mapped is not counted.
+        assert!(quota.map(&file, 4096, 4096).is_err());
+        let half = memfd(BYTES_MAX / 2);
+        let first = quota.map(&half, 0, BYTES_MAX / 2).expect("mapped");
+        let _second = quota.map(&half, 0, BYTES_MAX / 2).expect("mapped");
+        assert!(quota.map(&file, 0, 4096).expect_err("too much").to_string().contains("16 TiB"));
+        assert!(quota.map(&half, 0, u64::MAX).is_err());
+        drop(first);
+        quota.map(&half, 0, BYTES_MAX / 2).expect("there is room again");
     }
 }

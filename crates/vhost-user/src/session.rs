@@ -9,7 +9,6 @@ use crate::block::{CONFIG_BYTES, CONFIG_WRITEBACK, QUEUES_MAX, feature};
 use crate::dirty::DirtyLog;
 use crate::export::{Claim, Shared};
 use crate::inflight::{self, Inflight, Tracker};
-use crate::mapping::Mapping;
 use crate::memory::{GuestMemory, Region};
 use crate::message::{Ask, InflightFacts, RegionFacts, config_body, protocol, reply, words};
 use crate::queue::{Queue, QueueParts};
@@ -166,7 +165,7 @@ impl Session {
                 self.change_memory(memory.map_err(|_| Refusal::from("a region of memory was never added"))?)?;
             }
             Ask::SetLog { bytes, offset } => {
-                let mapping = Mapping::new(&one(&mut descriptors)?, offset, bytes);
+                let mapping = self.shared.quota.map(&one(&mut descriptors)?, offset, bytes);
                 let mapping = mapping.map_err(|error| Refusal(format!("the log of written memory {error}")))?;
                 self.log = Some(Arc::new(DirtyLog(mapping)));
                 self.tell_all()?;
@@ -252,7 +251,7 @@ impl Session {
     }
 
     fn map(&self, facts: &RegionFacts, file: &OwnedFd) -> Result<Region, Refusal> {
-        let mapping = Mapping::new(file, facts.offset, facts.bytes);
+        let mapping = self.shared.quota.map(file, facts.offset, facts.bytes);
         let mapping = mapping.map_err(|error| Refusal(format!("the memory of the virtual machine {error}")))?;
         Ok(Region { guest: facts.guest, user: facts.user, mapping: Arc::new(mapping) })
     }

@@ -294,6 +294,27 @@ fn a_broken_queue_may_be_told_of_memory_that_does_not_hold_it() {
     guest.stop_queue(0).expect("stopped");
 }
 
+/// The address space of the daemon is for all volumes.
+#[test]
+fn a_front_end_may_not_show_more_memory_than_machines_have() {
+    let stage = Stage::new();
+    let nine_tib = 9u64 << 40;
+    let file = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+    ftruncate(&file, nine_tib).expect("sparse memory");
+    for (regions, refused) in [(1, 0), (2, 1)] {
+        let mut socket = UnixStream::connect(stage.socket()).expect("connected");
+        let protocol = [&[16u32, 1, 8].map(u32::to_ne_bytes).concat()[..], &(1u64 << 3).to_ne_bytes()].concat();
+        assert!(send(&socket, &protocol, &[]));
+        let table = (0..regions).flat_map(|region| [region * nine_tib, nine_tib, region * nine_tib, 0]);
+        let body: Vec<u8> = [regions].into_iter().chain(table).flat_map(u64::to_ne_bytes).collect();
+        let head = [5, 9, body.len() as u32].map(u32::to_ne_bytes).concat();
+        assert!(send(&socket, &[head, body].concat(), &vec![file.as_fd(); regions as usize]));
+        let mut reply = [0; 20];
+        socket.read_exact(&mut reply).expect("a reply");
+        assert_eq!(reply[12..], u64::to_ne_bytes(refused), "{regions} regions");
+    }
+}
+
 /// Where a front end waits for more than a yes or no, a no would be taken for what it waits for.
 #[test]
 fn what_cannot_be_told_ends_the_connection() {
