@@ -29,8 +29,8 @@ pub(crate) struct Mapping {
 /// Pieces that front ends of one export have mapped at a time: two machines with all their slots, of which one moves to the other, and
 /// tables that are shown anew.
 const PIECES_MAX: u64 = 640;
-/// Bytes that front ends of one export have mapped at a time: a machine of 7 TiB, and the one that it moves to, with logs. All volumes together
-/// have the 128 TiB of this process.
+/// Bytes that front ends of one export have mapped at a time: a machine of 7 TiB, and the one that it moves to, with logs. All volumes
+/// together have the 128 TiB of this process.
 const BYTES_MAX: u64 = 16 << 40;
 
 /// How much of other processes' memory one export maps, so that its front ends leave something to those of others.

@@ -182,11 +182,8 @@ pub(crate) enum Ask {
 impl Ask {
     /// Whether it has a reply of its own kind, for which no plain number may stand.
     pub(crate) fn has_own_reply(&self) -> bool {
-        match self {
-            Ask::GetFeatures | Ask::GetProtocolFeatures | Ask::GetQueueCount | Ask::GetMemorySlots | Ask::SetLog { .. } => true,
-            Ask::GetBase { .. } | Ask::GetConfig { .. } | Ask::GetInflight(_) => true,
-            _ => false,
-        }
+        let has_number = matches!(self, Ask::GetFeatures | Ask::GetProtocolFeatures | Ask::GetQueueCount | Ask::GetMemorySlots);
+        has_number || matches!(self, Ask::SetLog { .. } | Ask::GetBase { .. } | Ask::GetConfig { .. } | Ask::GetInflight(_))
     }
 }
 

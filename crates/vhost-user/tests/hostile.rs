@@ -158,7 +158,9 @@ fn every_broken_rule_stops_the_queue_and_nothing_else() {
     let (next, write, indirect) = (1, 2, 4);
     let base = GUEST_BASE + 0x1000;
     let end = GUEST_BASE + Guest::new(small()).expect("a guest").memory.bytes() as u64;
-    let rules: [(&str, &[(u64, u32, u16, u16)], u16); 12] = [
+    /// What the descriptor says: address, length, flags, next.
+    type Words = (u64, u32, u16, u16);
+    let rules: [(&str, &[Words], u16); 12] = [
         ("a loop", &[(base, 16, next, 0)], 0),
         ("a loop of two", &[(base, 16, next, 1), (base, 16, next, 0)], 0),
         ("leaves its table", &[(base, 16, next, 16)], 0),
