@@ -69,6 +69,14 @@ if [ "$step" = live ]; then
     note refreshed 300005
     echo "extended and refreshed"
 
+    # As a kill within a swap leaves it: the table that leads here, or the one that leads past, is loaded and not in force.
+    for of in vg-lv hearth-v-origin; do
+        dmsetup table $of | dmsetup reload vg-lv
+        wait_for sh -c "! dmsetup info vg-lv | grep -q INACTIVE"
+        leads_here
+    done
+    echo "what was loaded is taken away"
+
     lvcreate -qq -y -s -L 8M -n snap vg/lv
     wait_for leads_past
     note snapshotted 300006

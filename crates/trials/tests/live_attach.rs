@@ -52,9 +52,14 @@ fn a_mounted_logical_volume_is_attached_through_everything() {
     }
     let lived = guest(&place, "live");
     let daemon = || std::fs::read_to_string(place.path("kept/daemon")).unwrap_or_default();
-    for told in
-        ["attached, detached and attached again", "extended and refreshed", "went around a snapshot", "killed, stopped", "saw no error"]
-    {
+    for told in [
+        "attached, detached and attached again",
+        "extended and refreshed",
+        "what was loaded is taken away",
+        "went around a snapshot",
+        "killed, stopped",
+        "saw no error",
+    ] {
         assert!(lived.stdout.contains(told), "{told}: {lived:#?}\n{}", daemon());
     }
     // The guest is gone without an exit status of its command.
