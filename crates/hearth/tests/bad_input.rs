@@ -42,7 +42,7 @@ const USAGE: &[(&[&str], &str)] = &[
     (&["volume", "add", "v"], "--backing"),
     (&["volume", "add", "v", "--backing", "/x"], "--pool"),
     (&["volume", "add", "v", "--backing", "model:7k2", "--pool", "p"], "has no file"),
-    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "iscsi"], "use loop, loop:fast, nbd"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "iscsi"], "use block, ublk, loop, loop:fast, nbd"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "nbd:0.0.0.0:1"], "other machines can reach"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--write-cache-depth", "30"], "30s"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--dirty-limit", "much"], "much"),
