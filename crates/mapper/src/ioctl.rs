@@ -33,7 +33,6 @@ pub(crate) enum Call {
     Status = 7,
     TableLoad = 9,
     TableClear = 10,
-    TableDeps = 11,
     TableStatus = 12,
 }
 
@@ -186,12 +185,6 @@ pub(crate) fn names(data: &[u8]) -> Vec<(String, Number)> {
     names
 }
 
-/// `struct dm_target_deps`: how many, padding, the numbers.
-pub(crate) fn numbers(data: &[u8]) -> Vec<Number> {
-    let count = if data.len() < 8 { 0 } else { word(data, 0) as usize };
-    data.get(8..).unwrap_or_default().chunks_exact(8).take(count).map(|number| Number::decoded(long(number, 0))).collect()
-}
-
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -228,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_names_and_numbers_end_where_they_end() {
+    fn lists_of_names_end_where_they_end() {
         let entry = |number: Number, next: u32, name: &str, length: usize| {
             let mut bytes = number.encoded().to_ne_bytes().to_vec();
             bytes.extend_from_slice(&next.to_ne_bytes());
@@ -240,9 +233,6 @@ mod tests {
         let data = [entry(a, 24, "vg-b", 24), entry(b, 0, "vg-a", 24)].concat();
         assert_eq!(names(&data), [("vg-a".to_string(), b), ("vg-b".to_string(), a)]);
         assert_eq!((names(&[]), names(&[0; 20])), (Vec::new(), Vec::new()));
-        let deps = [2_u64.to_ne_bytes(), a.encoded().to_ne_bytes(), b.encoded().to_ne_bytes(), [1; 8]].concat();
-        assert_eq!(numbers(&deps), [a, b]);
-        assert_eq!(numbers(&[]), []);
     }
 
     #[test]

@@ -193,14 +193,6 @@ impl Mapper {
         ioctl::targets(&answer).map_err(|source| MapperError::Table { which: which.to_string(), source })
     }
 
-    /// The devices that the table in force lies on.
-    ///
-    /// # Errors
-    /// [`MapperError::Unknown`].
-    pub fn below(&self, which: &Which) -> Result<Vec<Number>, MapperError> {
-        Ok(ioctl::numbers(&self.ask(which, "looked at", Call::TableDeps, Request::default())?.data))
-    }
-
     /// Makes a device with that table, in force at once. udev is told to leave it alone.
     ///
     /// # Errors
@@ -256,15 +248,6 @@ impl Mapper {
     fn resume(&self, which: &Which, cookie: u32) -> Result<(), MapperError> {
         let request = Request { flags: Flags::SkipLockFs as u32, event_number: cookie, ..Request::default() };
         self.ask(which, "resumed", Call::Suspend, request).map(drop)
-    }
-
-    /// Suspends a device: what is in flight ends, and requests wait until it is resumed.
-    ///
-    /// # Errors
-    /// [`MapperError::Unknown`].
-    pub fn suspend(&self, which: &Which) -> Result<(), MapperError> {
-        let request = Request { flags: Flags::Suspend as u32 | Flags::SkipLockFs as u32, ..Request::default() };
-        self.ask(which, "suspended", Call::Suspend, request).map(drop)
     }
 
     /// Removes a device that nobody has open.

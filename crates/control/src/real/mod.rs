@@ -30,7 +30,6 @@ pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_device
 pub use naming::volume_of_device;
 pub use runtime::SsdMedium;
 pub use shares::{EndedShares, end_shares_of};
-pub use ublk_exports::PROBE as UBLK_PROBE;
 
 use crate::datapath::{
     CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,

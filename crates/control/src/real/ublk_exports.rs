@@ -19,7 +19,7 @@ use ublk::{Probe, UblkError, UblkExport, UblkOptions};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command of the program that calls [`ublk::support::probe`].
-pub const PROBE: &str = "ublk-probe";
+const PROBE: &str = "ublk-probe";
 
 /// What there is of ublk beside the volumes that are attached.
 pub(super) struct UblkExports {
