@@ -1,14 +1,14 @@
-# Runs as root in a guest. $1 is the binary, $2 a directory that outlives the guest. With `long` as $3 also: NVMe over TCP,
-# a start on an empty configfs, a target that another program removes, a daemon that does not come back.
+# Runs as root in a guest. $1 is the binary, $2 a directory that outlives the guest. With `long` as $3 also: a start on an
+# empty configfs, a target that another program removes, a daemon that does not come back.
 #
-# A write-back volume on a block device, shared by the kernel's own targets, and used by the kernel's own initiators over
-# loopback: iSCSI with mutual CHAP, NVMe over TCP with an allowed host. The daemon is killed under verifying load.
+# Two write-back volumes, shared by the kernel's own targets, and used by the kernel's own initiators over loopback: v by iSCSI
+# with mutual CHAP, w by NVMe over TCP with an allowed host. The daemon is killed under verifying load on both. w grows.
 set -eu
 hearth=$1 kept=$2
 run=/run/hearth
 export HEARTH_SOCKET=$run/socket HEARTH_STATE=/run/state
-mkdir -p $run /mnt/v /run/lock/iscsi
-modprobe -a loop fuse target_core_mod nvmet iscsi_tcp nvme-tcp sd_mod
+mkdir -p $run /mnt/v /mnt/w /run/lock/iscsi
+modprobe -a loop fuse ublk_drv target_core_mod nvmet iscsi_tcp nvme-tcp sd_mod
 
 wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
 refused() { if "$@" >/run/refused 2>&1; then echo "was not refused: $*" >&2; return 1; fi; }
@@ -17,19 +17,22 @@ serve() {
     daemon=$!
     wait_for "$hearth" pool list
 }
-shown() { "$hearth" share show v "--$1" --json | sed -n "s/.*\"$2\": \"\\(.*\\)\".*/\\1/p"; }
+shown() { "$hearth" share show "${3:-v}" "--$1" --json | sed -n "s/.*\"$2\": \"\\(.*\\)\".*/\\1/p"; }
 shared() { [ -n "$(shown "$1" device)" ]; }
 scsi_disk() { for disk in /sys/block/sd*; do [ -e "$disk" ] && echo "/dev/${disk##*/}"; done; }
 scsi_gone() { [ -z "$(scsi_disk)" ]; }
 logout() { node -u && wait_for scsi_gone; }
 scsi_there() { [ -n "$(scsi_disk)" ] && [ "$(blockdev --getsize64 "$(scsi_disk)")" -gt 0 ]; }
 nvme_there() { [ -b /dev/nvme0n1 ]; }
+bytes_of() { [ "$(blockdev --getsize64 "$1")" = "$2" ]; }
 
 cp "$hearth" /run/hearth-binary
 hearth=/run/hearth-binary
 serve
 "$hearth" pool create p --ssd "$(readlink -f /dev/vmlab/ssd)" --ram 32MiB >/dev/null
-"$hearth" volume add v --backing "$(readlink -f /dev/vmlab/disk)" --pool p --mode write-back --export loop >/dev/null
+truncate -s 96M /run/v.img /run/w.img
+"$hearth" volume add v --backing /run/v.img --pool p --mode write-back --export block >/dev/null
+"$hearth" volume add w --backing /run/w.img --pool p --mode write-back --export loop >/dev/null
 
 # ---- iSCSI, mutual CHAP
 me=iqn.2026-01.test:host
@@ -74,9 +77,10 @@ mkfs.ext4 -q "$disk"
 mount "$disk" /mnt/v
 head -c 8M "$hearth" >/mnt/v/large
 sync
-before=$(awk '{ print $12 }' /sys/block/loop0/stat)
+discards() { awk '{ print $12 }' "/sys/block/$(basename "$(shown iscsi device)")/stat"; }
+before=$(discards)
 fstrim /mnt/v
-[ "$(awk '{ print $12 }' /sys/block/loop0/stat)" -gt "$before" ]
+[ "$(discards)" -gt "$before" ]
 echo "UNMAP: reaches the volume"
 
 if command -v sg_persist >/dev/null; then
@@ -106,28 +110,70 @@ if command -v sg_persist >/dev/null; then
 fi
 cmp -n 8388608 "$hearth" /mnt/v/large
 
-# ---- the daemon is killed under load, three times
+# ---- NVMe over TCP, one allowed host
+nqn=nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
+"$hearth" share add w --nvme-tcp --initiator $nqn >/dev/null
+subsystem=$(shown nvme-tcp target w)
+connect() { nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$subsystem" --ctrl-loss-tmo -1 -q "$1" >/dev/null; }
+refused connect nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-666666666666
+connect $nqn
+wait_for nvme_there
+grep -q "$(shown nvme-tcp wwn w)" /sys/block/nvme0*/wwid
+refused "$hearth" share remove w
+grep -q -- --force /run/refused
+mkfs.ext4 -q /dev/nvme0n1
+mount /dev/nvme0n1 /mnt/w
+echo "NVMe/TCP: the allowed host only; the disk has its name"
+
+# ---- the daemon is killed under load on both, three times
 load() {
-    fio --name=load --filename="$1" --size=24M --rw=randrw --bs=4k --direct=1 --ioengine=io_uring --iodepth=8 --time_based \
-        --runtime="$2" --verify=crc32c --verify_fatal=1 --verify_backlog=64 --randrepeat=0 --output=/run/fio
+    fio --name=load --filename="$1" --size=16M --rw=randrw --bs=4k --direct=1 --ioengine=io_uring --iodepth=8 --time_based \
+        --runtime="$2" --verify=crc32c --verify_fatal=1 --verify_backlog=64 --randrepeat=0 --output="$1.fio"
 }
-killed_under_load() {
-    load "$1" 20 & fio=$!
-    for _ in 1 2 3; do
-        sleep 3
-        kill -9 $daemon
-        wait $daemon 2>/dev/null || true
-        serve
-    done
-    wait $fio
-}
-killed_under_load /mnt/v/load
+load /mnt/v/load 20 & iscsi_load=$!
+load /mnt/w/load 20 & nvme_load=$!
+for _ in 1 2 3; do
+    sleep 3
+    kill -9 $daemon
+    wait $daemon 2>/dev/null || true
+    serve
+done
+wait $iscsi_load
+wait $nvme_load
 cmp -n 8388608 "$hearth" /mnt/v/large
+echo "iSCSI and NVMe/TCP: three kills under load, no error"
+
 umount /mnt/v
-e2fsck -fn "$disk" >/dev/null
+e2fsck -fn "$disk" >/dev/null 2>&1
 logout
 "$hearth" share remove v >/dev/null
-echo "iSCSI: three kills under load, no error"
+
+# ---- a shared volume grows: NVMe hosts are told, iSCSI initiators see it when they look
+"$hearth" share add w --iscsi --initiator $me >/dev/null
+of_w() { iscsiadm -m node -T "$(shown iscsi target w)" -p 127.0.0.1:3260 "$@" >/dev/null; }
+iscsiadm -m discovery -t sendtargets -p 127.0.0.1 >/dev/null
+of_w -l
+wait_for scsi_there
+disk=$(scsi_disk)
+bytes_of "$disk" 100663296
+truncate -s 128M /run/w.img
+grows() { "$hearth" volume grow w; }
+wait_for grows
+wait_for bytes_of /dev/nvme0n1 134217728
+iscsiadm -m session --rescan >/dev/null
+wait_for bytes_of "$disk" 134217728
+of_w -u
+wait_for scsi_gone
+resize2fs /dev/nvme0n1 2>/dev/null
+dd if=/dev/urandom of=/mnt/w/new bs=1M count=16 conv=fsync status=none
+fstrim /mnt/w
+umount /mnt/w
+e2fsck -fn /dev/nvme0n1 >/dev/null 2>&1
+nvme disconnect -n "$subsystem" >/dev/null
+"$hearth" share remove w --iscsi >/dev/null
+"$hearth" share remove w --nvme-tcp >/dev/null
+"$hearth" volume remove w >/dev/null
+echo "growth: seen by both"
 
 ! grep -rqE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
 [ -z "$(dmesg | grep -E 'I/O error|Buffer I/O|blocked for more')" ]
@@ -139,28 +185,9 @@ if [ "${3:-}" != long ]; then
     exit 0
 fi
 
-# ---- NVMe over TCP, one allowed host
-nqn=nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
-"$hearth" share add v --nvme-tcp --initiator $nqn >/dev/null
-connect() { nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$(shown nvme-tcp target)" -q "$1" >/dev/null; }
-refused connect nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-666666666666
-connect $nqn
-wait_for nvme_there
-[ "uuid.$(nvme id-ns-desc /dev/nvme0 -n 1 | sed -n 's/^uuid *: //p' || true)" = "$(shown nvme-tcp wwn)" ] ||
-    grep -q "$(shown nvme-tcp wwn)" /sys/block/nvme0*/wwid
-refused "$hearth" share remove v
-grep -q -- --force /run/refused
-mount /dev/nvme0n1 /mnt/v
-cmp -n 8388608 "$hearth" /mnt/v/large
-killed_under_load /mnt/v/load
-fstrim /mnt/v
-umount /mnt/v
-e2fsck -fn /dev/nvme0n1 >/dev/null
-nvme disconnect-all
-echo "NVMe/TCP: the allowed host only; three kills under load, no error"
-
 # ---- all is gone with the daemon, and comes back with it
 "$hearth" share add v --iscsi --initiator $me --chap /run/chap >/dev/null
+"$hearth" share add v --nvme-tcp --initiator $nqn >/dev/null
 kill $daemon
 wait $daemon
 [ -z "$(find /sys/kernel/config/target /sys/kernel/config/nvmet -name '*hearth*' -o -path '*/subsystems/*')" ]

@@ -66,11 +66,13 @@ impl Manager {
         let grown = set(record.bytes_of(device_bytes), device_bytes)?.ok_or_else(unknown)?;
         match self.data().grow(&grown) {
             Ok(warnings) => {
+                // A block device that keeps its size has nothing that initiators could be told.
+                let follow = warnings.is_empty();
                 for warning in warnings {
                     self.events().note(Severity::Warning, &record.name, warning);
                 }
                 self.set_live_volume(&record.name, |live| live.backing_bytes = None);
-                if grown.size_bytes != record.size_bytes {
+                if follow && grown.size_bytes != record.size_bytes {
                     self.refresh_shares(&grown);
                 }
                 Ok(())
