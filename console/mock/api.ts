@@ -170,6 +170,8 @@ function shared(volume: string, uuid: string, add: ShareAdd): ShareView {
     initiators: add.initiators ?? [],
     chap_file: add.chap_file ?? null,
     device: "/dev/loop0",
+    server: iscsi ? "lio" : "nvmet",
+    limits: [],
     connected: [],
     problem: null,
     remedy: null,

@@ -223,6 +223,10 @@ export interface ShareView {
   chap_file?: string | null;
   /** Null while it is not offered. */
   device?: string | null;
+  /** "lio" or "nvmet" of the kernel, "tgt" where it has no iSCSI target; null while nobody serves it. */
+  server?: string | null;
+  /** What initiators do without there, a sentence each. */
+  limits?: string[];
   /** Null: not known. */
   connected?: string[] | null;
   problem?: string | null;

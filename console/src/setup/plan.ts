@@ -1,7 +1,8 @@
 /** What the setup flow is about to do, as data: checked step by step, told in words, and turned into calls. */
 
 import { exportSentence } from "../words/exports";
-import type { DeviceView, Mode, PoolCreate, PoolView, VolumeAdd } from "../api";
+import { listed, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
+import type { DeviceView, Mode, PoolCreate, PoolView, ShareAdd, ShareProtocol, VolumeAdd } from "../api";
 import { bytes } from "../format";
 import { nameProblem, size } from "../parse";
 import { MODES } from "../words/modes";
@@ -30,6 +31,10 @@ export interface Plan {
   nbdPort: string;
   /** IP:PORT of an export with TLS; empty for none. */
   tlsAddress: string;
+  /** Shared with other machines by that protocol; "" if not. */
+  share: ShareProtocol | "";
+  shareAddresses: string;
+  shareInitiators: string;
   /** The person agrees to what is destroyed. */
   agreed: boolean;
 }
@@ -54,6 +59,9 @@ export const FRESH: Plan = {
   nbd: false,
   nbdPort: "",
   tlsAddress: "",
+  share: "",
+  shareAddresses: "",
+  shareInitiators: "",
   agreed: false,
 };
 
@@ -96,6 +104,11 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
     if (plan.tlsAddress.trim() !== "") note("tlsAddress", /^(\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.]+\]):\d+$/.test(plan.tlsAddress.trim()) ? undefined : "write IP:PORT, for instance 0.0.0.0:10809");
     if (!plan.block && !plan.vhostUser && !plan.nbd && plan.nbdPort.trim() === "" && plan.tlsAddress.trim() === "") note("exports", "choose at least one way, or nothing can use the volume");
   }
+  if (step === 2 && plan.share !== "") {
+    note("share", plan.block ? undefined : "only a block device can be shared: choose it above");
+    const away = listed(plan.shareAddresses).some((address) => !/^(127\.|\[?::1)/.test(address));
+    note("shareInitiators", away && listed(plan.shareInitiators).length === 0 ? "name those that may connect; to allow all, share it from the volume's page" : undefined);
+  }
   if (step === 3 && destroys(plan) !== null && !plan.agreed) note("agreed", "agree to what is destroyed");
   return found;
 }
@@ -122,6 +135,12 @@ export function volumeBody(plan: Plan): VolumeAdd {
   return { name: plan.name, pool: plan.pool || plan.poolName, backing: backingPath(plan), exports: exportsOf(plan), options: { mode: plan.mode } };
 }
 
+/** The share of the new volume, if there is to be one. */
+export function shareBody(plan: Plan): ShareAdd | null {
+  if (plan.share === "") return null;
+  return { protocol: plan.share, addresses: listed(plan.shareAddresses), initiators: listed(plan.shareInitiators) };
+}
+
 /** Exactly what will be done, one sentence each. */
 export function review(plan: Plan): { text: string; grave: boolean }[] {
   const lines: { text: string; grave: boolean }[] = [];
@@ -138,6 +157,12 @@ export function review(plan: Plan): { text: string; grave: boolean }[] {
   plain(`Mode ${plan.mode}. ${MODES[plan.mode].about} ${MODES[plan.mode].loss}`);
   for (const way of exportsOf(plan)) {
     plain(exportSentence(way, plan.name));
+  }
+  const share = shareBody(plan);
+  if (share) {
+    const at = (share.addresses ?? []).join(" and ") || `127.0.0.1:${SHARE_PORTS[share.protocol]}`;
+    const who = (share.initiators ?? []).join(" and ") || "every initiator on this machine";
+    plain(`It is shared by ${SHARE_TITLES[share.protocol]} at ${at} with ${who}. Do not mount it on this machine then.`);
   }
   return lines;
 }

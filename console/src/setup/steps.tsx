@@ -1,9 +1,10 @@
 /** The four steps of the setup flow. */
 
 import type { ComponentChildren } from "preact";
-import type { DeviceView, Mode, PoolView } from "../api";
+import type { DeviceView, Mode, PoolView, ShareProtocol } from "../api";
 import { bytes, counted } from "../format";
 import { MODES, MODE_NAMES } from "../words/modes";
+import { INITIATOR_EXAMPLES, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
 import { Devices } from "./devices";
 import { destroys, review, ssdPath, type Plan } from "./plan";
 import { href } from "../route";
@@ -133,6 +134,18 @@ export function VolumeStep({ plan, set, wrong }: StepProps) {
       <Text label="NBD on TCP port (optional)" value={plan.nbdPort} placeholder="10809" wrong={wrong["nbdPort"]} hint="loopback addresses only, since it has no encryption" onText={(nbdPort) => set({ nbdPort })} />
       <Text label="NBD with TLS, IP:PORT (optional)" value={plan.tlsAddress} placeholder="0.0.0.0:10809" wrong={wrong["tlsAddress"]} hint="for other machines; needs the certificates of hearth pki init" onText={(tlsAddress) => set({ tlsAddress })} />
       {wrong["exports"] && <p class="wrong" role="alert">{wrong["exports"]}</p>}
+      <fieldset class="choices row">
+        <legend>Is its block device shared with other machines?</legend>
+        <Choice name="share" checked={plan.share === ""} title="No" onChoose={() => set({ share: "" })} />
+        {(Object.keys(SHARE_TITLES) as ShareProtocol[]).map((protocol) => <Choice key={protocol} name="share" checked={plan.share === protocol} title={SHARE_TITLES[protocol]} onChoose={() => set({ share: protocol })} />)}
+      </fieldset>
+      {wrong["share"] && <p class="wrong" role="alert">{wrong["share"]}</p>}
+      {plan.share !== "" && (
+        <>
+          <Text label="Addresses of this machine to listen on (empty: 127.0.0.1)" value={plan.shareAddresses} placeholder={`192.0.2.1 or 192.0.2.1:${SHARE_PORTS[plan.share]}`} hint="several give several paths" onText={(shareAddresses) => set({ shareAddresses })} />
+          <Text label="Initiators that may connect" value={plan.shareInitiators} placeholder={INITIATOR_EXAMPLES[plan.share]} wrong={wrong["shareInitiators"]} hint="CHAP: share it from the volume's page" onText={(shareInitiators) => set({ shareInitiators })} />
+        </>
+      )}
     </>
   );
 }

@@ -8,13 +8,7 @@ import { Copy, Panel } from "../ui/basics";
 import { Dialog, Meaning } from "../ui/dialog";
 import { Operate } from "../ui/operate";
 import { toast } from "../ui/toast";
-
-const TITLES: Record<ShareProtocol, string> = { iscsi: "iSCSI", "nvme-tcp": "NVMe/TCP" };
-const PORTS: Record<ShareProtocol, number> = { iscsi: 3260, "nvme-tcp": 4420 };
-const EXAMPLES: Record<ShareProtocol, string> = { iscsi: "iqn.1993-08.org.debian:01:abc", "nvme-tcp": "nqn.2014-08.org.nvmexpress:uuid:…" };
-
-/** Words of a field: one on each line, or with blanks or commas between. */
-export const listed = (text: string): string[] => text.split(/[\s,]+/).filter((word) => word !== "");
+import { INITIATOR_EXAMPLES, listed, servedBy, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
 
 /** The commands of a Linux machine that uses the share. */
 export function connecting(share: ShareView): string[] {
@@ -29,7 +23,7 @@ export function Shares({ volume }: { volume: VolumeView }) {
   const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState<ShareView | null>(null);
   const shares = volume.shares ?? [];
-  const free = (Object.keys(TITLES) as ShareProtocol[]).filter((protocol) => !shares.some((share) => share.protocol === protocol));
+  const free = (Object.keys(SHARE_TITLES) as ShareProtocol[]).filter((protocol) => !shares.some((share) => share.protocol === protocol));
   const device = volume.stable_path ?? Object.values(volume.exports).find((place) => place?.startsWith("/dev/"));
   return (
     <Panel title="Shared with other machines" id="shares">
@@ -45,20 +39,22 @@ export function Shares({ volume }: { volume: VolumeView }) {
 function Shown({ share, onRemove }: { share: ShareView; onRemove: () => void }) {
   const connected = share.connected == null ? "unknown: the kernel does not tell" : share.connected.length === 0 ? "none" : share.connected.join(", ");
   return (
-    <section aria-label={`Share by ${TITLES[share.protocol]}`}>
+    <section aria-label={`Share by ${SHARE_TITLES[share.protocol]}`}>
       <dl class="places">
-        <div><dt>{TITLES[share.protocol]}</dt><dd>{share.device ? <Copy text={share.target} /> : <span class="muted">not shared just now</span>}</dd></div>
+        <div><dt>{SHARE_TITLES[share.protocol]}</dt><dd>{share.device ? <Copy text={share.target} /> : <span class="muted">not shared just now</span>}</dd></div>
         <div><dt>Address</dt><dd>{share.addresses.join(", ")}</dd></div>
         <div><dt>World-wide name</dt><dd><code>{share.wwn}</code></dd></div>
         <div><dt>Initiators that may connect</dt><dd>{share.initiators.length === 0 ? "all" : share.initiators.join(", ")}{share.chap_file && <>; CHAP secrets in <code>{share.chap_file}</code></>}</dd></div>
         <div><dt>Connected</dt><dd>{connected}</dd></div>
+        {share.server && <div><dt>Served by</dt><dd>{servedBy(share.server)}</dd></div>}
       </dl>
+      {(share.limits ?? []).length > 0 && <ul class="limits">{share.limits!.map((limit) => <li key={limit}>{limit}</li>)}</ul>}
       {share.problem && <p class="wrong" role="alert">{share.problem}{share.remedy ? `; ${share.remedy}` : ""}</p>}
       <details>
         <summary>How to use it from Linux</summary>
         <ul class="commands">{connecting(share).map((text) => <li key={text}><Copy text={text} /></li>)}</ul>
       </details>
-      <Operate kind="danger" label={`Remove the share by ${TITLES[share.protocol]}`} onClick={onRemove}>Remove the share</Operate>
+      <Operate kind="danger" label={`Remove the share by ${SHARE_TITLES[share.protocol]}`} onClick={onRemove}>Remove the share</Operate>
     </section>
   );
 }
@@ -72,7 +68,7 @@ function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtoco
   const confirm = async (): Promise<void> => {
     const body: ShareAdd = { protocol, addresses: listed(addresses), initiators: listed(initiators), any_initiator: any, chap_file: chap.trim() === "" || protocol !== "iscsi" ? null : chap.trim() };
     const share = await post<ShareView>(`/volumes/${part(volume.name)}/shares`, body);
-    toast({ kind: "done", title: `${volume.name} is shared by ${TITLES[protocol]}`, detail: share.target });
+    toast({ kind: "done", title: `${volume.name} is shared by ${SHARE_TITLES[protocol]}`, detail: share.target });
     await refreshVolumes();
   };
   return (
@@ -82,17 +78,17 @@ function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtoco
         {free.map((word) => (
           <label key={word} class="choice">
             <input type="radio" name="protocol" checked={protocol === word} onChange={() => setProtocol(word)} />
-            <span><strong>{TITLES[word]}</strong></span>
+            <span><strong>{SHARE_TITLES[word]}</strong></span>
           </label>
         ))}
       </fieldset>
       <label class="field">
         <span>Addresses of this machine to listen on (empty: 127.0.0.1)</span>
-        <input value={addresses} placeholder={`192.0.2.1 or 192.0.2.1:${PORTS[protocol]}`} spellcheck={false} autocomplete="off" onInput={(event) => setAddresses(event.currentTarget.value)} />
+        <input value={addresses} placeholder={`192.0.2.1 or 192.0.2.1:${SHARE_PORTS[protocol]}`} spellcheck={false} autocomplete="off" onInput={(event) => setAddresses(event.currentTarget.value)} />
       </label>
       <label class="field">
         <span>Initiators that may connect</span>
-        <input value={initiators} placeholder={EXAMPLES[protocol]} spellcheck={false} autocomplete="off" disabled={any} onInput={(event) => setInitiators(event.currentTarget.value)} />
+        <input value={initiators} placeholder={INITIATOR_EXAMPLES[protocol]} spellcheck={false} autocomplete="off" disabled={any} onInput={(event) => setInitiators(event.currentTarget.value)} />
       </label>
       <label class="check">
         <input type="checkbox" checked={any} onChange={(event) => { setAny(event.currentTarget.checked); setInitiators(""); }} />
@@ -106,7 +102,7 @@ function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtoco
       )}
       <Meaning
         sentences={[
-          "The kernel's own target offers the volume's block device. It comes back by itself after a restart of the daemon or the machine.",
+          "A target of this machine (the kernel's, or tgt) offers the volume's block device. It comes back by itself after a restart of the daemon or the machine.",
           "While it is shared, the volume cannot be stopped or removed; do not mount it on this machine.",
         ]}
       />
@@ -123,7 +119,7 @@ function Remove({ share, onClose }: { share: ShareView; onClose: () => void }) {
     await refreshVolumes();
   };
   return (
-    <Dialog title={`Remove the share of ${share.volume} by ${TITLES[share.protocol]}`} confirm="Remove the share" danger onConfirm={confirm} onClose={onClose}>
+    <Dialog title={`Remove the share of ${share.volume} by ${SHARE_TITLES[share.protocol]}`} confirm="Remove the share" danger onConfirm={confirm} onClose={onClose}>
       <Meaning
         sentences={[
           connected.length > 0 ? `Connected: ${connected.join(", ")}. Log out there first.` : "No initiator is known to be connected.",

@@ -6,7 +6,7 @@ import { poolValue, volumeValue } from "../../src/charts/history";
 import { ends, Window } from "../../src/charts/window";
 import { perDay, ratedBytes, readRating, RATING_DEFAULT, yearsLeft } from "../../src/pool/endurance";
 import { href, loginCode, parse } from "../../src/route";
-import { exportsOf, FRESH, poolBody, problems, review, volumeBody, type Plan } from "../../src/setup/plan";
+import { exportsOf, FRESH, poolBody, problems, review, shareBody, volumeBody, type Plan } from "../../src/setup/plan";
 import { treeOf } from "../../src/setup/devices";
 import { address } from "../../src/rest";
 import { exact } from "../../src/volume/why";
@@ -69,6 +69,18 @@ test("the heat map's cells fit and the last one is shorter", () => {
 test("offsets are written so that nothing is lost", () => assert.deepEqual([0, 4096, 2 ** 30, 2 ** 30 + 512, 3 * 2 ** 20].map(exact), ["0", "4KiB", "1GiB", "1073742336", "3MiB"]));
 
 const disk = (rest: Partial<DeviceView>): DeviceView => ({ path: "/dev/sda", stable_path: null, kind: "disk", parent: null, size_bytes: 2 ** 40, model: null, rotational: true, read_only: false, state: "foreign", told: "has ext4", destroys: "an ext4 file system is lost", can_be_ssd: true, can_be_backing: true, ...rest });
+
+test("a new volume is shared as it was asked for, and not with everybody by accident", () => {
+  const plan: Plan = { ...FRESH, name: "data", ssdDevice: disk({}), backingDevice: disk({ path: "/dev/sdb" }) };
+  assert.equal(shareBody(plan), null);
+  const shared: Plan = { ...plan, share: "iscsi", shareAddresses: "192.0.2.1", shareInitiators: "iqn.a:b, iqn.c:d" };
+  assert.deepEqual(problems(shared, 2, [], []), {});
+  assert.deepEqual(shareBody(shared), { protocol: "iscsi", addresses: ["192.0.2.1"], initiators: ["iqn.a:b", "iqn.c:d"] });
+  assert.ok(review(shared).some((line) => line.text.includes("shared by iSCSI at 192.0.2.1 with iqn.a:b and iqn.c:d")));
+  assert.deepEqual(Object.keys(problems({ ...shared, shareInitiators: "" }, 2, [], [])), ["shareInitiators"]);
+  assert.deepEqual(problems({ ...shared, shareAddresses: "127.0.0.1 [::1]:3260", shareInitiators: "" }, 2, [], []), {});
+  assert.deepEqual(Object.keys(problems({ ...shared, block: false, nbd: true }, 2, [], [])), ["share"]);
+});
 
 test("nothing is destroyed without consent, and the review names it", () => {
   const plan: Plan = { ...FRESH, ssdDevice: disk({}), backingDevice: disk({ path: "/dev/sdb" }), name: "data", nbdPort: "10809" };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connecting, listed } from "../../src/volume/shares";
+import { connecting } from "../../src/volume/shares";
+import { listed, servedBy } from "../../src/words/shares";
 import type { Options, VolumeView, ShareView } from "../../src/api";
 import { SETTINGS } from "../../src/words/settings";
 import { exposure, modeMeaning, type Situation } from "../../src/words/modes";
@@ -63,5 +64,6 @@ test("a share is used by the commands of its protocol, and lists are read as peo
   const share = { volume: "db", protocol: "iscsi", target: "iqn.x:y", addresses: ["192.0.2.1:3260"] } as unknown as ShareView;
   assert.deepEqual(connecting(share), ["iscsiadm -m discovery -t sendtargets -p 192.0.2.1:3260", "iscsiadm -m node -T iqn.x:y -p 192.0.2.1:3260 --login"]);
   assert.deepEqual(connecting({ ...share, protocol: "nvme-tcp", target: "nqn.x", addresses: ["[2001:db8::1]:4420"] }), ["nvme connect -t tcp -a 2001:db8::1 -s 4420 -n nqn.x -l -1"]);
+  assert.deepEqual(["lio", "nvmet", "tgt"].map(servedBy), ["the kernel (LIO)", "the kernel (nvmet)", "tgt"]);
   assert.deepEqual(listed(" iqn.a:b, iqn.c:d\niqn.e:f "), ["iqn.a:b", "iqn.c:d", "iqn.e:f"]);
 });

@@ -16,7 +16,7 @@ use crate::words::{Export, OnRestart};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use targets::Protocol;
+use targets::{Protocol, Server};
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -502,10 +502,11 @@ pub trait DataPath: Send + Sync {
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String>;
 
     /// Offers the block device of an exported volume to other machines. What stands already stays.
+    /// Gives who serves it.
     ///
     /// # Errors
     /// Then nothing is offered that was not before.
-    fn share(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> Result<(), ControlError> {
+    fn share(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> Result<Server, ControlError> {
         Err(ControlError::DataPath("this data path has no targets".into(), String::new()))
     }
 
@@ -517,8 +518,8 @@ pub trait DataPath: Send + Sync {
         Ok(())
     }
 
-    /// Whether the target stands, on this device: somebody else may have removed it.
-    fn is_shared(&self, _volume: &VolumeRecord, _protocol: Protocol, _device: &str) -> bool {
+    /// Whether all of the target stands, on this device: somebody else may have removed a part.
+    fn is_shared(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> bool {
         false
     }
 
@@ -527,12 +528,12 @@ pub trait DataPath: Send + Sync {
         None
     }
 
-    /// The volume has another size: initiators are told. `false`: the protocol cannot tell them.
+    /// The volume has another size: initiators are told, where that can be. What to say of them.
     ///
     /// # Errors
-    /// The kernel's.
-    fn refresh_share(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Result<bool, ControlError> {
-        Ok(false)
+    /// The target's.
+    fn refresh_share(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Result<&'static str, ControlError> {
+        Ok("initiators see the new size when they look again")
     }
 
     /// The daemon ends: nothing is attached any more, and nothing is asked of the data path after this.

@@ -79,7 +79,7 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     // The kernel keeps these by itself: also those of a service, and of a keeper that was killed.
     ended.add_ublk(end_ublk_devices_of(state_directory)?);
     // Nothing that initiators wait for hangs any more.
-    let shares = end_shares_of(state_directory)?;
+    let shares = end_shares_of(state_directory, &export_directory(&places.socket))?;
     ended.remains.extend(shares.ended);
     ended.problems.extend(shares.problems);
     if !is_kept && ended.devices.is_empty() && ended.remains.is_empty() && ended.problems.is_empty() {
@@ -112,13 +112,22 @@ pub fn rescue_after_stop(places: &Places) -> Result<(), Failure> {
         return Ok(());
     }
     let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
+    let mut first = None;
     for device in end_ublk_devices_of(&places.state_directory)? {
         match device {
             Ok(device) => print(&format!("{}: ended; whoever has it open gets errors\n", device.display()))?,
-            Err(problem) => return Err(Failure::failed(problem, "see the kernel's log (dmesg)")),
+            Err(problem) => drop(first.get_or_insert((problem, "see the kernel's log (dmesg)"))),
         }
     }
-    Ok(())
+    // A daemon that ends as it should takes them along; one that was killed while it did has left them.
+    let shares = end_shares_of(&places.state_directory, &export_directory(&places.socket))?;
+    for ended in &shares.ended {
+        print(&format!("{ended}\n"))?;
+    }
+    if let Some(problem) = shares.problems.into_iter().next() {
+        first.get_or_insert((problem, "see the kernel's log (dmesg), then give `hearth rescue`"));
+    }
+    first.map_or(Ok(()), |(problem, remedy)| Err(Failure::failed(problem, remedy)))
 }
 
 /// Whether systemd has a job to restart the service.

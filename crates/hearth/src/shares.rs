@@ -63,7 +63,8 @@ impl Session {
 }
 
 fn added(share: &ShareView) -> String {
-    format!("{}\n{}\n", share.target, share.addresses.join("\n"))
+    let limits: String = share.limits.iter().map(|limit| format!("{limit}\n")).collect();
+    format!("{}\n{}\n{limits}", share.target, share.addresses.join("\n"))
 }
 
 fn list(shares: &[ShareView]) -> String {
@@ -105,14 +106,24 @@ fn show(share: &ShareView) -> String {
         ("serial number", share.serial.clone()),
         ("world-wide name", share.wwn.clone()),
         ("address", share.addresses.join(", ")),
+        ("served by", share.server.as_deref().map_or("nobody now", served_by).into()),
         ("device", share.device.clone().unwrap_or_else(|| "none now".into())),
         ("initiators", listed(&share.initiators, "all")),
         ("connected", share.connected.as_ref().map_or("unknown".into(), |names| listed(names, "none"))),
     ];
     pairs.extend(share.chap_file.iter().map(|file| ("CHAP", file.clone())));
+    pairs.extend(share.limits.iter().map(|limit| ("limit", limit.clone())));
     pairs.extend(share.problem.iter().map(|problem| ("problem", problem.clone())));
     pairs.extend(share.remedy.iter().filter(|remedy| !remedy.is_empty()).map(|remedy| ("what to do", remedy.clone())));
     table::pairs(&pairs)
+}
+
+fn served_by(server: &str) -> &str {
+    match server {
+        "lio" => "the kernel (LIO)",
+        "nvmet" => "the kernel (nvmet)",
+        other => other,
+    }
 }
 
 fn state(share: &ShareView) -> &'static str {

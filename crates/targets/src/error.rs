@@ -35,6 +35,14 @@ pub enum TargetError {
         /// The kernel's.
         source: io::Error,
     },
+    /// `tgtd` does not do it.
+    #[error("{problem}")]
+    Tgt {
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        remedy: String,
+    },
     /// Any other step.
     #[error("the kernel does not {doing} {path} ({source})")]
     Step {
@@ -52,7 +60,7 @@ impl TargetError {
     pub fn remedy(&self) -> String {
         match self {
             TargetError::NoTarget { protocol: Protocol::Iscsi, .. } => {
-                "load it with `modprobe target_core_mod iscsi_target_mod`; a kernel without it cannot share by iSCSI".into()
+                "load it with `modprobe target_core_mod iscsi_target_mod`; where the kernel has none, install and start tgt".into()
             }
             TargetError::NoTarget { protocol: Protocol::NvmeTcp, .. } => {
                 "load it with `modprobe nvmet-tcp`; a kernel without it cannot share by NVMe/TCP".into()
@@ -65,6 +73,7 @@ impl TargetError {
             TargetError::Device { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
                 "unmount it or close what uses it, then try again".into()
             }
+            TargetError::Tgt { remedy, .. } => remedy.clone(),
             TargetError::Device { .. } | TargetError::Step { .. } => "see `dmesg` for the kernel's reason, then try again".into(),
         }
     }

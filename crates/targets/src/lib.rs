@@ -1,10 +1,11 @@
 //! Block devices offered to other machines by the kernel's own targets: LIO for iSCSI, nvmet for
-//! NVMe over TCP.
+//! NVMe over TCP; and by `tgtd` for iSCSI where the kernel has no LIO. [`Targets`] chooses.
 //!
-//! Both are set up by directories, links and small files below configfs. [`Tree`] is what that
+//! The kernel's are set up by directories, links and small files below configfs. [`Tree`] is what that
 //! takes: the kernel's ([`Configfs`]), or a directory that behaves like it in tests. Rooms:
 //! [`names`] what a volume is called by initiators, from its UUID alone; [`chap`] secrets from a
-//! file; `lio` and `nvmet` what is written where; `steps` how a half-done setup is undone.
+//! file; `lio` and `nvmet` what is written where; `steps` how a half-done setup is undone; `tgt` the
+//! server in user space.
 //!
 //! Invariants:
 //! * [`apply`] changes nothing that is right already, so initiators that are connected stay so;
@@ -16,6 +17,7 @@
 pub mod chap;
 mod error;
 mod lio;
+mod machine;
 #[cfg(feature = "model")]
 #[allow(missing_docs)] // For tests only.
 pub mod model;
@@ -23,10 +25,13 @@ pub mod names;
 mod nvmet;
 mod peers;
 mod steps;
+mod tgt;
 mod tree;
 
 pub use chap::Chap;
 pub use error::TargetError;
+pub use machine::{Server, Targets};
+pub use tgt::Tgtd;
 pub use tree::{Configfs, Tree};
 
 use std::net::SocketAddr;
@@ -149,6 +154,14 @@ pub fn device_of(tree: &dyn Tree, protocol: Protocol, volume: &str, uuid: [u8; 1
     match protocol {
         Protocol::Iscsi => lio::device_of(tree, volume, uuid),
         Protocol::NvmeTcp => nvmet::device_of(tree, uuid),
+    }
+}
+
+/// Whether all of the offer stands; secrets are not looked at.
+pub fn stands(tree: &dyn Tree, share: &Share) -> bool {
+    match share.protocol {
+        Protocol::Iscsi => lio::stands(tree, share),
+        Protocol::NvmeTcp => nvmet::stands(tree, share),
     }
 }
 

@@ -189,6 +189,23 @@ pub(crate) fn device_of(tree: &dyn Tree, volume: &str, uuid: [u8; 16]) -> Option
     Some(tree.read(&format!("{store}/udev_path")).unwrap_or_default())
 }
 
+pub(crate) fn stands(tree: &dyn Tree, share: &Share) -> bool {
+    let group = group(share.uuid);
+    let is_on = |path: &str| tree.read(&format!("{path}/enable")).is_ok_and(|on| on == "1");
+    let link = store_name(&share.volume);
+    let sees = |initiator: &String| tree.is_link(&format!("{group}/acls/{initiator}/lun_0/{link}"));
+    let allows = match &share.access {
+        Access::Anyone => tree.read(&format!("{group}/attrib/generate_node_acls")).is_ok_and(|on| on == "1"),
+        Access::Only(initiators) => initiators.iter().all(sees),
+    };
+    device_of(tree, &share.volume, share.uuid).as_ref() == Some(&share.device)
+        && is_enabled(tree, share)
+        && is_on(&group)
+        && tree.is_link(&format!("{group}/lun/lun_0/{link}"))
+        && allows
+        && share.addresses.iter().all(|address| tree.exists(&format!("{group}/np/{address}")))
+}
+
 pub(crate) fn connected(tree: &dyn Tree, uuid: [u8; 16]) -> Option<Vec<String>> {
     let group = group(uuid);
     if !tree.exists(&group) {

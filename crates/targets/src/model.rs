@@ -21,6 +21,7 @@ pub struct Model {
     pub busy: RefCell<BTreeSet<String>>,
     /// Addresses that others listen on.
     pub taken: RefCell<BTreeSet<String>>,
+    made: RefCell<BTreeSet<String>>,
 }
 
 /// Directories by the pattern of their path, and what is in each at once: names that end with a
@@ -106,6 +107,7 @@ impl Model {
             fail_at: Cell::new(None),
             busy: RefCell::default(),
             taken: RefCell::default(),
+            made: RefCell::default(),
         };
         for path in ["", "target", "nvmet"] {
             fs::create_dir(model.root.join(path)).expect("an empty directory");
@@ -337,5 +339,18 @@ impl Tree for Model {
     fn read_outside(&self, path: &Path) -> Option<String> {
         let inside = self.root.with_file_name("outside");
         fs::read_to_string(inside.join(path.strip_prefix("/").unwrap_or(path))).ok()
+    }
+
+    fn note_made(&self, path: &str) -> io::Result<()> {
+        self.made.borrow_mut().insert(path.to_owned());
+        Ok(())
+    }
+
+    fn forget_made(&self, path: &str) {
+        self.made.borrow_mut().remove(path);
+    }
+
+    fn is_made_by_us(&self, path: &str) -> bool {
+        self.made.borrow().contains(path)
     }
 }

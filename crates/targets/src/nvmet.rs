@@ -7,7 +7,8 @@
 //! ports/N                            where it listens; a link to each subsystem that is reached there
 //! ```
 //! Ports have numbers and no names: ours are from [`PORTS`], and volumes with the same address share
-//! one. A host that no subsystem allows and that has no key says nothing: it goes with the last link.
+//! one. The entry of a host that we made, that no subsystem allows, and that has no key, goes with the
+//! last link.
 
 use crate::error::TargetError;
 use crate::steps::{Removal, Steps, step};
@@ -39,6 +40,9 @@ pub(crate) fn apply(tree: &dyn Tree, share: &Share) -> Result<(), TargetError> {
     if let Access::Only(hosts) = &share.access {
         for host in hosts {
             let entry = format!("{ROOT}/hosts/{host}");
+            if !tree.exists(&entry) {
+                let _ = tree.note_made(&entry);
+            }
             steps.directory(&entry)?;
             steps.link(&entry, &format!("{subsystem}/allowed_hosts/{host}"))?;
         }
@@ -115,7 +119,12 @@ pub(crate) fn remove(tree: &dyn Tree, uuid: [u8; 16]) -> Result<(), TargetError>
         let hosts = tree.list(&allowed).unwrap_or_default();
         removal.links_in(&allowed);
         removal.directory(&subsystem);
-        hosts.iter().filter(|host| is_idle(tree, host)).for_each(|host| removal.directory(&format!("{ROOT}/hosts/{host}")));
+        for entry in hosts.iter().filter(|host| is_idle(tree, host)).map(|host| format!("{ROOT}/hosts/{host}")) {
+            if tree.is_made_by_us(&entry) {
+                removal.directory(&entry);
+                tree.forget_made(&entry);
+            }
+        }
     }
     removal.end()
 }
@@ -132,6 +141,26 @@ pub(crate) fn device_of(tree: &dyn Tree, uuid: [u8; 16]) -> Option<String> {
     let namespace = format!("{ROOT}/subsystems/{}/namespaces/1", names::target(Protocol::NvmeTcp, uuid));
     let is_on = tree.read(&format!("{namespace}/enable")).is_ok_and(|on| on == "1");
     is_on.then(|| tree.read(&format!("{namespace}/device_path")).unwrap_or_default())
+}
+
+pub(crate) fn stands(tree: &dyn Tree, share: &Share) -> bool {
+    let name = names::target(Protocol::NvmeTcp, share.uuid);
+    let subsystem = format!("{ROOT}/subsystems/{name}");
+    let allows = match &share.access {
+        Access::Anyone => tree.read(&format!("{subsystem}/attr_allow_any_host")).is_ok_and(|on| on == "1"),
+        Access::Only(hosts) => hosts.iter().all(|host| tree.is_link(&format!("{subsystem}/allowed_hosts/{host}"))),
+    };
+    let ports = own_ports(&tree.list(&format!("{ROOT}/ports")).unwrap_or_default()).collect::<Vec<_>>();
+    let listens = |address: &SocketAddr| {
+        ports.iter().any(|number| {
+            let port = format!("{ROOT}/ports/{number}");
+            let has = |key: &str, value: String| tree.read(&format!("{port}/{key}")).is_ok_and(|now| now == value);
+            tree.is_link(&format!("{port}/subsystems/{name}"))
+                && has("addr_traddr", address.ip().to_string())
+                && has("addr_trsvcid", address.port().to_string())
+        })
+    };
+    device_of(tree, share.uuid).as_ref() == Some(&share.device) && allows && share.addresses.iter().all(listens)
 }
 
 /// By name where debugfs tells (some kernels from 6.11 on), else by the connections to its ports.

@@ -80,7 +80,7 @@ impl Drop for Steps<'_> {
         for made in self.made.drain(..).rev() {
             // What does not go now is in the way of the next try, which tells of it.
             let _ = match made {
-                Made::Directory(path) => self.tree.remove(&path),
+                Made::Directory(path) => self.tree.remove(&path).map(|()| self.tree.forget_made(&path)),
                 Made::Link(path) => self.tree.unlink(&path),
             };
         }

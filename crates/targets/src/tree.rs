@@ -52,18 +52,49 @@ pub trait Tree {
     fn make_outside(&self, path: &Path) -> io::Result<()>;
     /// The text of a file outside of the tree; `None` if it is not there.
     fn read_outside(&self, path: &Path) -> Option<String>;
+    /// Remembers that a directory that says nothing of whose it is will be made by us.
+    ///
+    /// # Errors
+    /// The system's. Then it stays for ever, which does no harm.
+    fn note_made(&self, path: &str) -> io::Result<()>;
+    /// It is gone.
+    fn forget_made(&self, path: &str);
+    /// Whether it was made by us, as far as that is known.
+    fn is_made_by_us(&self, path: &str) -> bool;
 }
 
 /// The kernel's tree, below the directory where configfs is mounted.
 #[derive(Clone, Debug)]
 pub struct Configfs {
     root: PathBuf,
+    /// Names what was made by us, a path a line; as short-lived as the tree.
+    ledger: Option<PathBuf>,
 }
 
 impl Configfs {
     /// The tree that is mounted there.
     pub fn new(root: impl Into<PathBuf>) -> Configfs {
-        Configfs { root: root.into() }
+        Configfs { root: root.into(), ledger: None }
+    }
+
+    /// With a file that remembers what was made; it must not outlive the machine's start.
+    pub fn with_ledger(self, ledger: impl Into<PathBuf>) -> Configfs {
+        Configfs { ledger: Some(ledger.into()), ..self }
+    }
+
+    fn made(&self) -> Vec<String> {
+        let text = self.ledger.as_ref().and_then(|ledger| fs::read_to_string(ledger).ok()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn write_made(&self, made: &[String]) -> io::Result<()> {
+        let Some(ledger) = &self.ledger else { return Err(io::ErrorKind::Unsupported.into()) };
+        if let Some(directory) = ledger.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let new = ledger.with_extension("new");
+        fs::write(&new, made.iter().map(|path| format!("{path}\n")).collect::<String>())?;
+        fs::rename(new, ledger)
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -120,5 +151,25 @@ impl Tree for Configfs {
 
     fn read_outside(&self, path: &Path) -> Option<String> {
         fs::read_to_string(path).ok()
+    }
+
+    fn note_made(&self, path: &str) -> io::Result<()> {
+        let mut made = self.made();
+        made.push(path.to_owned());
+        self.write_made(&made)
+    }
+
+    fn forget_made(&self, path: &str) {
+        let mut made = self.made();
+        let before = made.len();
+        made.retain(|known| known != path);
+        if made.len() < before {
+            // One too many is looked for again only if somebody makes the same directory.
+            let _ = self.write_made(&made);
+        }
+    }
+
+    fn is_made_by_us(&self, path: &str) -> bool {
+        self.made().iter().any(|known| known == path)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use targets::model::Model;
-use targets::{Access, Chap, Protocol, Share, apply, connected, device_of, names, refresh, remove};
+use targets::{Access, Chap, Protocol, Share, Tree, apply, connected, device_of, names, refresh, remove, stands};
 
 const UUID: [u8; 16] = [0xcc, 0xb4, 0x76, 0x60, 0x5a, 0x80, 0x4c, 0xa3, 0x90, 0xd8, 0x18, 0x7b, 0xb9, 0x9b, 0x71, 0x42];
 const CHAP: &str = "user = db\npassword = hunter2-hunter2\nmutual_user = hearth\nmutual_password = hunter3-hunter3";
@@ -285,4 +285,61 @@ fn a_volume_that_has_grown_is_told_where_the_protocol_can() {
         assert!(!refresh(model, Protocol::Iscsi, UUID).expect("nothing to do"));
         assert!(refresh(model, Protocol::NvmeTcp, UUID).expect("it is told"));
     });
+}
+
+#[test]
+fn entries_of_hosts_that_others_made_stay() {
+    with_model(|model| {
+        let share = share(Protocol::NvmeTcp);
+        let host = "nvmet/hosts/nqn.2014-08.org.nvmexpress:uuid:4c4c4544";
+        model.make(host).expect("allowed");
+        let before = model.snapshot();
+        apply(model, &share).expect("nothing fails");
+        remove(model, Protocol::NvmeTcp, "db", UUID).expect("nothing fails");
+        assert_eq!(model.snapshot(), before);
+        model.remove(host).expect("nobody needs it");
+        let before = model.snapshot();
+        apply(model, &share).expect("nothing fails");
+        remove(model, Protocol::NvmeTcp, "db", UUID).expect("nothing fails");
+        assert_eq!(model.snapshot(), before, "our own goes");
+    });
+}
+
+#[test]
+fn a_part_that_somebody_took_away_is_noticed_and_set_up_again() {
+    let acl = "target/iscsi/iqn.2003-01.org.linux-iscsi.hearth:ccb47660-5a80-4ca3-90d8-187bb99b7142/tpgt_1";
+    let nqn = "nqn.2014-08.org.nvmexpress:uuid:ccb47660-5a80-4ca3-90d8-187bb99b7142";
+    let link = |path: String| (path, true);
+    let cases = [
+        (Protocol::Iscsi, link(format!("{acl}/acls/iqn.1993-08.org.debian:01:abc/lun_0/hearth-db"))),
+        (Protocol::Iscsi, link(format!("{acl}/lun/lun_0/hearth-db"))),
+        (Protocol::Iscsi, (format!("{acl}/np/192.0.2.1:3260"), false)),
+        (Protocol::NvmeTcp, link(format!("nvmet/subsystems/{nqn}/allowed_hosts/nqn.2014-08.org.nvmexpress:uuid:4c4c4544"))),
+        (Protocol::NvmeTcp, link(format!("nvmet/ports/26624/subsystems/{nqn}"))),
+    ];
+    for (protocol, (path, is_link)) in cases {
+        with_model(|model| {
+            let share = share(protocol);
+            assert!(!stands(model, &share), "not before");
+            apply(model, &share).expect("nothing fails");
+            let whole = model.snapshot();
+            assert!(stands(model, &share), "{protocol:?}");
+            if is_link { model.unlink(&path) } else { model.remove(&path) }.expect("anybody may");
+            assert!(!stands(model, &share), "{path} is missed");
+            apply(model, &share).expect("nothing fails");
+            assert_eq!(model.snapshot(), whole, "{path}");
+        });
+    }
+    for share in [open(Protocol::Iscsi), open(Protocol::NvmeTcp)] {
+        with_model(|model| {
+            apply(model, &share).expect("nothing fails");
+            assert!(stands(model, &share));
+            let switch = match share.protocol {
+                Protocol::Iscsi => format!("{acl}/attrib/generate_node_acls"),
+                Protocol::NvmeTcp => format!("nvmet/subsystems/{nqn}/attr_allow_any_host"),
+            };
+            model.put(&switch, "0");
+            assert!(!stands(model, &share), "{switch}");
+        });
+    }
 }

@@ -22,6 +22,7 @@ pub struct Place {
     mounts: Vec<PathBuf>,
     loops: Vec<String>,
     volumes: Vec<String>,
+    environment: Vec<(String, String)>,
     starts: u32,
 }
 
@@ -58,7 +59,12 @@ impl Place {
         let disk = disk.canonicalize().expect("it was just made");
         let data = tempfile::Builder::new().prefix(trial).tempdir_in(disk).expect("a directory");
         let run = tempfile::Builder::new().prefix("trial").tempdir().expect("a directory");
-        Place { data, run, daemon: None, mounts: Vec::new(), loops: Vec::new(), volumes: Vec::new(), starts: 0 }
+        Place { data, run, daemon: None, mounts: Vec::new(), loops: Vec::new(), volumes: Vec::new(), environment: Vec::new(), starts: 0 }
+    }
+
+    /// Sets a variable of the environment for all commands of the binary in this place.
+    pub fn set(&mut self, variable: &str, value: &str) {
+        self.environment.push((variable.into(), value.into()));
     }
 
     /// A path in the place's directory.
@@ -86,6 +92,7 @@ impl Place {
             .env("HEARTH_STATE", self.path("state"))
             .env("HEARTH_SOCKET", self.socket("h.sock"))
             .env("HEARTH_CONFIG", "");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env_remove("HEARTH_LOG").current_dir(self.data.path());
         command
     }

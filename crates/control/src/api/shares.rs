@@ -57,6 +57,13 @@ pub struct ShareView {
     /// The block device that is offered; null while it is not.
     #[serde(default)]
     pub device: Option<String>,
+    /// Who serves it: "lio" or "nvmet" of the kernel, "tgt" where the kernel has no iSCSI target; null
+    /// while nobody does.
+    #[serde(default)]
+    pub server: Option<String>,
+    /// What initiators do without there, a sentence each.
+    #[serde(default)]
+    pub limits: Vec<String>,
     /// The initiators that are connected; null if the kernel does not tell.
     #[serde(default)]
     pub connected: Option<Vec<String>>,

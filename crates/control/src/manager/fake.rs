@@ -23,7 +23,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use targets::Protocol;
+use targets::{Protocol, Server};
 use types::{Content, Mode};
 
 mod device;
@@ -591,7 +591,7 @@ impl DataPath for World {
         export.is_device() && self.inside().outlives
     }
 
-    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
         self.put_share(volume, share, device)
     }
 
@@ -599,8 +599,8 @@ impl DataPath for World {
         self.end_share(volume, protocol)
     }
 
-    fn is_shared(&self, volume: &VolumeRecord, protocol: Protocol, device: &str) -> bool {
-        self.inside().sharing.stand.contains(&(volume.name.clone(), protocol, device.into()))
+    fn is_shared(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
+        self.inside().sharing.stand.contains(&(volume.name.clone(), share.protocol, device.into()))
     }
 
     fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Option<Vec<String>> {

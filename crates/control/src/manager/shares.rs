@@ -20,7 +20,7 @@ use crate::error::ControlError;
 use crate::names::Named;
 use crate::state::{ShareRecord, VolumeRecord};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use targets::{Protocol, names};
+use targets::{Protocol, Server, names};
 
 /// Most addresses, and most initiators, of one share.
 const ADDRESSES_MAX: usize = 16;
@@ -31,6 +31,8 @@ const INITIATORS_MAX: usize = 64;
 pub(super) struct LiveShare {
     /// On which device it is offered.
     pub(super) device: Option<String>,
+    /// By whom.
+    pub(super) server: Option<Server>,
     pub(super) trouble: Option<Trouble>,
 }
 
@@ -61,11 +63,14 @@ impl Manager {
             ));
         }
         let saved = self.change_shares(name, |shares| shares.push(share.clone()))?;
-        if let Err(error) = self.data().share(&saved, &share, &device) {
-            self.change_shares(name, |shares| shares.retain(|known| known.protocol != protocol))?;
-            return Err(error);
-        }
-        self.set_live_share(name, protocol, LiveShare { device: Some(device), trouble: None });
+        let server = match self.data().share(&saved, &share, &device) {
+            Ok(server) => server,
+            Err(error) => {
+                self.change_shares(name, |shares| shares.retain(|known| known.protocol != protocol))?;
+                return Err(error);
+            }
+        };
+        self.set_live_share(name, protocol, LiveShare { device: Some(device), server: Some(server), trouble: None });
         let target = names::target(protocol, record.uuid.0);
         self.events().note(Severity::Info, name, format!("shared by {} at {} as {target}", protocol.title(), listed(&share)));
         if let Some(other) = record.shares.first() {
@@ -137,6 +142,8 @@ impl Manager {
             chap_file: share.chap_file.clone(),
             connected: if live.device.is_some() { self.data().connected(volume, share.protocol) } else { Some(Vec::new()) },
             device: live.device,
+            server: live.server.map(|server| server.name().into()),
+            limits: live.server.map_or(&[][..], Server::limits).iter().map(|&limit| limit.to_owned()).collect(),
             problem: live.trouble.as_ref().map(|trouble| trouble.problem.clone()),
             remedy: live.trouble.map(|trouble| trouble.remedy),
         }
@@ -155,11 +162,15 @@ impl Manager {
         let name = &volume.name;
         let before = self.memory().volumes.get(name).and_then(|live| live.shares.get(&share.protocol).cloned()).unwrap_or_default();
         match self.data().share(volume, share, device) {
-            Ok(()) => {
+            Ok(server) => {
                 if before.trouble.is_some() {
                     self.events().note(Severity::Info, name, format!("shared by {} at {} again", share.protocol.title(), listed(share)));
                 }
-                self.set_live_share(name, share.protocol, LiveShare { device: Some(device.to_owned()), trouble: None });
+                self.set_live_share(
+                    name,
+                    share.protocol,
+                    LiveShare { device: Some(device.to_owned()), server: Some(server), trouble: None },
+                );
                 true
             }
             Err(error) => {
@@ -168,7 +179,7 @@ impl Manager {
                 if before.trouble.as_ref() != Some(&trouble) {
                     let message = format!("it is not shared by {}: {}; it is tried again", share.protocol.title(), trouble.problem);
                     self.events().note(Severity::Error, name, message);
-                    self.set_live_share(name, share.protocol, LiveShare { device: None, trouble: Some(trouble) });
+                    self.set_live_share(name, share.protocol, LiveShare { device: None, server: None, trouble: Some(trouble) });
                 }
                 false
             }
@@ -205,7 +216,7 @@ impl Manager {
                 if !stands {
                     missing.push(share_name(&volume.name, share.protocol));
                 }
-                let is_there = stands && self.data().is_shared(&volume, share.protocol, &device);
+                let is_there = stands && self.data().is_shared(&volume, share, &device);
                 if is_there || (!stands && !is_due(&share_name(&volume.name, share.protocol))) {
                     continue;
                 }
@@ -246,8 +257,7 @@ impl Manager {
         for share in &volume.shares {
             let title = share.protocol.title();
             let message = match self.data().refresh_share(volume, share.protocol) {
-                Ok(true) => format!("{title} initiators were told the new size"),
-                Ok(false) => format!("{title} initiators see the new size when they look again (Linux: `iscsiadm -m session --rescan`)"),
+                Ok(told) => format!("{title} {told}"),
                 Err(error) => format!("{title} initiators were not told the new size: {error}"),
             };
             self.events().note(Severity::Info, &volume.name, message);

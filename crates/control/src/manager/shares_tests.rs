@@ -78,6 +78,11 @@ fn a_share_is_shown_and_goes_as_it_came() {
     share(&manager, nvme).expect("the other protocol");
     assert!(events(&manager, Severity::Warning)[0].contains("reservations of one are not seen by the other"));
     assert_eq!((stand(&world), manager.share_views().len()), (2, 2));
+    assert_eq!(
+        (shown(&manager, Protocol::Iscsi).server.as_deref(), shown(&manager, Protocol::NvmeTcp).server.as_deref()),
+        (Some("lio"), Some("nvmet"))
+    );
+    assert!(shown(&manager, Protocol::Iscsi).limits.is_empty());
     assert_eq!(manager.volume_view("v").expect("it is there").shares.len(), 2);
     world.inside().sharing.initiators = vec!["iqn.a:b".into()];
     let error = remove(&manager, Protocol::Iscsi, false).expect_err("somebody is connected");
@@ -88,6 +93,16 @@ fn a_share_is_shown_and_goes_as_it_came() {
     assert_eq!((stand(&world), manager.share_views().len()), (0, 0));
     assert_eq!(remove(&manager, Protocol::NvmeTcp, false).expect_err("it is gone").kind(), Kind::NotFound);
     assert!(world.inside().saved.volumes[0].shares.is_empty());
+}
+
+#[test]
+fn what_a_target_cannot_do_is_shown() {
+    let world = World::default();
+    let manager = daemon(&world);
+    world.inside().sharing.server = Some(targets::Server::Tgt);
+    let view = share(&manager, iscsi()).expect("nothing is in the way");
+    assert_eq!(view.server.as_deref(), Some("tgt"));
+    assert!(view.limits.iter().any(|limit| limit.contains("ATS")), "{:?}", view.limits);
 }
 
 #[test]

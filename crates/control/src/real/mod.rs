@@ -52,7 +52,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
-use targets::Protocol;
+use targets::{Protocol, Server};
 
 /// Looks at a device or file without changing it: its size, what is on it, who uses it.
 ///
@@ -405,7 +405,7 @@ impl DataPath for Machine {
         self.user_of(volume, export)
     }
 
-    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
         self.offer_share(volume, share, device)
     }
 
@@ -413,15 +413,15 @@ impl DataPath for Machine {
         self.withdraw_share(volume, protocol)
     }
 
-    fn is_shared(&self, volume: &VolumeRecord, protocol: Protocol, device: &str) -> bool {
-        self.stands_share(volume, protocol, device)
+    fn is_shared(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
+        self.stands_share(volume, share, device)
     }
 
     fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Option<Vec<String>> {
         self.connected_to(volume, protocol)
     }
 
-    fn refresh_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<bool, ControlError> {
+    fn refresh_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
         self.tell_new_size(volume, protocol)
     }
 

@@ -1,4 +1,4 @@
-//! Shares on this machine: by the kernel's targets.
+//! Shares on this machine: by the kernel's targets, or tgt.
 
 use super::{Machine, failed};
 use crate::error::ControlError;
@@ -6,10 +6,10 @@ use crate::manager::share_error;
 use crate::state::{ShareRecord, VolumeRecord};
 use crate::store;
 use std::path::Path;
-use targets::{Access, CONFIGFS, Chap, Configfs, DEBUGFS, PROC_NET, Protocol, Share, TargetError};
+use targets::{Access, Chap, Protocol, Server, Share, TargetError, Targets};
 
 impl Machine {
-    pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
+    pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
         let chap = share.chap_file.as_ref().map(|path| {
             let wrong = |error: targets::chap::ChapError| ControlError::BadOption {
                 option: "--chap",
@@ -18,23 +18,14 @@ impl Machine {
             };
             Chap::read(Path::new(path)).map_err(wrong)
         });
-        let share = Share {
-            protocol: share.protocol,
-            uuid: volume.uuid.0,
-            volume: volume.name.clone(),
-            device: device.to_owned(),
-            read_only: volume.options.read_only,
-            addresses: share.addresses.clone(),
-            access: if share.initiators.is_empty() { Access::Anyone } else { Access::Only(share.initiators.clone()) },
-            chap: chap.transpose()?,
-        };
-        targets::apply(&tree(), &share).map_err(|error| told(volume, share.protocol, &error))?;
+        let share = Share { chap: chap.transpose()?, ..without_secrets(volume, share, device) };
+        let server = self.targets().offer(&share).map_err(|error| told(volume, share.protocol, &error))?;
         self.kept.note_shared(volume, true);
-        Ok(())
+        Ok(server)
     }
 
     pub(super) fn withdraw_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
-        let removed = targets::remove(&tree(), protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
+        let removed = self.targets().remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
         let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
         if !others {
             self.kept.note_shared(volume, false);
@@ -42,20 +33,38 @@ impl Machine {
         removed
     }
 
-    pub(super) fn stands_share(&self, volume: &VolumeRecord, protocol: Protocol, device: &str) -> bool {
-        targets::device_of(&tree(), protocol, &volume.name, volume.uuid.0).as_deref() == Some(device)
+    pub(super) fn stands_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
+        self.targets().stands(&without_secrets(volume, share, device))
+    }
+
+    fn targets(&self) -> Targets {
+        targets_of(&self.export_directory)
     }
 
     fn is_offered(&self, volume: &VolumeRecord, protocol: Protocol) -> bool {
-        targets::device_of(&tree(), protocol, &volume.name, volume.uuid.0).is_some()
+        self.targets().is_offered(protocol, &volume.name, volume.uuid.0)
     }
 
     pub(super) fn connected_to(&self, volume: &VolumeRecord, protocol: Protocol) -> Option<Vec<String>> {
-        targets::connected(&tree(), Path::new(DEBUGFS), Path::new(PROC_NET), protocol, volume.uuid.0)
+        self.targets().connected(protocol, volume.uuid.0)
     }
 
-    pub(super) fn tell_new_size(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<bool, ControlError> {
-        targets::refresh(&tree(), protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
+    pub(super) fn tell_new_size(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
+        self.targets().refresh(protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
+    }
+}
+
+/// All that initiators see of it, but for what they must know.
+fn without_secrets(volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Share {
+    Share {
+        protocol: share.protocol,
+        uuid: volume.uuid.0,
+        volume: volume.name.clone(),
+        device: device.to_owned(),
+        read_only: volume.options.read_only,
+        addresses: share.addresses.clone(),
+        access: if share.initiators.is_empty() { Access::Anyone } else { Access::Only(share.initiators.clone()) },
+        chap: None,
     }
 }
 
@@ -69,18 +78,20 @@ pub struct EndedShares {
 }
 
 /// Removes the shares of all volumes that a state directory knows. No daemon may run there.
+/// `export_directory` is where its sockets and mounts lay.
 ///
 /// # Errors
 /// If the state cannot be read.
-pub fn end_shares_of(state_directory: &Path) -> Result<EndedShares, ControlError> {
+pub fn end_shares_of(state_directory: &Path, export_directory: &Path) -> Result<EndedShares, ControlError> {
     let mut done = EndedShares::default();
+    let targets = targets_of(export_directory);
     for volume in store::look(state_directory)?.volumes {
         for share in &volume.shares {
             let (name, title) = (&volume.name, share.protocol.title());
-            if targets::device_of(&tree(), share.protocol, name, volume.uuid.0).is_none() {
+            if !targets.is_offered(share.protocol, name, volume.uuid.0) {
                 continue;
             }
-            match targets::remove(&tree(), share.protocol, name, volume.uuid.0) {
+            match targets.remove(share.protocol, name, volume.uuid.0) {
                 Ok(()) => done.ended.push(format!("the {title} share of {name} is removed; it is back when the daemon serves the volume")),
                 Err(error) => done.problems.push(format!("the {title} share of {name} remains: {error}")),
             }
@@ -89,8 +100,10 @@ pub fn end_shares_of(state_directory: &Path) -> Result<EndedShares, ControlError
     Ok(done)
 }
 
-fn tree() -> Configfs {
-    Configfs::new(CONFIGFS)
+/// Which entries of NVMe hosts are ours is remembered beside the exports: both go with a restart of
+/// the machine.
+fn targets_of(export_directory: &Path) -> Targets {
+    Targets::of_machine(&export_directory.join("nvmet-hosts"))
 }
 
 fn told(volume: &VolumeRecord, protocol: Protocol, error: &TargetError) -> ControlError {

@@ -4,12 +4,14 @@ use super::World;
 use crate::error::ControlError;
 use crate::state::{ShareRecord, VolumeRecord};
 use std::collections::BTreeSet;
-use targets::Protocol;
+use targets::{Protocol, Server};
 
 #[derive(Default)]
 pub struct Sharing {
     /// Shares that stand: volume, protocol, device.
     pub stand: BTreeSet<(String, Protocol, String)>,
+    /// Who serves them, if not the kernel.
+    pub server: Option<Server>,
     /// Why a share cannot be offered.
     pub fail: Option<String>,
     /// Initiators that are connected to every share.
@@ -24,7 +26,7 @@ impl Sharing {
 }
 
 impl World {
-    pub(super) fn put_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<(), ControlError> {
+    pub(super) fn put_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         assert!(inside.exports.iter().any(|(name, export)| *name == volume.name && export == "loop"), "only what has a block device");
@@ -34,7 +36,7 @@ impl World {
         let stand = &mut inside.sharing.stand;
         stand.retain(|(name, protocol, _)| (name, protocol) != (&volume.name, &share.protocol));
         stand.insert((volume.name.clone(), share.protocol, device.into()));
-        Ok(())
+        Ok(inside.sharing.server.unwrap_or(Server::of_kernel(share.protocol)))
     }
 
     pub(super) fn end_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {

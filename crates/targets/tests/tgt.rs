@@ -1,0 +1,171 @@
+//! A real `tgtd` on a socket of its own, where it is installed; and who is chosen.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use targets::{Access, Chap, Protocol, Server, Share, Targets, Tgtd, names};
+
+const UUID: [u8; 16] = [0xcc, 0xb4, 0x76, 0x60, 0x5a, 0x80, 0x4c, 0xa3, 0x90, 0xd8, 0x18, 0x7b, 0xb9, 0x9b, 0x71, 0x42];
+const CHAP: &str = "user = db\npassword = hunter2-hunter2\nmutual_user = hearth\nmutual_password = hunter3-hunter3";
+const INITIATOR: &str = "iqn.2026-01.test:host";
+
+/// It ends with this.
+struct Daemon {
+    child: Child,
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl Daemon {
+    /// `None`, told, where it cannot be tried.
+    fn start(test: &str) -> Option<Daemon> {
+        let has = |program: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|at| Path::new(at).join(program).exists());
+        if !has("tgtd") || !has("iscsi-inq") || !rustix::process::geteuid().is_root() {
+            eprintln!("{test}: SKIPPED, it needs root, tgtd and iscsi-inq (packages tgt and libiscsi-bin)");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("one is free").port();
+        let mut command = Command::new("tgtd");
+        command.args(["-f", "--iscsi", &format!("portal=127.0.0.1:{port}")]).env("TGT_IPC_SOCKET", directory.path().join("s"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is there");
+        let daemon = Daemon { child, directory, port };
+        let begun = Instant::now();
+        while !daemon.tgtd().answers().expect("it is ours") {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it does not come up");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(daemon)
+    }
+
+    fn tgtd(&self) -> Tgtd {
+        Tgtd::at(self.directory.path().join("s.0"))
+    }
+
+    /// On a machine whose kernel has no target.
+    fn targets(&self) -> Targets {
+        Targets::at(&self.directory.path().join("config"), self.tgtd(), &self.directory.path().join("modules"))
+    }
+
+    fn share(&self) -> Share {
+        let device = self.directory.path().join("device");
+        if !device.exists() {
+            std::fs::File::create(&device).and_then(|file| file.set_len(8 << 20)).expect("there is room");
+        }
+        Share {
+            protocol: Protocol::Iscsi,
+            uuid: UUID,
+            volume: "db".into(),
+            device: device.to_str().expect("plain").into(),
+            read_only: false,
+            addresses: vec![([127, 0, 0, 1], self.port).into()],
+            access: Access::Only(vec![INITIATOR.into()]),
+            chap: None,
+        }
+    }
+
+    /// What an initiator sees of the disk; `None`: it may not log in.
+    fn inquiry(&self, initiator: &str, secret: &str, page: Option<&str>) -> Option<String> {
+        let url = format!("iscsi://{secret}127.0.0.1:{}/{}/1", self.port, names::target(Protocol::Iscsi, UUID));
+        let mut command = Command::new("iscsi-inq");
+        command.args(["-i", initiator]).args(page.iter().flat_map(|page| ["-e", "1", "-c", page])).arg(url);
+        let ended = command.output().expect("it is there");
+        Some(String::from_utf8_lossy(&ended.stdout).into_owned()).filter(|text| ended.status.success() && !text.is_empty())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_disk_by_tgt_has_the_names_that_lio_gives_and_who_is_named_alone_sees_it() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let (targets, share) = (daemon.targets(), daemon.share());
+    assert!(!targets.is_offered(Protocol::Iscsi, "db", UUID));
+    assert_eq!(targets.offer(&share).expect("it is there"), Server::Tgt);
+    assert!(targets.stands(&share) && targets.is_offered(Protocol::Iscsi, "db", UUID));
+    assert!(daemon.inquiry(INITIATOR, "", None).is_some());
+    assert!(daemon.inquiry("iqn.2026-01.test:other", "", None).is_none(), "not named");
+    assert!(daemon.inquiry(INITIATOR, "", Some("128")).is_some_and(|text| text.contains(&names::scsi_serial(UUID))));
+    assert!(daemon.inquiry(INITIATOR, "", Some("131")).is_some_and(|text| text.contains(&names::naa(UUID))));
+    assert!(daemon.inquiry(INITIATOR, "", Some("178")).is_some_and(|text| text.contains("lbpu:1")), "UNMAP");
+    // A second time changes nothing; another device makes it anew.
+    targets.offer(&share).expect("it is there");
+    let other = Share { device: daemon.directory.path().join("other").to_str().expect("plain").into(), ..share.clone() };
+    std::fs::File::create(&other.device).and_then(|file| file.set_len(16 << 20)).expect("there is room");
+    assert!(!targets.stands(&other));
+    targets.offer(&other).expect("it is there");
+    assert!(targets.stands(&other) && !targets.stands(&share));
+    // It grows while nobody is connected.
+    std::fs::File::options().write(true).open(&other.device).and_then(|file| file.set_len(24 << 20)).expect("there is room");
+    assert!(targets.refresh(Protocol::Iscsi, UUID).expect("it is there").contains("log in"));
+    let capacity = Command::new("iscsi-readcapacity16")
+        .args(["-i", INITIATOR, &format!("iscsi://127.0.0.1:{}/{}/1", daemon.port, names::target(Protocol::Iscsi, UUID))])
+        .output()
+        .expect("it is there");
+    assert!(String::from_utf8_lossy(&capacity.stdout).contains(&(24_u32 << 20).to_string()), "{capacity:?}");
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is no failure");
+    assert!(daemon.inquiry(INITIATOR, "", None).is_none() && !targets.is_offered(Protocol::Iscsi, "db", UUID));
+}
+
+#[test]
+fn secrets_are_asked_for_and_gone_with_the_share() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let targets = daemon.targets();
+    let share = Share { chap: Some(Chap::parse(CHAP).expect("well-formed")), ..daemon.share() };
+    targets.offer(&share).expect("it is there");
+    assert!(daemon.inquiry(INITIATOR, "", None).is_none());
+    assert!(daemon.inquiry(INITIATOR, "db%wrong-secret1@", None).is_none());
+    assert!(daemon.inquiry(INITIATOR, "db%hunter2-hunter2@", None).is_some());
+    // Another share with the same user: told, and nothing is left of it.
+    let other = Share { uuid: [7; 16], volume: "other".into(), ..share.clone() };
+    let error = targets.offer(&other).expect_err("one list for all");
+    assert!(error.to_string().contains("\"db\" is in it already"), "{error}");
+    assert!(!targets.is_offered(Protocol::Iscsi, "other", [7; 16]));
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
+    targets.offer(&other).expect("the users went with the share");
+    targets.remove(Protocol::Iscsi, "other", [7; 16]).expect("it is there");
+}
+
+#[test]
+fn only_this_machine_sees_what_is_open_on_loopback_alone() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let targets = daemon.targets();
+    targets.offer(&Share { access: Access::Anyone, ..daemon.share() }).expect("it is there");
+    assert!(daemon.inquiry("iqn.2026-01.test:any", "", None).is_some());
+    let all = Share { access: Access::Anyone, addresses: vec![([127, 0, 0, 2], daemon.port).into()], ..daemon.share() };
+    targets.offer(&all).expect("it listens there, too");
+    assert!(targets.stands(&all));
+    let nowhere = Share { addresses: vec![([192, 0, 2, 77], daemon.port).into()], ..daemon.share() };
+    let error = targets.offer(&nowhere).expect_err("no address of this machine");
+    assert!(error.to_string().contains("192.0.2.77"), "{error}");
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
+}
+
+#[test]
+fn without_any_target_the_answer_says_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).expect("ours");
+    let path = |name: &str| directory.path().join(name);
+    let targets = Targets::at(&path("config"), Tgtd::at(path("s.0")), &path("modules"));
+    let share = Share {
+        protocol: Protocol::Iscsi,
+        uuid: UUID,
+        volume: "db".into(),
+        device: "/dev/loop7".into(),
+        read_only: false,
+        addresses: vec![([127, 0, 0, 1], 3260).into()],
+        access: Access::Anyone,
+        chap: None,
+    };
+    let error = targets.offer(&share).expect_err("there is none");
+    assert!(error.remedy().contains("modprobe") && error.remedy().contains("install and start tgt"), "{}", error.remedy());
+    assert_eq!(targets.connected(Protocol::Iscsi, UUID), Some(Vec::new()));
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("nothing is there");
+}

@@ -1,0 +1,148 @@
+//! A volume shared by `tgtd`, where the kernel has no iSCSI target, and used by QEMU's own initiator: the daemon is killed under verifying load, and
+//! `tgtd` forgets everything, without an error. `TRIAL_LONG=1` goes on with a daemon that does not come back.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use trials::command;
+use trials::needs::{Need, met};
+use trials::place::{LONG, Place, SHORT};
+
+/// Rounds of the load; some seconds.
+const ROUNDS: u32 = 40;
+const INITIATOR: &str = "iqn.2026-01.test:host";
+
+/// A `tgtd` of this trial alone; it ends with this.
+struct Tgtd(Child);
+
+impl Tgtd {
+    fn start(place: &Place, port: u16) -> Tgtd {
+        let mut command = Command::new("tgtd");
+        command.args(["-f", "--iscsi", &format!("portal=127.0.0.1:{port}")]).env("TGT_IPC_SOCKET", place.socket("tgt"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
+        until(|| std::os::unix::net::UnixStream::connect(place.socket("tgt.0")).is_ok());
+        Tgtd(child)
+    }
+}
+
+impl Drop for Tgtd {
+    fn drop(&mut self) {
+        command::end(&mut self.0);
+    }
+}
+
+#[test]
+fn an_initiator_of_tgt_outlives_the_daemon() {
+    let trial = "an_initiator_of_tgt_outlives_the_daemon";
+    let programs = ["tgtd", "qemu-io", "iscsi-ls"].map(Need::Program);
+    if !met(trial, &[&[Need::Root, Need::LoopExport], &programs[..]].concat()) {
+        return;
+    }
+    if Path::new("/sys/kernel/config/target").exists() {
+        eprintln!("{trial}: SKIPPED, the kernel has an iSCSI target, and hearth takes that");
+        return;
+    }
+    let mut place = Place::new("tgt");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("one is free").port();
+    place.set("TGT_IPC_SOCKET", &place.socket("tgt"));
+    place.start();
+    place.pool(128, 16);
+    let (volume, _) = place.volume(64, "write-back", &["--export", "loop"]);
+    let address = format!("127.0.0.1:{port}");
+    let add = ["share", "add", &volume, "--iscsi", "--address", &address, "--initiator", INITIATOR];
+    let refused = command::run(&mut place.hearth(&add), SHORT);
+    assert!(!refused.good() && refused.stderr.contains("install and start tgt"), "{refused:#?}");
+
+    let mut tgtd = Tgtd::start(&place, port);
+    assert!(place.must(&add).contains("tgt serves it"));
+    let shown = place.must(&["share", "show", &volume]);
+    assert!(shown.contains("served by") && shown.contains("tgt") && shown.contains("ATS"), "{shown}");
+    let refused = command::run(&mut place.hearth(&["volume", "stop", &volume]), SHORT);
+    assert!(!refused.good() && refused.stderr.contains("hearth share remove"), "{refused:#?}");
+    let target = place.must(&["share", "show", &volume, "--json"]);
+    let target: serde_json::Value = serde_json::from_str(&target).expect("--json gives JSON");
+    let url = format!("iscsi://{address}/{}/1", target["target"].as_str().expect("it has a name"));
+
+    // Written and compared, while the daemon is killed three times.
+    let load = load(&place.path("load"), ROUNDS);
+    let mut user = qemu_io(&url, &load);
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(700));
+        place.kill();
+        place.start();
+    }
+    let status = command::wait(&mut user, LONG);
+    assert!(status.is_some_and(|status| status.success()), "{status:?}: {}", std::fs::read_to_string(&load).unwrap_or_default());
+
+    // It forgets everything: set up again by itself, the same disk with the same content.
+    drop(tgtd);
+    tgtd = Tgtd::start(&place, port);
+    let readable =
+        || command::wait(&mut qemu_io(&url, &load_of_last(&place.path("last"), ROUNDS)), LONG).is_some_and(|status| status.success());
+    until(readable);
+    until(|| place.must(&["share", "show", &volume]).contains("connected:") && place.log().contains("set up again"));
+
+    if std::env::var_os("TRIAL_LONG").is_some() {
+        place.kill();
+        let mut user = qemu_io(&url, &load_of_last(&place.path("dead"), ROUNDS));
+        let status = command::wait(&mut user, LONG).expect("nothing hangs for ever");
+        assert!(!status.success(), "it gets errors");
+        place.start();
+        until(readable);
+    }
+    place.must(&["share", "remove", &volume, "--force"]);
+    assert!(!command::wait(&mut qemu_io(&url, &load), LONG).is_some_and(|status| status.success()), "it is gone");
+    drop(tgtd);
+    place.stop();
+}
+
+/// Of 64 KiB each, in 32 places.
+fn pattern(round: u32, at: u32) -> u32 {
+    1 + (round * 7 + at) % 250
+}
+
+/// Commands of `qemu-io`: each round writes and reads back.
+fn load(path: &str, rounds: u32) -> String {
+    let mut text = String::new();
+    for round in 0..=rounds {
+        for at in 0..32 {
+            writeln!(text, "write -q -P {} {}k 64k", pattern(round, at), at * 1024 + 512).expect("memory");
+        }
+        text.push_str("flush\n");
+        for at in 0..32 {
+            writeln!(text, "read -q -P {} {}k 64k", pattern(round, at), at * 1024 + 512).expect("memory");
+        }
+    }
+    std::fs::write(path, text).expect("there is room");
+    path.into()
+}
+
+/// Reads what the last round left.
+fn load_of_last(path: &str, rounds: u32) -> String {
+    let text: String = (0..32).map(|at| format!("read -q -P {} {}k 64k\n", pattern(rounds, at), at * 1024 + 512)).collect();
+    std::fs::write(path, text).expect("there is room");
+    path.into()
+}
+
+fn qemu_io(url: &str, script: &str) -> Child {
+    let options = format!("driver=iscsi,transport=tcp,initiator-name={INITIATOR},{}", options_of(url));
+    let script = std::fs::File::open(script).expect("it was written");
+    let mut command = Command::new("qemu-io");
+    command.args(["--cache=none", "--image-opts", &options]).stdin(script).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("it is installed")
+}
+
+/// The parts of `iscsi://PORTAL/TARGET/LUN`.
+fn options_of(url: &str) -> String {
+    let parts: Vec<&str> = url.trim_start_matches("iscsi://").split('/').collect();
+    format!("portal={},target={},lun={}", parts[0], parts[1], parts[2])
+}
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONG, "it does not come about");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
