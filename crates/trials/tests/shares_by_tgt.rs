@@ -78,14 +78,14 @@ fn an_initiator_of_tgt_outlives_the_daemon() {
     // It forgets everything: set up again by itself, the same disk with the same content.
     drop(tgtd);
     tgtd = Tgtd::start(&place, port);
-    let readable =
-        || command::wait(&mut qemu_io(&url, &load_of_last(&place.path("last"), ROUNDS)), LONG).is_some_and(|status| status.success());
+    let last = load_of_last(&place.path("last"), ROUNDS);
+    let readable = || command::wait(&mut qemu_io(&url, &last), LONG).is_some_and(|status| status.success());
     until(readable);
     until(|| place.must(&["share", "show", &volume]).contains("connected:") && place.log().contains("set up again"));
 
     if std::env::var_os("TRIAL_LONG").is_some() {
         place.kill();
-        let mut user = qemu_io(&url, &load_of_last(&place.path("dead"), ROUNDS));
+        let mut user = qemu_io(&url, &last);
         let status = command::wait(&mut user, LONG).expect("nothing hangs for ever");
         assert!(!status.success(), "it gets errors");
         place.start();
