@@ -313,6 +313,15 @@ impl Guest {
         self.front().set_config(32, VhostUserConfigFlags::WRITABLE, &[u8::from(on)]).map_err(failed)
     }
 
+    /// Says that writes are to be logged; where to is told by [`Guest::log_writes`].
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn promise_log(&mut self) -> io::Result<()> {
+        let features = self.features[1] | feature::LOG_ALL;
+        self.front().set_features(features).map_err(failed)
+    }
+
     /// From now on what is written into memory is logged: a bit for each 4 KiB, from the guest's address 0 on. Gives the log.
     ///
     /// # Errors

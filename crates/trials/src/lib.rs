@@ -4,6 +4,7 @@
 //! * [`place`]: a directory, a daemon, mounts; everything ends with its guard, also when a trial panics.
 //! * [`needs`]: what a trial needs of the machine, and the message when it is not there.
 //! * [`lab`]: trials of what only the kernel of a guest has.
+//! * [`initramfs`] and [`emulator`]: small guests that can move from one QEMU to another.
 //! * [`tree`]: the content of a directory tree, for comparison.
 //! * [`nbd`]: an NBD client as small as the protocol allows.
 //! * [`direct`]: a block device around the page cache.
@@ -14,7 +15,9 @@
 
 pub mod command;
 pub mod direct;
+pub mod emulator;
 pub mod history;
+pub mod initramfs;
 pub mod lab;
 pub mod mariadb;
 pub mod nbd;

@@ -2,7 +2,8 @@
 //!
 //! Two areas, each on both sides of an extent's boundary (1 MiB), so that two shards serve it:
 //! *whole* blocks are only read and written as aligned blocks of 4 KiB, and each is one register, which must never be seen torn;
-//! in the *mixed* area requests of one and of eight sectors begin at any sector, and each sector is a register.
+//! in the *mixed* area requests of one and of eight sectors begin at any sector, and each sector is a register. Where a device has blocks of
+//! 4 KiB, these are of one and of two blocks.
 
 use crate::history::{self, Operation, Value};
 use std::collections::HashSet;
@@ -91,6 +92,8 @@ pub struct Worker<'a> {
     clock: &'a Clock,
     dice: Dice,
     next_value: Value,
+    /// Sectors of the device's blocks.
+    unit: u64,
     /// What it did.
     pub record: Record,
 }
@@ -99,7 +102,15 @@ impl<'a> Worker<'a> {
     /// Client `number`, from 1.
     pub fn new(clock: &'a Clock, number: u64, seed: u64) -> Worker<'a> {
         let next_value = (number << 40) + 1;
-        Worker { clock, dice: Dice::new(seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15)), next_value, record: Vec::new() }
+        let dice = Dice::new(seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        Worker { clock, dice, next_value, unit: 1, record: Vec::new() }
+    }
+
+    /// The same for a device with blocks of so many bytes, 512 or 4096.
+    #[must_use]
+    pub fn on_blocks_of(mut self, bytes: u64) -> Worker<'a> {
+        self.unit = bytes / SECTOR_BYTES as u64;
+        self
     }
 
     /// Random requests until `until`, or until the connection fails.
@@ -128,15 +139,16 @@ impl<'a> Worker<'a> {
         for block in 0..WHOLE_BLOCKS {
             self.read(client, WHOLE_START_LBA + block * BLOCK_SECTORS, BLOCK_SECTORS)?;
         }
-        (0..MIXED_SECTORS).try_for_each(|sector| self.read(client, MIXED_START_LBA + sector, 1))
+        let (unit, sectors) = (self.unit, (0..MIXED_SECTORS).step_by(self.unit as usize));
+        sectors.into_iter().try_for_each(|sector| self.read(client, MIXED_START_LBA + sector, unit))
     }
 
     fn place(&mut self) -> (u64, u64) {
         if self.dice.below(2) == 0 {
             return (WHOLE_START_LBA + self.dice.below(WHOLE_BLOCKS) * BLOCK_SECTORS, BLOCK_SECTORS);
         }
-        let sectors = if self.dice.below(2) == 0 { 1 } else { BLOCK_SECTORS };
-        (MIXED_START_LBA + self.dice.below(MIXED_SECTORS - sectors + 1), sectors)
+        let sectors = if self.dice.below(2) == 0 { self.unit } else { BLOCK_SECTORS.max(2 * self.unit) };
+        (MIXED_START_LBA + self.unit * self.dice.below((MIXED_SECTORS - sectors) / self.unit + 1), sectors)
     }
 
     fn write(&mut self, client: &mut impl Port, start_lba: u64, sectors: u64) -> Result<()> {

@@ -184,18 +184,30 @@ fn across_kills(export: &str) {
 /// The same for a guest with a queue for each client: what was under way is run by the next daemon.
 #[test]
 fn register_history_over_vhost_user_across_kills() {
+    vhost_user_across_kills(512);
+}
+
+/// The same on a disk with blocks of 4 KiB.
+#[test]
+fn register_history_over_vhost_user_with_large_blocks_across_kills() {
+    vhost_user_across_kills(4096);
+}
+
+fn vhost_user_across_kills(block_bytes: u64) {
     let mut place = Place::new("guest");
     place.start();
     place.pool(600, 8);
-    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &["--export", "vhost-user", "--write-cache-depth", "1s"]);
+    let size = block_bytes.to_string();
+    let options = ["--export", "vhost-user", "--write-cache-depth", "1s", "--sector-size", &size];
+    let (volume, exports) = place.volume(VOLUME_MIB, "write-back", &options);
     let (seed, clock) = (seed(), Clock::default());
     let (mut dice, mut kills) = (Dice::new(seed), 0);
     let mut disk = virtio::Disk::connect(&exports.vhost_user, 2 * CONNECTIONS as u16 + 1).expect("it listens");
-    let until = Instant::now() + Duration::from_secs(15);
+    let until = Instant::now() + Duration::from_secs(if block_bytes == 512 { 12 } else { 8 });
     let record: Record = std::thread::scope(|scope| {
         let workers: Vec<_> = (1..=2 * CONNECTIONS)
             .map(|number| {
-                let mut worker = Worker::new(&clock, number, seed);
+                let mut worker = Worker::new(&clock, number, seed).on_blocks_of(block_bytes);
                 let mut queue = disk.take_queue().expect("one for each client");
                 scope.spawn(move || {
                     worker.work(&mut queue, until).expect("no error is seen");
@@ -214,8 +226,10 @@ fn register_history_over_vhost_user_across_kills() {
         }
         workers.into_iter().flat_map(|worker| worker.join().expect("what it read was whole")).collect()
     });
-    let operations = judge(&record, &[]).unwrap_or_else(|wrong| panic!("seed {seed:#x}: {wrong}"));
-    eprintln!("vhost-user: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened");
+    let operations = judge(&record, &[]).unwrap_or_else(|wrong| panic!("blocks of {block_bytes}, seed {seed:#x}: {wrong}"));
+    eprintln!(
+        "vhost-user, blocks of {block_bytes}: {operations} operations on registers over {kills} kills: linearizable, as if nothing had happened"
+    );
     assert!(operations > 2000 && kills > 1, "{operations} operations and {kills} kills are too few to tell");
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
     place.stop();

@@ -9,6 +9,7 @@ use crate::error::VhostUserError;
 use crate::mapping::Quota;
 use crate::message::config_changed;
 use crate::session::Session;
+use crate::succession::{Notes, Succession};
 use runtime::{Context, Endpoint, EndpointAdder, EndpointGroup, Runtime, VolumeRef, monotonic_ns};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     /// Where requests under way are noted, of this export's own making; `None`: any are taken.
     own_notes: Option<Mutex<BTreeSet<(u64, u64)>>>,
+    /// Who may go on with what a killed daemon has left.
+    pub(crate) succession: Succession,
     inside: Mutex<Inside>,
     changed: Condvar,
 }
@@ -112,12 +115,16 @@ struct Holder {
 pub(crate) struct Claim {
     shared: Arc<Shared>,
     number: u64,
+    /// All that was taken is answered.
+    pub(crate) in_order: bool,
+    /// It was not served in all queues.
+    pub(crate) refused: bool,
 }
 
 impl Claim {
     /// # Errors
     /// A sentence: another front end runs queues.
-    pub(crate) fn new(shared: &Arc<Shared>, number: u64) -> Result<Claim, String> {
+    pub(crate) fn new(shared: &Arc<Shared>, number: u64, notes: Notes) -> Result<Claim, String> {
         let deadline = Instant::now() + CLAIM_PATIENCE;
         let mut inside = shared.inside();
         loop {
@@ -142,7 +149,9 @@ impl Claim {
         if let Some(slot) = slot {
             inside.idle.leave(slot);
         }
-        Ok(Claim { shared: shared.clone(), number })
+        // Before anything is taken.
+        shared.succession.begins(notes);
+        Ok(Claim { shared: shared.clone(), number, in_order: false, refused: false })
     }
 
     /// The front end has gone: another one may wait until its requests have ended.
@@ -156,6 +165,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        // Before another can begin.
+        self.shared.succession.ends(self.in_order, self.refused);
         let mut inside = self.shared.inside();
         inside.holder.take_if(|holder| holder.number == self.number);
         // From now on it is one of many.
@@ -315,6 +326,7 @@ impl VhostUserExport {
             quota: Arc::default(),
             stopping: AtomicBool::new(false),
             own_notes: options.refuses_earlier.then(Mutex::default),
+            succession: Succession::open(path),
             inside: Mutex::new(inside),
             changed: Condvar::new(),
         });

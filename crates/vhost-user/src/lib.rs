@@ -6,7 +6,7 @@
 //! ```
 //! Rooms: `export` the socket and whose turn it is; `session` one front end, with `message` and `socket` what it says; `wishes` between
 //! it and `queue`, the endpoint; `ring` and `chain` the queue in memory; `block` what requests mean; `inflight` requests that
-//! outlive the daemon, and `resumption` in which order they end; `dirty` what a migration must know; `memory`, `mapping` and `guard` memory that is a guest's.
+//! outlive the daemon, and `resumption` in which order they end, and `succession` who may go on with them; `dirty` what a migration must know; `memory`, `mapping` and `guard` memory that is a guest's.
 //!
 //! Protocol and queues are written here and not taken from the crates `vhost` and `virtio-queue`: the first has no word for a changed
 //! configuration and waits without limit, the second ends a malformed chain silently, and neither knows what is in flight or dirty. The tests'
@@ -30,6 +30,7 @@ mod resumption;
 mod ring;
 mod session;
 mod socket;
+mod succession;
 mod wishes;
 
 pub use block::QUEUES_MAX;

@@ -26,8 +26,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use types::{BLOCK_BYTES, SECTOR_BYTES};
 
-/// Chains taken in one callback before others get their turn.
-const CHAINS_PER_TURN: usize = 64;
+/// Steps in one callback before others get their turn.
+const STEPS_PER_TURN: usize = 64;
+/// Bytes that are moved in one callback before others get their turn; one part may go beyond it.
+const BYTES_PER_TURN: u32 = 256 << 10;
 /// Longest part of a request: an extent, which the engine handles as one piece.
 const PART_BYTES_MAX: u32 = 1 << 20;
 /// Calls on their way at a time.
@@ -123,6 +125,8 @@ pub(crate) struct Queue {
     one: Box<u64>,
     turn_end_asked: bool,
     turn_pending: bool,
+    /// Moved in this callback.
+    turn_bytes: u32,
     polling: [bool; 2],
     broken: bool,
     stopping: bool,
@@ -162,6 +166,7 @@ impl Queue {
             one: Box::new(1),
             turn_end_asked: false,
             turn_pending: false,
+            turn_bytes: 0,
             polling: [false; 2],
             broken: false,
             stopping: false,
@@ -202,7 +207,11 @@ impl Queue {
 
     /// Takes chains until there are none, something is short, or others should have a turn.
     fn pump(&mut self, cx: &mut Context<'_>) {
-        for _ in 0..CHAINS_PER_TURN {
+        self.turn_bytes = 0;
+        for _ in 0..STEPS_PER_TURN {
+            if self.turn_bytes >= BYTES_PER_TURN {
+                break;
+            }
             match self.step(cx) {
                 Ok(()) => {}
                 Err(Pause::Empty | Pause::Short) => return,
@@ -333,6 +342,7 @@ impl Queue {
             Work::WriteZeroes(ranges) => (Op::WriteZeroes, ranges[part as usize]),
         };
         let pages = if op == Op::Write { self.copy_in(cx, head, &range, offset, bytes)? } else { PageVec::new() };
+        self.turn_bytes = self.turn_bytes.saturating_add(bytes);
         let slot = &mut self.slots[usize::from(head)];
         slot.parts_submitted += 1;
         if slot.parts_submitted == slot.parts {
@@ -577,8 +587,8 @@ impl Endpoint for Queue {
     }
 
     fn timer(&mut self, cx: &mut Context<'_>, _token: u32) {
-        if let Some(resumption) = self.resumption.take() {
-            resumption.give_up();
+        if let Some(resumption) = &self.resumption {
+            resumption.give_up(self.number, self.wishes.enabled);
         }
         self.pump(cx);
         self.end_if_quiet(cx);

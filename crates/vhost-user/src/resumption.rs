@@ -5,7 +5,8 @@
 //! may have read the newer. So no queue takes new requests until all that was left is answered, and what was left is submitted in the
 //! order of its counters, which all queues of a device share.
 //!
-//! A front end may never start a queue in which something was left. Then the others wait for [`PATIENCE`] and go on.
+//! A front end may never start a queue in which something was left, or never enable it. Such a queue is waited for [`PATIENCE`]. One that
+//! runs is waited for as long as it takes: its volume may be held, or slow.
 
 use crate::inflight::Inflight;
 use crate::wishes::Line;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long queues wait for each other.
+/// How long queues wait for one that does not run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A request: its counter, its queue, its head.
@@ -33,6 +34,8 @@ struct Inside {
     left: BTreeSet<Request>,
     /// Submitted, and not answered.
     open: BTreeSet<Request>,
+    /// Queues that were started and are not gone.
+    started: BTreeSet<u16>,
     /// Of queues that may have to wait, with their numbers: those that are gone are not kept.
     lines: Vec<(u16, Arc<Line>)>,
     until: Option<Instant>,
@@ -46,7 +49,8 @@ impl Resumption {
 
     fn of(left: BTreeSet<Request>) -> Arc<Resumption> {
         let over = AtomicBool::new(left.is_empty());
-        Arc::new(Resumption { over, inside: Mutex::new(Inside { left, open: BTreeSet::new(), lines: Vec::new(), until: None }) })
+        let inside = Inside { left, open: BTreeSet::new(), started: BTreeSet::new(), lines: Vec::new(), until: None };
+        Arc::new(Resumption { over, inside: Mutex::new(inside) })
     }
 
     /// State behind this lock is complete at every moment, so a panic elsewhere does not spoil it.
@@ -59,6 +63,7 @@ impl Resumption {
         let mut inside = self.inside();
         inside.left.retain(|(_, of, _)| *of != queue);
         inside.left.extend(again.map(|(counter, head)| (counter, queue, head)));
+        inside.started.insert(queue);
         inside.until.get_or_insert_with(|| Instant::now() + PATIENCE);
         self.look(&mut inside);
         let waits = !self.is_over();
@@ -71,8 +76,9 @@ impl Resumption {
     /// Whether it is the turn of a request that was left.
     pub(crate) fn is_next(&self, queue: u16, head: u16) -> bool {
         let inside = self.inside();
-        let first = inside.left.first().is_some_and(|(_, of, first)| (*of, *first) == (queue, head));
-        first || self.is_over() || inside.until.is_some_and(|until| Instant::now() >= until)
+        let is_it = |(_, of, first): &Request| (*of, *first) == (queue, head);
+        // Of a queue that was not waited for, no request is among them.
+        self.is_over() || inside.left.first().is_some_and(is_it) || !inside.left.iter().any(is_it)
     }
 
     /// All parts of it were submitted.
@@ -102,6 +108,7 @@ impl Resumption {
         inside.left.retain(|(_, of, _)| *of != queue);
         inside.open.retain(|(_, of, _)| *of != queue);
         inside.lines.retain(|(of, _)| *of != queue);
+        inside.started.remove(&queue);
         self.look(&mut inside);
         inside.lines.iter().for_each(|(_, line)| line.ring());
     }
@@ -117,13 +124,20 @@ impl Resumption {
         self.over.load(Ordering::Acquire)
     }
 
-    /// The same, when it was waited for long enough.
-    pub(crate) fn give_up(&self) {
+    /// Queues that do not run were waited for long enough: those that were not started, and this one, if it does not run either.
+    pub(crate) fn give_up(&self, queue: u16, runs: bool) {
         let mut inside = self.inside();
-        if inside.until.is_some_and(|until| Instant::now() >= until) && !self.over.swap(true, Ordering::AcqRel) {
-            tracing::warn!("requests of a guest that were under way when the daemon ended are not asked for again");
-            inside.lines.drain(..).for_each(|(_, line)| line.ring());
+        if inside.until.is_none_or(|until| Instant::now() < until) || self.is_over() {
+            return;
         }
+        let (before, started) = (inside.left.len(), std::mem::take(&mut inside.started));
+        inside.left.retain(|(_, of, _)| started.contains(of) && (runs || *of != queue));
+        inside.started = started;
+        if inside.left.len() < before {
+            tracing::warn!("requests of a guest that were under way when the daemon ended are not asked for again");
+        }
+        self.look(&mut inside);
+        inside.lines.iter().for_each(|(_, line)| line.ring());
     }
 }
 
@@ -147,11 +161,35 @@ mod tests {
         resumption.answered(0, 1);
         resumption.answered(1, 2);
         assert!(!resumption.is_over(), "one queue is missing");
-        resumption.give_up();
-        assert!(!resumption.is_over(), "for a short time only");
+        resumption.give_up(0, true);
+        assert!(!resumption.is_over(), "not yet");
         resumption.gone(2);
         assert!(resumption.is_over());
         assert!(!resumption.starts(2, std::iter::empty(), &line));
+    }
+
+    /// A volume may be held for long: what runs is waited for, and nothing new comes before it.
+    #[test]
+    fn only_queues_that_do_not_run_are_given_up() {
+        let line = Line::new(Wishes::default()).expect("a descriptor");
+        let resumption = Resumption::of([(3, 2, 7), (4, 0, 1), (5, 1, 2), (6, 0, 3)].into_iter().collect());
+        assert!(resumption.starts(0, [(4, 1), (6, 3)].into_iter(), &line));
+        assert!(resumption.starts(1, [(5, 2)].into_iter(), &line));
+        resumption.inside().until = Some(Instant::now());
+        assert!(!resumption.is_next(0, 1));
+        resumption.give_up(0, true);
+        assert!(resumption.is_next(0, 1), "queue 2 was not started");
+        resumption.submitted(0, 1);
+        assert!(!resumption.is_next(0, 3));
+        resumption.give_up(1, false);
+        assert!(resumption.is_next(0, 3), "queue 1 is not enabled");
+        resumption.submitted(0, 3);
+        resumption.answered(0, 1);
+        resumption.give_up(0, true);
+        assert!(!resumption.is_over(), "one is at the volume");
+        assert!(resumption.is_next(1, 2), "when it is enabled after all");
+        resumption.answered(0, 3);
+        assert!(resumption.is_over());
     }
 
     /// A line has a descriptor, and with its wishes all of a guest's memory.

@@ -123,11 +123,22 @@ impl Ring {
         let used = find(place.used, 6 + 8 * entries, 4)?;
         (self.descriptors, self.available, self.used) = (descriptors, available, used);
         (self.memory, self.place) = (memory, place);
+        self.log_all_used();
         Ok(())
     }
 
+    /// From now on what is written is logged there.
     pub(crate) fn set_log(&mut self, log: Option<Arc<DirtyLog>>) {
+        let is_new = log.as_ref().map(Arc::as_ptr) != self.log.as_ref().map(Arc::as_ptr);
         self.log = log;
+        if is_new {
+            self.log_all_used();
+        }
+    }
+
+    /// A daemon that was killed may have written here last and not logged it: then the guest would wait for ever where it moves to.
+    fn log_all_used(&self) {
+        self.log_used(0, 6 + 8 * u64::from(self.entries));
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -163,6 +174,12 @@ impl Ring {
                 if u16::from_le(head) < self.entries { Ok(Some(u16::from_le(head))) } else { Err(Broken("a chain begins outside of it")) }
             }
         }
+    }
+
+    /// Whether the driver waits for answers that have not come. Not so at its beginning: then all is still to be taken.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let index = u16::from_le(self.available_word(1).load(Ordering::Acquire));
+        index != self.published && (self.published, self.next_available) != (0, 0)
     }
 
     fn waiting(&self) -> Result<u16, Broken> {

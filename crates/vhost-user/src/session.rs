@@ -15,6 +15,7 @@ use crate::queue::{Queue, QueueParts};
 use crate::resumption::Resumption;
 use crate::ring::{ENTRIES_MAX, Place, Ring};
 use crate::socket::{Said, Silence, receive, send};
+use crate::succession::Notes;
 use crate::wishes::{Line, Wishes};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -60,10 +61,10 @@ pub(crate) struct Session {
     socket: Arc<OwnedFd>,
     number: u64,
     features: u64,
-    protocol: u64,
     memory: Arc<GuestMemory>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<Arc<Inflight>>,
+    notes: Notes,
     /// What is left of an earlier daemon, if requests under way are noted.
     resumption: Option<Arc<Resumption>>,
     queues: Vec<QueueFacts>,
@@ -79,10 +80,10 @@ impl Session {
             socket,
             number,
             features: 0,
-            protocol: 0,
             memory: Arc::default(),
             log: None,
             inflight: None,
+            notes: None,
             resumption: None,
             queues: (0..QUEUES_MAX).map(|_| QueueFacts::default()).collect(),
             chose_write_cache: false,
@@ -114,7 +115,7 @@ impl Session {
                 Err(Refusal(why)) => {
                     tracing::warn!(volume, "a virtual machine asked for what cannot be: {why}");
                     // A number in the place of another reply would be taken for that.
-                    if has_own_reply || !head.wants_reply || self.protocol & protocol::REPLY_ACK == 0 {
+                    if has_own_reply || !head.wants_reply {
                         break;
                     }
                     self.acknowledge(&head, 1)
@@ -128,8 +129,9 @@ impl Session {
         self.end();
     }
 
+    /// Whoever asks is answered, whatever was agreed: QEMU up to 8 agrees on nothing when it connects again before its guest has arrived.
     fn acknowledge(&self, head: &crate::message::Head, code: u64) -> std::io::Result<()> {
-        if !head.wants_reply || self.protocol & protocol::REPLY_ACK == 0 {
+        if !head.wants_reply {
             return Ok(());
         }
         send(self.socket.as_fd(), &reply(head.request, &words(&[code])), None)
@@ -149,7 +151,8 @@ impl Session {
             Ask::GetMemorySlots => return said(words(&[REGIONS_MAX as u64])),
             Ask::SetOwner => {}
             Ask::SetFeatures(features) => self.set_features(features)?,
-            Ask::SetProtocolFeatures(features) => self.protocol = features & protocol::ALL,
+            // Each shows in the messages that come.
+            Ask::SetProtocolFeatures(_) => {}
             Ask::Reset => self.reset(),
             Ask::SetMemory(regions) => self.set_memory(&regions, descriptors)?,
             Ask::AddMemory(region) => {
@@ -292,6 +295,7 @@ impl Session {
         }
         let inflight = Inflight::new(file, offset, bytes, queues, entries);
         let inflight = inflight.map_err(|error| Refusal(format!("the memory for requests under way {error}")))?;
+        self.notes = rustix::fs::fstat(file).ok().map(|facts| (facts.st_dev, facts.st_ino));
         self.resumption = Some(Resumption::new(&inflight));
         self.inflight = Some(Arc::new(inflight));
         Ok(())
@@ -304,6 +308,8 @@ impl Session {
     fn wishes(&self, queue: usize) -> Wishes {
         let facts = &self.queues[queue];
         let flushes = self.features & feature::FLUSH != 0;
+        // A front end that connects again during a migration may start its queues before it gives the log.
+        let lacks_log = self.features & feature::LOG_ALL != 0 && self.log.is_none();
         Wishes {
             memory: self.memory.clone(),
             place: facts.place,
@@ -311,7 +317,7 @@ impl Session {
             error: facts.error.clone(),
             log: self.log.clone().filter(|_| self.features & feature::LOG_ALL != 0),
             // Without protocol features there is no word for it.
-            enabled: facts.enabled || self.features & feature::PROTOCOL == 0,
+            enabled: (facts.enabled || self.features & feature::PROTOCOL == 0) && !lacks_log,
             write_through: !flushes || !self.has_write_cache(),
             end: false,
         }
@@ -334,7 +340,7 @@ impl Session {
             return Err("a queue was started before it was described".into());
         }
         if self.claim.is_none() {
-            self.claim = Some(Claim::new(&self.shared, self.number).map_err(Refusal)?);
+            self.claim = Some(Claim::new(&self.shared, self.number, self.notes).map_err(Refusal)?);
         }
         let number = number as u16;
         let wishes = self.wishes(usize::from(number));
@@ -342,6 +348,10 @@ impl Session {
         let with_events = self.features & feature::EVENT_INDEX != 0;
         let ring = Ring::new(self.memory.clone(), facts.place, facts.entries, with_events, facts.base, wishes.log.clone());
         let ring = ring.map_err(|broken| Refusal(format!("queue {number} cannot be used: {}", broken.0)))?;
+        if !self.shared.succession.admits(self.notes, number, ring.is_waited_for()) {
+            self.claim.iter_mut().for_each(|claim| claim.refused = true);
+            return Err("its guest waits for what another one took to a daemon that was killed: restart the guest".into());
+        }
         let tracker = match &self.inflight {
             None => None,
             Some(all) => {
@@ -372,8 +382,10 @@ impl Session {
     }
 
     fn release_if_idle(&mut self) {
-        if self.queues.iter().all(|queue| queue.line.is_none()) {
-            self.claim = None;
+        if self.queues.iter().all(|queue| queue.line.is_none())
+            && let Some(mut claim) = self.claim.take()
+        {
+            claim.in_order = true;
         }
     }
 
@@ -393,14 +405,18 @@ impl Session {
                 line.wish(|now| now.end = true, Duration::ZERO);
             }
         }
+        let mut in_order = true;
         for queue in &mut self.queues {
             if let Some(line) = queue.line.take() {
                 while !line.is_ended() {
                     line.wait_ended(DRAIN_PATIENCE);
                 }
+                in_order &= line.wait_ended(Duration::ZERO).is_some();
             }
         }
-        self.claim = None;
+        if let Some(mut claim) = self.claim.take() {
+            claim.in_order = in_order;
+        }
     }
 
     fn end(mut self) {

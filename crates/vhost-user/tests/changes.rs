@@ -6,6 +6,7 @@ use common::{PATIENCE, Stage};
 use guest::{Guest, Kind, Options, feature, memory::GUEST_BASE};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// Every page that the device writes is in the log: data that was read, answers, and the used ring. Pages it reads are not.
 #[test]
@@ -15,6 +16,10 @@ fn what_is_written_into_a_guest_that_moves_is_logged() {
         let mut guest = Guest::start(stage.export().path(), Options { with_events, ..Options::default() }).expect("a guest");
         assert_eq!(guest.queues[0].run(Kind::Write as u32, 0, &mut [3; 16384], false, PATIENCE), 0);
         let log = guest.log_writes().expect("a log");
+        let mut bits = vec![0; ((GUEST_BASE as usize + guest.memory.bytes()) / 4096).div_ceil(8)];
+        log.read_exact_at(&mut bits, 0).expect("the log");
+        let used_page = (GUEST_BASE as usize + guest.queues[0].parts()[2]) / 4096;
+        assert!(bits[used_page / 8] >> (used_page % 8) & 1 == 1, "what a killed daemon wrote there last is not lost");
         let mut before = vec![0; guest.memory.bytes()];
         let queue = &mut guest.queues[0];
         // The driver's own changes end here; from now on only the device writes.
@@ -34,7 +39,6 @@ fn what_is_written_into_a_guest_that_moves_is_logged() {
         guest.stop_queue(0).expect("stopped");
         let mut after = vec![0; guest.memory.bytes()];
         guest.memory.read(0, &mut after);
-        let mut bits = vec![0; ((GUEST_BASE as usize + guest.memory.bytes()) / 4096).div_ceil(8)];
         log.read_exact_at(&mut bits, 0).expect("the log");
         let is_logged = |offset: usize| {
             let page = (GUEST_BASE as usize + offset) / 4096;
@@ -52,6 +56,21 @@ fn what_is_written_into_a_guest_that_moves_is_logged() {
         assert!((0..4).all(|page| is_logged(reads_at + 4096 * page)) && !is_logged(writes_at));
         assert!(is_logged(guest.queues[0].parts()[2]), "the used ring");
     }
+}
+
+/// QEMU connects again during a migration, and its queues run before it gives the log.
+#[test]
+fn nothing_is_taken_while_a_log_is_promised_and_not_there() {
+    let stage = Stage::new();
+    let mut guest = Guest::new(Options::default()).expect("a guest");
+    guest.connect(stage.export().path()).expect("connected");
+    guest.promise_log().expect("taken");
+    guest.begin().expect("runs");
+    guest.queues[0].submit(Kind::Read as u32, 0, 4096, true, 1).expect("a slot");
+    guest.queues[0].notify();
+    assert!(guest.queues[0].wait(Duration::from_millis(200)).is_none(), "it would not be logged");
+    guest.log_writes().expect("a log");
+    assert_eq!(guest.queues[0].wait(PATIENCE).expect("an answer").status, 0);
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn a_broken_queue_may_be_told_of_memory_that_does_not_hold_it() {
     guest.stop_queue(0).expect("stopped");
 }
 
-/// The address space of the daemon is for all volumes.
+/// The address space of the daemon is for all volumes. Whoever asks for an answer gets one, agreed on or not.
 #[test]
 fn a_front_end_may_not_show_more_memory_than_machines_have() {
     let stage = Stage::new();
@@ -306,7 +306,9 @@ fn a_front_end_may_not_show_more_memory_than_machines_have() {
     for (regions, refused) in [(1, 0), (2, 1)] {
         let mut socket = UnixStream::connect(stage.socket()).expect("connected");
         let protocol = [&[16u32, 1, 8].map(u32::to_ne_bytes).concat()[..], &(1u64 << 3).to_ne_bytes()].concat();
-        assert!(send(&socket, &protocol, &[]));
+        if refused > 0 {
+            assert!(send(&socket, &protocol, &[]));
+        }
         let table = (0..regions).flat_map(|region| [region * nine_tib, nine_tib, region * nine_tib, 0]);
         let body: Vec<u8> = [regions].into_iter().chain(table).flat_map(u64::to_ne_bytes).collect();
         let head = [5, 9, body.len() as u32].map(u32::to_ne_bytes).concat();

@@ -168,9 +168,18 @@ fn a_front_end_that_connects_again_finds_its_requests_answered() {
         load.submit(&mut guest, 0);
         load.submit(&mut guest, 1);
         guest.disconnect();
-        guest.reconnect(&stage.socket()).expect("connected again");
+        again(&mut guest, &stage);
     }
     load.drain(&mut guest);
+}
+
+/// Connects again. Processes that other tests start hold its socket for a moment, so that it seems to be connected still.
+fn again(guest: &mut Guest, stage: &Stage) {
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = guest.reconnect(&stage.socket()) {
+        assert!(Instant::now() < deadline, "{error}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Serves the volume of a directory until it is killed. Runs in a process of its own, where the environment says so.
@@ -233,6 +242,38 @@ fn a_guest_of_before_does_not_go_on_over_other_content() {
     before.inflight = None;
     before.reconnect(&stage.socket()).expect("as a new guest");
     before.reconnect(&stage.socket()).expect("and from now on it may come again");
+}
+
+/// A guest that moves while there is no daemon leaves the notes of what it had under way behind.
+#[test]
+fn what_was_under_way_in_a_crash_is_not_guessed_for_another_front_end() {
+    let mut stage = Stage::new();
+    let mut guest = Guest::start(stage.export().path(), options(2)).expect("a guest");
+    let mut load = Load::new();
+    load.run(&mut guest, 50);
+    load.submit(&mut guest, 1);
+    stage.cut_off();
+    load.submit(&mut guest, 1);
+    stage.start();
+    let notes = guest.inflight.take();
+    assert!(guest.reconnect(&stage.socket()).is_err(), "some would be carried out twice, and others never");
+    guest.disconnect();
+    guest.inflight = notes;
+    again(&mut guest, &stage);
+    load.drain(&mut guest);
+    // Of a guest that waits for nothing, nothing is lost.
+    stage.cut_off();
+    stage.start();
+    guest.inflight = None;
+    again(&mut guest, &stage);
+    load.run(&mut guest, 50);
+    // From now on it has notes of its own.
+    again(&mut guest, &stage);
+    load.drain(&mut guest);
+    drop(guest);
+    stage.stop();
+    assert!(!stage.directory.path().join("disk.sock.guest").exists(), "all ended in order");
+    stage.start();
 }
 
 #[test]
