@@ -5,7 +5,7 @@
 //! Which table the device has decides where its requests go, and nothing else does: it leads *here*, or *past* hearth.
 
 use crate::error::{ControlError, Kind};
-use crate::state::{Attachment, VolumeRecord};
+use crate::state::{Attachment, Kept, VolumeRecord};
 use std::time::Duration;
 
 /// What a mapped device is like that a volume may be attached to.
@@ -39,6 +39,31 @@ pub enum Leads {
 pub struct Swapped {
     /// For how long its requests waited, at most.
     pub pause: Duration,
+}
+
+/// What the kernel has counted of a mapped device since it was made, whatever table it had.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// The boot of the machine.
+    pub boot: String,
+    /// The kernel's number for this making of the device (`diskseq`).
+    pub instance: u64,
+    /// Writes and discards that have ended.
+    pub writes: u64,
+    /// Somebody has it open: it is mounted, or under another device.
+    pub is_open: bool,
+}
+
+impl Passed {
+    /// Whether nothing has been written through the device since that was noted. After another boot the device was made anew: then
+    /// that holds if it has not been written at all, and nothing was to be expected before.
+    #[must_use]
+    pub fn nothing_since(&self, kept: &Kept) -> bool {
+        match self.boot == kept.boot {
+            true => (self.instance, self.writes) == (kept.instance, kept.writes),
+            false => kept.for_next_boot && self.writes == 0,
+        }
+    }
 }
 
 /// Refuses a device that a volume is attached to already.
@@ -105,6 +130,15 @@ pub trait MappedDevices {
     /// # Errors
     /// If the kernel refuses; then the device is as it was.
     fn lead_past(&self, volume: &VolumeRecord) -> Result<Swapped, ControlError>;
+
+    /// What has passed through the device of a volume so far. `None` if the kernel does not count it, or there is no such device.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    fn passed(&self, volume: &VolumeRecord) -> Result<Option<Passed>, ControlError>;
+
+    /// Whether the machine is going down: nothing more will be mounted.
+    fn machine_ends(&self) -> bool;
 
     /// Removes the origin, if there is one. The volume is not attached, and its device leads past hearth.
     ///

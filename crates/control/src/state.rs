@@ -174,6 +174,23 @@ pub struct Attachment {
     pub trial: bool,
     /// It is being detached. A start finishes that.
     pub leaving: bool,
+    /// What shows that the device was not written past hearth since the clean stop; then its cache is good. `None` otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+/// How often a mapped device had been written when hearth was stopped. See [`crate::mapped::Passed`].
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// The boot of the machine.
+    pub boot: String,
+    /// The device as it was made then; another one has another number.
+    pub instance: u64,
+    /// Writes and discards since it was made.
+    pub writes: u64,
+    /// The machine was going down, nobody had the device open, and what is on it shows it when it is written.
+    pub for_next_boot: bool,
 }
 
 /// A volume offered to other machines. Its secrets are in a file of their own.

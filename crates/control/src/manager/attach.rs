@@ -5,6 +5,9 @@
 //! that, the volume gets another number in the log before the device leads here again. It is never write-back: what another program (LVM, say)
 //! tells the device must find everything on the backing device.
 //!
+//! There is one exception: the daemon was stopped, and the kernel's count of the device's writes shows, once the device leads here again,
+//! that there was none meanwhile. What was cached then is what is on the disk. Until that is shown the volume is in pass-through.
+//!
 //! Durable steps, and what a start does after a crash behind each:
 //!
 //! | attach | after a crash here, the start |
@@ -35,7 +38,7 @@ use crate::human;
 use crate::mapped::{Leads, MappedFacts, Swapped};
 use crate::names::{self, Named};
 use crate::options::Options;
-use crate::state::{Attachment, BackingIdentity, VolumePhase, VolumeRecord};
+use crate::state::{Attachment, BackingIdentity, Kept, VolumePhase, VolumeRecord};
 use crate::stats::VolumeStats;
 use crate::words::Export;
 use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUMES_MAX};
@@ -149,8 +152,14 @@ impl Manager {
 
     fn save_attached(&self, attach: &Attach, options: Options, facts: &MappedFacts) -> Result<VolumeRecord, ControlError> {
         let (uuid, size_bytes) = (new_uuid()?, facts.size_bytes / SECTOR_BYTES * SECTOR_BYTES);
-        let attachment =
-            Attachment { device: facts.name.clone(), uuid: facts.uuid.clone(), tables: Vec::new(), trial: attach.trial, leaving: false };
+        let attachment = Attachment {
+            device: facts.name.clone(),
+            uuid: facts.uuid.clone(),
+            tables: Vec::new(),
+            trial: attach.trial,
+            leaving: false,
+            kept: None,
+        };
         let mut record = VolumeRecord {
             name: attach.name.clone(),
             uuid,
@@ -255,21 +264,25 @@ impl Manager {
             return Ok(Swapped::default());
         }
         let may_lead_past = attachment.tables.is_empty() || !cached;
-        let name_tables = |tables: Vec<String>| {
+        let name_tables = |tables: Vec<String>, kept: Option<Kept>| {
             self.change(|state| {
                 if let Some(attachment) = state.volume_mut(&volume.name).and_then(|v| v.attachment.as_mut()) {
-                    attachment.tables = tables;
+                    (attachment.tables, attachment.kept) = (tables, kept);
                 }
             })
         };
         let mut tables = attachment.tables;
         if !tables.contains(&table) {
             tables.push(table.clone());
-            name_tables(tables)?;
+            name_tables(tables, attachment.kept.clone())?;
         }
         let named = self.volume_record(&volume.name)?;
         let swapped = self.data().mapped().lead_here(&named, &table, may_lead_past)?;
-        name_tables(vec![table])?;
+        if cached && !volume.cache_stale && attachment.kept.is_some() && !self.nothing_passed(&named) {
+            let problem = "it was written past hearth while hearth was coming".into();
+            return Err(device(&attachment.device, problem, "the volume starts by itself, without its cache".into(), Kind::Conflict));
+        }
+        name_tables(vec![table], None)?;
         in_force()?;
         Ok(swapped)
     }
@@ -287,16 +300,37 @@ impl Manager {
     /// The device of a volume was found to lead past hearth: nothing that is cached may be served again, and no table leads here. What begins
     /// after this begins under a fresh number.
     pub(super) fn was_led_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        let names_none = volume.attachment.as_ref().is_none_or(|attachment| attachment.tables.is_empty());
+        let names_none = volume.attachment.as_ref().is_none_or(|attachment| attachment.tables.is_empty() && attachment.kept.is_none());
         if volume.is_trial() || volume.cache_stale && names_none {
             return Ok(());
         }
         self.change(|state| {
             if let Some(volume) = state.volume_mut(&volume.name) {
                 volume.cache_stale = true;
-                volume.attachment.iter_mut().for_each(|attachment| attachment.tables.clear());
+                volume.attachment.iter_mut().for_each(|attachment| (attachment.tables, attachment.kept) = (Vec::new(), None));
             }
         })
+    }
+
+    /// The device leads here already, and a daemon was killed before it had shown that nothing was written meanwhile. Users of the device
+    /// may have gone on since: it cannot be shown any more.
+    pub(super) fn was_led_here_unproved(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        if volume.attachment.as_ref().is_none_or(|attachment| attachment.kept.is_none()) {
+            return Ok(());
+        }
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&volume.name) {
+                volume.cache_stale = true;
+                volume.attachment.iter_mut().for_each(|attachment| attachment.kept = None);
+            }
+        })
+    }
+
+    /// Whether nothing was written through the device of a volume since the clean stop of its daemon. That its backing device is as it
+    /// was then is to be seen besides.
+    pub(super) fn nothing_passed(&self, volume: &VolumeRecord) -> bool {
+        let Some(kept) = volume.attachment.as_ref().and_then(|attachment| attachment.kept.as_ref()) else { return false };
+        matches!(self.data().mapped().passed(volume), Ok(Some(passed)) if passed.nothing_since(kept))
     }
 
     /// Detaches a volume from its device. Tells what was done.
@@ -484,7 +518,9 @@ impl Manager {
             return;
         }
         let mut told = false;
-        while let Err(error) = self.volume_record(&volume.name).and_then(|volume| self.data().mapped().lead_past(&volume)) {
+        loop {
+            let led = self.volume_record(&volume.name).and_then(|volume| self.leave_as_it_is(&volume));
+            let Err(error) = led else { return };
             if !std::mem::replace(&mut told, true) {
                 self.events().note(Severity::Error, &volume.name, format!("its device cannot be led past hearth yet: {error}"));
             }
@@ -496,6 +532,26 @@ impl Manager {
             }
             std::thread::sleep(super::stop_watch::LOOK);
         }
+    }
+
+    /// Leads the device past hearth. If nobody writes to it at that moment, that is remembered.
+    fn leave_as_it_is(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let passed = || self.data().mapped().passed(volume).ok().flatten();
+        let before = passed();
+        let led_here = matches!(self.data().mapped().leads(volume), Ok(Leads::Here));
+        self.data().mapped().lead_past(volume)?;
+        let left = passed().filter(|after| led_here && before.as_ref().is_some_and(|before| before.writes == after.writes)).map(|after| {
+            let for_next_boot = !after.is_open && self.data().mapped().machine_ends();
+            Kept { boot: after.boot, instance: after.instance, writes: after.writes, for_next_boot }
+        });
+        self.set_live_volume(&volume.name, |live| live.left = left);
+        Ok(())
+    }
+
+    /// Attached volumes whose cache may be good when the daemon is back.
+    pub(super) fn left_as_it_is(&self, volume: &VolumeRecord) -> Option<Kept> {
+        let good = !volume.is_trial() && !volume.cache_stale && volume.attachment.as_ref().is_some_and(|attachment| !attachment.leaving);
+        self.memory().volumes.get(&volume.name).and_then(|live| live.left.clone()).filter(|_| good)
     }
 
     /// After that, when its pool has stopped.

@@ -19,6 +19,7 @@ const ORIGIN: &str = "/dev/mapper/hearth-v-origin";
 fn lab() -> (World, Manager) {
     let world = world();
     world.add_mapped(LV, 1 << 30);
+    world.inside().sample_misses = true;
     assert!(world.write_mapped(LV, 1));
     let manager = started(&world);
     manager.handle(create()).expect("nothing fails");
@@ -67,9 +68,17 @@ fn next(world: &World) -> Manager {
 
 /// The machine boots: LVM activates the device with its own table.
 fn boot(world: &World) -> Manager {
-    world.inside().devices.remove(ORIGIN);
-    world.reload_mapped(LV, "");
+    boots(world);
     next(world)
+}
+
+fn boots(world: &World) {
+    world.reload_mapped(LV, "");
+    let mut inside = world.inside();
+    inside.devices.remove(ORIGIN);
+    (inside.boots, inside.machine_ends) = (inside.boots + 1, false);
+    let mapped = inside.mapped.get_mut(LV).expect("it is there");
+    (mapped.instance, mapped.writes, mapped.is_open) = (mapped.instance + 1, 0, false);
 }
 
 /// Whoever has the device mounted writes and reads.
@@ -223,15 +232,19 @@ fn a_table_of_another_program_is_noticed_and_the_cache_dropped() {
 /// LVM gives the device its own table at any step of a start, and its users write to the disk.
 #[test]
 fn a_refresh_amid_a_start_leaves_nothing_stale() {
-    for again in [false, true] {
+    for before in ["killed", "stopped", "started"] {
         for step in 1.. {
-            let case = format!("again {again}, step {step}");
+            let case = format!("{before}, step {step}");
             let (world, manager) = lab();
             manager.handle(attach()).expect("nothing fails");
             works(&world, 2, &case);
             world.fill_cache("v");
+            if before == "stopped" {
+                manager.stop().expect("nothing fails");
+                world.inside().ending = false;
+            }
             drop(manager);
-            let manager = if again {
+            let manager = if before == "started" {
                 let manager = next(&world);
                 world.refresh_at(step, LV, 7);
                 let volume = manager.volume_record("v").expect("it is there");
@@ -353,6 +366,141 @@ fn a_stop_of_the_daemon_leaves_the_device_working() {
     works(&world, 4, "started again");
 }
 
+/// A volume whose daemon was stopped, with something in its cache; gives its number, too.
+fn stopped(machine_ends: bool, is_open: bool) -> (World, u32) {
+    let (world, manager) = lab();
+    manager.handle(attach()).expect("nothing fails");
+    works(&world, 2, "attached");
+    world.fill_cache("v");
+    world.inside().machine_ends = machine_ends;
+    world.inside().mapped.get_mut(LV).expect("it is there").is_open = is_open;
+    let id = world.inside().saved.volumes[0].id;
+    manager.stop().expect("nothing fails");
+    assert!(!leads_to_volume(&world) && !world.inside().devices.contains_key(ORIGIN));
+    world.inside().ending = false;
+    (world, id)
+}
+
+fn goes_on(world: &World, version: u64, id: u32, expect_cache: bool, case: &str) {
+    assert!(leads_to_volume(world), "{case}");
+    assert_eq!(world.read_mapped(LV), Some(version), "{case}: stale");
+    assert_eq!(world.inside().saved.volumes[0].id == id, expect_cache, "{case}: its cache");
+    works(world, version + 1, case);
+}
+
+#[test]
+fn a_stop_keeps_the_cache_where_nobody_writes_meanwhile() {
+    for is_open in [false, true] {
+        let (world, id) = stopped(false, is_open);
+        let manager = next(&world);
+        goes_on(&world, 2, id, true, "stopped and started");
+        manager.stop().expect("nothing fails");
+        world.inside().ending = false;
+        assert!(world.write_mapped(LV, 7));
+        let manager = next(&world);
+        goes_on(&world, 7, id, false, "written meanwhile");
+        drop(manager);
+        next(&world);
+        assert_eq!(world.read_mapped(LV), Some(8), "killed after that");
+    }
+    let (world, id) = stopped(false, false);
+    // LVM makes it anew, and what was counted of it begins anew.
+    assert!(world.write_mapped(LV, 7));
+    let writes = world.inside().mapped[LV].writes;
+    world.inside().mapped.get_mut(LV).map(|mapped| (mapped.instance, mapped.writes) = (mapped.instance + 1, writes - 1));
+    let _manager = next(&world);
+    goes_on(&world, 7, id, false, "made anew meanwhile");
+}
+
+/// Killed at any step of the start that is to show that nothing was written, some steps after LVM has led the device past hearth and its
+/// users have written.
+#[test]
+fn a_kill_while_the_cache_is_proved_leaves_nothing_stale() {
+    for later in 0..12 {
+        for step in 1.. {
+            let case = format!("step {step}, {later} later");
+            let (world, _) = stopped(false, true);
+            world.refresh_at(step, LV, 7);
+            {
+                let mut inside = world.inside();
+                (inside.fail_at, inside.crash) = (Some(inside.steps + step + later), true);
+            }
+            drop(Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).map(|manager| manager.start()));
+            let over = {
+                let mut inside = world.inside();
+                let over = inside.fail_at.is_some_and(|at| inside.steps < at);
+                (inside.dead, inside.fail_at, inside.crash, inside.refresh_at) = (false, None, false, None);
+                over
+            };
+            let version = world.inside().mapped[LV].version;
+            let _manager = next(&world);
+            assert_eq!(world.read_mapped(LV), Some(version), "{case}: stale");
+            works(&world, 8, &case);
+            if over {
+                assert!(step > 5, "it has steps");
+                break;
+            }
+        }
+    }
+}
+
+/// The start after the boot is cut off at any step; then the machine boots without hearth, and its users write; then it boots again.
+#[test]
+fn a_proof_is_good_for_one_start() {
+    for step in 1.. {
+        let case = format!("step {step}");
+        let (world, _) = stopped(true, false);
+        boots(&world);
+        {
+            let mut inside = world.inside();
+            (inside.fail_at, inside.crash) = (Some(inside.steps + step), true);
+        }
+        drop(Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).map(|manager| manager.start()));
+        let over = {
+            let mut inside = world.inside();
+            let over = inside.fail_at.is_some_and(|at| inside.steps < at);
+            (inside.dead, inside.fail_at, inside.crash) = (false, None, false);
+            over
+        };
+        boots(&world);
+        assert!(world.write_mapped(LV, 7), "{case}");
+        let _manager = boot(&world);
+        assert_eq!(world.read_mapped(LV), Some(7), "{case}: stale");
+        works(&world, 8, &case);
+        if over {
+            assert!(step > 5, "it has steps");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_boot_keeps_the_cache_if_nobody_could_have_written() {
+    let (world, id) = stopped(true, false);
+    let _manager = boot(&world);
+    goes_on(&world, 2, id, true, "booted");
+
+    let (world, id) = stopped(true, true);
+    let _manager = boot(&world);
+    goes_on(&world, 2, id, false, "it was mounted while the machine went down");
+
+    let (world, id) = stopped(false, false);
+    let _manager = boot(&world);
+    goes_on(&world, 2, id, false, "the machine went down later");
+
+    let (world, id) = stopped(true, false);
+    boots(&world);
+    assert!(world.write_mapped(LV, 7));
+    let _manager = next(&world);
+    goes_on(&world, 7, id, false, "written after the boot");
+
+    let (world, id) = stopped(true, false);
+    boots(&world);
+    assert!(world.write_mapped(LV, 7));
+    let _manager = boot(&world);
+    goes_on(&world, 7, id, false, "written in a boot without hearth");
+}
+
 /// The next daemon comes at once, and what is in use was kept for it.
 #[test]
 fn a_planned_restart_keeps_the_cache() {
@@ -368,8 +516,11 @@ fn a_planned_restart_keeps_the_cache() {
         assert_eq!(world.inside().devices.contains_key(ORIGIN), outlives);
         drop(manager);
         world.inside().ending = false;
+        if !outlives {
+            works(&world, 3, "without hearth");
+        }
         let _manager = next(&world);
-        assert_eq!(world.read_mapped(LV), Some(2));
+        assert_eq!(world.read_mapped(LV), Some(2 + u64::from(!outlives)));
         works(&world, 3, "restarted");
         assert_eq!(world.inside().saved.volumes[0].id == id, outlives, "its cache is kept, or dropped");
     }

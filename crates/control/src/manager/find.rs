@@ -74,7 +74,12 @@ impl Manager {
     fn look_under(&self, volume: &VolumeRecord, device: &str) -> Looked {
         let refused = |error: ControlError| Looked::refused(error.to_string(), error.remedy());
         match self.data().mapped().lay_origin(volume) {
-            Ok(Leads::Here) => {}
+            Ok(Leads::Here) => {
+                if let Err(error) = self.was_led_here_unproved(volume) {
+                    return refused(error);
+                }
+            }
+            Ok(Leads::Past) if volume.stopped_clean && self.nothing_passed(volume) => {}
             Ok(Leads::Past) => {
                 if let Err(error) = self.was_led_past(volume) {
                     return refused(error);

@@ -162,6 +162,8 @@ struct LiveVolume {
     backing_bytes: Option<u64>,
     /// What its backing device refuses lately.
     refused: Option<Refused>,
+    /// The daemon ends, and the device that it is attached to leads past hearth since.
+    left: Option<crate::state::Kept>,
     exports: BTreeMap<Export, String>,
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
@@ -183,6 +185,7 @@ impl LiveVolume {
             waits: false,
             backing_bytes: None,
             refused: None,
+            left: None,
             exports: BTreeMap::new(),
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),

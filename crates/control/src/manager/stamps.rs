@@ -23,6 +23,11 @@ pub(super) fn worth_noting(stamps: &[Fact]) -> Vec<Fact> {
     stamps.iter().filter(|fact| of_time(&fact.name) || belongs_to(fact)).cloned().collect()
 }
 
+/// Whether what is on the device shows when it was written last.
+pub(super) fn tell_of_writes(identity: &BackingIdentity) -> bool {
+    !worth_noting(&identity.stamps).iter().all(belongs_to)
+}
+
 /// How it shows that a device is older than what was noted of it; `None` if nothing shows it.
 pub(super) fn rolled_back(noted: &[Fact], now: &BackingIdentity) -> Option<String> {
     let present = |was: &Fact| now.stamps.iter().find(|is| is.name == was.name);

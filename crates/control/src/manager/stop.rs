@@ -3,13 +3,13 @@
 //! Each pool stops on a thread of its own, up to the save that calls its volumes stopped, so that no pool waits for the devices of another. What
 //! they wait for is told and given up by [`super::stop_watch`].
 
-use super::Manager;
 use super::stop_watch::{STOP_LIMIT, Step, Watch};
+use super::{Manager, stamps};
 use crate::api::{Health, Severity};
 use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::jobs::LOOK;
-use crate::state::{BackingIdentity, VolumeRecord};
+use crate::state::{BackingIdentity, Kept, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -93,12 +93,12 @@ impl Manager {
             }
         }
         watch.begins(pool, Step::BackingDevices);
-        self.leave_attachments(&volumes);
-        // What is cached of these is dropped by the next start.
-        clean.retain(|volume| volume.attachment.is_none());
+        // What is cached of others that are attached is dropped by the next start.
+        clean.retain(|volume| volume.attachment.is_none() || is_running && self.left_as_it_is(volume).is_some());
         // One that was given up may still change by what was in flight, and would not answer.
         clean.retain(|volume| !watch.has_given_up(&volume.name));
         let noted = self.note_stopped(&clean, &dirty_bytes);
+        self.leave_attachments(&volumes);
         first_error.map_or(noted, Err)
     }
 
@@ -135,11 +135,19 @@ impl Manager {
             }
         };
         let seen: BTreeMap<String, BackingIdentity> = volumes.iter().filter_map(seen).collect();
+        let kept: BTreeMap<String, Kept> = volumes.iter().filter_map(|v| Some((v.name.clone(), self.left_as_it_is(v)?))).collect();
         self.change(|state| {
             for volume in &mut state.volumes {
                 let Some(identity) = seen.get(&volume.name) else {
                     continue;
                 };
+                let kept = kept
+                    .get(&volume.name)
+                    .cloned()
+                    .map(|kept| Kept { for_next_boot: kept.for_next_boot && stamps::tell_of_writes(identity), ..kept });
+                if let Some(attachment) = &mut volume.attachment {
+                    (attachment.tables, attachment.kept) = (Vec::new(), kept);
+                }
                 volume.identity = identity.clone();
                 volume.stopped_clean = true;
                 volume.may_have_dirty &= dirty_bytes.get(volume.name.as_str()) != Some(&0);

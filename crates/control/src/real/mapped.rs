@@ -4,13 +4,14 @@ use super::lvm_lock::{VolumeGroupLock, volume_group};
 use super::swap::put_in_force;
 use super::{Machine, failed};
 use crate::error::{ControlError, Kind};
-use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached, is_left_over};
+use crate::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
 use crate::state::{Attachment, VolumeRecord};
 use device::busy::{self, Usage};
 use device::system::SystemView;
 use mapper::{Mapper, MapperError, Number, Status, Table, Which};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 use types::SECTOR_BYTES;
@@ -90,6 +91,12 @@ fn number_of(path: &str) -> Option<Number> {
 fn told(number: Number, file: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/sys/dev/block/{number}/{file}")).ok()?;
     Some(text.trim().to_string())
+}
+
+/// Writes and discards in a block device's `stat` (the kernel's `Documentation/block/stat.rst`).
+fn writes_in(stat: &str) -> Option<u64> {
+    let figures: Vec<u64> = stat.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(figures.get(4)? + figures.get(11)?)
 }
 
 fn sector_bytes(number: Number) -> u32 {
@@ -323,6 +330,26 @@ impl MappedDevices for Machine {
         self.give(&mapper, &status, &table, |now| attachment.tables.contains(&now.to_string()))
     }
 
+    fn passed(&self, volume: &VolumeRecord) -> Result<Option<Passed>, ControlError> {
+        let Some(status) = mapper()?.find(&which(attachment(volume)?)).map_err(mapper_error)? else { return Ok(None) };
+        let count = || {
+            if told(status.number, "queue/iostats")? != "1" {
+                return None;
+            }
+            let instance = told(status.number, "diskseq")?.parse().ok()?;
+            let writes = writes_in(&told(status.number, "stat")?)?;
+            let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            Some(Passed { boot: boot.trim().into(), instance, writes, is_open: status.open_count > 0 })
+        };
+        Ok(count())
+    }
+
+    fn machine_ends(&self) -> bool {
+        // Of other managers of services it is not known.
+        let asked = Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).stderr(Stdio::null()).output();
+        asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"stopping")
+    }
+
     fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mapper = mapper()?;
         if let Some(origin) = self.origin_of(&mapper, volume)? {
@@ -366,5 +393,19 @@ fn unlink(name: &str, number: Number) {
         && error.kind() != std::io::ErrorKind::NotFound
     {
         tracing::warn!("{} cannot be removed: {error}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second line is of a kernel before discards were counted.
+    #[test]
+    fn writes_and_discards_are_counted() {
+        let stat = "    1026       32    41450      161       7       12      190       15        0      176      180        2        0   8192        4";
+        assert_eq!(writes_in(stat), Some(9));
+        assert_eq!(writes_in("1 2 3 4 5 6 7 8 9 10 11"), None);
+        assert_eq!(writes_in("no figures"), None);
     }
 }

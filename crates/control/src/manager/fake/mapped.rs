@@ -2,7 +2,7 @@
 
 use super::{Device, Inside, World};
 use crate::error::{ControlError, Kind};
-use crate::mapped::{Leads, MappedDevices, MappedFacts, Swapped, check_not_attached, is_left_over};
+use crate::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
 use crate::state::{Attachment, VolumeRecord};
 use crate::words::Export;
 
@@ -17,6 +17,12 @@ pub struct Mapped {
     pub inactive: Option<String>,
     /// Another program has suspended it.
     pub changing: bool,
+    /// How often it was made.
+    pub instance: u64,
+    /// Writes since.
+    pub writes: u64,
+    /// It is mounted.
+    pub is_open: bool,
 }
 
 /// Where a volume is offered.
@@ -63,7 +69,8 @@ impl World {
         }
         let origins = self.origins(name);
         let mut inside = self.inside();
-        inside.mapped.get_mut(name).expect("it is there").version = version;
+        let mapped = inside.mapped.get_mut(name).expect("it is there");
+        (mapped.version, mapped.writes) = (version, mapped.writes + 1);
         for origin in origins {
             inside.devices.get_mut(&origin).expect("it is there").version = version;
         }
@@ -113,7 +120,7 @@ impl Inside {
     /// LVM gives a device its own table, and its users write.
     pub(super) fn refresh(&mut self, name: &str, version: u64) {
         if let Some(mapped) = self.mapped.get_mut(name) {
-            (mapped.table, mapped.version) = ("own".into(), version);
+            (mapped.table, mapped.version, mapped.writes) = ("own".into(), version, mapped.writes + 1);
         }
         let origins = self.devices.values_mut().filter(|device| device.parent.as_deref() == Some(name));
         origins.for_each(|origin| origin.version = version);
@@ -216,6 +223,17 @@ impl MappedDevices for World {
             return Err(refused(&name_of(volume)));
         }
         Ok(Swapped::default())
+    }
+
+    fn passed(&self, volume: &VolumeRecord) -> Result<Option<Passed>, ControlError> {
+        let inside = self.inside();
+        let boot = inside.boots.to_string();
+        let count = |mapped: &Mapped| Passed { boot, instance: mapped.instance, writes: mapped.writes, is_open: mapped.is_open };
+        Ok(inside.mapped.get(&name_of(volume)).map(count))
+    }
+
+    fn machine_ends(&self) -> bool {
+        self.inside().machine_ends
     }
 
     fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
