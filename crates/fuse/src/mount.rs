@@ -45,8 +45,9 @@ impl Mount {
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open("/dev/fuse")
             .map_err(|source| FuseError::NoFuse { source })?;
-        // The kernel's own permission check (default_permissions) suffices: the file is root's, and the loop driver acts as root.
-        let options = format!("fd={},rootmode=100000,user_id=0,group_id=0,default_permissions", connection.as_raw_fd());
+        // The kernel's own permission check (default_permissions) suffices: the file is root's, and the loop driver acts as root. Without
+        // allow_other only processes of that very group would get as far: the service has a group of its own.
+        let options = format!("fd={},rootmode=100000,user_id=0,group_id=0,default_permissions,allow_other", connection.as_raw_fd());
         let (source, target) = (c_string(source.as_bytes()), c_string(path.as_os_str().as_bytes()));
         let (kind, options) = (c_string(mounts::OUR_KIND.as_bytes()), c_string(options.as_bytes()));
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_NOATIME;

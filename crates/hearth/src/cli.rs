@@ -83,7 +83,7 @@ pub enum Command {
     },
     /// Files for packages
     #[command(subcommand, hide = true)]
-    Generate(Generate),
+    Generate(crate::generate::Generate),
     /// Export a modelled slow disk over a file, without a cache, until Ctrl-C
     Model {
         /// 7k2, 7k2-wce, 15k, 7k2-raid5x3-short, array, gbe-san or sata-ssd-2012
@@ -187,16 +187,6 @@ pub enum Shell {
     Zsh,
     /// fish
     Fish,
-}
-
-/// What is made for packages.
-#[derive(Subcommand, Debug)]
-pub enum Generate {
-    /// Manual pages of all commands and of the configuration file
-    Man {
-        /// Where to
-        directory: PathBuf,
-    },
 }
 
 /// Options of the daemon.
@@ -477,8 +467,8 @@ pub enum Volume {
         /// The pool that caches it
         #[arg(long)]
         pool: String,
-        /// How to export it: loop, loop:fast, nbd, nbd:127.0.0.1:PORT, or nbd:IP:PORT with --tls; may
-        /// be given more than once
+        /// How to export it: block, ublk, loop, loop:fast, nbd, nbd:127.0.0.1:PORT, nbd:IP:PORT with
+        /// --tls, vhost-user or vhost-user:SOCKET; may be given more than once
         #[arg(long, value_name = "HOW")]
         export: Vec<String>,
         /// Serve nbd:IP:PORT with TLS to clients with a certificate (see `hearth pki`); other machines
@@ -549,6 +539,14 @@ pub enum Volume {
     Destage {
         /// Its name
         name: String,
+    },
+    /// Wait until a volume is served
+    Wait {
+        /// Its name
+        name: String,
+        /// For how long, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        limit: u32,
     },
     /// Read the volume, or a range of it, into the cache
     Warm {

@@ -6,7 +6,7 @@ use crate::progress::{Interrupt, begin, follow, patiently};
 use crate::recipes::{For, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
-    DeviceView, Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
+    DeviceView, Done, Health, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
 };
 use control::client::{Client, ClientError, ServerEvent};
 use control::error::Kind;
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Between two looks of `stats --watch`, where the daemon does not say when.
 const WATCH: Duration = Duration::from_secs(1);
+
+/// Between two looks of `volume wait`.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a command needs.
 pub struct Session {
@@ -181,6 +184,7 @@ impl Session {
                 let path = format!("/volumes/{}/destage", request::name(Named::Volume, name)?);
                 self.finish(begin(&self.interrupt, || self.client.post(&path))?)
             }
+            Volume::Wait { name, limit } => self.wait(name, Duration::from_secs(u64::from(*limit))),
             Volume::Warm { name, range } => {
                 let (start_bytes, end_bytes) = range.as_deref().map_or(Ok((0, None)), |t| quantity::range("--range", t))?;
                 let path = format!("/volumes/{}/warm", request::name(Named::Volume, name)?);
@@ -199,6 +203,31 @@ impl Session {
         let path = format!("/volumes/{}/{verb}", request::name(Named::Volume, name)?);
         let done: Done = patiently(doing, || self.client.post(&path))?;
         self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
+    }
+
+    /// Waits until a volume is served, with its SSD or without. A daemon that is not there may be coming.
+    fn wait(&self, name: &str, limit: Duration) -> Result<(), Failure> {
+        let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
+        let deadline = Instant::now() + limit;
+        loop {
+            let late = Instant::now() >= deadline;
+            match self.client.get::<VolumeView>(&path) {
+                Ok(volume) => match volume.health {
+                    Health::Running | Health::Failing | Health::Degraded => {
+                        return self.print(&volume, |volume| format!("volume {name} is {}\n", volume.health.word()));
+                    }
+                    health if late || health == Health::Stopped => {
+                        let problem = volume.problem.map_or_else(|| format!("it is {}", health.word()), |problem| problem);
+                        let remedy = volume.remedy.unwrap_or_else(|| format!("see `hearth volume show {name}`"));
+                        return Err(Failure::failed(problem, &remedy));
+                    }
+                    _ => {}
+                },
+                Err(error) if late || matches!(error, ClientError::Refused(_)) => return Err(error.into()),
+                Err(_) => {}
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// `hearth stats`.

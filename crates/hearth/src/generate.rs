@@ -4,9 +4,28 @@ use crate::cli::{Cli, Shell};
 use crate::commands::print;
 use crate::config::document;
 use crate::failure::Failure;
-use clap::CommandFactory;
+use clap::{CommandFactory, Subcommand};
 use clap_mangen::Man;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What is made for packages, and at a boot.
+#[derive(Subcommand, Debug)]
+pub enum Generate {
+    /// Manual pages of all commands and of the configuration file
+    Man {
+        /// Where to
+        directory: PathBuf,
+    },
+    /// Units for a boot, as a generator of systemd: file systems on devices that volumes are attached to
+    /// are mounted when the cache is under them
+    Units {
+        /// Where to
+        directory: PathBuf,
+        /// The table of file systems
+        #[arg(long, value_name = "FILE", default_value = "/etc/fstab")]
+        fstab: PathBuf,
+    },
+}
 
 /// What ends every page but those of the configuration file.
 const SEE_ALSO: &str = ".SH \"SEE ALSO\"\n.BR hearth (1),\n.BR hearth.toml (5)\n";

@@ -32,17 +32,19 @@ mod stats;
 mod table;
 mod tokens;
 mod top;
+mod units;
 mod watching;
 mod why;
 
 use certificates::Pki;
-use clap::Parser;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, ConfigCommand, Content, Generate, Job, Pool, Rescue, Serve, Share, Token, Volume};
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command, ConfigCommand, Content, Job, Pool, Rescue, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
 use failure::Failure;
+use generate::Generate;
 use progress::Interrupt;
 use std::process::ExitCode;
 
@@ -78,29 +80,7 @@ fn parse() -> Result<Option<Cli>, Failure> {
 /// clap's report as one sentence.
 fn usage(error: &clap::Error) -> Failure {
     let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
-    let known = |word: &&String| {
-        let known = [
-            "serve",
-            "pool",
-            "volume",
-            "stats",
-            "top",
-            "config",
-            "completions",
-            "model",
-            "replay",
-            "content",
-            "console",
-            "token",
-            "devices",
-            "job",
-            "why",
-            "evaluate",
-            "pki",
-            "rescue",
-        ];
-        known.contains(&word.as_str())
-    };
+    let known = |word: &&String| Cli::command().get_subcommands().any(|known| !known.is_hide_set() && known.get_name() == word.as_str());
     let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
@@ -130,6 +110,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Config(command) => config::command::config(command, &flags, file, cli.json).map_err(|f| f.cannot(config_action(command))),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Generate(Generate::Man { directory }) => generate::man(directory).map_err(|f| f.cannot("make manual pages")),
+        Command::Generate(Generate::Units { directory, fstab }) => {
+            units::generate(directory, fstab, &places.state_directory).map_err(|f| f.cannot("make units"))
+        }
         Command::Pool(command @ Pool::Check { pool }) if pool.contains('/') => {
             check::check(pool, cli.json).map_err(|f| f.cannot(&pool_action(command)))
         }
@@ -211,6 +194,7 @@ fn volume_action(command: &Volume) -> String {
         Volume::Grow { name } => ("grow", name),
         Volume::Destage { name } => ("destage", name),
         Volume::Warm { name, .. } => ("warm", name),
+        Volume::Wait { name, .. } => ("wait for", name),
         Volume::Remove { name, .. } => ("remove", name),
     };
     format!("{verb} volume \"{}\"", shown(name))

@@ -49,6 +49,27 @@ fn with_volume(place: &Place, name: &str) -> Daemon {
     daemon
 }
 
+/// As the package's service does.
+#[test]
+fn a_daemon_with_a_group_of_its_own_offers_block_devices() {
+    if !machine_can("a_daemon_with_a_group_of_its_own_offers_block_devices") {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.command(&["serve"]);
+    std::os::unix::process::CommandExt::gid(&mut command, 54_321);
+    let _daemon = place.start(command);
+    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
+    let disk = place.file("disk.img", 64 << 20);
+    place.must(&["volume", "add", "group-test", "--backing", &disk, "--pool", "p", "--export", "loop"]);
+    let waited = place.must(&["volume", "wait", "group-test"]);
+    assert_eq!(waited, "volume group-test is running\n");
+    let file = std::fs::File::open(device(&place, "group-test")).expect("it is there");
+    file.read_exact_at(&mut [1; 4096], 0).expect("it can be read");
+    let ended = place.run(&["volume", "wait", "other", "--limit", "0"]);
+    support::check_failure(&ended, "no such volume", 1, "other");
+}
+
 fn device(place: &Place, name: &str) -> String {
     place.json(&["volume", "show", name])["exports"]["loop"].as_str().unwrap_or_default().to_string()
 }
