@@ -19,7 +19,7 @@ const ORIGIN: &str = "/dev/mapper/hearth-v-origin";
 fn lab() -> (World, Manager) {
     let world = world();
     world.add_mapped(LV, 1 << 30);
-    world.inside().sample_misses = true;
+    world.inside().machine.sample_misses = true;
     assert!(world.write_mapped(LV, 1));
     let manager = started(&world);
     manager.handle(create()).expect("nothing fails");
@@ -76,7 +76,7 @@ fn boots(world: &World) {
     world.reload_mapped(LV, "");
     let mut inside = world.inside();
     inside.devices.remove(ORIGIN);
-    (inside.boots, inside.machine_ends) = (inside.boots + 1, false);
+    (inside.machine.boots, inside.machine.ends) = (inside.machine.boots + 1, false);
     let mapped = inside.mapped.get_mut(LV).expect("it is there");
     (mapped.instance, mapped.writes, mapped.is_open) = (mapped.instance + 1, 0, false);
 }
@@ -372,7 +372,7 @@ fn stopped(machine_ends: bool, is_open: bool) -> (World, u32) {
     manager.handle(attach()).expect("nothing fails");
     works(&world, 2, "attached");
     world.fill_cache("v");
-    world.inside().machine_ends = machine_ends;
+    world.inside().machine.ends = machine_ends;
     world.inside().mapped.get_mut(LV).expect("it is there").is_open = is_open;
     let id = world.inside().saved.volumes[0].id;
     manager.stop().expect("nothing fails");

@@ -103,12 +103,8 @@ pub struct Inside {
     /// The step at which LVM gives a mapped device its own table again, and what its users write then.
     pub refresh_at: Option<(u64, String, u64)>,
     pub origin_in_use: bool,
-    /// What is compared of a cache is not what differs.
-    pub sample_misses: bool,
-    /// Boots of the machine.
-    pub boots: u64,
-    /// It is going down.
-    pub machine_ends: bool,
+    /// What is so of the machine.
+    pub machine: mapped::Machine,
     /// How often LVM's lock is still taken.
     pub busy_tries: u32,
     /// Mapped devices, by name.
@@ -503,7 +499,7 @@ impl DataPath for World {
         let uuid = inside.running[&volume.pool];
         let cached = inside.devices.values().find(|d| d.pool == Some(uuid)).and_then(|d| d.log.get(&volume.id).copied());
         let clean = cached.filter(|(_, dirty)| !dirty);
-        let different = u64::from(!inside.sample_misses && clean.is_some_and(|(version, _)| version != home));
+        let different = u64::from(!inside.machine.sample_misses && clean.is_some_and(|(version, _)| version != home));
         Ok(Sample { compared: u64::from(clean.is_some()), different })
     }
 

@@ -25,6 +25,17 @@ pub struct Mapped {
     pub is_open: bool,
 }
 
+/// What is so of the machine that they are on.
+#[derive(Clone, Default)]
+pub struct Machine {
+    /// How often it has booted.
+    pub boots: u64,
+    /// It is going down.
+    pub ends: bool,
+    /// What is compared of a cache is not what differs.
+    pub sample_misses: bool,
+}
+
 /// Where a volume is offered.
 pub(super) fn place(volume: &VolumeRecord, export: &Export) -> String {
     format!("/{export}/{}", volume.name)
@@ -227,13 +238,13 @@ impl MappedDevices for World {
 
     fn passed(&self, volume: &VolumeRecord) -> Result<Option<Passed>, ControlError> {
         let inside = self.inside();
-        let boot = inside.boots.to_string();
+        let boot = inside.machine.boots.to_string();
         let count = |mapped: &Mapped| Passed { boot, instance: mapped.instance, writes: mapped.writes, is_open: mapped.is_open };
         Ok(inside.mapped.get(&name_of(volume)).map(count))
     }
 
     fn machine_ends(&self) -> bool {
-        self.inside().machine_ends
+        self.inside().machine.ends
     }
 
     fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
