@@ -1,4 +1,4 @@
-# Runs as root in a guest, with systemd below it in namespaces of its own, as in a container. $1 is `first`, `warm` or `cold`, $2 the
+# Runs as root in a guest, and boots systemd there. $1 is `first`, `warm` or `cold`, $2 the
 # binary, $3 a directory that outlives the guest, $4 the packaging directory.
 #
 # first: systemd boots, a file system on a logical volume is mounted, a volume is attached under it and warmed. Then systemd goes down.
@@ -6,11 +6,12 @@
 # cold:  another one: something writes to the device before systemd comes, and nothing stale is read.
 set -eu
 step=$1 hearth=$2 kept=$3 packaging=${4:-}
+. "${0%/*}/under_systemd.sh"
 state=/var/lib/hearth
 
 if [ "$hearth" != inside ]; then
     modprobe -a dm-mod loop fuse
-    mkdir -p $state /srv/lv /etc/hearth
+    mkdir -p $state /srv/lv
     [ "$step" != first ] || { mkfs.ext4 -q /dev/vmlab/state; vgcreate -qq vg "$(readlink -f /dev/vmlab/disk)"; }
     mount /dev/vmlab/state $state
     [ "$step" != first ] || { lvcreate -qq -y -L 64M -n lv vg; mkfs.ext4 -q /dev/vg/lv; }
@@ -22,55 +23,8 @@ if [ "$hearth" != inside ]; then
         sha256sum </tmp/changed >"$kept/sum"
         umount /srv/lv
     fi
-    # As the package does it.
-    units=/lib/systemd/system
-    ln -sf "$hearth" /usr/bin/hearth
-    cp "$packaging"/hearth.service "$packaging"/hearth-rescue.service "$packaging"/hearth-attach@.service $units
-    mkdir -p /lib/systemd/system-generators /etc/systemd/system
-    cp "$packaging"/hearth-generator /lib/systemd/system-generators/
-    grep -q '^hearth:' /etc/group || groupadd -r hearth
-    echo '/dev/vg/lv /srv/lv ext4 defaults 0 0' >/etc/fstab
-    # In a container systemd makes no unit of that line, as it does on a machine.
-    printf '[Unit]\nBefore=local-fs.target\n[Mount]\nWhat=/dev/vg/lv\nWhere=/srv/lv\nType=ext4\n' >$units/srv-lv.mount
-    mkdir -p $units/local-fs.target.requires
-    ln -sf ../srv-lv.mount $units/local-fs.target.requires/
-    # No other service of this machine is wanted: only what a boot needs.
-    cat >$units/trial.target <<END
-[Unit]
-Requires=sysinit.target
-After=sysinit.target
-AllowIsolate=yes
-END
-    cat >$units/trial.service <<END
-[Unit]
-After=local-fs.target hearth.service
-Wants=hearth.service
-[Service]
-Type=oneshot
-ExecStart=/bin/sh $0 $step inside $kept
-ExecStopPost=/bin/kill -s RTMIN+4 1
-StandardOutput=append:$kept/told.$step
-StandardError=inherit
-TimeoutStartSec=200
-END
-    mkdir -p $units/trial.target.wants $units/hearth.service.d
-    printf '[Service]\nStandardOutput=append:%s\nStandardError=inherit\n' "$kept/daemon" >$units/hearth.service.d/90-told.conf
-    ln -sf ../trial.service $units/trial.target.wants/
-    for other in systemd-udevd systemd-udev-trigger systemd-journald systemd-timesyncd systemd-random-seed systemd-networkd systemd-binfmt; do
-        ln -sf /dev/null /etc/systemd/system/$other.service
-    done
-    cat >/run/boot <<'END'
-mount --make-rprivate /
-mount -t proc proc /proc
-mount -t tmpfs tmpfs /run
-mount -o remount,bind,ro /sys
-mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup
-# As on a machine: who has namespaces of its own sees what is unmounted.
-mount --make-rshared /
-exec env -i container=lxc PATH="$PATH" /lib/systemd/systemd --unit=trial.target --log-target=console --show-status=no
-END
-    timeout 260 unshare --mount --pid --fork --kill-child --cgroup sh /run/boot >"$kept/systemd.$step" 2>&1 || true
-    cat "$kept/told.$step"
+    may_mount_at_boot /dev/vg/lv /srv/lv
+    under_systemd "$kept" "$hearth" "$packaging" "$0" "$step"
     dmesg | grep -E 'I/O error|EXT4-fs error' && exit 1
     sync
     exit 0

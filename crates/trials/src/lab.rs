@@ -5,6 +5,8 @@
 //! read-only at the same paths; what they write is lost, and their disk is a scratch file.
 
 use crate::command::{Ended, run};
+use crate::needs::{Need, met};
+use crate::place::{Place, binary};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -15,6 +17,11 @@ const IN_GUEST: &str = "VMLAB";
 const DIRECTORY: &str = "/mnt/trials";
 /// How long a guest may live: emulated processors are ten times as slow.
 const LIMIT: Duration = Duration::from_secs(420);
+
+/// A guest without hardware virtualization boots in half a minute and is some ten times as slow as the host.
+const STEP_LIMIT: Duration = Duration::from_secs(900);
+/// The first time, the lab installs an emulator and unpacks a kernel.
+const SETUP_LIMIT: Duration = Duration::from_secs(600);
 
 /// The program that starts guests, if it is there.
 pub fn launcher() -> Option<PathBuf> {
@@ -58,4 +65,41 @@ pub fn pass_in_guest(test: &str, modules: &[&str], options: &[&str]) {
     assert!(ended.good(), "the test failed in the guest: {command:?}");
     // A name that no test has would pass, too.
     assert!(ended.stdout.contains("test result: ok. 1 passed"), "no test ran in the guest");
+}
+
+/// The place of a trial by steps, if the lab is there and has a kernel, and all else that it needs.
+///
+/// # Panics
+/// If the machine refuses what every trial needs.
+pub fn prepared(trial: &str, name: &str, more: &[Need]) -> Option<Place> {
+    if !met(trial, &[Need::Root, Need::Lab, Need::Program("mkfs.ext4")]) || !met(trial, more) {
+        return None;
+    }
+    let place = Place::new(name);
+    std::fs::create_dir(place.path("kept")).expect("a directory");
+    let prepared = run(Command::new(launcher()?).arg("setup"), SETUP_LIMIT);
+    if !prepared.good() {
+        eprintln!("{trial}: SKIPPED, no kernel for the lab can be had here:\n{}", prepared.stderr);
+        return None;
+    }
+    Some(place)
+}
+
+/// Runs one step of a script in `guest/`, in a guest that has the same disks at each step: `state`, `ssd` and `disk`. The script gets the step,
+/// the binary, a directory that outlives the guest (`kept` of the place), and the directory of the package's files.
+///
+/// # Panics
+/// If there is no lab, or no binary.
+pub fn step(place: &Place, script: &str, step: &str) -> Ended {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let kept = place.path("kept");
+    let mut command = Command::new(launcher().expect("the caller has prepared it"));
+    command.args(["run", "--timeout", &(STEP_LIMIT.as_secs() - 20).to_string(), "--share", &kept]);
+    for (name, size) in [("state", "16M"), ("ssd", "128M"), ("disk", "192M")] {
+        command.args(["--disk", &format!("name={name},file={},size={size}", place.path(name))]);
+    }
+    let there = |path: std::path::PathBuf| path.canonicalize().expect("it is there");
+    command.args(["--", "sh"]).arg(crates.join("guest").join(script)).arg(step).arg(there(binary())).arg(&kept);
+    command.arg(there(crates.join("../../packaging")));
+    run(&mut command, STEP_LIMIT)
 }

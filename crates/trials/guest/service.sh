@@ -1,0 +1,63 @@
+# Runs as root in a guest, and boots systemd there: the package's service under a load that verifies what it reads, on file systems on two
+# block devices, by ublk and by loop. It is restarted, killed twice, stopped and started. $1 is `service`, $2 the binary, $3 a directory that
+# outlives the guest, $4 the packaging directory.
+set -eu
+step=$1 hearth=$2 kept=$3 packaging=${4:-}
+. "${0%/*}/under_systemd.sh"
+
+if [ "$hearth" != inside ]; then
+    modprobe -a loop fuse ublk_drv
+    mkdir -p /var/lib/hearth
+    mkfs.ext4 -q /dev/vmlab/state
+    mount /dev/vmlab/state /var/lib/hearth
+    under_systemd "$kept" "$hearth" "$packaging" "$0" "$step"
+    exit 0
+fi
+
+disk=$(readlink -f /dev/vmlab/disk)
+hearth pool create p --ssd "$(readlink -f /dev/vmlab/ssd)" --ram 8MiB >/dev/null
+truncate -s 64M /srv/disk.img
+for how in block loop; do
+    backing=$disk
+    [ $how = block ] || backing=$(echo /srv/disk.img)
+    hearth volume add $how --pool p --backing "$backing" --mode write-back --export $how >/dev/null
+    device=$(hearth volume show $how --json | grep -oE '/dev/(loop|ublkb)[0-9]+')
+    mkdir -p /run/$how
+    mkfs.ext4 -q "$device"
+    mount "$device" /run/$how
+    fio --name=load --directory=/run/$how --size=8M --rw=randrw --bs=4k --direct=1 --ioengine=io_uring --iodepth=4 --time_based --runtime=20 \
+        --verify=crc32c --verify_fatal=1 --verify_backlog=64 --output="$kept/fio.$how" &
+    eval "load_$how=$!"
+    echo "$how is $device"
+done
+main() { systemctl show -p MainPID --value hearth; }
+wait_for() { for _ in $(seq 200); do "$@" 2>/dev/null && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
+is_another() { [ "$(main)" != "$1" ] && [ "$(main)" != 0 ] && hearth volume wait block --limit 1 >/dev/null; }
+sleep 5
+for blow in "systemctl restart hearth" kill kill; do
+    before=$(main)
+    case $blow in kill) kill -9 "$before" ;; *) $blow ;; esac
+    wait_for is_another "$before"
+    sleep 1
+done
+echo "restarts by systemd: $(systemctl show -p NRestarts --value hearth)"
+wait "$load_block"
+wait "$load_loop"
+grep -h -o 'err= [0-9]*' "$kept"/fio.*
+dmesg | grep -E 'I/O error|EXT4-fs error' && exit 1
+echo "the load saw no error"
+# Who stops it for good has what was written, as far as it was, when it is there again.
+for how in block loop; do head -c 2000000 /usr/bin/hearth >/run/$how/last; done
+systemctl stop hearth
+umount /run/block /run/loop || true
+systemctl start hearth
+for how in block loop; do
+    hearth volume wait $how >/dev/null
+    device=$(hearth volume show $how --json | grep -oE '/dev/(loop|ublkb)[0-9]+')
+    mount "$device" /run/$how
+    head -c 2000000 /usr/bin/hearth | cmp - /run/$how/last
+    umount /run/$how
+    e2fsck -fn "$device" >/dev/null
+    echo "$how has what was written"
+done
+hearth volume show loop
