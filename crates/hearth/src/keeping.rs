@@ -145,7 +145,8 @@ fn is_being_restarted() -> Result<bool, Failure> {
 /// If standard output is closed.
 pub fn udev_name(places: &Places, device: &str) -> Result<(), Failure> {
     match volume_of_device(device, &places.state_directory) {
-        Some(name) => print(&format!("HEARTH_VOLUME={name}\n")),
+        Some((name, false)) => print(&format!("HEARTH_VOLUME={name}\n")),
+        Some((name, true)) => print(&format!("HEARTH_ATTACHED={name}\n")),
         None => Ok(()),
     }
 }

@@ -9,6 +9,8 @@ run=/run/hearth
 export HEARTH_SOCKET=$run/socket HEARTH_STATE=/mnt/state/hearth LVM_SUPPRESS_FD_WARNINGS=1
 mkdir -p $run /mnt/state /mnt/lv
 modprobe -a dm-mod dm-snapshot loop fuse
+# By ublk at first, and after the boot by loop.
+[ "$step" != live ] || modprobe ublk_drv
 
 wait_for() { for _ in $(seq 300); do "$@" 2>/dev/null && return 0; sleep 0.2; done; echo "gave up waiting: $*" >&2; return 1; }
 
@@ -19,7 +21,7 @@ serve() {
 }
 
 # Where the requests of the mounted volume go.
-leads_here() { dmsetup table vg-lv | grep -q ' linear 7:'; }
+leads_here() { readlink "/sys/dev/block/$(dmsetup table vg-lv | cut -d' ' -f4)" | grep -qE '/(ublkb|loop)[0-9]+$'; }
 leads_past() { ! leads_here; }
 serves() { leads_here && "$hearth" volume show v | grep -q '^state: *running'; }
 

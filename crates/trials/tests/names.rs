@@ -10,11 +10,11 @@ use trials::place::{Place, SHORT, binary};
 fn systemd_learns_the_names_of_devices() {
     const NAME: &str = "systemd_learns_the_names_of_devices";
     // Only in a guest: the rule is the whole machine's.
-    if !met(NAME, &[Need::Root, Need::Lab, Need::Program("udevadm")]) {
+    if !met(NAME, &[Need::Root, Need::Lab, Need::Program("udevadm"), Need::Program("dmsetup")]) {
         return;
     }
     if !lab::is_guest() {
-        return lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse"], &["--udev"]);
+        return lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse", "dm-mod"], &["--udev"]);
     }
     let rule = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/60-hearth.rules");
     std::fs::create_dir_all("/run/udev/rules.d").expect("it is a guest's");
@@ -42,7 +42,27 @@ fn systemd_learns_the_names_of_devices() {
         assert!(known.contains(":systemd:"), "{known}");
         assert!(place.must(&["volume", "show", &volume, "--fstab"]).starts_with(&format!("/dev/hearth/{volume} ")));
     }
+    an_attached_device_keeps_its_names(&place);
     let other = place.must_tool(&["udevadm", "test", "--action=change", "/sys/block/vda"], SHORT);
     assert!(!other.contains("HEARTH_VOLUME="), "{other}");
     place.stop();
+}
+
+/// The volume's own device, with the same content, gets none: a link by UUID leads where it led.
+fn an_attached_device_keeps_its_names(place: &Place) {
+    let lv = place.file("lv.img", 64 << 20);
+    let below = place.must_tool(&["losetup", "--find", "--show", &lv], SHORT).trim().to_string();
+    place.must_tool(&["mkfs.ext4", "-q", "-U", "0123abcd-0000-4000-8000-00000000000a", &below], SHORT);
+    place.must_tool(&["dmsetup", "create", "trial", "--table", &format!("0 131072 linear {below} 0")], SHORT);
+    place.must(&["attach", "/dev/mapper/trial", "--pool", "fast", "--name", "under"]);
+    let shown: serde_json::Value = serde_json::from_str(&place.must(&["volume", "show", "under", "--json"])).expect("JSON");
+    let device = shown["exports"].as_object().and_then(|exports| exports.values().next()?.as_str()).expect("it has one").to_string();
+    place.must_tool(&["udevadm", "trigger", "--action=change", &device], SHORT);
+    place.must_tool(&["udevadm", "settle"], SHORT);
+    let known = place.must_tool(&["udevadm", "info", "--query=property", &device], SHORT);
+    assert!(known.contains("HEARTH_ATTACHED=under") && known.contains("SYSTEMD_READY=0"), "{known}");
+    assert!(!known.contains("by-uuid") && !known.contains("ID_FS_TYPE"), "{known}");
+    place.must(&["detach", "under"]);
+    place.must_tool(&["dmsetup", "remove", "trial"], SHORT);
+    place.must_tool(&["losetup", "--detach", &below], SHORT);
 }

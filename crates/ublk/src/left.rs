@@ -52,6 +52,12 @@ pub fn is_of(device: &str, owner: u128) -> bool {
     Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| info.mark == mark_of(owner))
 }
 
+/// Whether the block device of this kernel's name ("ublkb0") is one of a volume of hearth's, served or not.
+pub fn is_ours(device: &str) -> bool {
+    let Some(number) = device.strip_prefix("ublkb").and_then(|number| number.parse().ok()) else { return false };
+    Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| info.mark >> 48 == MAGIC >> 48)
+}
+
 /// Ends a device that nobody serves: its users get errors.
 ///
 /// # Errors

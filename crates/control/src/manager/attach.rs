@@ -170,7 +170,7 @@ impl Manager {
             sector_bytes: Some(facts.sector_bytes),
             may_have_dirty: false,
             options,
-            exports: vec![Export::Loop],
+            exports: vec![Export::Block],
             phase: VolumePhase::Ready,
             identity: BackingIdentity { size_bytes: facts.size_bytes, ..BackingIdentity::default() },
             stopped_clean: false,

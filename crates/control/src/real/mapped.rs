@@ -99,6 +99,12 @@ fn writes_in(stat: &str) -> Option<u64> {
     Some(figures.get(4)? + figures.get(11)?)
 }
 
+/// The kernel's name of a block device: "ublkb0".
+fn kernel_name(number: Number) -> Option<String> {
+    let place = std::fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
+    Some(place.file_name()?.to_string_lossy().into_owned())
+}
+
 fn sector_bytes(number: Number) -> u32 {
     told(number, "queue/logical_block_size").and_then(|text| text.parse().ok()).unwrap_or(SECTOR_BYTES as u32)
 }
@@ -119,7 +125,8 @@ fn check_table(path: &str, table: &Table, exports: &Path) -> Result<(), ControlE
     for target in &table.targets {
         for number in target.arguments.split(' ').filter_map(|word| word.parse::<Number>().ok()) {
             let file = told(number, "loop/backing_file");
-            if file.is_some_and(|file| Path::new(&file).starts_with(exports) || Path::new(&file).file_name().is_none()) {
+            let is_loop = file.is_some_and(|file| Path::new(&file).starts_with(exports) || Path::new(&file).file_name().is_none());
+            if is_loop || kernel_name(number).is_some_and(|name| ublk::is_ours(&name)) {
                 let problem = "it leads to a block device of hearth that hearth did not give it";
                 return Err(conflict(path, problem, "give it its own table again with `dmsetup` or `lvchange --refresh`"));
             }
