@@ -407,7 +407,9 @@ fn a_stop_keeps_the_cache_where_nobody_writes_meanwhile() {
     // LVM makes it anew, and what was counted of it begins anew.
     assert!(world.write_mapped(LV, 7));
     let writes = world.inside().mapped[LV].writes;
-    world.inside().mapped.get_mut(LV).map(|mapped| (mapped.instance, mapped.writes) = (mapped.instance + 1, writes - 1));
+    if let Some(mapped) = world.inside().mapped.get_mut(LV) {
+        (mapped.instance, mapped.writes) = (mapped.instance + 1, writes - 1);
+    }
     let _manager = next(&world);
     goes_on(&world, 7, id, false, "made anew meanwhile");
 }
