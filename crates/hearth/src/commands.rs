@@ -217,7 +217,7 @@ impl Session {
                         return self.print(&volume, |volume| format!("volume {name} is {}\n", volume.health.word()));
                     }
                     health if late || health == Health::Stopped => {
-                        let problem = volume.problem.map_or_else(|| format!("it is {}", health.word()), |problem| problem);
+                        let problem = volume.problem.unwrap_or_else(|| format!("it is {}", health.word()));
                         let remedy = volume.remedy.unwrap_or_else(|| format!("see `hearth volume show {name}`"));
                         return Err(Failure::failed(problem, &remedy));
                     }
