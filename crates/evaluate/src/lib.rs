@@ -3,13 +3,14 @@
 //! Rooms that know nothing of disks and databases, so that all of it is tried on numbers whose truth is known: [`pairs`] (what pairs of runs say),
 //! [`settled`] (where a run is steady), [`pattern`] (which request comes next), [`plot`] (charts), [`catalogue`] (the suites and what was
 //! published), [`result`] (what an evaluation leaves behind), [`report`] (numbers, words and pages of that). Around them: [`stage`] (processes,
-//! devices, and the commands that repeat a run), [`load`] (what makes block load), [`database`] (servers and what drives them), [`suites`] and
+//! devices, and the commands that repeat a run), [`load`] (what makes block load), [`database`] (servers and what drives them), [`guests`] (virtual machines), [`suites`] and
 //! [`run`] (what is run, and in which order), [`store`] (the directory in which all of it is kept).
 #![forbid(unsafe_code)]
 
 pub mod by_hand;
 pub mod catalogue;
 pub mod database;
+pub mod guests;
 pub mod load;
 pub mod machine;
 pub mod pairs;

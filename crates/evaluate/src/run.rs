@@ -86,6 +86,9 @@ pub fn plan(wanted: &Wanted) -> Result<(Vec<Case>, Vec<NotMeasured>), Trouble> {
     if cases.iter().any(|case| case.id.starts_with("tpcc.")) {
         left_out.extend(TPCC_LEFT_OUT.map(|(what, why)| without(what, why)));
     }
+    if let Some(why) = crate::guests::missing().filter(|_| cases.iter().any(|case| case.id.starts_with("many-readers."))) {
+        left_out.push(without("many-readers.guests", why));
+    }
     if cases.is_empty() {
         return Err(Trouble::Usage("nothing is left to be run; see `hearth evaluate list`".into()));
     }

@@ -18,6 +18,8 @@ const JOB: &str = "[global]\nbs=8k\nfilename=/dev/somebodys-own\n[mine]\nrw=rand
 fn evaluate(place: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.arg("evaluate").args(words).current_dir(place).env("HEARTH_CONFIG", "");
+    // Where the lab is, virtual machines read too.
+    command.envs(trials::lab::launcher().and_then(|path| path.canonicalize().ok()).map(|path| ("HEARTH_LAB", path)));
     command
 }
 

@@ -3,7 +3,7 @@
 
 use super::blocks::{self, BlockRun, Device};
 use super::fio_job::Job;
-use super::{Context, Planning, Suite, cache_of, whole_mib};
+use super::{Context, Planning, Suite, cache_of, many_guests, whole_mib};
 use crate::catalogue;
 use crate::load::Content;
 use crate::pairs::Better;
@@ -86,6 +86,7 @@ impl Suite for ManyReaders {
             vec![measured("writes", "wt", Some("bare"), "rate")],
             None,
         ));
+        cases.extend(many_guests::cases(planning));
         Ok(cases)
     }
 
@@ -95,6 +96,9 @@ impl Suite for ManyReaders {
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
         let Some(first) = arms.first() else { return Ok(Vec::new()) };
+        if many_guests::has(case) {
+            return many_guests::legs(context, case, arms, round);
+        }
         let reader = READERS.iter().find(|reader| case.id == format!("many-readers.{}", reader.0));
         let mode = if first.id == "wb" { "write-back" } else { "write-through" };
         let setup = first.cached.then(|| context.setup(case, mode, &STREAMS));

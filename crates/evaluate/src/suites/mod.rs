@@ -6,6 +6,7 @@ mod databases;
 mod depth;
 mod fio_job;
 mod hotspot;
+mod many_guests;
 mod many_readers;
 mod oltp_live;
 mod own;
