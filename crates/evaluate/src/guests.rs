@@ -53,7 +53,7 @@ pub fn missing() -> Option<&'static str> {
 }
 
 /// The launcher, if there is one.
-fn launcher() -> Option<PathBuf> {
+pub fn launcher() -> Option<PathBuf> {
     std::env::var_os(LAUNCHER).map(PathBuf::from).filter(|path| path.is_file())
 }
 

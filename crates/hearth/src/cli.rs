@@ -246,6 +246,14 @@ pub enum Evaluate {
     },
     /// Print an example of the file that --prices takes
     Prices,
+    /// What a suite runs in a virtual machine
+    #[command(hide = true)]
+    InGuest {
+        /// The disk
+        device: String,
+        /// As the suite says it
+        asked: String,
+    },
     /// Run a load on a device or a file, and report its performance
     Load(EvaluateLoad),
     /// Fill a device or a file with data, as suites do before they run

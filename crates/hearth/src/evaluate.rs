@@ -51,9 +51,16 @@ pub fn evaluate(command: &Evaluate, json: bool) -> Result<(), Failure> {
         }
         Evaluate::Compare { first, second, html } => compare(first, second, html.as_deref(), json).map_err(|f| f.cannot("compare")),
         Evaluate::Prices => print(report::prices::EXAMPLE),
+        Evaluate::InGuest { device, asked } => in_guest(device, asked).map_err(|f| f.cannot("run in a guest")),
         Evaluate::Load(options) => load(options, json).map_err(|f| f.cannot("play the load")),
         Evaluate::Fill { path, size, compressible, yes } => fill_with(path, size, *compressible, *yes).map_err(|f| f.cannot("fill it")),
     }
+}
+
+fn in_guest(device: &str, asked: &str) -> Result<(), Failure> {
+    let own = std::env::current_exe().map_err(|error| Failure::failed(format!("this program has no path: {error}"), ""))?;
+    let say = |line: &str| println!("{line}");
+    Ok(evaluate::database::in_guest::inside(&own, device, asked, &say)?)
 }
 
 fn list(json: bool) -> Result<(), Failure> {

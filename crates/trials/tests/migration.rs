@@ -9,8 +9,12 @@ use trials::needs::{Need, met};
 use trials::place::{Exports, Place};
 
 /// For a guest to boot, or to verify all it has; emulated processors are slow.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(90);
 const MEMORY_MIB: u32 = 192;
+/// An emulated guest does not always survive a move, whatever its disk: on an overloaded machine one move in about sixty lost something that only its
+/// processor had written, with an NBD disk too. (It seems that `notdirty_write` of QEMU 7.2 can take the guard off a page whose mark a pass over the
+/// memory has just taken away.) Without our log of written pages no attempt succeeds.
+const ATTEMPTS: u32 = 3;
 
 const INIT: &str = "#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs dev /dev
@@ -85,16 +89,32 @@ impl Trial {
     }
 }
 
-fn needs_are_met(name: &str) -> bool {
+/// Runs a trial whose needs are met, at most [`ATTEMPTS`] times.
+fn attempt(name: &str, trial: fn()) {
     let programs = ["qemu-system-x86_64", "busybox", "modprobe", "ldd"].map(Need::Program);
-    met(name, &[&programs[..], &[Need::Lab]].concat())
+    if !met(name, &[&programs[..], &[Need::Lab]].concat()) {
+        return;
+    }
+    for _ in 1..ATTEMPTS {
+        match std::panic::catch_unwind(trial) {
+            Ok(()) => return,
+            Err(_) => eprintln!("{name}: FAILED, and is tried again: see `ATTEMPTS`"),
+        }
+    }
+    trial();
 }
 
 #[test]
 fn guest_moves_with_a_disk_over_vhost_user() {
-    if !needs_are_met("guest_moves_with_a_disk_over_vhost_user") {
-        return;
-    }
+    attempt("guest_moves_with_a_disk_over_vhost_user", over_vhost_user);
+}
+
+#[test]
+fn guest_moves_with_a_disk_over_nbd() {
+    attempt("guest_moves_with_a_disk_over_nbd", over_nbd);
+}
+
+fn over_vhost_user() {
     let mut trial = Trial::new("move-vhost", "vhost-user", |exports| {
         let socket = format!("socket,id=disk,path={},reconnect=1", exports.vhost_user);
         ["-chardev", &socket, "-device", "vhost-user-blk-pci,chardev=disk,num-queues=2"].map(String::from).to_vec()
@@ -110,11 +130,7 @@ fn guest_moves_with_a_disk_over_vhost_user() {
     trial.end(machine);
 }
 
-#[test]
-fn guest_moves_with_a_disk_over_nbd() {
-    if !needs_are_met("guest_moves_with_a_disk_over_nbd") {
-        return;
-    }
+fn over_nbd() {
     let mut trial = Trial::new("move-nbd", "nbd", |exports| {
         let source = format!("driver=raw,node-name=disk,cache.direct=on,file.driver=nbd,file.reconnect-delay=60,{}", nbd(&exports.nbd_uri));
         ["-blockdev", &source, "-device", "virtio-blk-pci,drive=disk,num-queues=2"].map(String::from).to_vec()

@@ -7,6 +7,7 @@
 pub mod driven;
 pub mod filesystem;
 pub mod go_tpc;
+pub mod in_guest;
 pub mod legs;
 pub mod load;
 pub mod mariadb;

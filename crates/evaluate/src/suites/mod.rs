@@ -12,6 +12,7 @@ mod oltp_live;
 mod own;
 mod readhit;
 mod tpcc;
+mod tpcc_guest;
 
 use crate::result::{Arm, Case, Ceiling, Leg, Settings};
 use crate::stage::{Backing, Setup, Stage};

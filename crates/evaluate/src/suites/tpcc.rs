@@ -1,7 +1,7 @@
 //! VeloBit's TPC-C on MySQL, write-back: 4,200 warehouses and a cache of a quarter of the data there, fewer and the same share here.
 
 use super::databases::{self, DatabaseRun};
-use super::{Context, Planning, Suite, cache_of};
+use super::{Context, Planning, Suite, cache_of, tpcc_guest};
 use crate::catalogue;
 use crate::database::legs::{Server, Times, Tpcc, tpcc_leg};
 use crate::database::tpcc_native::Scale;
@@ -44,7 +44,7 @@ impl Suite for TpccSuite {
             arm("wb-sata", "write-back, on a SATA SSD of 2012 (modelled)", true),
         ];
         arms.extend(ceiling.as_ref().map(|ceiling| arm(&ceiling.arm, "on the SSD itself, no disk and no cache", false)));
-        Ok(vec![Case {
+        let mut cases = vec![Case {
             id: "tpcc.mariadb".into(),
             title: "TPC-C on MariaDB".into(),
             about: format!(
@@ -71,15 +71,23 @@ impl Suite for TpccSuite {
             leg_s: planning.scale.pick(95.0, 46.0, 20.0),
             along: None,
             ceiling,
-        }])
+        }];
+        cases.extend(tpcc_guest::cases(planning));
+        Ok(cases)
     }
 
     fn prepare(&self, context: &Context, case: &Case) -> Result<(), Trouble> {
+        if tpcc_guest::is_it(case) {
+            return tpcc_guest::prepare(context, case);
+        }
         let go_tpc = databases::go_tpc(context)?;
         databases::prepare(context, case, &tpcc(context.scale, None).contents(), go_tpc.as_deref())
     }
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
+        if tpcc_guest::is_it(case) {
+            return tpcc_guest::legs(context, case, arms, round);
+        }
         let tpcc = tpcc(context.scale, databases::go_tpc(context)?);
         let times = Times { warm_seconds: context.scale.pick(35, 16, 2), seconds: context.scale.pick(40, 20, 4) };
         let leg = |arm: &Arm| {
