@@ -1,6 +1,6 @@
 //! The targets of a machine: the kernel's, and `tgtd` where the kernel has none for iSCSI.
 
-use crate::{CONFIGFS, Configfs, DEBUGFS, PROC_NET, Protocol, Share, TargetError, Tgtd, Tree, tgt};
+use crate::{CONFIGFS, Configfs, DEBUGFS, PROC_NET, Protocol, Share, TargetError, Tgtd, Tree, names, tgt};
 use std::path::{Path, PathBuf};
 
 /// Who serves a share.
@@ -67,11 +67,16 @@ impl Targets {
         Targets { tree: Configfs::new(tree), tgtd, modules: modules.into() }
     }
 
-    /// Who serves the share, or would.
+    /// Who serves the share, or would. A `tgtd` that hangs does not matter where LIO serves.
     fn server(&self, protocol: Protocol, uuid: [u8; 16]) -> Result<Server, TargetError> {
         let is_tgt = protocol == Protocol::Iscsi
+            && !self.is_in_lio(uuid)
             && (self.tgtd.device_of(uuid).is_some() || (!self.tree.exists("target") && !self.kernel_has_lio() && self.tgtd.answers()?));
         Ok(if is_tgt { Server::Tgt } else { Server::of_kernel(protocol) })
+    }
+
+    fn is_in_lio(&self, uuid: [u8; 16]) -> bool {
+        self.tree.exists(&format!("target/iscsi/{}", names::target(Protocol::Iscsi, uuid)))
     }
 
     /// It may not be loaded.
@@ -97,7 +102,8 @@ impl Targets {
     /// # Errors
     /// The rest of it is removed all the same.
     pub fn remove(&self, protocol: Protocol, volume: &str, uuid: [u8; 16]) -> Result<(), TargetError> {
-        let of_tgt = if protocol == Protocol::Iscsi { self.tgtd.remove(uuid) } else { Ok(()) };
+        let may_be_tgt = protocol == Protocol::Iscsi && (!self.is_in_lio(uuid) || self.tgtd.device_of(uuid).is_some());
+        let of_tgt = if may_be_tgt { self.tgtd.remove(uuid) } else { Ok(()) };
         crate::remove(&self.tree, protocol, volume, uuid).and(of_tgt)
     }
 

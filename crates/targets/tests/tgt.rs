@@ -169,3 +169,29 @@ fn without_any_target_the_answer_says_what_to_do() {
     assert_eq!(targets.connected(Protocol::Iscsi, UUID), Some(Vec::new()));
     targets.remove(Protocol::Iscsi, "db", UUID).expect("nothing is there");
 }
+
+#[test]
+fn one_that_does_not_obey_is_told_of_and_in_nobodys_way() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let listener = std::os::unix::net::UnixListener::bind(path("s.0")).expect("free");
+    // As it does with those of other groups; it ends with the test.
+    std::thread::spawn(move || while listener.accept().is_ok() {});
+    let targets = Targets::at(&path("config"), Tgtd::at(path("s.0")), &path("modules"));
+    let share = Share {
+        protocol: Protocol::Iscsi,
+        uuid: UUID,
+        volume: "db".into(),
+        device: "/dev/loop7".into(),
+        read_only: false,
+        addresses: vec![([127, 0, 0, 1], 3260).into()],
+        access: Access::Anyone,
+        chap: None,
+    };
+    let error = targets.offer(&share).expect_err("it obeys others only");
+    assert!(error.remedy().contains("Group=root"), "{error}");
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it has none of ours");
+    // A target of the kernel's is asked first.
+    std::fs::create_dir_all(path("config").join("target/iscsi").join(share.target())).expect("there is room");
+    assert_eq!(targets.connected(Protocol::Iscsi, UUID), Some(Vec::new()));
+}

@@ -208,11 +208,12 @@ impl Tgtd {
         Ok(shown::targets(&self.order("look at its targets", Order::new(Mode::Target, Act::Show))?))
     }
 
-    /// None where it does not run.
+    /// None where it does not run, or has never obeyed us.
     fn targets_if_there(&self) -> Result<Vec<Shown>, TargetError> {
         match self.ask(&Order::new(Mode::Target, Act::Show)) {
             Ok(text) => Ok(shown::targets(&text)),
             Err(Refusal::Connection(error)) if error.kind() != std::io::ErrorKind::WouldBlock => Ok(Vec::new()),
+            Err(Refusal::NotAllowed) => Ok(Vec::new()),
             Err(refusal) => Err(self.failed("look at its targets", &refusal)),
         }
     }
