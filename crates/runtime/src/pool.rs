@@ -156,6 +156,7 @@ impl Runtime {
             pool_number: pool.0.number + 1,
             reserved_pages: reserved_pages(pool.0.shards, self.reactors(), pool.0.pages.pages_max()),
             route: Route::Cached { pool: pool.0.number, index },
+            parts: crate::parts::Parts::default(),
         };
         self.add_volume(shared)
     }

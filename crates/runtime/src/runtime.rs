@@ -7,6 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::error::RuntimeError;
 use crate::group::EndpointGroup;
 use crate::message::{Directory, Message};
+use crate::parts::{Part, Parts};
 use crate::reactor::{Reactor, Standing, monotonic_ns, wanted_cpu_latency, wanted_precedence};
 use crate::stats::{DeviceStats, VolumeStats};
 use crate::volume::{Route, VolumeRef, VolumeShared};
@@ -198,11 +199,45 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Timeout`].
     pub fn add_bare_volume(&self, device: &DeviceRef, options: BareVolumeOptions) -> Result<VolumeRef, RuntimeError> {
+        self.add_bare(device, device.geometry().size_bytes, Vec::new(), options)
+    }
+
+    /// A volume that consists of these parts of the device, one behind the other.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Timeout`].
+    ///
+    /// # Panics
+    /// If there is no part, or one is empty, is no multiple of 4096 or lies behind the end of the device.
+    pub fn add_parts_of_device(&self, device: &DeviceRef, parts: Vec<Part>, options: BareVolumeOptions) -> Result<VolumeRef, RuntimeError> {
+        let device_bytes = device.geometry().size_bytes;
+        assert!(!parts.is_empty() && parts.iter().all(|part| part.end_bytes() <= device_bytes), "parts of {device_bytes} bytes: {parts:?}");
+        self.add_bare(device, parts.iter().map(|part| part.length_bytes).sum(), parts, options)
+    }
+
+    /// A volume of parts of a device has these from now on: more behind those that it had.
+    ///
+    /// # Panics
+    /// If a byte would be somewhere else than before.
+    pub fn grow_parts(&self, volume: &VolumeRef, parts: Vec<Part>) {
+        let size_bytes = parts.iter().map(|part| part.length_bytes).sum();
+        // Before anybody is told of them.
+        volume.0.parts.set(parts);
+        volume.0.grow(size_bytes);
+    }
+
+    fn add_bare(
+        &self,
+        device: &DeviceRef,
+        size_bytes: u64,
+        parts: Vec<Part>,
+        options: BareVolumeOptions,
+    ) -> Result<VolumeRef, RuntimeError> {
         let geometry = device.geometry();
         let shared = VolumeShared {
             number: self.next_volume_number(),
             name: options.name,
-            size_bytes: AtomicU64::new(geometry.size_bytes),
+            size_bytes: AtomicU64::new(size_bytes),
             logical_block_bytes: geometry.logical_block_bytes,
             read_only: AtomicBool::new(options.read_only),
             can_discard: geometry.discard,
@@ -211,6 +246,7 @@ impl Runtime {
             // For reads: see the lines for pages in `reactor::waiters`.
             reserved_pages: self.pages.pages_max() / 4,
             route: Route::Bare { device: device.0.number },
+            parts: Parts::new(parts),
         };
         self.add_volume(shared)
     }

@@ -1,5 +1,6 @@
 //! What an endpoint sees of a volume.
 
+use crate::parts::Parts;
 use page::PagePool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +28,8 @@ pub(crate) struct VolumeShared {
     /// Pages of the pool that writes of clients must leave for those who serve them.
     pub(crate) reserved_pages: usize,
     pub(crate) route: Route,
+    /// Of a bare volume: where on its device it lies.
+    pub(crate) parts: Parts,
 }
 
 /// Who serves a volume.
@@ -111,6 +114,7 @@ impl VolumeShared {
             pool_number: 0,
             reserved_pages,
             route: Route::Bare { device: 0 },
+            parts: Parts::default(),
         }
     }
 }

@@ -5,7 +5,8 @@ mod common;
 use common::{SIZE_SECTORS, data_of, fill, hammer, one_request, open, request};
 use device::model::{DiskModel, ModelSet};
 use engine::api::{Op, RequestError};
-use runtime::{BareVolumeOptions, RequestClass, Runtime, RuntimeOptions, VolumeRef};
+use runtime::{BareVolumeOptions, Part, RequestClass, Runtime, RuntimeOptions, VolumeRef};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 fn options(name: &str) -> BareVolumeOptions {
@@ -119,4 +120,39 @@ fn zeroes_are_zeroes_and_other_sectors_are_left_alone() {
         assert_eq!(data_of(&read, 3, 64), expected, "{op:?} fua {fua}");
     }
     runtime.shutdown(Duration::from_secs(5)).unwrap();
+}
+
+/// A volume of many small parts, in no order, is as good as a device; and nothing between its parts is touched.
+#[test]
+fn parts_of_a_device_are_one_volume() {
+    const PARTS: u64 = 64;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk");
+    let runtime = start(2, 16 << 10);
+    let part_bytes = SIZE_SECTORS * 512 / PARTS;
+    let device = open(&runtime, &path, 2 * SIZE_SECTORS * 512, None);
+    // Each second one of the device, from the last to the first.
+    let parts: Vec<Part> =
+        (0..PARTS).rev().map(|number| Part { from_bytes: (2 * number + 1) * part_bytes, length_bytes: part_bytes }).collect();
+    let volume = runtime.add_parts_of_device(&device, parts[..1].to_vec(), options("parts")).unwrap();
+    assert_eq!(volume.size_bytes(), part_bytes);
+    let beyond = one_request(&runtime, &volume, move |_| request(1, Op::Read, part_bytes / 512 - 1, 2));
+    assert_eq!(beyond.result, Err(RequestError::Invalid));
+    runtime.grow_parts(&volume, parts);
+    assert_eq!(volume.size_bytes(), SIZE_SECTORS * 512);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let guard = vec![0xC3; part_bytes as usize];
+    (0..PARTS).for_each(|number| file.write_all_at(&guard, 2 * number * part_bytes).unwrap());
+    file.sync_all().unwrap();
+    for (op, fua) in [(Op::WriteZeroes, true), (Op::Discard, true), (Op::WriteZeroes, false)] {
+        let all = one_request(&runtime, &volume, move |_| engine::api::Request { fua, ..request(2, op, 0, SIZE_SECTORS as u32) });
+        assert_eq!(all.result, Ok(()), "{op:?}");
+    }
+    let done = hammer(&runtime, &volume, 5, 4000);
+    assert!(done.recv_timeout(Duration::from_secs(120)).expect("the hammer ends") > 1000);
+    assert_eq!(runtime.pages().pages_out(), 0);
+    runtime.shutdown(Duration::from_secs(5)).unwrap();
+    let now = std::fs::read(&path).unwrap();
+    let pieces = now.chunks(part_bytes as usize);
+    assert!(pieces.step_by(2).all(|piece| piece == guard), "what lies between the parts is another's");
 }

@@ -1,5 +1,6 @@
 //! Requests of endpoints: checked, counted, given to whoever serves the volume, and answered.
 
+use super::bare::Parted;
 use super::{Callback, Reactor};
 use crate::all_stats::Changed;
 use crate::endpoint::{EndpointKey, Refused};
@@ -36,6 +37,8 @@ pub(crate) struct ClientRequest {
     submitted_ns: u64,
     /// For bare volumes: a flush must follow (FUA on what has none of its own).
     pub(crate) flush_after: bool,
+    /// For bare volumes: it lies in more than one part of the device.
+    pub(crate) parted: Option<Box<Parted>>,
 }
 
 /// Blocks that the sectors touch.
@@ -167,6 +170,7 @@ impl Reactor {
             sectors: request.sectors,
             submitted_ns: self.now_ns,
             flush_after: false,
+            parted: None,
         });
         match route {
             Route::Bare { .. } => self.start_bare(number, request.pages),
