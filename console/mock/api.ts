@@ -43,6 +43,8 @@ export async function handle(world: World, method: string, path: string, query: 
       return jobs(world, method, name, verb);
     case "pools":
       return pools(world, method, name, verb, body);
+    case "disks":
+      return [];
     case "volumes":
       return volumes(world, method, name, verb, word, number, body, query);
     default:

@@ -7,7 +7,7 @@ export type Content = "off" | "fast" | "dense" | "auto";
 export type Health = "running" | "starting" | "failing" | "degraded" | "failed" | "removing" | "stopped";
 export type Role = "view" | "operate";
 export type Severity = "info" | "warning" | "error";
-export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check" | "replace";
+export type JobKind = "destage" | "warm" | "remove" | "mode_change" | "check" | "replace" | "disk_room";
 export type DeviceState = "free" | "foreign" | "in_use" | "pool" | "backing";
 /** A limit that can be lifted. */
 export type Limit = "off" | { bytes: number };
@@ -129,7 +129,34 @@ export interface PoolView {
   content: Content;
   content_stats: ContentStats | null;
   volumes: string[];
+  /** Names of the disks beside its cache. */
+  disks?: string[];
+  /** How much of the SSD is set aside for them. */
+  disks_bytes?: number;
   recovery: string[];
+}
+
+export interface DiskPiece {
+  offset_bytes: number;
+  size_bytes: number;
+}
+
+/** A plain part of a pool's SSD. */
+export interface DiskView {
+  name: string;
+  uuid: string;
+  health: Health;
+  problem: string | null;
+  remedy: string | null;
+  pool: string;
+  ssd: string;
+  pieces: DiskPiece[];
+  size_bytes: number;
+  checksummed: boolean;
+  exports: Record<string, string | null>;
+  on_restart: Record<string, OnRestart>;
+  export_notes?: Record<string, string>;
+  stable_path: string | null;
 }
 
 export interface PoolCreate {

@@ -12,6 +12,7 @@ import { onSample, poolSamples } from "../live/volumes";
 import { get, part } from "../rest";
 import { PoolActions } from "../pool/actions";
 import { ContentPanel } from "../pool/content";
+import { Disks } from "../pool/disks";
 import { Log, Space } from "../pool/space";
 import { Wear } from "../pool/wear";
 import { Badge, Panel, Trouble } from "../ui/basics";
@@ -59,6 +60,7 @@ function Known({ pool }: { pool: PoolView }) {
       {pool.problem && <Trouble tone={pool.health === "failed" ? "bad" : "warn"} problem={pool.problem} remedy={pool.remedy} />}
       {mine.map((job) => <JobCard key={job.id} job={job} />)}
       <Space pool={pool} stats={stats} />
+      <Disks pool={pool} />
       <Wear pool={pool} />
       <PoolCharts name={pool.name} />
       <Log pool={pool} stats={stats} sample={sample} />

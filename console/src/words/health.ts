@@ -14,10 +14,11 @@ export const JOB_WORD: Record<JobKind, string> = {
   mode_change: "Mode change",
   check: "Check",
   replace: "Replacement of the SSD",
+  disk_room: "Change of the room for disks",
 };
 
 /** Whether a job is the work of a pool, and not of a volume: both may have the same name. */
-export const ofPool = (job: JobView): boolean => job.kind === "check" || job.kind === "replace";
+export const ofPool = (job: JobView): boolean => job.kind === "check" || job.kind === "replace" || job.kind === "disk_room";
 
 export function jobPart(job: JobView): number {
   if (job.state === "done") return 1;

@@ -9,7 +9,7 @@ use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
-use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, VolumeRecord};
+use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
@@ -408,6 +408,32 @@ pub trait DataPath: Send + Sync {
 
     /// Whether the backing device that an attached volume has open is gone from this machine. Asks the kernel only.
     fn backing_gone(&self, volume: &str) -> bool;
+
+    /// Puts the room for a pool's disks, and the places of all its disks, on its SSD, durably. The pool may run or not.
+    fn write_disks(&self, _pool: &PoolRecord, _disks: &[DiskRecord]) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// Puts the table of a running pool's disks right where a copy of it is damaged. Gives what was wrong, for an administrator.
+    fn mend_disks(&self, _pool: &PoolRecord, _disks: &[DiskRecord]) -> Result<Option<String>, ControlError> {
+        Ok(None)
+    }
+
+    /// Overwrites a part of the SSD of a running pool that a disk gets with zeroes, durably.
+    fn erase_disk(&self, _pool: &PoolRecord, _from_bytes: u64, _length_bytes: u64) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// Attaches a disk to its running pool; nothing is exported yet. It is detached like a volume.
+    ///
+    /// # Errors
+    /// Also if the SSD says that it does not lie there.
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError>;
+
+    /// An attached disk is served with the size of its record, which has grown. Gives what an administrator should know.
+    fn grow_disk(&self, _disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        Ok(Vec::new())
+    }
 
     /// How large the device is that an attached volume has open. `None` if that is not known.
     fn backing_bytes(&self, _volume: &str) -> Option<u64> {

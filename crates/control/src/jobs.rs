@@ -46,6 +46,8 @@ pub enum Work {
     Check(CheckedSoFar),
     /// A pool gets another SSD.
     Replace(PoolReplace),
+    /// A pool's cache gives room, or takes it.
+    DiskRoom,
 }
 
 impl Work {
@@ -58,6 +60,7 @@ impl Work {
             Work::ModeChange => JobKind::ModeChange,
             Work::Check(_) => JobKind::Check,
             Work::Replace(_) => JobKind::Replace,
+            Work::DiskRoom => JobKind::DiskRoom,
         }
     }
 }

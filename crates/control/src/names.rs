@@ -15,6 +15,8 @@ pub enum Named {
     Pool,
     /// A volume.
     Volume,
+    /// A disk beside a pool's cache.
+    Disk,
     /// A token.
     Token,
     /// What a pool is on: claimed by who reads all of it, or gives it up.
@@ -27,6 +29,7 @@ impl Named {
         match self {
             Named::Pool => "pool",
             Named::Volume => "volume",
+            Named::Disk => "disk",
             Named::Token => "token",
             Named::SsdOfPool => "the SSD of pool",
         }

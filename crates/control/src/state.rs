@@ -31,11 +31,14 @@ pub struct State {
     pub pools: Vec<PoolRecord>,
     /// By name.
     pub volumes: Vec<VolumeRecord>,
+    /// Disks beside the caches, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskRecord>,
 }
 
 impl Default for State {
     fn default() -> State {
-        State { version: STATE_VERSION, pools: Vec::new(), volumes: Vec::new() }
+        State { version: STATE_VERSION, pools: Vec::new(), volumes: Vec::new(), disks: Vec::new() }
     }
 }
 
@@ -47,6 +50,12 @@ pub enum PoolPhase {
     Creating,
     /// In use.
     Ready,
+    /// Written, with the UUID and the room for disks that it gets, before its cache is made anew in another part of the same SSD. Nothing that matters
+    /// is cached. A start makes it.
+    Reformatting {
+        /// The UUID that the SSD has carried until then: nothing else is formatted by a start.
+        former: Uuid,
+    },
     /// Written before the SSD's superblock is wiped. A start finishes the destruction.
     Destroying,
 }
@@ -78,6 +87,80 @@ pub struct PoolRecord {
     pub next_volume_id: u32,
     /// Whether `pool create` made the SSD's file, so that an interrupted creation removes it.
     pub file_made: bool,
+    /// The part of the SSD that is set aside for disks: behind the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_room: Option<Span>,
+}
+
+/// A part of an SSD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// Its first byte: the cache ends before.
+    pub at_bytes: u64,
+    /// Behind its last byte.
+    pub end_bytes: u64,
+}
+
+impl Span {
+    /// Its size.
+    pub const fn bytes(&self) -> u64 {
+        self.end_bytes.saturating_sub(self.at_bytes)
+    }
+}
+
+/// A disk beside the cache on a pool's SSD.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskRecord {
+    /// Its name; no volume has it.
+    pub name: String,
+    /// Never used for another one.
+    pub uuid: Uuid,
+    /// Its pool's name.
+    pub pool: String,
+    /// Where it lies on the SSD, from its first byte to its last. At least one.
+    pub pieces: Vec<Span>,
+    /// How it is offered.
+    pub exports: Vec<Export>,
+}
+
+impl DiskRecord {
+    /// Its size.
+    pub fn size_bytes(&self) -> u64 {
+        self.pieces.iter().map(Span::bytes).sum()
+    }
+
+    /// The first byte on the SSD of all that it has.
+    pub fn first_byte(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.at_bytes).min().unwrap_or(u64::MAX)
+    }
+
+    /// It as what exports know: a volume over its part of that SSD.
+    pub fn as_volume(&self, ssd: &str) -> VolumeRecord {
+        let options = Options { mode: Mode::PassThrough, ..Options::default() };
+        VolumeRecord {
+            name: self.name.clone(),
+            uuid: self.uuid,
+            pool: self.pool.clone(),
+            id: 0,
+            backing: ssd.into(),
+            size_bytes: self.size_bytes(),
+            sector_bytes: None,
+            options,
+            exports: self.exports.clone(),
+            phase: VolumePhase::Ready,
+            may_have_dirty: false,
+            identity: BackingIdentity::default(),
+            stopped_clean: false,
+            cache_stale: false,
+            past: Vec::new(),
+            stopped: false,
+            noted: Vec::new(),
+            shares: Vec::new(),
+            attachment: None,
+        }
+    }
 }
 
 /// Why and when a pool lost its SSD.
@@ -293,6 +376,32 @@ impl State {
         self.volumes.iter_mut().find(|v| v.name == name)
     }
 
+    /// The disk of that name.
+    pub fn disk(&self, name: &str) -> Option<&DiskRecord> {
+        self.disks.iter().find(|disk| disk.name == name)
+    }
+
+    /// The disks beside a pool's cache, in order of their places.
+    pub fn disks_of(&self, pool: &str) -> Vec<DiskRecord> {
+        let mut disks: Vec<DiskRecord> = self.disks.iter().filter(|disk| disk.pool == pool).cloned().collect();
+        disks.sort_by_key(DiskRecord::first_byte);
+        disks
+    }
+
+    /// What the disks beside a pool's cache have of its SSD, in order.
+    pub fn pieces_of(&self, pool: &str) -> Vec<Span> {
+        let of_pool = self.disks.iter().filter(|disk| disk.pool == pool);
+        let mut pieces: Vec<Span> = of_pool.flat_map(|disk| disk.pieces.iter().copied()).collect();
+        pieces.sort_by_key(|piece| piece.at_bytes);
+        pieces
+    }
+
+    /// All that is exported: volumes, and disks as volumes.
+    pub fn exported(&self) -> Vec<VolumeRecord> {
+        let ssd_of = |disk: &DiskRecord| self.pool(&disk.pool).map_or("", |pool| pool.ssd.as_str());
+        self.volumes.iter().cloned().chain(self.disks.iter().map(|disk| disk.as_volume(ssd_of(disk)))).collect()
+    }
+
     /// The volumes of a pool.
     pub fn volumes_of<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a VolumeRecord> {
         self.volumes.iter().filter(move |v| v.pool == pool)
@@ -340,6 +449,31 @@ impl State {
                 return Err(format!("the write-back volume \"{}\" is not marked as possibly dirty", volume.name));
             }
         }
+        self.check_disks()
+    }
+
+    /// No byte of an SSD belongs to two disks, or to a disk and a cache.
+    fn check_disks(&self) -> Result<(), String> {
+        for (at, disk) in self.disks.iter().enumerate() {
+            names::check(Named::Disk, &disk.name).map_err(|e| e.to_string())?;
+            let is_twice = self.disks[..at].iter().any(|other| other.name == disk.name || other.uuid == disk.uuid);
+            if is_twice || self.volume(&disk.name).is_some() {
+                return Err(format!("the disk \"{}\" is listed twice", disk.name));
+            }
+            let Some(room) = self.pool(&disk.pool).and_then(|pool| pool.disk_room) else {
+                return Err(format!("the disk \"{}\" belongs to the pool \"{}\", which has no room for disks", disk.name, disk.pool));
+            };
+            let is_inside = |piece: &Span| piece.at_bytes >= room.at_bytes && piece.end_bytes <= room.end_bytes && piece.bytes() > 0;
+            if disk.pieces.is_empty() || !disk.pieces.iter().all(is_inside) {
+                return Err(format!("the disk \"{}\" lies outside of its pool's room for disks", disk.name));
+            }
+        }
+        for pool in &self.pools {
+            let pieces = self.pieces_of(&pool.name);
+            if let Some(pair) = pieces.windows(2).find(|pair| pair[0].end_bytes > pair[1].at_bytes) {
+                return Err(format!("two disks of the pool \"{}\" overlap at byte {} of its SSD", pool.name, pair[1].at_bytes));
+            }
+        }
         Ok(())
     }
 }
@@ -362,6 +496,7 @@ pub(crate) mod samples {
             degraded: None,
             next_volume_id: 1,
             file_made: false,
+            disk_room: None,
         }
     }
 

@@ -14,6 +14,7 @@ pub mod admission;
 pub mod api;
 pub mod checkpoint;
 pub mod destage;
+pub mod disks;
 pub mod flush_gate;
 pub mod front;
 pub mod index;

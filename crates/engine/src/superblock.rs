@@ -94,6 +94,22 @@ pub fn create(medium: &mut dyn Medium, layout: Layout, uuid: [u8; 16]) -> Result
     Ok(state)
 }
 
+/// Makes an empty pool in the place of another one: at any moment, also after a crash, the medium carries one of the two.
+///
+/// # Errors
+/// As [`create`]; and if what is there cannot be read.
+pub fn create_anew(medium: &mut dyn Medium, layout: Layout, uuid: [u8; 16]) -> Result<PoolState, OpenError> {
+    layout.check()?;
+    if layout.ssd_bytes > medium.size_bytes() {
+        return Err(OpenError::Truncated { needed_bytes: layout.ssd_bytes, found_bytes: medium.size_bytes() });
+    }
+    let mut state = load(medium)?;
+    // It outranks the old one from its first copy on.
+    state.superblock = Superblock { generation: state.superblock.generation, ..Superblock::new(uuid, layout) };
+    state.store(medium)?;
+    Ok(state)
+}
+
 /// Makes the medium carry no pool.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //!
 //! Rooms: [`layout`] where things lie; [`checksum`] what guards them; [`superblock`] the root; [`record`] and [`group`]
 //! what the log is made of; [`packed`] what blocks can be stored as; [`footer`] the summary at the end of a full segment; [`checkpoint`] the index as a clean stop
-//! leaves it.
+//! leaves it; [`disks`] what lies beside the log.
 //!
 //! Invariants: a decoder never panics, whatever the bytes; what it accepts, the encoder could have written; identity
 //! (pool, shard, position, session) is checked by whoever reads, because only they know what they asked for.
@@ -16,6 +16,7 @@ extern crate alloc;
 mod bytes;
 pub mod checkpoint;
 pub mod checksum;
+pub mod disks;
 pub mod footer;
 pub mod group;
 pub mod layout;

@@ -3,6 +3,7 @@
 use crate::commands::print;
 use crate::failure::Failure;
 use crate::{request, table};
+use control::api::DiskPiece;
 use control::human;
 use control::real::SsdMedium;
 use control::uuid::Uuid;
@@ -26,6 +27,7 @@ struct Report {
     has_checkpoint: bool,
     shards: usize,
     volumes: Vec<VolumeReport>,
+    disks: Vec<DiskReport>,
     payloads_checked: u64,
     clean_mismatches: u64,
     dirty_mismatches: u64,
@@ -42,6 +44,14 @@ struct VolumeReport {
     dirty_bytes: u64,
 }
 
+/// A disk beside the cache, by the table on the SSD.
+#[derive(Serialize)]
+struct DiskReport {
+    name: String,
+    uuid: Uuid,
+    pieces: Vec<DiskPiece>,
+}
+
 /// Looks and prints.
 ///
 /// # Errors
@@ -51,9 +61,22 @@ pub fn check(path: &str, json: bool) -> Result<(), Failure> {
     let device = OpenDevice::open(Path::new(&path), Access::ReadOnly).map_err(|e| Failure::failed(e.to_string(), ""))?;
     let blocking = device.blocking().map_err(|e| Failure::failed(e.to_string(), ""))?;
     let mut progress = Progress { began: Instant::now(), bar: None };
-    let inspection = inspect(&mut SsdMedium(blocking), &mut |done, total| progress.update(done, total));
+    let mut medium = SsdMedium(blocking);
+    let inspection = inspect(&mut medium, &mut |done, total| progress.update(done, total));
     progress.clear();
-    let report = report(&inspection);
+    let mut report = report(&inspection);
+    match engine::disks::load(&mut medium) {
+        Ok(table) => {
+            for disk in table.into_iter().flat_map(|table| table.disks) {
+                let pieces = disk.pieces.iter().map(|piece| DiskPiece { offset_bytes: piece.offset_bytes, size_bytes: piece.size_bytes });
+                report.disks.push(DiskReport { name: disk.name, uuid: Uuid(disk.uuid), pieces: pieces.collect() });
+            }
+        }
+        Err(error) => {
+            report.problems.push(format!("the table of the disks cannot be read: {error}"));
+            report.problems_count += 1;
+        }
+    }
     print(&if json {
         serde_json::to_string_pretty(&report).expect("a report can be written as JSON") + "\n"
     } else {
@@ -87,6 +110,7 @@ fn report(found: &Inspection) -> Report {
         has_checkpoint: superblock.is_some_and(|s| s.clean),
         shards: found.shards.len(),
         volumes: volumes.collect(),
+        disks: Vec::new(),
         payloads_checked: found.shards.iter().map(|s| s.payloads).sum(),
         clean_mismatches: found.shards.iter().map(|s| s.clean_mismatches).sum(),
         dirty_mismatches: found.shards.iter().map(|s| s.dirty_mismatches).sum(),
@@ -96,7 +120,7 @@ fn report(found: &Inspection) -> Report {
 }
 
 fn shown(path: &str, report: &Report) -> String {
-    let Some(uuid) = report.uuid else { return problems(report) };
+    let Some(uuid) = report.uuid else { return disks(report) + &problems(report) };
     let mut text = table::pairs(&[
         ("ssd", path.into()),
         ("pool", uuid.to_string()),
@@ -115,7 +139,19 @@ fn shown(path: &str, report: &Report) -> String {
         text += "\n";
         text += &table::layout(&head, &report.volumes.iter().map(row).collect::<Vec<_>>());
     }
-    text + &problems(report)
+    text + &disks(report) + &problems(report)
+}
+
+/// Where the disks beside the cache lie: by that their content is found again, whatever else is lost.
+fn disks(report: &Report) -> String {
+    if report.disks.is_empty() {
+        return String::new();
+    }
+    use table::Align::{Left, Right};
+    let head = [("DISK", Left), ("SIZE", Right), ("FROM BYTE", Right)];
+    let row = |name: &str, piece: &DiskPiece| vec![name.to_string(), human::bytes(piece.size_bytes), piece.offset_bytes.to_string()];
+    let rows = report.disks.iter().flat_map(|disk| disk.pieces.iter().map(|piece| row(&disk.name, piece)));
+    format!("\n{}", table::layout(&head, &rows.collect::<Vec<_>>()))
 }
 
 fn problems(report: &Report) -> String {

@@ -1,5 +1,11 @@
 //! The command line as people write it.
 
+mod disk;
+mod job;
+
+pub use disk::Disk;
+pub use job::Job;
+
 use crate::attach::Attach;
 use crate::certificates::Pki;
 use clap::{Args, Parser, Subcommand};
@@ -50,6 +56,9 @@ pub enum Command {
         /// The volume's name
         name: String,
     },
+    /// Plain disks beside the cache, on the same SSD
+    #[command(subcommand)]
+    Disk(Disk),
     /// The disks of this machine, their state and content
     Devices,
     /// Long operations: list, stop and resume them
@@ -424,6 +433,11 @@ pub enum Pool {
         /// Its name
         name: String,
     },
+    /// Give the cache the room back that no disk needs; it begins empty then
+    TakeBack {
+        /// Its name
+        name: String,
+    },
     /// Wipe the SSD's superblock and forget the pool
     Destroy {
         /// Its name
@@ -437,28 +451,6 @@ pub enum Pool {
         /// A pool; or the path of an SSD that no daemon uses, with a slash (./ssd.img)
         #[arg(value_name = "NAME|PATH")]
         pool: String,
-    },
-}
-
-/// What to do with jobs.
-#[derive(Subcommand, Debug)]
-pub enum Job {
-    /// Running jobs and those that ended recently
-    List,
-    /// One job
-    Show {
-        /// Its number
-        id: u64,
-    },
-    /// Stop a job; completed work is kept
-    Cancel {
-        /// Its number
-        id: u64,
-    },
-    /// Resume a stopped or failed job as a new job
-    Resume {
-        /// The number of the old one
-        id: u64,
     },
 }
 

@@ -95,6 +95,13 @@ impl Session {
                 let done: Done = patiently("starting the pool", || self.client.post(&path))?;
                 self.print(&done, |done| format!("pool {name}: {}\n", done.told.as_deref().unwrap_or("done")))
             }
+            Pool::TakeBack { name } => {
+                let path = format!("/pools/{}/take-back", request::name(Named::Pool, name)?);
+                let job = begin(&self.interrupt, || self.client.post(&path))?;
+                follow(&self.client, &self.interrupt, job)?;
+                let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
+                self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, control::human::bytes(p.size_bytes)))
+            }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;

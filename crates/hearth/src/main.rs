@@ -9,6 +9,7 @@ mod config;
 mod content_figures;
 mod content_measure;
 mod devices;
+mod disks;
 mod evaluate;
 mod failure;
 mod generate;
@@ -39,7 +40,7 @@ mod why;
 use certificates::Pki;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command, ConfigCommand, Content, Job, Pool, Rescue, Serve, Share, Token, Volume};
+use cli::{Cli, Command, ConfigCommand, Content, Disk, Job, Pool, Rescue, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
@@ -117,6 +118,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             check::check(pool, cli.json).map_err(|f| f.cannot(&pool_action(command)))
         }
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
+        Command::Disk(command) => session()?.disk(command).map_err(|f| f.cannot(&disk_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
         Command::Share(command) => session()?.share(command).map_err(|f| f.cannot(&share_action(command))),
         Command::Attach(attach) => session()?.attach(attach).map_err(|f| f.cannot(&format!("attach {}", shown(&attach.device)))),
@@ -166,6 +168,7 @@ fn pool_action(command: &Pool) -> String {
         Pool::Show { name } => format!("show pool \"{}\"", shown(name)),
         Pool::Set { name, .. } => format!("change pool \"{}\"", shown(name)),
         Pool::Start { name } => format!("start pool \"{}\"", shown(name)),
+        Pool::TakeBack { name } => format!("take room back for the cache of pool \"{}\"", shown(name)),
         Pool::Destroy { name, .. } => format!("destroy pool \"{}\"", shown(name)),
         Pool::Replace { name, .. } => format!("replace the SSD of pool \"{}\"", shown(name)),
         Pool::Check { pool } if pool.contains('/') => format!("check {}", shown(pool)),
@@ -179,6 +182,16 @@ fn job_action(command: &Job) -> String {
         Job::Show { id } => format!("show job {id}"),
         Job::Cancel { id } => format!("stop job {id}"),
         Job::Resume { id } => format!("resume job {id}"),
+    }
+}
+
+fn disk_action(command: &Disk) -> String {
+    match command {
+        Disk::Create { name, .. } => format!("make disk \"{}\"", shown(name)),
+        Disk::List => "list disks".into(),
+        Disk::Show { name } => format!("show disk \"{}\"", shown(name)),
+        Disk::Resize { name, .. } => format!("change the size of disk \"{}\"", shown(name)),
+        Disk::Remove { name, .. } => format!("remove disk \"{}\"", shown(name)),
     }
 }
 

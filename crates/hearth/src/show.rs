@@ -86,6 +86,8 @@ pub fn pool(pool: &PoolView) -> String {
         ("RAM tier", human::bytes(pool.ram_bytes)),
         ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
         ("content", pool.content.name().into()),
+        ("room for disks", if pool.disks_bytes == 0 { "none".into() } else { human::bytes(pool.disks_bytes) }),
+        ("disks", if pool.disks.is_empty() { "none".into() } else { pool.disks.join(", ") }),
         ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),
         ("uuid", pool.uuid.to_string()),
     ];

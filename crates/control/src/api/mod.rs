@@ -2,14 +2,20 @@
 //! line and (later) the console end here.
 
 pub mod devices;
+pub mod disks;
+pub mod done;
 pub mod history;
+pub mod jobs;
 pub mod live;
 pub mod session;
 pub mod shares;
 pub mod why;
 
 pub use devices::{DeviceExamine, DeviceState, DeviceView};
+pub use disks::{DiskCreate, DiskPiece, DiskResize, DiskView};
+pub use done::Done;
 pub use history::{HistoryQuery, HistoryView};
+pub use jobs::{JobKind, JobState, JobView};
 pub use live::{Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
 pub use shares::{ShareAdd, ShareView};
@@ -156,6 +162,34 @@ pub enum Action {
         /// Also while initiators are connected.
         force: bool,
     },
+    /// Makes a disk beside a pool's cache; a job if the cache has to give room.
+    DiskCreate(DiskCreate),
+    /// All disks.
+    DiskList,
+    /// One disk.
+    DiskShow {
+        /// Its name.
+        name: String,
+    },
+    /// Changes a disk's size.
+    DiskResize {
+        /// Its name.
+        name: String,
+        /// To what.
+        resize: DiskResize,
+    },
+    /// Removes a disk and its content.
+    DiskRemove {
+        /// Its name.
+        name: String,
+        /// The person has said that its content may be lost.
+        lose_content: bool,
+    },
+    /// The cache takes room back that no disk needs; a job.
+    PoolTakeBack {
+        /// The pool's name.
+        name: String,
+    },
     /// Counters of everything.
     StatsAll,
     /// Counters of one volume, or of the pool of that name if there is no such volume.
@@ -244,6 +278,10 @@ pub enum Answer {
     Share(Box<ShareView>),
     /// Shares by volume.
     Shares(Vec<ShareView>),
+    /// One disk.
+    Disk(Box<DiskView>),
+    /// Disks by name.
+    Disks(Vec<DiskView>),
     /// A job.
     Job(Box<JobView>),
     /// Jobs by number.
@@ -270,29 +308,6 @@ pub enum Answer {
     Device(Box<DeviceView>),
     /// Done; there is nothing to say.
     Done(Done),
-}
-
-/// An answer without content.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Done {
-    /// Always true: a failure is a [`Refusal`](crate::error::Refusal).
-    pub done: bool,
-    /// What was done, as one sentence, where the request alone does not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<String>,
-}
-
-impl Default for Done {
-    fn default() -> Done {
-        Done { done: true, told: None }
-    }
-}
-
-impl Done {
-    /// Done, and this is what.
-    pub fn told(told: String) -> Done {
-        Done { done: true, told: Some(told) }
-    }
 }
 
 /// Body of a pool's creation.
@@ -512,6 +527,12 @@ pub struct PoolView {
     pub content_stats: Option<ContentStats>,
     /// Its volumes' names.
     pub volumes: Vec<String>,
+    /// Names of the disks beside its cache.
+    #[serde(default)]
+    pub disks: Vec<String>,
+    /// How much of the SSD is set aside for disks.
+    #[serde(default)]
+    pub disks_bytes: u64,
     /// What the latest start found, one clause each.
     pub recovery: Vec<String>,
 }
@@ -572,84 +593,6 @@ pub struct VolumeView {
     /// Job under way on it.
     #[serde(default)]
     pub job: Option<JobView>,
-}
-
-/// What a job does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JobKind {
-    /// Brings dirty data home.
-    Destage,
-    /// Reads a range into the cache.
-    Warm,
-    /// Destages, then forgets the volume.
-    Remove,
-    /// Leaves write-back: destages until nothing is dirty.
-    ModeChange,
-    /// Compares what a pool's SSD holds with its checksums.
-    Check,
-    /// Puts a pool on another SSD.
-    Replace,
-}
-
-impl JobKind {
-    /// Whether it is the work of a pool, and not of a volume: both may have the same name.
-    pub const fn is_of_pool(self) -> bool {
-        matches!(self, JobKind::Check | JobKind::Replace)
-    }
-
-    /// The word in messages: "destage of NAME".
-    pub const fn word(self) -> &'static str {
-        match self {
-            JobKind::Destage => "destage",
-            JobKind::Warm => "warm-up",
-            JobKind::Remove => "removal",
-            JobKind::ModeChange => "mode change",
-            JobKind::Check => "check",
-            JobKind::Replace => "replacement of the SSD",
-        }
-    }
-}
-
-/// How far a job is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case", tag = "state")]
-pub enum JobState {
-    /// Under way.
-    Running,
-    /// All done.
-    Done,
-    /// Stopped on request; what is done stays done, and asking again goes on.
-    Cancelled,
-    /// It failed.
-    Failed {
-        /// Why, and what to do.
-        error: crate::error::Cause,
-    },
-}
-
-/// A job as people see it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct JobView {
-    /// Its number.
-    pub id: u64,
-    /// What it does.
-    pub kind: JobKind,
-    /// To which volume; of a check: to which pool.
-    pub volume: String,
-    /// How far it is.
-    #[serde(flatten)]
-    pub state: JobState,
-    /// Bytes done.
-    pub done_bytes: u64,
-    /// Bytes in all, as known now; clients may add to it while it runs.
-    pub total_bytes: u64,
-    /// Bytes per second over the latest seconds.
-    pub rate_bytes: u64,
-    /// Seconds left at that rate; null while nothing can be said.
-    pub left_s: Option<u64>,
-    /// Milliseconds since it began, or that it took.
-    pub elapsed_ms: u64,
 }
 
 /// Counters of everything.

@@ -85,9 +85,7 @@ impl Manager {
         }
         check_options(&options)?;
         let _claim = self.claim(&[(Named::Volume, &attach.name)], "its attachment")?;
-        if self.memory().state.volume(&attach.name).is_some() {
-            return Err(ControlError::Taken { named: "volume", name: attach.name.clone() });
-        }
+        self.check_name_is_free(&attach.name)?;
         match (&attach.pool, attach.trial) {
             (None, false) => {
                 let remedy = "name one with --pool; or measure only, with --trial";

@@ -13,7 +13,7 @@ use crate::figures::{Figures, Refused, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
-use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
+use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -197,46 +197,6 @@ impl Inside {
     fn device(&mut self, path: &str) -> Result<&mut Device, ControlError> {
         self.step(path)?;
         self.devices.get_mut(path).ok_or(ControlError::Unknown { named: "device", name: path.into() })
-    }
-
-    fn found(&self, path: &str) -> FoundDevice {
-        let device = self.devices[path].clone();
-        FoundDevice {
-            path: path.into(),
-            kind: if path.starts_with("/dev/") { "disk" } else { "file" }.into(),
-            parent: device.parent,
-            size_bytes: device.size_bytes,
-            read_only: device.read_only,
-            in_use: device.in_use,
-            signature: device.signature,
-            pool: device.pool,
-            problem: device.problem,
-            ..FoundDevice::default()
-        }
-    }
-
-    fn facts(&mut self, path: &str) -> Result<DeviceFacts, ControlError> {
-        let device = self.device(path)?.clone();
-        let fact = |name: &str, value: String| Fact { name: name.into(), value };
-        Ok(DeviceFacts {
-            size_bytes: device.size_bytes,
-            signature: device.signature.or(device.pool.map(|p| format!("the hearth pool {p}"))),
-            pool: device.pool,
-            in_use: device.in_use,
-            read_only: device.read_only,
-            is_file: !path.starts_with("/dev/"),
-            sector_bytes: device.sector_bytes.max(512),
-            identity: BackingIdentity {
-                size_bytes: device.size_bytes,
-                fixed: Some(device.serial)
-                    .filter(|serial| !serial.is_empty())
-                    .map(|serial| fact("serial number", serial))
-                    .into_iter()
-                    .collect(),
-                content: device.content.iter().map(|uuid| fact("file system", uuid.clone())).collect(),
-                stamps: vec![fact("last write", device.version.to_string())],
-            },
-        })
     }
 }
 
@@ -424,6 +384,14 @@ impl DataPath for World {
     fn backing_gone(&self, volume: &str) -> bool {
         let inside = self.inside();
         inside.attached.get(volume).is_some_and(|attached| !inside.devices.contains_key(&attached.backing))
+    }
+
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&disk.name)?;
+        let attached = Attached { id: 0, ssd: None, backing: String::new(), mode: Mode::PassThrough };
+        inside.attached.insert(disk.name.clone(), attached);
+        Ok(())
     }
 
     fn backing_bytes(&self, volume: &str) -> Option<u64> {

@@ -15,6 +15,7 @@ mod attach;
 mod attach_tests;
 mod check;
 mod devices;
+mod disks;
 mod exports;
 mod find;
 mod grow;
@@ -40,6 +41,8 @@ mod why;
 mod why_told;
 mod work;
 
+#[cfg(test)]
+mod disk_tests;
 #[cfg(test)]
 mod every_io;
 #[cfg(any(test, feature = "fake"))]
@@ -301,6 +304,12 @@ impl Manager {
             Action::ShareList => Ok(Answer::Shares(self.share_views())),
             Action::ShareShow { volume, protocol } => self.share_view(&volume, protocol).map(|s| Answer::Share(Box::new(s))),
             Action::ShareRemove { volume, protocol, force } => self.share_remove(&volume, protocol, force).map(told),
+            Action::DiskCreate(create) => self.disk_create(&create),
+            Action::DiskList => Ok(Answer::Disks(self.disk_views())),
+            Action::DiskShow { name } => self.disk_view(&name).map(|d| Answer::Disk(Box::new(d))),
+            Action::DiskResize { name, resize } => self.disk_resize(&name, &resize),
+            Action::DiskRemove { name, lose_content } => self.disk_remove(&name, lose_content).map(done),
+            Action::PoolTakeBack { name } => self.pool_take_back(&name).map(|j| Answer::Job(Box::new(j))),
             Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),
             Action::Stats { name } => self.stats(&name),
             Action::JobList => Ok(Answer::Jobs(self.shared.jobs.list().iter().map(|j| j.view()).collect())),
@@ -383,7 +392,8 @@ impl Manager {
         let mut state = memory.state.clone();
         let result = change(&mut state);
         memory.store.save(&state)?;
-        let (pools, volumes) = (state.pools != memory.state.pools, state.volumes != memory.state.volumes);
+        let pools = state.pools != memory.state.pools || state.disks != memory.state.disks;
+        let volumes = state.volumes != memory.state.volumes;
         memory.state = state;
         drop(memory);
         [(pools, "pools"), (volumes, "volumes")].into_iter().filter(|(changed, _)| *changed).for_each(|(_, what)| self.changed(what));

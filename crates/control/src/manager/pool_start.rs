@@ -18,12 +18,14 @@ impl Manager {
         let record = self.pool_record(name)?;
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
         let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
-        claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
+        let disks = self.disk_volumes(name);
+        claimed.extend(volumes.iter().chain(&disks).map(|v| (Named::Volume, v.name.as_str())));
         let _claim = self.claim(&claimed, "its start")?;
         if self.memory().pools.get(name).is_some_and(|live| live.health == Health::Running) {
+            self.serve_disks(name);
             return Ok("it is already running".into());
         }
-        if record.phase != PoolPhase::Ready {
+        if !matches!(record.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
             return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });
         }
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
@@ -32,9 +34,11 @@ impl Manager {
         // What runs without the SSD goes on if that is not there.
         super::start::check_is_believed(&record)?;
         self.check_ssd_is_there(&record)?;
-        let gone = volumes.iter().try_for_each(|v| self.suspend_all(v)).and_then(|()| self.let_go_of_all(name, &volumes));
+        let gone = volumes.iter().try_for_each(|v| self.suspend_all(v));
+        let gone = gone.and_then(|()| self.suspend_disks(name)).and_then(|()| self.let_go_of_all(name, &volumes));
         if let Err(error) = gone {
             volumes.iter().for_each(|v| self.serve_again(v));
+            self.serve_disks(name);
             return Err(error);
         }
         self.stop_quietly(name);
@@ -67,6 +71,12 @@ impl Manager {
         if self.carries(&pool.ssd, &pool.name) || self.data().find_ssd(pool.uuid).is_some() {
             return Ok(());
         }
+        // Its cache is still to be made anew there.
+        if let PoolPhase::Reformatting { former } = pool.phase
+            && (self.data().examine_ssd(&pool.ssd).is_ok_and(|facts| facts.pool == Some(former)) || self.data().find_ssd(former).is_some())
+        {
+            return Ok(());
+        }
         Err(ssd_is_missing(pool))
     }
 
@@ -79,7 +89,8 @@ impl Manager {
             let memory = self.memory();
             let stands = |pool: &&PoolRecord| {
                 let health = memory.pools.get(&pool.name).map(|live| live.health);
-                pool.phase == PoolPhase::Ready && matches!(health, Some(Health::Failed | Health::Degraded))
+                let is_kept = matches!(pool.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. });
+                is_kept && matches!(health, Some(Health::Failed | Health::Degraded))
             };
             memory.state.pools.iter().filter(stands).cloned().collect()
         };
@@ -132,7 +143,7 @@ impl Manager {
             return true;
         }
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
-        volumes.iter().all(|volume| self.all_can_wait(volume))
+        volumes.iter().chain(&self.disk_volumes(pool)).all(|volume| self.all_can_wait(volume))
     }
 }
 

@@ -21,7 +21,7 @@
 
 use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
-use crate::datapath::{DeviceFacts, Life};
+use crate::datapath::{DeviceFacts, Life, Withdrawal};
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::{self, Named};
@@ -60,6 +60,7 @@ impl Manager {
             degraded: None,
             next_volume_id: 1,
             file_made,
+            disk_room: None,
         };
         self.change(|state| state.pools.push(record.clone()))?;
         self.set_live_pool(&record.name, |live| live.health = Health::Starting);
@@ -385,10 +386,19 @@ impl Manager {
         let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
         claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         let _claim = self.claim(&claimed, "its destruction")?;
+        let disks = self.disk_volumes(name);
         if !volumes.is_empty() && !force {
             return Err(ControlError::HasVolumes { name: name.into(), volumes: volumes.into_iter().map(|v| v.name).collect() });
         }
-        volumes.iter().try_for_each(|v| self.check_unused(v))?;
+        if !disks.is_empty() && !force {
+            let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+            let problem = format!("the pool \"{name}\" has disks on its SSD: {}", names.join(", "));
+            let remedy = format!(
+                "remove them first with `hearth disk remove NAME`, or with all that they hold with `hearth pool destroy {name} --force`"
+            );
+            return Err(ControlError::BadCombination(problem, remedy));
+        }
+        volumes.iter().chain(&disks).try_for_each(|v| self.check_unused(v))?;
         for (done, volume) in volumes.iter().enumerate() {
             if let Err(error) = self.unexport_all(volume) {
                 volumes[..done].iter().for_each(|v| self.offer_again(v));
@@ -413,6 +423,10 @@ impl Manager {
             }
             self.set_live_volume(&volume.name, |live| live.attached = false);
         }
+        let disks = self.disk_volumes(&record.name);
+        if let Err(error) = self.abandon_disks(&record.name, Withdrawal::Forced) {
+            self.events().note(Severity::Warning, &record.name, format!("not all disks did detach: {error}"));
+        }
         self.stop_quietly(&record.name);
         if let Err(error) = self.data().wipe(record) {
             // A device that is gone or broken cannot be wiped; the person asked to be rid of it all the same.
@@ -421,11 +435,12 @@ impl Manager {
         }
         self.change(|state| {
             state.volumes.retain(|v| v.pool != record.name);
+            state.disks.retain(|disk| disk.pool != record.name);
             state.pools.retain(|p| p.name != record.name);
         })?;
         let mut memory = self.memory();
         memory.pools.remove(&record.name);
-        volumes.iter().for_each(|v| {
+        volumes.iter().chain(&disks).for_each(|v| {
             memory.volumes.remove(&v.name);
         });
         drop(memory);

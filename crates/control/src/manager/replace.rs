@@ -28,7 +28,15 @@ impl Manager {
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
             return Err(ControlError::Claimed { named: "volume", name: volume.name.clone(), doing: "its removal" });
         }
-        if old.phase != PoolPhase::Ready {
+        let disks = self.disk_volumes(name);
+        if let Some(disk) =
+            disks.first().filter(|_| !self.is_place_of(&replace.ssd, name) || disks.iter().any(|d| self.volume_attached(&d.name)))
+        {
+            let problem = format!("it carries the disk \"{}\"", disk.name);
+            let remedy = "copy what is on the pool's disks, and remove them with `hearth disk remove`".to_string();
+            return Err(super::pools::device(&old.ssd, problem, remedy, crate::error::Kind::Conflict));
+        }
+        if !matches!(old.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
             return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });
         }
         let wish = PoolCreate {
@@ -61,6 +69,7 @@ impl Manager {
     ) -> Result<(), ControlError> {
         let name = &old.name;
         let formats_anew = self.is_place_of(&replace.ssd, name) || self.carries(&replace.ssd, name);
+        let served: Vec<VolumeRecord> = volumes.iter().filter(|volume| self.volume_attached(&volume.name)).cloned().collect();
         self.bring_home(old, volumes, replace, job)?;
         let new = PoolRecord {
             uuid: super::pools::new_uuid()?,
@@ -69,6 +78,8 @@ impl Manager {
             session: 0,
             degraded: None,
             file_made,
+            phase: PoolPhase::Ready,
+            disk_room: old.disk_room.filter(|_| formats_anew),
             ..old.clone()
         };
         self.events().note(Severity::Info, name, format!("the SSD {} is being replaced by {}", old.ssd, new.ssd));
@@ -95,11 +106,17 @@ impl Manager {
         result.and(saved)?;
         self.running_pool(name)?;
         self.events().note(Severity::Info, name, format!("the pool is now on {}; its cache is empty", new.ssd));
-        Ok(())
+        self.check_served_again(&served)
     }
 
     /// Brings home what is dirty on the old SSD; what cannot go home is given up only if that was said.
-    fn bring_home(&self, pool: &PoolRecord, volumes: &[VolumeRecord], replace: &PoolReplace, job: &Job) -> Result<(), ControlError> {
+    pub(super) fn bring_home(
+        &self,
+        pool: &PoolRecord,
+        volumes: &[VolumeRecord],
+        replace: &PoolReplace,
+        job: &Job,
+    ) -> Result<(), ControlError> {
         for volume in volumes.iter().filter(|v| v.may_have_dirty) {
             let attached = self.volume_attached(&volume.name);
             // A destage ends well only if nothing is dirty any more; figures could be wrong when a device hangs.

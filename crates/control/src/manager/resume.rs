@@ -35,6 +35,9 @@ impl Manager {
         let new = match old.work() {
             Work::Check(so_far) => self.check_from(old.object(), Some(old.uuid()), so_far)?,
             Work::Replace(replace) => self.resume_replace(&old, &replace, &what)?,
+            Work::DiskRoom => {
+                return Err(ControlError::Job(format!("{what} is not resumed"), "give the command again".into()));
+            }
             work => self.resume_on_volume(&old, &work, &what)?,
         };
         old.note_resumed(new.id);
@@ -66,7 +69,7 @@ impl Manager {
                 self.warm_from(record, &(*start_bytes..*end_bytes), *at_bytes, claim)
             }
             Work::ModeChange => self.resume_mode_change(name, what),
-            Work::Check(_) | Work::Replace(_) => unreachable!("of a pool"),
+            Work::Check(_) | Work::Replace(_) | Work::DiskRoom => unreachable!("of a pool"),
         }
     }
 

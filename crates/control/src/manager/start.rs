@@ -44,11 +44,12 @@ impl Manager {
         let state = self.memory().state.clone();
         let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
         names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
+        names.extend(state.disks.iter().map(|disk| (Named::Volume, disk.name.as_str())));
         let claim = self.claim(&names, "the daemon's start")?;
         self.settle_attachments();
         let state = self.memory().state.clone();
         // At once, and of all volumes: some take their time, or do not start at all.
-        state.volumes.iter().for_each(|volume| self.data().not_served(volume));
+        state.exported().iter().for_each(|volume| self.data().not_served(volume));
         let wanted: Vec<VolumeRecord> = state.volumes.iter().filter(|v| !v.rests()).cloned().collect();
         let judged = self.judge_all(&wanted);
         self.save_before_first_io(&judged)?;
@@ -134,7 +135,10 @@ impl Manager {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
             Ok(true) => match self.save_that_the_pool_is_used(&pool.name, judged) {
-                Ok(volumes) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
+                Ok(volumes) => {
+                    volumes.iter().for_each(|v| self.start_one_volume(v, judged));
+                    self.serve_disks(&pool.name);
+                }
                 Err(error) => volumes.iter().for_each(|volume| match volume.rests() {
                     true => self.show_stopped(volume),
                     false => {
@@ -149,6 +153,7 @@ impl Manager {
                 let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };
                 self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {}", error.reason()));
                 self.set_live_pool(&pool.name, |live| (live.health, live.trouble) = (health, Some(Trouble::from(&error))));
+                self.fail_disks(pool, &error);
                 for volume in &volumes {
                     let result = match volume.rests() {
                         true => {
@@ -170,6 +175,7 @@ impl Manager {
         check_is_believed(pool)?;
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
+            PoolPhase::Reformatting { former } => self.run_pool(&self.reformat(pool, former)?, volumes).map(|()| true),
             PoolPhase::Ready => self.run_pool(&self.with_its_ssd(pool)?, volumes).map(|()| true),
             PoolPhase::Creating => match self.run_pool(pool, volumes) {
                 Ok(()) => Ok(true),

@@ -83,6 +83,9 @@ impl Manager {
             }
         }
         dirty_bytes.iter().for_each(|(volume, bytes)| watch.note_dirty(volume, *bytes));
+        if let Err(error) = self.abandon_disks(pool, Withdrawal::DaemonEnds) {
+            first_error = first_error.or(Some(error));
+        }
         let is_running = self.memory().pools.get(pool).is_some_and(|live| live.health == Health::Running);
         // Also of a pool that has lost its SSD: dirty blocks go home until its shards have stopped.
         if is_running || self.data().has_shards(pool) {

@@ -47,6 +47,7 @@ impl Manager {
     fn view_of_pool(&self, record: PoolRecord, live: LivePool, volumes: Vec<String>, stats: PoolStats) -> PoolView {
         let runs = live.health == Health::Running || stats.cached_bytes > 0;
         let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
+        let disks = self.memory().state.disks_of(&record.name).into_iter().map(|disk| disk.name).collect();
         PoolView {
             name: record.name,
             uuid: record.uuid,
@@ -62,6 +63,8 @@ impl Manager {
             content: record.content,
             content_stats: stats.content,
             volumes,
+            disks,
+            disks_bytes: record.disk_room.map_or(0, |room| room.bytes()),
             recovery: live.recovery,
         }
     }

@@ -47,9 +47,7 @@ impl Manager {
         let exports = unique_exports(&add.exports)?;
         check_tls_names(&options, &exports)?;
         let _claim = self.claim(&[(Named::Volume, &add.name)], "its creation")?;
-        if self.memory().state.volume(&add.name).is_some() {
-            return Err(ControlError::Taken { named: "volume", name: add.name.clone() });
-        }
+        self.check_name_is_free(&add.name)?;
         let pool = self.running_pool(&add.pool)?;
         self.check_exports_free(&exports)?;
         if self.memory().state.volumes_of(&pool.name).count() >= VOLUMES_MAX {
@@ -173,7 +171,7 @@ impl Manager {
         Ok(facts)
     }
 
-    fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
+    pub(super) fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
         let memory = self.memory();
         for export in exports {
             let is_taken = |other: &Export| match export {
@@ -181,10 +179,12 @@ impl Manager {
                 _ => export.tcp_address().is_some() && other.tcp_address() == export.tcp_address(),
             };
             let owner = memory.state.volumes.iter().find(|v| v.exports.iter().any(is_taken));
+            let of_disk = || memory.state.disks.iter().find(|disk| disk.exports.iter().any(is_taken));
+            let owner = owner.map(|volume| &volume.name).or_else(|| of_disk().map(|disk| &disk.name));
             if let Some(owner) = owner {
                 return Err(ControlError::BadOption {
                     option: "--export",
-                    problem: format!("{export} is the place of the volume \"{}\"", owner.name),
+                    problem: format!("{export} is the place of \"{owner}\""),
                     remedy: "choose another one".into(),
                 });
             }
@@ -380,7 +380,7 @@ fn check_tls_names(options: &Options, exports: &[Export]) -> Result<(), ControlE
     Err(ControlError::BadCombination("--tls-names is for exports with TLS, and the volume has none".into(), remedy))
 }
 
-fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlError> {
+pub(super) fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlError> {
     for (at, export) in exports.iter().enumerate() {
         if exports[..at].contains(export) {
             return Err(ControlError::BadOption {

@@ -76,15 +76,20 @@ impl Manager {
         for volume in attached.iter().filter(|v| !self.is_stopping() && !self.data().backing_gone(&v.name)) {
             self.look_at_size(volume);
         }
-        for volume in attached.iter().filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
+        let disks: Vec<VolumeRecord> = {
+            let memory = self.memory();
+            memory.state.exported().into_iter().filter(|volume| memory.state.disk(&volume.name).is_some()).collect()
+        };
+        for volume in attached.iter().chain(&disks).filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
         self.watch_attachments(&attached);
         let (known, busy) = {
             let memory = self.memory();
             let is_busy = |v: &&VolumeRecord| memory.claims.contains_key(&(Named::Volume.word(), v.name.clone()));
-            let busy: Vec<String> = memory.state.volumes.iter().filter(is_busy).map(|v| v.name.clone()).collect();
-            (memory.state.volumes.clone(), busy)
+            let known = memory.state.exported();
+            let busy: Vec<String> = known.iter().filter(is_busy).map(|v| v.name.clone()).collect();
+            (known, busy)
         };
         for volume in self.data().close_kept(&known, &busy) {
             let message = "its users have waited for it and get errors now: it is not served";
@@ -94,7 +99,13 @@ impl Manager {
         let missing = self.watch_shares(&mut |share| watched.shares.is_due(share, 0));
         watched.shares.names.retain(|share, _| missing.contains(share));
         self.start_pools_that_are_back(&mut watched.lost, &mut |pool, mark| watched.pools.is_due(pool, mark));
-        watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name));
+        let left = self.disks_left_behind();
+        watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name) || left.iter().any(|(disk, _)| disk == name));
+        for (disk, ssd) in &left {
+            if watched.waiting.is_due(disk, self.data().device_mark(ssd)) && !self.is_stopping() {
+                self.try_disk(disk);
+            }
+        }
         for volume in &waiting {
             if watched.waiting.is_due(&volume.name, self.data().device_mark(&volume.backing)) {
                 self.try_again(volume);

@@ -87,6 +87,16 @@ pub(crate) fn open(
 }
 
 impl Root {
+    /// The way to the SSD beside the shards. The superblock is this one's to write.
+    pub fn medium(&mut self) -> &mut dyn Medium {
+        &mut *self.medium
+    }
+
+    /// Behind the last byte that the log may use.
+    pub fn log_end_bytes(&self) -> u64 {
+        self.state.superblock.layout.ssd_bytes
+    }
+
     /// What the shards must be told before anything is attached: every known volume keeps its blocks until it is.
     pub fn holds(&self) -> Vec<Command> {
         // A size that no volume can have was written by a version that did not look; the volume itself is refused when its turn comes.

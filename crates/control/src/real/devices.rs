@@ -11,16 +11,19 @@ use device::signature::{self, OwnMark};
 use device::spec::SpecError;
 use device::system::SystemView;
 use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDevice, OpenError};
+use format::disks::{DISKS_MAGIC, disks_offset_bytes};
 use format::layout::SuperblockSlot;
 use format::superblock::SUPERBLOCK_MAGIC;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The marks of a hearth pool: both copies of its superblock.
-pub(super) const OWN_MARKS: [OwnMark; 2] = [
+/// The marks of a hearth pool: both copies of its superblock, and of the table of the disks beside it.
+pub(super) const OWN_MARKS: [OwnMark; 4] = [
     OwnMark { what: "a hearth pool", offset_bytes: SuperblockSlot::A.offset_bytes(), magic: SUPERBLOCK_MAGIC },
     OwnMark { what: "a hearth pool", offset_bytes: SuperblockSlot::B.offset_bytes(), magic: SUPERBLOCK_MAGIC },
+    OwnMark { what: "disks of a hearth pool", offset_bytes: disks_offset_bytes(SuperblockSlot::A), magic: DISKS_MAGIC },
+    OwnMark { what: "disks of a hearth pool", offset_bytes: disks_offset_bytes(SuperblockSlot::B), magic: DISKS_MAGIC },
 ];
 
 /// Looks at a device without changing it.
@@ -295,6 +298,7 @@ mod tests {
             degraded: None,
             next_volume_id: 1,
             file_made: true,
+            disk_room: None,
         };
         let (ours, removed) = (pool(1, SIZE), || !path.exists());
         let make = || make_file(&ours.ssd, SIZE).expect("there is room");

@@ -35,13 +35,13 @@ impl Machine {
             };
             grown.map_err(|e| failed(&e, "see the log, then try again"))?;
         }
-        Ok(self.capacity_changed(record))
+        Ok(self.capacity_changed(&record.name))
     }
 
     /// The volume has grown, and requests behind its old end are served: every export that can tells its users. NBD has no word for that: its
     /// clients see the new size when they connect, or ask for it (`NBD_OPT_INFO`).
-    fn capacity_changed(&self, record: &VolumeRecord) -> Vec<String> {
-        let Ok(volume) = self.volume(&record.name) else { return Vec::new() };
+    pub(super) fn capacity_changed(&self, volume: &str) -> Vec<String> {
+        let Ok(volume) = self.volume(volume) else { return Vec::new() };
         let size_bytes = volume.reference.size_bytes();
         locked(&volume.vhost_user).values().for_each(VhostUserExport::capacity_changed);
         let told = locked(&volume.loop_export).as_mut().map(|made: &mut LoopExport| made.capacity_changed(size_bytes));

@@ -388,7 +388,7 @@ pub fn end_ublk_devices<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Res
 /// # Errors
 /// If the state cannot be read.
 pub fn end_ublk_devices_of(state_directory: &Path) -> Result<Vec<Result<PathBuf, String>>, ControlError> {
-    let volumes = store::look(state_directory)?.volumes;
+    let volumes = store::look(state_directory)?.exported();
     for volume in &volumes {
         // A name that cannot go leads to a device that is gone: no reason not to end it.
         if let Err(problem) = ublk::forget_name(Path::new(STABLE_DIRECTORY), &volume.name) {

@@ -5,6 +5,7 @@ mod check;
 pub(crate) mod content;
 mod devices;
 mod discovery;
+mod disks;
 mod exports;
 mod figures;
 mod finding;
@@ -39,7 +40,7 @@ use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
-use crate::state::{BackingIdentity, Fact, PoolRecord, ShareRecord, VolumeRecord};
+use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -316,6 +317,26 @@ impl DataPath for Machine {
 
     fn backing_gone(&self, volume: &str) -> bool {
         self.backing_is_gone(volume)
+    }
+
+    fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.write_disk_table(pool, disks)
+    }
+
+    fn mend_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<Option<String>, ControlError> {
+        self.mend_disk_table(pool, disks)
+    }
+
+    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        self.erase_room(pool, from_bytes, length_bytes)
+    }
+
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+        self.attach_part(disk)
+    }
+
+    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        self.grow_part(disk)
     }
 
     fn backing_bytes(&self, volume: &str) -> Option<u64> {

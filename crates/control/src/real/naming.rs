@@ -7,7 +7,7 @@ use std::path::Path;
 /// is of, and whether it stands under a device that has the same content; `None` if it is no device of ours, or the state cannot
 /// be read.
 pub fn volume_of_device(device: &str, state_directory: &Path) -> Option<(String, bool)> {
-    let volumes = store::look(state_directory).ok()?.volumes;
+    let volumes = store::look(state_directory).ok()?.exported();
     let uuid = fuse::owner_of(&Path::new("/dev").join(device));
     let is_of = |volume: &&crate::state::VolumeRecord| match &uuid {
         Some(uuid) => volume.uuid.to_string() == *uuid,

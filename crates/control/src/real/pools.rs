@@ -6,10 +6,10 @@
 
 use super::assembly::{self, Opened, Root, open_error};
 use super::volumes::Backing;
-use super::{Machine, devices, failed, locked};
+use super::{Machine, devices, disks, failed, locked};
 use crate::datapath::{DeviceUse, Life, Notice, PoolStarted};
 use crate::error::ControlError;
-use crate::state::{PoolRecord, VolumeRecord};
+use crate::state::{PoolPhase, PoolRecord, VolumeRecord};
 use device::{Access, OpenDevice};
 use engine::api::{Command, Event};
 use engine::medium::Medium;
@@ -52,24 +52,54 @@ pub(super) struct LivePool {
     pub(super) lingering: Mutex<Vec<Backing>>,
     ssd: DeviceRef,
     /// Keeps the lock.
-    _opened: OpenDevice,
+    opened: OpenDevice,
     /// The superblock, and the way to it beside the shards.
     root: Mutex<Root>,
+}
+
+impl LivePool {
+    /// Its SSD.
+    pub(super) fn opened(&self) -> &OpenDevice {
+        &self.opened
+    }
+
+    /// What its SSD is called.
+    pub(super) fn ssd_name(&self) -> &str {
+        self.ssd.name()
+    }
+
+    pub(super) fn root(&self) -> &Mutex<Root> {
+        &self.root
+    }
+
+    /// Where its log ends on the SSD.
+    pub(super) fn log_end_bytes(&self) -> u64 {
+        locked(&self.root).log_end_bytes()
+    }
 }
 
 impl Machine {
     pub(super) fn format_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes);
+        let room_at_bytes = record.disk_room.map_or(u64::MAX, |room| room.at_bytes);
+        let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes).min(room_at_bytes);
         devices::allocate(&ssd, usable_bytes)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
         let blocking = ssd.blocking().map_err(|e| failed(&e, ""))?;
-        devices::erase_signatures(&blocking).map_err(|e| failed(&e, "check the SSD"))?;
+        // What looks like a mark behind the log is a disk's content, and what is before it is this pool's.
+        if record.disk_room.is_none() && !matches!(record.phase, PoolPhase::Reformatting { .. }) {
+            devices::erase_signatures(&blocking).map_err(|e| failed(&e, "check the SSD"))?;
+        }
         let mut medium = SsdMedium(blocking);
-        superblock::create(&mut medium, layout, record.uuid.0).map_err(|e| open_error(record, e))?;
-        Ok(())
+        disks::check_log(&mut medium, layout.ssd_bytes)?;
+        let made = match record.phase {
+            // The medium carries the pool of before, or this one: never neither.
+            PoolPhase::Reformatting { .. } => superblock::create_anew(&mut medium, layout, record.uuid.0),
+            _ => superblock::create(&mut medium, layout, record.uuid.0),
+        };
+        made.map(drop).map_err(|e| open_error(record, e))
     }
 
     pub(super) fn wipe_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
@@ -79,7 +109,9 @@ impl Machine {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
         match superblock::load(&mut medium) {
-            Ok(state) if state.superblock.uuid == record.uuid.0 => superblock::wipe(&mut medium).map_err(|e| open_error(record, e)),
+            Ok(state) if state.superblock.uuid == record.uuid.0 => {
+                engine::disks::wipe(&mut medium).and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))
+            }
             // Somebody else's pool, or none that can be read: not ours to wipe.
             _ => Ok(()),
         }
@@ -117,7 +149,7 @@ impl Machine {
             samples: Mutex::new(samples),
             lingering: Mutex::default(),
             ssd: device,
-            _opened: ssd,
+            opened: ssd,
             root: Mutex::new(root),
         };
         pools.insert(record.name.clone(), Arc::new(live));

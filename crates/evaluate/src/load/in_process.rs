@@ -112,6 +112,7 @@ impl InProcess {
                 degraded: None,
                 next_volume_id: 2,
                 file_made: false,
+                disk_room: None,
             };
             if let Some(bytes) = cache.bytes.filter(|_| !Path::new(&cache.ssd).exists()) {
                 served.machine.make_file(&cache.ssd, bytes).map_err(told)?;

@@ -2,6 +2,7 @@
 
 mod attachments;
 mod devices;
+mod disks;
 mod jobs;
 mod looking;
 mod pools;
@@ -12,6 +13,7 @@ mod volumes;
 
 pub use attachments::*;
 pub use devices::*;
+pub use disks::*;
 pub use jobs::*;
 pub use looking::*;
 pub use pools::*;
@@ -57,6 +59,9 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/pools/{name}/start", post(pool_start)),
         ("/pools/{name}/replace", post(pool_replace)),
         ("/pools/{name}/check", post(pool_check)),
+        ("/pools/{name}/take-back", post(pool_take_back)),
+        ("/disks", get(disk_list).post(disk_create)),
+        ("/disks/{name}", get(disk_show).patch(disk_resize).delete(disk_remove)),
         ("/volumes", get(volume_list).post(volume_add)),
         ("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove)),
         ("/volumes/{name}/start", post(volume_start)),
@@ -132,6 +137,10 @@ fn only_looks(action: &Action) -> bool {
             | Action::PoolStart { .. }
             | Action::PoolDestroy { .. }
             | Action::PoolCheck { .. }
+            | Action::PoolTakeBack { .. }
+            | Action::DiskCreate(_)
+            | Action::DiskResize { .. }
+            | Action::DiskRemove { .. }
             | Action::VolumeAdd(_)
             | Action::Attach(_)
             | Action::Detach { .. }
@@ -165,6 +174,8 @@ fn where_to_look(action: &Action) -> String {
             format!("check with `hearth volume show {name}`")
         }
         Action::ShareAdd { .. } | Action::ShareRemove { .. } => "check with `hearth share list`".into(),
+        Action::PoolTakeBack { name } => format!("check with `hearth pool show {name}`"),
+        Action::DiskCreate(_) | Action::DiskResize { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
         Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),
         _ => "check with `hearth volume list`".into(),
     }

@@ -79,6 +79,15 @@ pub async fn pool_check(State(app): Shared, Name(name): Name, _: Nothing) -> Ans
     run(&app, Action::PoolCheck { name }).await
 }
 
+/// Gives the cache the room back that no disk needs; it begins empty then.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{name}/take-back", tag = "pools", params(PoolName),
+    responses((status = 200, description = "The job that does it.", body = JobView))
+)]
+pub async fn pool_take_back(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::PoolTakeBack { name }).await
+}
+
 /// Which pool.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -1,5 +1,9 @@
 //! Devices of the fake world, and what is attached of them.
 
+use super::Inside;
+use crate::datapath::{DeviceFacts, FoundDevice};
+use crate::error::ControlError;
+use crate::state::{BackingIdentity, Fact};
 use crate::uuid::Uuid;
 use std::collections::BTreeMap;
 use types::Mode;
@@ -32,4 +36,46 @@ pub struct Attached {
     pub ssd: Option<String>,
     pub backing: String,
     pub mode: Mode,
+}
+
+impl Inside {
+    pub(super) fn found(&self, path: &str) -> FoundDevice {
+        let device = self.devices[path].clone();
+        FoundDevice {
+            path: path.into(),
+            kind: if path.starts_with("/dev/") { "disk" } else { "file" }.into(),
+            parent: device.parent,
+            size_bytes: device.size_bytes,
+            read_only: device.read_only,
+            in_use: device.in_use,
+            signature: device.signature,
+            pool: device.pool,
+            problem: device.problem,
+            ..FoundDevice::default()
+        }
+    }
+
+    pub(super) fn facts(&mut self, path: &str) -> Result<DeviceFacts, ControlError> {
+        let device = self.device(path)?.clone();
+        let fact = |name: &str, value: String| Fact { name: name.into(), value };
+        Ok(DeviceFacts {
+            size_bytes: device.size_bytes,
+            signature: device.signature.or(device.pool.map(|p| format!("the hearth pool {p}"))),
+            pool: device.pool,
+            in_use: device.in_use,
+            read_only: device.read_only,
+            is_file: !path.starts_with("/dev/"),
+            sector_bytes: device.sector_bytes.max(512),
+            identity: BackingIdentity {
+                size_bytes: device.size_bytes,
+                fixed: Some(device.serial)
+                    .filter(|serial| !serial.is_empty())
+                    .map(|serial| fact("serial number", serial))
+                    .into_iter()
+                    .collect(),
+                content: device.content.iter().map(|uuid| fact("file system", uuid.clone())).collect(),
+                stamps: vec![fact("last write", device.version.to_string())],
+            },
+        })
+    }
 }

@@ -19,7 +19,7 @@ use crate::looking::{AddressMap, Cells, Explained, spread_heat};
 use crate::mapped::MappedDevices;
 use crate::real::assembly;
 use crate::real::content::Gathered;
-use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
+use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
@@ -443,6 +443,10 @@ impl DataPath for World {
 
     fn backing_gone(&self, _volume: &str) -> bool {
         false
+    }
+
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+        unreachable!("this world has no disks, nor {}", disk.name)
     }
 
     fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {

@@ -1,0 +1,141 @@
+//! Disks beside the cache on a pool's SSD: their table on the SSD, their room, and serving them. A disk is a part of the device and nothing else: no
+//! cache, no checksum.
+
+use super::pools::LivePool;
+use super::volumes::{Backing, LiveVolume};
+use super::{Machine, devices, failed, locked};
+use crate::datapath::DeviceUse;
+use crate::error::ControlError;
+use crate::state::{DiskRecord, PoolRecord, Span};
+use device::{Access, BlockingDevice};
+use engine::disks::{self, Mended};
+use engine::medium::Medium;
+use format::disks::{DiskPlace, DiskTable, Piece};
+use runtime::{BareVolumeOptions, DeviceOptions, Part, SsdMedium};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+impl Machine {
+    /// Does something with the SSD of a pool beside its shards, whether it runs or not.
+    fn with_ssd<T>(&self, pool: &PoolRecord, work: impl FnOnce(&mut dyn Medium) -> Result<T, ControlError>) -> Result<T, ControlError> {
+        if let Ok(live) = self.pool(&pool.name) {
+            return live.with_medium(work);
+        }
+        let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        work(&mut medium)
+    }
+
+    /// Puts the places of all disks on the SSD, durably.
+    pub(super) fn write_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
+        self.with_ssd(pool, |medium| match table_of(pool, all) {
+            Some(mut table) => disks::store(medium, &mut table).map_err(|e| failed(&e, "check the SSD")),
+            None => disks::wipe(medium).map_err(|e| failed(&e, "check the SSD")),
+        })
+    }
+
+    /// Puts the table right where a copy of it cannot be read: from the other copy or, where neither can be read, from the record.
+    pub(super) fn mend_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<Option<String>, ControlError> {
+        let Some(mut known) = table_of(pool, all) else { return Ok(None) };
+        let mended =
+            self.pool(&pool.name)?.with_medium(|medium| disks::mend(medium, &mut known).map_err(|e| failed(&e, "check the SSD")))?;
+        Ok(match mended {
+            Mended::Nothing => None,
+            Mended::OneCopy => {
+                Some("one of the two copies of the table of its disks was damaged: it is written again from the other".into())
+            }
+            Mended::Both => {
+                Some("both copies of the table of its disks were damaged: they are written again as the daemon knows them".into())
+            }
+        })
+    }
+
+    /// Overwrites a part of the SSD that a disk gets with zeroes, durably: what was cached there is nobody else's business.
+    pub(super) fn erase_room(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        let live = self.pool(&pool.name)?;
+        if from_bytes < live.log_end_bytes() {
+            return Err(failed(&"the cache of the pool lies there", "report this: no disk may be given that room"));
+        }
+        let blocking = live.opened().blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(&e, "check the SSD"))
+    }
+
+    /// Serves a disk whose pool runs, if the SSD says too that it lies there.
+    pub(super) fn attach_part(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&disk.pool)?;
+        let log_end_bytes = pool.log_end_bytes();
+        let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
+        let place = table.and_then(|table| table.disks.into_iter().find(|place| place.uuid == disk.uuid.0));
+        if !place.is_some_and(|place| has_all(&place, disk)) || log_end_bytes > disk.first_byte() {
+            let remedy = "restore the SSD, or remove the disk with `hearth disk remove`";
+            return Err(failed(&format!("the SSD {} does not have this disk where it was", pool.ssd_name()), remedy));
+        }
+        let opened = pool.opened().another_handle().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let mut geometry = opened.geometry();
+        if disk.pieces.iter().any(|piece| piece.end_bytes > geometry.size_bytes) {
+            return Err(failed(&format!("the SSD {} is smaller than it was", pool.ssd_name()), "restore the SSD, or remove the disk"));
+        }
+        geometry.size_bytes -= geometry.size_bytes % types::BLOCK_BYTES;
+        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let name = format!("{} (disk {})", pool.ssd_name(), disk.name);
+        let options = DeviceOptions { name, file, geometry, model: None };
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
+        self.note_use(&device, DeviceUse::Backing { volume: disk.name.clone(), pool: disk.pool.clone() }, None);
+        let options = BareVolumeOptions { name: disk.name.clone(), read_only: false };
+        let reference = self.runtime.add_parts_of_device(&device, parts_of(disk), options).map_err(|e| failed(&e, ""))?;
+        let live = LiveVolume {
+            reference,
+            backing: Mutex::new(Some(Backing { device, opened })),
+            cached: None,
+            loop_export: Mutex::default(),
+            vhost_user: Mutex::new(BTreeMap::new()),
+            ublk_export: Mutex::default(),
+        };
+        locked(&self.volumes).insert(disk.name.clone(), Arc::new(live));
+        Ok(())
+    }
+
+    /// Serves a disk with the size of its record, which has grown.
+    pub(super) fn grow_part(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        self.runtime.grow_parts(&self.volume(&disk.name)?.reference, parts_of(disk));
+        Ok(self.capacity_changed(&disk.name))
+    }
+}
+
+/// What a disk consists of.
+fn parts_of(disk: &DiskRecord) -> Vec<Part> {
+    disk.pieces.iter().map(|piece| Part { from_bytes: piece.at_bytes, length_bytes: piece.bytes() }).collect()
+}
+
+/// Whether the SSD's table has all that is on record of the disk. It may have more, of a change that was not finished.
+fn has_all(place: &DiskPlace, disk: &DiskRecord) -> bool {
+    let is_within = |(piece, stored): (&Span, &Piece)| stored.offset_bytes == piece.at_bytes && stored.size_bytes >= piece.bytes();
+    place.pieces.len() >= disk.pieces.len() && disk.pieces.iter().zip(&place.pieces).all(is_within)
+}
+
+/// The table of a pool's disks; `None` if it has no room for them.
+fn table_of(pool: &PoolRecord, all: &[DiskRecord]) -> Option<DiskTable> {
+    let room = pool.disk_room?;
+    let place = |disk: &DiskRecord| DiskPlace {
+        uuid: disk.uuid.0,
+        name: disk.name.clone(),
+        pieces: disk.pieces.iter().map(|piece| Piece { offset_bytes: piece.at_bytes, size_bytes: piece.bytes() }).collect(),
+    };
+    let disks = all.iter().filter(|disk| disk.pool == pool.name).map(place).collect();
+    Some(DiskTable { generation: 0, room_at_bytes: room.at_bytes, room_end_bytes: room.end_bytes, disks })
+}
+
+/// Whether the log of a pool may be made where its record says: never over a disk.
+pub(super) fn check_log(medium: &mut dyn Medium, log_bytes: u64) -> Result<(), ControlError> {
+    match disks::may_format(medium, log_bytes).map_err(|e| failed(&e, "check the SSD"))? {
+        true => Ok(()),
+        false => Err(failed(&"a disk lies where the cache would be", "remove the disk first, or give the cache less of the SSD")),
+    }
+}
+
+impl LivePool {
+    /// Does something with the SSD beside the shards.
+    fn with_medium<T>(&self, work: impl FnOnce(&mut dyn Medium) -> Result<T, ControlError>) -> Result<T, ControlError> {
+        work(locked(self.root()).medium())
+    }
+}

@@ -1,0 +1,125 @@
+//! `hearth disk ...`: plain parts of a pool's SSD.
+
+use crate::cli::Disk;
+use crate::commands::Session;
+use crate::failure::Failure;
+use crate::progress::{begin, follow, patiently};
+use crate::table::{self, Align};
+use crate::{quantity, request};
+use control::api::{DiskCreate, DiskPiece, DiskResize, DiskView, Done, JobView};
+use control::human;
+use control::names::Named;
+
+impl Session {
+    /// `hearth disk ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn disk(&self, command: &Disk) -> Result<(), Failure> {
+        let path = |name: &str| Ok::<String, Failure>(format!("/disks/{}", request::name(Named::Disk, name)?));
+        match command {
+            Disk::Create { name, pool, size, export, tls } => {
+                let body = DiskCreate {
+                    name: request::name(Named::Disk, name)?.into(),
+                    pool: request::name(Named::Pool, pool)?.into(),
+                    size_bytes: quantity::size("--size", size)?,
+                    exports: request::exports(export, *tls)?,
+                };
+                let path = path(name)?;
+                let send = || patiently("making the disk", || self.client.send("POST", "/disks", &body));
+                let answer: serde_json::Value = begin(&self.interrupt, send)?;
+                if let Ok(job) = serde_json::from_value::<JobView>(answer) {
+                    follow(&self.client, &self.interrupt, job)?;
+                }
+                self.print(&self.client.get::<DiskView>(&path)?, made)
+            }
+            Disk::List => self.print(&self.client.get::<Vec<DiskView>>("/disks")?, |disks| list(disks)),
+            Disk::Show { name } => self.print(&self.client.get::<DiskView>(&path(name)?)?, show),
+            Disk::Resize { name, size, lose_content } => {
+                let body = DiskResize { size_bytes: quantity::size("--size", size)?, lose_content: *lose_content };
+                let path = path(name)?;
+                let send = || patiently("changing the size", || self.client.send("PATCH", &path, &body));
+                let answer: serde_json::Value = begin(&self.interrupt, send)?;
+                if let Ok(job) = serde_json::from_value::<JobView>(answer) {
+                    follow(&self.client, &self.interrupt, job)?;
+                }
+                self.print(&self.client.get::<DiskView>(&path)?, |disk| {
+                    format!("disk {}: its size is {} now\n", disk.name, human::bytes(disk.size_bytes))
+                })
+            }
+            Disk::Remove { name, lose_content } => {
+                let path = format!("{}?lose_content={lose_content}", path(name)?);
+                let done: Done = patiently("removing the disk", || self.client.delete(&path))?;
+                self.print(&done, |_| format!("disk {name} removed\n"))
+            }
+        }
+    }
+}
+
+fn places(disk: &DiskView) -> String {
+    let own = disk.stable_path.iter().cloned();
+    own.chain(disk.exports.values().flatten().cloned()).collect::<Vec<_>>().join(" ")
+}
+
+fn made(disk: &DiskView) -> String {
+    let (size, places) = (human::bytes(disk.size_bytes), places(disk));
+    let offered = if places.is_empty() { String::new() } else { format!(": {places}") };
+    format!("disk {} made: {size} on {}, without checksums{offered}\n", disk.name, disk.ssd)
+}
+
+/// All disks, one line each.
+fn list(disks: &[DiskView]) -> String {
+    if disks.is_empty() {
+        return "no disks; make one with `hearth disk create NAME --pool POOL --size SIZE --export block`\n".into();
+    }
+    let head = [
+        ("NAME", Align::Left),
+        ("STATE", Align::Left),
+        ("SIZE", Align::Right),
+        ("POOL", Align::Left),
+        ("SSD", Align::Left),
+        ("EXPORTS", Align::Left),
+    ];
+    let row = |disk: &DiskView| {
+        let (state, size) = (disk.health.word().into(), human::bytes(disk.size_bytes));
+        vec![disk.name.clone(), state, size, disk.pool.clone(), disk.ssd.clone(), places(disk)]
+    };
+    let troubles = disks.iter().filter_map(|disk| {
+        let remedy = disk.remedy.as_deref().filter(|remedy| !remedy.is_empty()).map_or(String::new(), |remedy| format!("; {remedy}"));
+        Some(format!("{} is {}: {}{remedy}\n", disk.name, disk.health.word(), disk.problem.as_ref()?))
+    });
+    table::layout(&head, &disks.iter().map(row).collect::<Vec<_>>()) + &troubles.collect::<String>()
+}
+
+fn pieces(disk: &DiskView) -> String {
+    let whole = |piece: &DiskPiece| format!("from byte {}", piece.offset_bytes);
+    let one_of = |piece: &DiskPiece| format!("{} from byte {}", human::bytes(piece.size_bytes), piece.offset_bytes);
+    match &disk.pieces[..] {
+        [piece] => whole(piece),
+        pieces => pieces.iter().map(one_of).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// One disk.
+fn show(disk: &DiskView) -> String {
+    let checksums = if disk.checksummed { "checked when it is read" } else { "none: it is a part of the SSD and nothing else" };
+    let mut pairs = vec![
+        ("name", disk.name.clone()),
+        ("state", disk.health.word().into()),
+        ("size", human::bytes(disk.size_bytes)),
+        ("pool", disk.pool.clone()),
+        ("ssd", format!("{} {}", disk.ssd, pieces(disk))),
+        ("checksums", checksums.into()),
+    ];
+    let export = |(how, place): (&String, &Option<String>)| {
+        let note = disk.export_notes.get(how).map(|note| format!(", {note}")).unwrap_or_default();
+        let restart = disk.on_restart.get(how).map(|what| format!(" (while the daemon restarts: {})", what.sentence()));
+        ("export", format!("{how}: {}{note}{}", place.as_deref().unwrap_or("no export now"), restart.unwrap_or_default()))
+    };
+    pairs.extend(disk.exports.iter().map(export));
+    pairs.extend(disk.stable_path.iter().map(|path| ("stable name", path.clone())));
+    pairs.push(("uuid", disk.uuid.to_string()));
+    pairs.extend(disk.problem.iter().map(|problem| ("problem", problem.clone())));
+    pairs.extend(disk.remedy.iter().filter(|remedy| !remedy.is_empty()).map(|remedy| ("what to do", remedy.clone())));
+    table::pairs(&pairs)
+}
