@@ -194,6 +194,9 @@ wait $daemon
 serve
 wait_for shared iscsi
 wait_for shared nvme-tcp
+# The latest discovery has forgotten it.
+iscsiadm -m discovery -t sendtargets -p 127.0.0.1 >/dev/null
+secrets theirs-1234567 ours-123456789
 node -l
 wait_for scsi_there
 disk=$(scsi_disk)
@@ -207,6 +210,11 @@ echo "shares: back after a start on an empty configfs"
 
 # ---- what others take away is set up again
 "$hearth" share remove v --nvme-tcp >/dev/null
+rm /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/acls/*/lun_0/hearth-v
+wait_for test -e /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/acls/$me/lun_0/hearth-v
+wait_for node -l
+wait_for scsi_there
+logout
 echo 0 >/sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/enable
 for portal in /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/np/*; do rmdir "$portal"; done
 for entry in /sys/kernel/config/target/iscsi/"$iqn"/tpgt_1/acls/*/lun_0; do rm "$entry"/hearth-v && rmdir "$entry" "${entry%/lun_0}"; done
