@@ -29,6 +29,8 @@ use std::sync::Arc;
 pub(crate) const SLOTS: usize = 512;
 /// Messages read in one callback before others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
+/// Sectors that are read or written by the messages of one callback before others get their turn; one message may go beyond it.
+const SECTORS_PER_TURN: u32 = 512;
 /// `FUSE_UNIQUE_RESEND`: marks a request that is handed over once more.
 const RESENT: u64 = 1 << 63;
 /// `FUSE_NOTIFY_RESEND`: hand over again what was handed over and not answered.
@@ -76,6 +78,8 @@ pub(crate) struct Connection {
     stopping: bool,
     polling: bool,
     turn_pending: bool,
+    /// Read or written by what was handed on in this callback.
+    turn_sectors: u32,
 }
 
 // SAFETY: the pointers in the slots' `pieces` are into memory that this value owns.
@@ -118,6 +122,7 @@ impl Connection {
             stopping: false,
             polling: false,
             turn_pending: false,
+            turn_sectors: 0,
         }
     }
 
@@ -222,7 +227,11 @@ impl Connection {
 
     /// Takes messages until there are none, something is short, or others should have a turn.
     fn pump(&mut self, cx: &mut Context<'_>) {
+        self.turn_sectors = 0;
         for _ in 0..MESSAGES_PER_TURN {
+            if self.turn_sectors >= SECTORS_PER_TURN {
+                break;
+            }
             match self.step(cx) {
                 Ok(()) => {}
                 Err(Pause::Short) => return,
@@ -342,6 +351,9 @@ impl Connection {
     }
 
     fn submit(&mut self, cx: &mut Context<'_>, request: Request) -> Result<(), Pause> {
+        if matches!(request.op, Op::Read | Op::Write) {
+            self.turn_sectors = self.turn_sectors.saturating_add(request.sectors);
+        }
         cx.submit(&self.volume, request).map_err(|Refused(request)| {
             self.refused = Some(request);
             Pause::Short
