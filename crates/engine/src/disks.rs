@@ -33,7 +33,7 @@ pub fn load(medium: &mut dyn Medium) -> Result<Option<DiskTable>, OpenError> {
             Ok(Ok(table)) => best = best.filter(|other| other.generation >= table.generation).or(Some(table)),
             Ok(Err(DecodeError::Magic)) => {}
             Ok(Err(DecodeError::Version { found })) => return Err(OpenError::NewerVersion { found }),
-            Ok(Err(DecodeError::Checksum | DecodeError::Field { .. })) => trouble = trouble.or(Some(OpenError::SuperblockDamaged)),
+            Ok(Err(DecodeError::Checksum | DecodeError::Field { .. })) => trouble = trouble.or(Some(OpenError::DisksDamaged)),
             Err(error) => trouble = Some(OpenError::Medium(error)),
         }
     }
@@ -55,7 +55,7 @@ pub fn store(medium: &mut dyn Medium, table: &mut DiskTable) -> Result<(), OpenE
     let stored = match load(medium) {
         Ok(stored) => stored.map_or(0, |stored| stored.generation),
         // Neither copy counts for anybody: whatever is written now outranks them.
-        Err(OpenError::SuperblockDamaged | OpenError::Medium(_)) => 0,
+        Err(OpenError::DisksDamaged | OpenError::Medium(_)) => 0,
         Err(other) => return Err(other),
     };
     table.generation = stored.max(table.generation) + 1;

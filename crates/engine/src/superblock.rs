@@ -31,6 +31,9 @@ pub enum OpenError {
     /// A pool was here, but no copy of its superblock is intact.
     #[error("the pool's superblock is damaged: neither of its two copies is intact")]
     SuperblockDamaged,
+    /// There are disks beside the log, but no copy of their table is intact.
+    #[error("the table of the disks beside the cache is damaged: neither of its two copies is intact")]
+    DisksDamaged,
     /// Made by a newer release.
     #[error("the pool has format version {found}, this release reads up to {FORMAT_VERSION}: use the newer release")]
     NewerVersion {

@@ -97,6 +97,28 @@ fn making_a_pool_over_another_never_mixes_them() {
 }
 
 #[test]
+fn a_pool_made_anew_is_the_old_one_or_the_new_one_at_any_moment() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let (mut disk, mut old) = new_pool(seed, 2);
+        for _ in 0..random.below(4) {
+            old.store(&mut disk).expect("stores");
+        }
+        disk.calls_left = Some(random.below(8));
+        let created = superblock::create_anew(&mut disk, small_layout(1), uuid_of(seed + 1000));
+        disk.cut_power(&mut random);
+        let loaded = superblock::load(&mut disk).expect("one copy is always whole");
+        if loaded.superblock.uuid == uuid_of(seed) {
+            assert!(created.is_err(), "seed {seed}");
+            assert_eq!(loaded.superblock, old.superblock, "seed {seed}");
+        } else {
+            assert_eq!(loaded.superblock.uuid, uuid_of(seed + 1000), "seed {seed}");
+            assert_eq!((loaded.superblock.session, &loaded.superblock.volumes[..]), (0, &[][..]), "seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn one_damaged_copy_is_survived_two_are_told() {
     let (disk, pool) = new_pool(5, 1);
     for slot in SuperblockSlot::ALL {

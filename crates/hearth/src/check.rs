@@ -73,7 +73,7 @@ pub fn check(path: &str, json: bool) -> Result<(), Failure> {
             }
         }
         Err(error) => {
-            report.problems.push(format!("the table of the disks cannot be read: {error}"));
+            report.problems.push(error.to_string());
             report.problems_count += 1;
         }
     }

@@ -160,10 +160,23 @@ fn a_disk_grows_and_shrinks_and_keeps_its_content() {
     assert_eq!(a.read(border - 2 * MIB, across.len()), across);
     drop(a);
 
-    // An SSD that does not have the disk is not served as one that has.
+    // A damaged table is told by the check, and mended by the start.
     daemon.stop();
     let ssd = OpenOptions::new().write(true).open(place.path("ssd.img")).expect("it is there");
-    for copy in [(512 << 10) - (16 << 10), (1 << 20) - (16 << 10)] {
+    let copies = [(512 << 10) - (16 << 10), (1 << 20) - (16 << 10)];
+    for damaged in [&copies[..1], &copies[..]] {
+        damaged.iter().for_each(|copy| ssd.write_all_at(&[0xFF], copy + 80).expect("written"));
+        let checked = place.run(&["pool", "check", &place.path("ssd.img")]);
+        assert_eq!(checked.stdout.contains("the table of the disks beside the cache is damaged"), damaged.len() == 2, "{checked:?}");
+        let daemon = place.daemon();
+        assert!(daemon.log().contains("written again"), "{}", daemon.log());
+        assert_eq!(Client::connect(&uri(&place, "disk", "a")).read(border - 2 * MIB, across.len()), across);
+        daemon.stop();
+        assert!(place.must(&["pool", "check", &place.path("ssd.img")]).contains("DISK"));
+    }
+
+    // An SSD that does not have the disk is not served as one that has.
+    for copy in copies {
         ssd.write_all_at(&[0; 4096], copy).expect("written");
     }
     let daemon = place.daemon();

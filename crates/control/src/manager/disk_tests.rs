@@ -3,7 +3,7 @@
 use super::Manager;
 use super::fake::World;
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, DiskResize, DiskView, JobState, PoolCreate, VolumeAdd};
+use crate::api::{Action, Answer, DiskCreate, DiskResize, DiskView, JobState, PoolCreate, PoolReplace, VolumeAdd};
 use crate::options::OptionsPatch;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,6 +122,48 @@ fn disks_take_gaps_before_the_cache_gives_more() {
     assert!(manager.handle(Action::PoolTakeBack { name: "p".into() }).is_err(), "nothing more");
     assert_eq!(disks(&manager).len(), 3);
     assert_eq!(world.read("v"), Some(7));
+}
+
+#[test]
+fn what_would_take_disks_along_is_refused() {
+    let (world, manager) = begin();
+    world.add_device("/ssd2", 1024 * MIB);
+    create(&manager, "a", 16 * MIB).expect("there is room");
+    let refused = |action| manager.handle(action).expect_err("it has a disk").refusal().to_string();
+    for ssd in ["/ssd", "/ssd2"] {
+        let replace = PoolReplace { ssd: ssd.into(), size_bytes: None, force: true, drop_dirty: false };
+        let told = refused(Action::PoolReplace { name: "p".into(), replace });
+        assert!(told.contains("carries the disk \"a\"") && told.contains("hearth disk remove"), "{told}");
+    }
+    let destroy = |force| Action::PoolDestroy { name: "p".into(), force };
+    wait(&manager, manager.handle(Action::VolumeRemove { name: "v".into(), drop_dirty: false })).expect("its dirty data is destaged");
+    let told = refused(destroy(false));
+    assert!(told.contains("has disks on its SSD: a"), "{told}");
+    assert_eq!(disks(&manager).len(), 1);
+    manager.handle(destroy(true)).expect("it was said");
+    assert!(disks(&manager).is_empty());
+    assert_eq!(world.inside().saved.disks, []);
+}
+
+#[test]
+fn two_who_make_disks_at_once_get_different_places() {
+    let (world, manager) = begin();
+    create(&manager, "first", 200 * MIB).expect("there is room");
+    resize(&manager, "first", MIB, true).expect("it was said");
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let manager = &manager;
+            scope.spawn(move || {
+                let name = format!("d{number}");
+                while let Err(told) = create(manager, &name, 10 * MIB) {
+                    assert!(told.contains("busy") || told.contains("try again"), "{told}");
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    assert_eq!(disks(&manager).len(), 5);
+    world.inside().saved.check().expect("nothing overlaps");
 }
 
 #[test]

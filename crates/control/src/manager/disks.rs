@@ -331,6 +331,10 @@ impl Manager {
         Ok((claim, disk))
     }
 
+    pub(super) fn is_disk(&self, name: &str) -> bool {
+        self.memory().state.disk(name).is_some()
+    }
+
     fn disk_record(&self, name: &str) -> Result<DiskRecord, ControlError> {
         self.memory().state.disk(name).cloned().ok_or_else(|| ControlError::Unknown { named: "disk", name: name.into() })
     }
@@ -529,7 +533,8 @@ fn view_of(disk: DiskRecord, ssd: String, live: LiveVolume, has_ssd: bool) -> Di
         remedy: format!("see `hearth pool show {}`", disk.pool),
     };
     let is_lost = live.attached && !has_ssd;
-    let trouble = live.shown_trouble().or_else(|| is_lost.then(lost));
+    let refused = live.refused.as_ref().map(super::known::disk_refusal);
+    let trouble = refused.or_else(|| live.trouble.clone()).or_else(|| is_lost.then(lost));
     let (problem, remedy) = trouble.map(|Trouble { problem, remedy }| (problem, remedy)).unzip();
     DiskView {
         uuid: disk.uuid,

@@ -43,6 +43,17 @@ pub(super) fn refusal(refused: &Refused) -> Trouble {
     Trouble { problem: format!("{what}: {}", refused.reason), remedy }
 }
 
+/// The same of a disk, whose only device is the SSD.
+pub(super) fn disk_refusal(refused: &Refused) -> Trouble {
+    let what = match refused.asked {
+        "read" => "reads of the SSD fail",
+        "flush" => "the SSD fails to flush",
+        _ => "writes to the SSD fail",
+    };
+    let remedy = "check the SSD and what is below it (space, cables, the kernel's log); users of the disk get errors until it works".into();
+    Trouble { problem: format!("{what}: {}", refused.reason), remedy }
+}
+
 impl LiveVolume {
     /// Its health as it is shown.
     pub(super) fn shown_health(&self) -> Health {

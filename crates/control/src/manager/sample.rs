@@ -63,7 +63,8 @@ impl Manager {
             self.set_live_volume(&name, |live| live.refused = refused.clone());
             match refused {
                 Some(refused) => {
-                    let super::Trouble { problem, remedy } = known::refusal(&refused);
+                    let super::Trouble { problem, remedy } =
+                        if self.is_disk(&name) { known::disk_refusal(&refused) } else { known::refusal(&refused) };
                     self.events().note(Severity::Error, &name, format!("{problem}; {remedy}"));
                 }
                 None if attached => self.events().note(Severity::Info, &name, "its devices do what they are asked for again"),

@@ -357,6 +357,7 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
         OpenError::NoPool => format!("reconnect the right SSD and {}, or destroy the pool if its SSD is gone for good", start_it(record)),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
         OpenError::SuperblockDamaged
+        | OpenError::DisksDamaged
         | OpenError::SuperblockOutdated { .. }
         | OpenError::Contradiction { .. }
         | OpenError::Truncated { .. } => {
