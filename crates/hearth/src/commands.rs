@@ -318,7 +318,7 @@ fn added(volume: &VolumeView) -> String {
         text += &format!("{path}\n");
     }
     if text.is_empty() {
-        text = format!("volume {} added; it has no export (use --export loop or --export nbd to make one)\n", volume.name);
+        text = format!("volume {} added; it has no export (use --export block or --export nbd to make one)\n", volume.name);
     }
     text
 }

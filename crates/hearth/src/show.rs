@@ -99,7 +99,7 @@ pub fn pool(pool: &PoolView) -> String {
 /// All volumes, one line each.
 pub fn volumes(volumes: &[VolumeView]) -> String {
     if volumes.is_empty() {
-        return "no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
+        return "no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export block`\n".into();
     }
     let head = [
         ("NAME", Align::Left),

@@ -76,7 +76,7 @@ pub fn pool(name: &str, stats: &PoolStats) -> String {
 /// Everything, one line per volume.
 pub fn all(stats: &StatsView) -> String {
     if stats.volumes.is_empty() {
-        return "no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export loop`\n".into();
+        return "no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export block`\n".into();
     }
     let titles = ["READS", "HIT RAM", "HIT SSD", "WRITES", "ON SSD", "IN RAM", "DIRTY", "BACKING R", "BACKING W", "W AMP", "READ P99"];
     let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();

@@ -48,7 +48,7 @@ impl Manager {
         let device = self.memory().volumes.get(name).and_then(|live| live.block_device().map(|(export, place)| (export, place.to_owned())));
         let Some((export, device)) = device else {
             let problem = format!("the volume \"{name}\" has no block device that could be shared");
-            let remedy = "remove it and add it again with --export loop: its data is on the backing device".to_owned();
+            let remedy = "remove it and add it again with --export block: its data is on the backing device".to_owned();
             return Err(ControlError::BadCombination(problem, remedy));
         };
         // Where one share is, the device is in use by the kernel's target.

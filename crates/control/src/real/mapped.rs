@@ -53,7 +53,7 @@ fn no_mapped_device(path: &str) -> ControlError {
         path,
         "it has no device-mapper device below it, and Linux offers no other way to put a cache under a disk in use",
         format!(
-            "unmount it once, add it with `hearth volume add NAME --pool POOL --backing {path} --export loop` and mount /dev/hearth/NAME; \
+            "unmount it once, add it with `hearth volume add NAME --pool POOL --backing {path} --export block` and mount /dev/hearth/NAME; \
              or, if a virtual machine uses it, move the running machine to the volume's NBD export with QEMU's blockdev-mirror"
         ),
     )

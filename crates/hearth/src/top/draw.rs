@@ -76,7 +76,7 @@ fn list(lines: &mut Vec<Line<'static>>, model: &Model, looks: Looks, width: u16,
         lines.push(if chosen { line.style(Style::new().add_modifier(Modifier::REVERSED)) } else { line });
     }
     if rows.is_empty() && model.link == Link::Live {
-        lines.push("no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export loop`".into());
+        lines.push("no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export block`".into());
     }
     let bottom = height.saturating_sub(events + 1);
     lines.truncate(bottom);
