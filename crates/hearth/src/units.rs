@@ -5,13 +5,14 @@
 //! state lies on another file system it says nothing, and the daemon attaches the volumes under the mounts.
 
 use crate::failure::Failure;
-use control::state::VolumeRecord;
+use control::state::{PoolRecord, VolumeRecord};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// What a volume is attached to at each boot.
 struct Attached {
     volume: String,
+    pool: String,
     /// Its name for the device mapper.
     device: String,
     /// The UUID of its file system, if it is known.
@@ -33,10 +34,9 @@ pub fn generate(directory: &Path, fstab: &Path, state_directory: &Path) -> Resul
     let state = control::store::look(state_directory)?;
     let table = std::fs::read_to_string(fstab).unwrap_or_default();
     let attached: Vec<Attached> = state.volumes.iter().filter_map(attached).collect();
-    let ssds = state.pools.iter().map(|pool| pool.ssd.as_str());
-    let own = state_directory.to_str().into_iter();
-    let needed: Vec<&str> = own.chain(ssds).chain(state.volumes.iter().map(|volume| volume.backing.as_str())).collect();
-    for (path, text) in units(&attached, &needed, &table) {
+    let is_needed = |pool: &&PoolRecord| attached.iter().any(|attached| attached.pool == pool.name);
+    let ssds: Vec<&str> = state.pools.iter().filter(is_needed).map(|pool| pool.ssd.as_str()).collect();
+    for (path, text) in units(&attached, &ssds, &table) {
         let path = directory.join(path);
         let failed = |e: std::io::Error| Failure::failed(format!("{} cannot be written ({e})", path.display()), "give another directory");
         path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
@@ -45,8 +45,9 @@ pub fn generate(directory: &Path, fstab: &Path, state_directory: &Path) -> Resul
     Ok(())
 }
 
-/// Files below the generator's directory, and their texts. The daemon needs the files in `needed`.
-fn units(attached: &[Attached], needed: &[&str], fstab: &str) -> Vec<(PathBuf, String)> {
+/// Files below the generator's directory, and their texts. `ssds` are those of the volumes' pools. Nothing is required: what does not come
+/// keeps neither the daemon nor a mount from coming.
+fn units(attached: &[Attached], ssds: &[&str], fstab: &str) -> Vec<(PathBuf, String)> {
     let mounts: Vec<Mount> = attached.iter().flat_map(|attached| mounts_of(attached, fstab)).collect();
     if mounts.is_empty() {
         return Vec::new();
@@ -61,15 +62,46 @@ fn units(attached: &[Attached], needed: &[&str], fstab: &str) -> Vec<(PathBuf, S
         .collect();
     // Before the local file systems, and down again after them.
     let mut early = String::from("[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target\nBefore=shutdown.target\n");
-    let below = |path: &str, point: &str| Path::new(path).starts_with(point);
-    for path in needed.iter().filter(|path| path.starts_with('/') && !path.starts_with("/dev/")) {
-        // A volume that lies on what hearth is to be under comes later by itself.
-        if !mounts.iter().any(|mount| below(path, &mount.point)) {
-            let _ = writeln!(early, "RequiresMountsFor={}", path.replace('%', "%%").replace(' ', "\\x20"));
+    for ssd in ssds {
+        let unit = if ssd.starts_with("/dev/") {
+            // One that is dead does not hold up the boot for longer than that.
+            let unit = format!("{}.device", escape_path(ssd));
+            files.push((format!("{unit}.d/50-hearth.conf").into(), "[Unit]\nJobRunningTimeoutSec=30s\n".into()));
+            Some(unit)
+        } else {
+            let point = mount_below(ssd, fstab).filter(|point| mounts.iter().all(|mount| mount.point != *point));
+            point.map(|point| format!("{}.mount", escape_path(&point)))
+        };
+        if let Some(unit) = unit {
+            let _ = write!(early, "Wants={unit}\nAfter={unit}\n");
         }
     }
     files.push(("hearth.service.d/50-attached.conf".into(), early));
     files
+}
+
+/// The file system of `/etc/fstab` that a path lies on, but for the root and those of the network, which are mounted later.
+fn mount_below(path: &str, fstab: &str) -> Option<String> {
+    let mounts = lines(fstab).filter(|line| !line.is_of_network && line.point != "/" && Path::new(path).starts_with(&line.point));
+    mounts.max_by_key(|line| line.point.len()).map(|line| line.point)
+}
+
+/// A line of `/etc/fstab`.
+struct Line {
+    device: String,
+    point: String,
+    is_of_network: bool,
+}
+
+fn lines(fstab: &str) -> impl Iterator<Item = Line> {
+    fstab.lines().map(str::trim).filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let mut fields = line.split_whitespace().map(unescape);
+        let (device, point) = (fields.next()?, fields.next()?);
+        let (kind, options) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let of_network = ["nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs"].contains(&kind.as_str());
+        let is_of_network = of_network || options.split(',').any(|option| option == "_netdev");
+        point.starts_with('/').then_some(Line { device, point, is_of_network })
+    })
 }
 
 /// What a volume is attached to, if it is so at each boot.
@@ -78,20 +110,15 @@ fn attached(volume: &VolumeRecord) -> Option<Attached> {
     let file_system = volume.identity.content.iter().find(|fact| fact.name == "file system");
     // "ext4 0123abcd-..."
     let file_system = file_system.and_then(|fact| Some(fact.value.split_once(' ')?.1.to_owned()));
-    Some(Attached { volume: volume.name.clone(), device: attachment.device.clone(), file_system })
+    Some(Attached { volume: volume.name.clone(), pool: volume.pool.clone(), device: attachment.device.clone(), file_system })
 }
 
 /// The mounts of what a volume is attached to. The root file system is mounted before anybody could be under it.
 fn mounts_of(attached: &Attached, fstab: &str) -> Vec<Mount> {
     let names = names_of(attached);
-    let lines = fstab.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let mut fields = line.split_whitespace().map(unescape);
-            let (device, point) = (fields.next()?, fields.next()?);
-            let is_it = names.contains(&device.replace('"', "").to_lowercase());
-            (is_it && point.starts_with('/') && point != "/").then(|| Mount { volume: attached.volume.clone(), point })
-        })
+    lines(fstab)
+        .filter(|line| !line.is_of_network && line.point != "/" && names.contains(&line.device.replace('"', "").to_lowercase()))
+        .map(|line| Mount { volume: attached.volume.clone(), point: line.point })
         .collect()
 }
 
@@ -161,12 +188,12 @@ fn escape_path(path: &str) -> String {
 mod tests {
     use super::*;
 
-    const NEEDED: [&str; 4] = ["/var/lib/hearth", "/mnt/fast disk/ssd.img", "/dev/sdb", "model:7k2:/x"];
+    const SSDS: [&str; 3] = ["/mnt/fast disk/ssd.img", "/dev/nvme0n1", "/x\n[Service]\nExecStart=+/tmp/evil"];
 
     fn made(fstab: &str) -> Vec<(String, String)> {
         let file_system = Some("0123abcd-0000-4000-8000-00000000000a".into());
-        let attached = Attached { volume: "data".into(), device: "vg--x-lv".into(), file_system };
-        units(&[attached], &NEEDED, fstab).into_iter().map(|(path, text)| (path.display().to_string(), text)).collect()
+        let attached = Attached { volume: "data".into(), pool: "p".into(), device: "vg--x-lv".into(), file_system };
+        units(&[attached], &SSDS, fstab).into_iter().map(|(path, text)| (path.display().to_string(), text)).collect()
     }
 
     #[test]
@@ -180,22 +207,29 @@ mod tests {
         ] {
             let files =
                 made(&format!("# {device} /no ext4\n/dev/sda1 / ext4 defaults 0 1\n  {device}\t/srv/my\\040data ext4 defaults 0 2\n"));
-            let [(mount, text), (early, _)] = &files[..] else { panic!("{device}: {files:?}") };
+            let [(mount, text), (ssd, limit), (early, order)] = &files[..] else { panic!("{device}: {files:?}") };
             assert_eq!(mount, "srv-my\\x20data.mount.d/50-hearth.conf", "{device}");
             assert_eq!(text, "[Unit]\nWants=hearth-attach@data.service\nAfter=hearth-attach@data.service hearth.service\n");
+            assert_eq!((ssd.as_str(), limit.as_str()), ("dev-nvme0n1.device.d/50-hearth.conf", "[Unit]\nJobRunningTimeoutSec=30s\n"));
             assert_eq!(early, "hearth.service.d/50-attached.conf");
+            assert!(order.ends_with("Before=shutdown.target\nWants=dev-nvme0n1.device\nAfter=dev-nvme0n1.device\n"), "{order}");
         }
-        let early = &made("/dev/vg-x/lv /srv ext4 defaults")[1].1;
-        assert!(early.ends_with("RequiresMountsFor=/var/lib/hearth\nRequiresMountsFor=/mnt/fast\\x20disk/ssd.img\n"), "{early}");
-        // What lies on the device itself is not waited for.
-        let early = &made("/dev/vg-x/lv /mnt ext4 defaults")[1].1;
-        assert!(!early.contains("/mnt/fast"), "{early}");
+        let lines = "/dev/vg-x/lv /srv ext4 defaults\n/dev/sdb /mnt ext4 defaults\nLABEL=x /mnt/fast\\040disk ext4 nofail\nnas:/x /mnt/fast nfs hard\n";
+        let early = &made(lines).pop().expect("it is there").1;
+        assert!(early.contains("\nWants=mnt-fast\\x20disk.mount\nAfter=mnt-fast\\x20disk.mount\n"), "{early}");
+        assert!(!early.contains("Service") && !early.contains("Requires"), "{early}");
+        // What lies on the device itself is not waited for, nor what comes by the network.
+        for lines in ["/dev/vg-x/lv /mnt ext4 defaults", "/dev/vg-x/lv /srv ext4 defaults\n/dev/sdb /mnt ext4 _netdev"] {
+            let early = &made(lines).pop().expect("it is there").1;
+            assert!(!early.contains("mnt"), "{early}");
+        }
     }
 
     #[test]
     fn others_are_left_alone() {
         assert_eq!(made("/dev/vg-x/lv / ext4 defaults\n/dev/vg/lv /srv ext4 defaults\nUUID= /x ext4\nhalf\n/dev/vg-x/lv none swap\n"), []);
-        assert!(units(&[], &NEEDED, "/dev/vg-x/lv /srv ext4 defaults").is_empty());
+        assert_eq!(made("/dev/vg-x/lv /srv ext4 noatime,_netdev 0 2\n"), []);
+        assert!(units(&[], &SSDS, "/dev/vg-x/lv /srv ext4 defaults").is_empty());
     }
 
     /// As `systemd-escape` does it.

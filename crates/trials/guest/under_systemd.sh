@@ -24,6 +24,8 @@ under_systemd() {
     cp "$packaging"/hearth.service "$packaging"/hearth-rescue.service "$packaging"/hearth-attach@.service $units
     mkdir -p /lib/systemd/system-generators /etc/systemd/system /etc/hearth
     cp "$packaging"/hearth-generator /lib/systemd/system-generators/
+    mkdir -p /etc/systemd/system/multi-user.target.wants
+    ln -sf $units/hearth.service /etc/systemd/system/multi-user.target.wants/
     grep -q '^hearth:' /etc/group || groupadd -r hearth
     cat >$units/trial.target <<END
 [Unit]

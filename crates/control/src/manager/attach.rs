@@ -552,6 +552,13 @@ impl Manager {
         self.memory().volumes.get(&volume.name).and_then(|live| live.left.clone()).filter(|_| good)
     }
 
+    /// The same, after what is on the device was looked at: what was written since it leads past hearth would not show later.
+    pub(super) fn still_as_left(&self, volume: &VolumeRecord) -> Option<Kept> {
+        let (left, now) = (self.left_as_it_is(volume)?, self.data().mapped().passed(volume).ok().flatten()?);
+        let is_closed = left.for_next_boot && !now.is_open;
+        now.nothing_since(&left).then_some(Kept { for_next_boot: is_closed, ..left })
+    }
+
     /// After that, when its pool has stopped.
     pub(super) fn leave_attachments(&self, volumes: &[VolumeRecord]) {
         let leads_past = |volume: &VolumeRecord| !matches!(self.data().mapped().leads(volume), Ok(Leads::Here));

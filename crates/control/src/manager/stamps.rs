@@ -23,9 +23,14 @@ pub(super) fn worth_noting(stamps: &[Fact]) -> Vec<Fact> {
     stamps.iter().filter(|fact| of_time(&fact.name) || belongs_to(fact)).cloned().collect()
 }
 
-/// Whether what is on the device shows when it was written last.
+/// Whether what is on the device shows that it was written, put back to an earlier state, or made anew.
 pub(super) fn tell_of_writes(identity: &BackingIdentity) -> bool {
     !worth_noting(&identity.stamps).iter().all(belongs_to)
+}
+
+/// Whether it does so even if it was mounted and never unmounted: ext4 writes its superblock when it is mounted; XFS and btrfs need not.
+pub(super) fn tell_of_mounts(identity: &BackingIdentity) -> bool {
+    identity.stamps.iter().any(|fact| fact.name == "ext4 write time" || cfg!(test) && fact.name == "last write")
 }
 
 /// How it shows that a device is older than what was noted of it; `None` if nothing shows it.

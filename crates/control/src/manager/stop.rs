@@ -138,16 +138,16 @@ impl Manager {
             }
         };
         let seen: BTreeMap<String, BackingIdentity> = volumes.iter().filter_map(seen).collect();
-        let kept: BTreeMap<String, Kept> = volumes.iter().filter_map(|v| Some((v.name.clone(), self.left_as_it_is(v)?))).collect();
+        let kept: BTreeMap<String, Kept> = volumes.iter().filter_map(|v| Some((v.name.clone(), self.still_as_left(v)?))).collect();
         self.change(|state| {
             for volume in &mut state.volumes {
                 let Some(identity) = seen.get(&volume.name) else {
                     continue;
                 };
+                let kept = kept.get(&volume.name).cloned();
                 let kept = kept
-                    .get(&volume.name)
-                    .cloned()
-                    .map(|kept| Kept { for_next_boot: kept.for_next_boot && stamps::tell_of_writes(identity), ..kept });
+                    .filter(|_| stamps::tell_of_writes(identity))
+                    .map(|kept| Kept { for_next_boot: kept.for_next_boot && stamps::tell_of_mounts(identity), ..kept });
                 if let Some(attachment) = &mut volume.attachment {
                     (attachment.tables, attachment.kept) = (Vec::new(), kept);
                 }
