@@ -9,7 +9,7 @@ use crate::error::VhostUserError;
 use crate::mapping::Quota;
 use crate::message::config_changed;
 use crate::session::Session;
-use crate::succession::{Notes, Succession};
+use crate::succession::{Ended, Notes, Succession};
 use runtime::{Context, Endpoint, EndpointAdder, EndpointGroup, Runtime, VolumeRef, monotonic_ns};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
@@ -47,11 +47,14 @@ pub struct ExportOptions {
     /// The volume does not have the content that guests of an earlier daemon knew: those that come
     /// with requests of that one are not served before they have restarted.
     pub refuses_earlier: bool,
+    /// The file that tells a daemon after a crash whose requests were under way, in a directory where nobody else writes. `None`: beside
+    /// the socket.
+    pub succession: Option<PathBuf>,
 }
 
 impl Default for ExportOptions {
     fn default() -> ExportOptions {
-        ExportOptions { serial: String::new(), mode: 0o660, refuses_earlier: false }
+        ExportOptions { serial: String::new(), mode: 0o660, refuses_earlier: false, succession: None }
     }
 }
 
@@ -115,10 +118,11 @@ struct Holder {
 pub(crate) struct Claim {
     shared: Arc<Shared>,
     number: u64,
-    /// All that was taken is answered.
-    pub(crate) in_order: bool,
-    /// It was not served in all queues.
-    pub(crate) refused: bool,
+    notes: Notes,
+    /// A queue ran.
+    begun: bool,
+    /// So far.
+    pub(crate) how: Ended,
 }
 
 impl Claim {
@@ -149,9 +153,14 @@ impl Claim {
         if let Some(slot) = slot {
             inside.idle.leave(slot);
         }
-        // Before anything is taken.
-        shared.succession.begins(notes);
-        Ok(Claim { shared: shared.clone(), number, in_order: false, refused: false })
+        Ok(Claim { shared: shared.clone(), number, notes, begun: false, how: Ended { in_order: true, asked: false } })
+    }
+
+    /// A queue is about to run; before anything is taken.
+    pub(crate) fn begins(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.shared.succession.begins(self.notes);
+        }
     }
 
     /// The front end has gone: another one may wait until its requests have ended.
@@ -166,7 +175,9 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         // Before another can begin.
-        self.shared.succession.ends(self.in_order, self.refused);
+        if self.begun {
+            self.shared.succession.ends(self.notes, self.how);
+        }
         let mut inside = self.shared.inside();
         inside.holder.take_if(|holder| holder.number == self.number);
         // From now on it is one of many.
@@ -326,7 +337,7 @@ impl VhostUserExport {
             quota: Arc::default(),
             stopping: AtomicBool::new(false),
             own_notes: options.refuses_earlier.then(Mutex::default),
-            succession: Succession::open(path),
+            succession: Succession::open(options.succession.clone().unwrap_or_else(|| path.with_extension("guest"))),
             inside: Mutex::new(inside),
             changed: Condvar::new(),
         });

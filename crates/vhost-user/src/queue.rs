@@ -15,7 +15,7 @@ use crate::chain::{Chain, Pieces, for_each_part, total_bytes};
 use crate::inflight::Tracker;
 use crate::resumption::{PATIENCE, Resumption};
 use crate::ring::{Broken, Ring};
-use crate::wishes::{Line, Wishes};
+use crate::wishes::{EndOfQueue, Line, Wishes};
 use engine::api::{Op, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PAGE_BYTES, PageMut, PageMutVec, PageVec};
@@ -521,7 +521,9 @@ impl Queue {
             if let Some(resumption) = self.resumption.take() {
                 resumption.gone(self.number);
             }
-            self.line.ended(Some(self.ring.next_available()));
+            // Who has spoiled its own ring has no claim to an order.
+            let in_order = self.again.is_empty() || self.broken;
+            self.line.ended(Some(EndOfQueue { next_available: self.ring.next_available(), in_order }));
             cx.close();
         }
     }

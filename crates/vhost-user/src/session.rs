@@ -349,7 +349,6 @@ impl Session {
         let ring = Ring::new(self.memory.clone(), facts.place, facts.entries, with_events, facts.base, wishes.log.clone());
         let ring = ring.map_err(|broken| Refusal(format!("queue {number} cannot be used: {}", broken.0)))?;
         if !self.shared.succession.admits(self.notes, number, ring.is_waited_for()) {
-            self.claim.iter_mut().for_each(|claim| claim.refused = true);
             return Err("its guest waits for what another one took to a daemon that was killed: restart the guest".into());
         }
         let tracker = match &self.inflight {
@@ -360,6 +359,7 @@ impl Session {
             }
         };
         let line = Line::new(wishes).map_err(|error| Refusal(format!("no descriptor for a queue ({error})")))?;
+        self.claim.iter_mut().for_each(Claim::begins);
         self.queues[usize::from(number)].line = Some(line.clone());
         let (device, resumption) = (self.shared.device.clone(), self.resumption.clone());
         self.shared.add(Box::new(Queue::new(QueueParts { number, device, ring, tracker, resumption, kick, line })));
@@ -371,21 +371,26 @@ impl Session {
         let facts = self.queue(number)?;
         let Some(line) = facts.line.take() else { return Ok(facts.base) };
         line.wish(|now| now.end = true, WISH_PATIENCE);
-        let Some(base) = line.wait_ended(DRAIN_PATIENCE) else {
+        let ended = line.wait_ended(DRAIN_PATIENCE);
+        if ended.is_none_or(|ended| !ended.in_order) {
+            // A front end that goes on with its used ring has another idea of what is answered.
+            self.claim.iter_mut().for_each(|claim| claim.how.in_order = false);
+        }
+        let Some(ended) = ended else {
             // It may still end: what ends the session waits for it.
-            facts.line = Some(line);
+            self.queue(number)?.line = Some(line);
             return Err("requests of a queue do not end: check the volume's devices".into());
         };
-        facts.base = base;
+        self.queue(number)?.base = ended.next_available;
         self.release_if_idle();
-        Ok(base)
+        Ok(ended.next_available)
     }
 
     fn release_if_idle(&mut self) {
         if self.queues.iter().all(|queue| queue.line.is_none())
             && let Some(mut claim) = self.claim.take()
         {
-            claim.in_order = true;
+            claim.how.asked = true;
         }
     }
 
@@ -411,11 +416,11 @@ impl Session {
                 while !line.is_ended() {
                     line.wait_ended(DRAIN_PATIENCE);
                 }
-                in_order &= line.wait_ended(Duration::ZERO).is_some();
+                in_order &= line.wait_ended(Duration::ZERO).is_some_and(|ended| ended.in_order);
             }
         }
         if let Some(mut claim) = self.claim.take() {
-            claim.in_order = in_order;
+            claim.how.in_order &= in_order;
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whose queues run, told by a file beside the socket to the daemon that comes after a crash.
+//! Whose queues run, told by a file to the daemon that comes after a crash.
 //!
 //! What a guest had under way when a daemon was killed is noted in memory that its front end keeps (`inflight`) and hands back to the
 //! next daemon. If the guest moves to another front end in between, that one has no notes. It goes on behind the answers that the guest
@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which memory holds the notes of a front end, by device and inode. `None`: it keeps none.
@@ -28,12 +28,18 @@ struct Inside {
     known: BTreeSet<(Notes, u16)>,
 }
 
+/// How the queues of a front end have ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    /// All that was taken is answered.
+    pub(crate) in_order: bool,
+    /// The front end has stopped them itself, and was told where another one goes on.
+    pub(crate) asked: bool,
+}
+
 impl Succession {
-    /// For the socket of this path: with what a daemon that was killed has left.
-    pub(crate) fn open(socket: &Path) -> Succession {
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".guest");
-        let path = PathBuf::from(path);
+    /// With what a daemon that was killed has left in that file. Nobody else may write in its directory.
+    pub(crate) fn open(path: PathBuf) -> Succession {
         let left = match std::fs::read_to_string(&path) {
             Ok(text) => Some(decode(&text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -48,14 +54,16 @@ impl Succession {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whole or not at all: a half-written file would refuse the rightful guest.
     fn write(&self, notes: Notes) {
         let text = notes.map_or("none\n".to_owned(), |(device, inode)| format!("{device} {inode}\n"));
-        if let Err(error) = std::fs::write(&self.path, text) {
+        let new = self.path.with_extension("new");
+        if let Err(error) = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.path)) {
             tracing::warn!("{} cannot be written ({error}): do not move virtual machines while the daemon restarts", self.path.display());
         }
     }
 
-    /// A front end with these notes begins to run queues.
+    /// A front end with these notes, which was admitted, begins to run queues.
     pub(crate) fn begins(&self, notes: Notes) {
         let _inside = self.inside();
         self.write(notes);
@@ -73,19 +81,23 @@ impl Succession {
         true
     }
 
-    /// The queues of a front end have ended. `in_order`: all that was taken is answered. `refused`: it was not served, and what was left is
-    /// as it was.
-    pub(crate) fn ends(&self, in_order: bool, refused: bool) {
+    /// The queues of a front end with these notes have ended, all that ran.
+    pub(crate) fn ends(&self, notes: Notes, how: Ended) {
         let mut inside = self.inside();
+        if !how.in_order {
+            // What it has under way is known to it alone.
+            inside.left = Some(notes);
+            return;
+        }
         match inside.left {
-            Some(left) if refused => self.write(left),
-            _ if in_order => {
+            // It has not come to all of its queues, perhaps; in another one its guest may wait for what was taken before.
+            Some(left) if !how.asked && (left != notes || notes.is_none()) => self.write(left),
+            _ => {
                 *inside = Inside::default();
                 if let Err(error) = std::fs::remove_file(&self.path) {
                     tracing::debug!("{} was not there ({error})", self.path.display());
                 }
             }
-            _ => {}
         }
     }
 }
@@ -102,24 +114,32 @@ mod tests {
     #[test]
     fn after_a_crash_only_the_notes_or_an_idle_queue_count() {
         let directory = tempfile::tempdir().expect("a directory");
-        let socket = directory.path().join("disk.sock");
+        let file = directory.path().join("disk.guest");
+        let open = || Succession::open(file.clone());
+        let (asked, cut, spoiled) =
+            (Ended { in_order: true, asked: true }, Ended { in_order: true, asked: false }, Ended { in_order: false, asked: false });
         let (first, second) = (Some((1, 7)), Some((1, 8)));
-        let before = Succession::open(&socket);
+        let before = open();
         assert!(before.admits(first, 0, true), "nothing was left");
         before.begins(first);
         // Killed here.
-        let after = Succession::open(&socket);
+        let after = open();
         assert!(!after.admits(second, 0, true) && !after.admits(None, 0, true));
         assert!(after.admits(second, 1, false) && after.admits(second, 1, true), "what it has under way is in its own notes");
-        after.ends(true, true);
-        let again = Succession::open(&socket);
-        assert!(!again.admits(second, 1, true) && again.admits(first, 1, true), "who was refused changes nothing");
+        after.begins(second);
+        after.ends(second, cut);
+        assert!(!after.admits(second, 0, true), "it was cut off before it came to its other queue");
+        let again = open();
+        assert!(!again.admits(second, 1, true) && again.admits(first, 1, true), "who was cut off changes nothing");
         again.begins(first);
-        again.ends(false, false);
-        assert!(!Succession::open(&socket).admits(None, 0, true), "cut off");
-        again.ends(true, false);
-        assert!(again.admits(None, 0, true) && Succession::open(&socket).admits(second, 0, true));
-        std::fs::write(directory.path().join("disk.sock.guest"), "what is this").expect("there is room");
-        assert!(!Succession::open(&socket).admits(second, 0, true));
+        again.ends(first, spoiled);
+        assert!(!open().admits(None, 0, true) && !again.admits(None, 0, true), "not all was answered");
+        again.ends(first, cut);
+        assert!(again.admits(None, 0, true) && open().admits(second, 0, true));
+        again.begins(first);
+        again.ends(first, asked);
+        assert!(open().admits(second, 0, true));
+        std::fs::write(&file, "what is this").expect("there is room");
+        assert!(!open().admits(second, 0, true));
     }
 }

@@ -42,8 +42,17 @@ struct Inside {
     wishes: Wishes,
     /// The generation that the queue goes by.
     seen: u64,
-    /// The queue is gone: what it would have taken next, unless it was cut off.
-    ended: Option<Option<u16>>,
+    /// The queue is gone; `None` in that if it was cut off.
+    ended: Option<Option<EndOfQueue>>,
+}
+
+/// A queue that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EndOfQueue {
+    /// What it would have taken next.
+    pub(crate) next_available: u16,
+    /// All that was taken is answered, also what was left by a daemon before.
+    pub(crate) in_order: bool,
 }
 
 impl Line {
@@ -87,8 +96,8 @@ impl Line {
         }
     }
 
-    /// Waits until the queue is gone; gives what it would have taken next. `None`: it was cut off, or is not gone within `patience`.
-    pub(crate) fn wait_ended(&self, patience: Duration) -> Option<u16> {
+    /// Waits until the queue is gone. `None`: it was cut off, or is not gone within `patience`.
+    pub(crate) fn wait_ended(&self, patience: Duration) -> Option<EndOfQueue> {
         let deadline = Instant::now() + patience;
         let mut inside = self.inside();
         loop {
@@ -125,8 +134,8 @@ impl Line {
     }
 
     /// The queue is gone. The first word counts.
-    pub(crate) fn ended(&self, next_available: Option<u16>) {
-        self.inside().ended.get_or_insert(next_available);
+    pub(crate) fn ended(&self, end: Option<EndOfQueue>) {
+        self.inside().ended.get_or_insert(end);
         self.changed.notify_all();
     }
 }

@@ -23,19 +23,19 @@ const SERIAL_DIGITS: usize = 20;
 impl Machine {
     pub(super) fn offer_vhost_user(&self, record: &VolumeRecord, place: Option<SocketPath>) -> Result<Offer, ControlError> {
         let volume = self.volume(&record.name)?;
+        let directory = self.export_directory.join(SOCKETS);
+        std::fs::create_dir_all(&directory).map_err(|e| directory_error(&directory, &e))?;
+        // The sockets say who may connect; whoever may has to get there, whatever the daemon's umask.
+        let open = std::fs::Permissions::from_mode(DIRECTORY_MODE);
+        std::fs::set_permissions(&directory, open).map_err(|e| directory_error(&directory, &e))?;
         let path = match place {
             Some(path) => path.as_path().to_owned(),
-            None => {
-                let directory = self.export_directory.join(SOCKETS);
-                std::fs::create_dir_all(&directory).map_err(|e| directory_error(&directory, &e))?;
-                // The sockets say who may connect; whoever may has to get there, whatever the daemon's umask.
-                let open = std::fs::Permissions::from_mode(DIRECTORY_MODE);
-                std::fs::set_permissions(&directory, open).map_err(|e| directory_error(&directory, &e))?;
-                directory.join(format!("{}.sock", record.name))
-            }
+            None => directory.join(format!("{}.sock", record.name)),
         };
+        // Where a socket has a place of its own others may write.
+        let succession = Some(directory.join(format!("{}{}.guest", record.uuid, path.display().to_string().replace('/', "_"))));
         let serial = record.uuid.to_string().chars().filter(char::is_ascii_hexdigit).take(SERIAL_DIGITS).collect();
-        let options = ExportOptions { serial, refuses_earlier: self.kept.is_strange(record), ..ExportOptions::default() };
+        let options = ExportOptions { serial, refuses_earlier: self.kept.is_strange(record), succession, ..ExportOptions::default() };
         let made = VhostUserExport::start(&self.runtime, &volume.reference, &path, &options).map_err(|e| error_at(&path, &e))?;
         locked(&volume.vhost_user).insert(Export::VhostUser(place), made);
         Ok(Offer { place: path.display().to_string(), on_restart: OnRestart::WaitsIfReconnected, ..Offer::default() })
