@@ -44,7 +44,7 @@ if [ "$step" = first ]; then
     read_all
     read_all
 else
-    dmsetup table vg-lv | grep -q ' linear 7:' && echo "under the mount"
+    readlink "/sys/dev/block/$(dmsetup table vg-lv | cut -d' ' -f4)" | grep -E '/(ublkb|loop)[0-9]+$' && echo "under the mount"
     read_all
     sha256sum </srv/lv/file | cmp - "$kept/sum" && echo "nothing stale"
 fi
