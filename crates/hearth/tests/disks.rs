@@ -66,13 +66,15 @@ fn the_cache_gives_room_for_disks_and_takes_it_back() {
     let daemon = place.daemon();
     begin(&place);
     let cached = pattern(1, MIB);
-    Client::connect(&uri(&place, "volume", "v")).write(0, &cached).expect("it is written");
+    let mut v = Client::connect(&uri(&place, "volume", "v"));
+    v.write(0, &cached).expect("it is written");
 
     place.must_fail(&["disk", "create", "a", "--pool", "p", "--size", "1TiB"], 1, "room for 191 MiB more of disks at most");
     let told = place.must(&["disk", "create", "a", "--pool", "p", "--size", "64MiB", "--export", "nbd"]);
     assert!(told.contains("64 MiB on") && told.contains("without checksums"), "{told}");
     assert_eq!(pool_bytes(&place), 176 * MIB);
-    assert_eq!(Client::connect(&uri(&place, "volume", "v")).read(0, cached.len()), cached, "what was dirty is at home");
+    assert_eq!(v.read(0, cached.len()), cached, "what was dirty is at home, and the client has waited");
+    drop(v);
 
     // What was cached there is not to be seen.
     let mut a = Client::connect(&uri(&place, "disk", "a"));
@@ -92,7 +94,11 @@ fn the_cache_gives_room_for_disks_and_takes_it_back() {
     }
     v.flush();
     // Neither does another disk.
+    let mut a = Client::connect(&uri(&place, "disk", "a"));
     place.must(&["disk", "create", "b", "--pool", "p", "--size", "16MiB", "--export", "nbd"]);
+    assert!(a.read(0, MIB as usize) == content[..MIB as usize], "it has waited, too");
+    assert!(v.read(63 * MIB, MIB as usize) == pattern(763, MIB), "so has the volume's");
+    drop((a, v));
     Client::connect(&uri(&place, "disk", "b")).write(0, &pattern(3, 16 * MIB)).expect("it is written");
     assert_eq!(Client::connect(&uri(&place, "volume", "v")).read(63 * MIB, MIB as usize), pattern(763, MIB));
 

@@ -173,6 +173,20 @@ impl KeptExports {
         }
     }
 
+    /// A client of the volume's NBD export waits while the volume is away. It does not outlive this process.
+    pub(super) fn nbd_waits(&self, record: &VolumeRecord, socket: OwnedFd, state: Vec<u8>) {
+        match memory_of(&state) {
+            Ok(state) => {
+                let mut waiting = locked(&self.waiting);
+                let number = waiting.len();
+                let names = (number..).map(|number| format!("{NBD}{}.{number}", record.uuid));
+                let name = names.into_iter().find(|name| !waiting.contains_key(name)).expect("numbers do not end");
+                waiting.insert(name, (Instant::now(), vec![socket, state]));
+            }
+            Err(error) => tracing::warn!("a client of the NBD export {} was disconnected: {error}", record.name),
+        }
+    }
+
     /// The socket of the NBD server of the daemon before, and what it is known by.
     pub(super) fn take_nbd_listener(&self) -> Option<(OwnedFd, Vec<u8>)> {
         self.take_with_state(NBD_LISTENER)

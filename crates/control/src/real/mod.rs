@@ -403,7 +403,10 @@ impl DataPath for Machine {
     }
 
     fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        export.is_device() && self.device_outlives_its_pool(volume)
+        match export {
+            Export::Nbd => true,
+            export => export.is_device() && self.device_outlives_its_pool(volume),
+        }
     }
 
     fn end_kept(&self, volume: &VolumeRecord) {
