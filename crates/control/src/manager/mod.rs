@@ -137,6 +137,8 @@ struct LivePool {
     damaged: Vec<u32>,
     /// As found by the pool's start, by number of the volume.
     dirty_bytes: BTreeMap<u32, u64>,
+    /// The start has missed its SSD.
+    missed: bool,
 }
 
 impl LivePool {
@@ -149,6 +151,7 @@ impl LivePool {
             ram_bytes: None,
             damaged: Vec::new(),
             dirty_bytes: BTreeMap::new(),
+            missed: false,
         }
     }
 }

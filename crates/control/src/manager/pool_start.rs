@@ -105,7 +105,8 @@ impl Manager {
                 lost.missed.insert(pool.name);
                 continue;
             }
-            let was_missed = lost.missed.remove(&pool.name);
+            let mut was_missed = lost.missed.remove(&pool.name);
+            self.set_live_pool(&pool.name, |live| was_missed |= std::mem::take(&mut live.missed));
             if !self.may_start_by_itself(&pool.name) || !was_missed && !lost.may_try(&pool.name, Instant::now()) {
                 continue;
             }

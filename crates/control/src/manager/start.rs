@@ -152,7 +152,10 @@ impl Manager {
             Err(error) => {
                 let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };
                 self.events().note(Severity::Error, &pool.name, format!("the pool does not start: {}", error.reason()));
-                self.set_live_pool(&pool.name, |live| (live.health, live.trouble) = (health, Some(Trouble::from(&error))));
+                // Early in a boot it may be there a moment later.
+                let missed = error.kind() == Kind::NotFound;
+                let trouble = Some(Trouble::from(&error));
+                self.set_live_pool(&pool.name, |live| (live.health, live.trouble, live.missed) = (health, trouble, missed));
                 self.fail_disks(pool, &error);
                 for volume in &volumes {
                     let result = match volume.rests() {
