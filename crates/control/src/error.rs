@@ -338,10 +338,12 @@ impl ControlError {
             | ControlError::NotRunning { .. }
             | ControlError::SecondDaemon { .. }
             | ControlError::Job(..)
+            // What the machine, as it is, does not offer: a driver, the rights, a free address.
+            | ControlError::Export { .. }
             | ControlError::Stopped => Kind::Conflict,
             ControlError::Claimed { .. } | ControlError::Stopping => Kind::Busy,
             ControlError::Device { kind, .. } => *kind,
-            ControlError::Export { .. } | ControlError::State { .. } | ControlError::DataPath(..) => Kind::Failed,
+            ControlError::State { .. } | ControlError::DataPath(..) => Kind::Failed,
         }
     }
 
