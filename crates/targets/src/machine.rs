@@ -71,7 +71,7 @@ impl Targets {
     fn server(&self, protocol: Protocol, uuid: [u8; 16]) -> Result<Server, TargetError> {
         let is_tgt = protocol == Protocol::Iscsi
             && !self.is_in_lio(uuid)
-            && (self.tgtd.device_of(uuid).is_some() || (!self.tree.exists("target") && !self.kernel_has_lio() && self.tgtd.answers()?));
+            && (self.tgtd.device_of(uuid).is_some() || (!self.has_lio() && self.tgtd.answers()?));
         Ok(if is_tgt { Server::Tgt } else { Server::of_kernel(protocol) })
     }
 
@@ -80,8 +80,8 @@ impl Targets {
     }
 
     /// It may not be loaded.
-    fn kernel_has_lio(&self) -> bool {
-        std::fs::read_to_string(&self.modules).is_ok_and(|text| text.contains("/target_core_mod.ko"))
+    fn has_lio(&self) -> bool {
+        self.tree.exists("target") || std::fs::read_to_string(&self.modules).is_ok_and(|text| text.contains("/target_core_mod.ko"))
     }
 
     /// As [`crate::apply`]; tells who serves it.
@@ -102,15 +102,16 @@ impl Targets {
     /// # Errors
     /// The rest of it is removed all the same.
     pub fn remove(&self, protocol: Protocol, volume: &str, uuid: [u8; 16]) -> Result<(), TargetError> {
-        let may_be_tgt = protocol == Protocol::Iscsi && (!self.is_in_lio(uuid) || self.tgtd.device_of(uuid).is_some());
-        let of_tgt = if may_be_tgt { self.tgtd.remove(uuid) } else { Ok(()) };
+        let may_be_tgt = protocol == Protocol::Iscsi && !self.is_in_lio(uuid);
+        let where_refused = if self.has_lio() { tgt::Refused::HasNone } else { tgt::Refused::Unknown };
+        let of_tgt = if may_be_tgt { self.tgtd.remove(uuid, where_refused) } else { Ok(()) };
         crate::remove(&self.tree, protocol, volume, uuid).and(of_tgt)
     }
 
-    /// Whether the volume is offered by that protocol.
+    /// Whether the volume is offered by that protocol, or may be: a `tgtd` does not tell.
     pub fn is_offered(&self, protocol: Protocol, volume: &str, uuid: [u8; 16]) -> bool {
         crate::device_of(&self.tree, protocol, volume, uuid).is_some()
-            || (protocol == Protocol::Iscsi && self.tgtd.device_of(uuid).is_some())
+            || (protocol == Protocol::Iscsi && self.tgtd.has(uuid).unwrap_or(!self.has_lio()))
     }
 
     /// Whether all of it stands: others may have taken a part away. Secrets are not looked at.

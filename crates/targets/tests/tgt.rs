@@ -65,6 +65,23 @@ impl Daemon {
         }
     }
 
+    /// What an administrator does by hand.
+    fn by_hand(&self, words: &str) -> String {
+        let mut command = Command::new("tgtadm");
+        command.args(["--lld", "iscsi"]).args(words.split(' ')).env("TGT_IPC_SOCKET", self.directory.path().join("s"));
+        let ended = command.output().expect("it comes with tgtd");
+        assert!(ended.status.success(), "{words}: {ended:?}");
+        String::from_utf8_lossy(&ended.stdout).into_owned()
+    }
+
+    /// The number of the share's target.
+    fn number(&self) -> String {
+        let shown = self.by_hand("--mode target --op show");
+        let name = names::target(Protocol::Iscsi, UUID);
+        let line = shown.lines().find(|line| line.ends_with(&name)).expect("it is there");
+        line.trim_start_matches("Target ").split(':').next().expect("a number").to_owned()
+    }
+
     /// What an initiator sees of the disk; `None`: it may not log in.
     fn inquiry(&self, initiator: &str, secret: &str, page: Option<&str>) -> Option<String> {
         let url = format!("iscsi://{secret}127.0.0.1:{}/{}/1", self.port, names::target(Protocol::Iscsi, UUID));
@@ -112,6 +129,48 @@ fn a_disk_by_tgt_has_the_names_that_lio_gives_and_who_is_named_alone_sees_it() {
     targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
     targets.remove(Protocol::Iscsi, "db", UUID).expect("it is no failure");
     assert!(daemon.inquiry(INITIATOR, "", None).is_none() && !targets.is_offered(Protocol::Iscsi, "db", UUID));
+}
+
+#[test]
+fn a_target_that_takes_nobody_in_is_opened_again() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let (targets, share) = (daemon.targets(), daemon.share());
+    daemon.by_hand("--mode target --op new --tid 1 --targetname iqn.2026-01.test:other");
+    targets.offer(&share).expect("it is there");
+    let number = daemon.number();
+    assert!(number.parse::<i32>().is_ok_and(|number| number > 1 << 30), "far from those of other programs: {number}");
+    for closed in [
+        format!("--mode target --op update --tid {number} --name state --value offline"),
+        format!("--mode logicalunit --op update --tid {number} --lun 1 --name online --value 0"),
+    ] {
+        let closed = closed.replace("--name online --value 0", "--params online=0");
+        daemon.by_hand(&closed);
+        assert!(!targets.stands(&share), "{closed}");
+        targets.offer(&share).expect("it is there");
+        assert!(targets.stands(&share) && daemon.inquiry(INITIATOR, "", None).is_some(), "{closed}");
+    }
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
+    assert!(daemon.by_hand("--mode target --op show").starts_with("Target 1: iqn.2026-01.test:other"));
+}
+
+#[test]
+fn users_that_nobody_has_are_no_obstacle_and_others_stay() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let targets = daemon.targets();
+    let share = Share { chap: Some(Chap::parse(CHAP).expect("well-formed")), ..daemon.share() };
+    // As after a kill between two steps, with an older password.
+    daemon.by_hand("--mode account --op new --user db --password forgotten-long");
+    targets.offer(&share).expect("nobody has it");
+    assert!(daemon.inquiry(INITIATOR, "db%hunter2-hunter2@", None).is_some());
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
+    // For discovery, which is no target's.
+    daemon.by_hand("--mode account --op new --user db --password of-discovery-1");
+    daemon.by_hand("--mode account --op bind --user db");
+    let error = targets.offer(&share).expect_err("the server itself has it");
+    assert!(error.to_string().contains("\"db\" is in it already"), "{error}");
+    let told = daemon.by_hand("--mode account --op show");
+    assert!(told.contains("db") && !told.contains("hearth"), "{told}");
+    assert!(!targets.is_offered(Protocol::Iscsi, "db", UUID));
 }
 
 #[test]
@@ -190,8 +249,11 @@ fn one_that_does_not_obey_is_told_of_and_in_nobodys_way() {
     };
     let error = targets.offer(&share).expect_err("it obeys others only");
     assert!(error.remedy().contains("Group=root"), "{error}");
-    targets.remove(Protocol::Iscsi, "db", UUID).expect("it has none of ours");
+    // It may serve the volume all the same.
+    let error = targets.remove(Protocol::Iscsi, "db", UUID).expect_err("that cannot be told");
+    assert!(error.remedy().contains("Group=root"), "{error}");
     // A target of the kernel's is asked first.
     std::fs::create_dir_all(path("config").join("target/iscsi").join(share.target())).expect("there is room");
     assert_eq!(targets.connected(Protocol::Iscsi, UUID), Some(Vec::new()));
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("where the kernel serves, it has none of ours");
 }

@@ -45,6 +45,37 @@ fn allowed(share: &Share) -> Vec<(&'static str, String)> {
     }
 }
 
+/// What it means that a server takes no orders of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// None of our targets can be there.
+    HasNone,
+    /// That cannot be told.
+    Unknown,
+}
+
+/// What was made for a share, to be undone.
+#[derive(Default)]
+struct Made {
+    target: Option<i32>,
+    users: Vec<String>,
+    portals: Vec<SocketAddr>,
+}
+
+fn forget(user: &str) -> Order {
+    Order::new(Mode::Account, Act::Delete).words(format!("user={user}"))
+}
+
+fn portal(act: Act, address: SocketAddr) -> Order {
+    Order::new(Mode::Portal, act).words(format!("portal={address}"))
+}
+
+/// Far from the small numbers that `tgt-admin` and people give, of the volume alone.
+fn first_number(uuid: [u8; 16]) -> i32 {
+    let [a, b, c, d, ..] = uuid;
+    i32::from_be_bytes([0x40 | (a & 0x1f), b, c, d])
+}
+
 impl Tgtd {
     /// Whether it is there and takes orders.
     ///
@@ -67,31 +98,44 @@ impl Tgtd {
         let known = self.targets()?;
         if let Some(there) = known.iter().find(|target| target.name == name) {
             if is_as_wanted(there, share) && has_accounts(there, share) {
-                return self.listen(&share.addresses, &mut Vec::new());
+                return self.listen(&share.addresses, &mut Made::default());
             }
-            self.remove(share.uuid)?;
+            self.remove(share.uuid, Refused::Unknown)?;
         }
-        let mut undo = Vec::new();
-        let done = self.make(share, &known, &mut undo);
+        let mut made = Made::default();
+        let done = self.make(share, &known, &mut made);
         if done.is_err() {
-            undo.iter().rev().for_each(|order| drop(self.ask(order)));
+            self.undo(&made);
         }
         done
     }
 
-    /// Gives what takes it back, in the order of the steps. Who may connect comes last.
-    fn make(&self, share: &Share, known: &[Shown], undo: &mut Vec<Order>) -> Result<(), TargetError> {
-        self.listen(&share.addresses, undo)?;
-        let mut number = known.iter().map(|target| target.number).max().unwrap_or(0) + 1;
-        let make = |number: i32| Order::new(Mode::Target, Act::New).target(number).words(format!("targetname={}", share.target()));
-        // Another program may take the number meanwhile.
-        while let Err(refusal) = self.ask(&make(number)) {
-            if !refusal.is(Refusal::TARGET_EXISTS) || number > known.len() as i32 + 1000 {
-                return Err(self.failed("make a target", &refusal));
+    /// The target goes first: without its users it would be open to all.
+    fn undo(&self, made: &Made) {
+        if let Some(number) = made.target {
+            let gone = self.set_ready(number, false).and_then(|()| self.disconnect(number)).and_then(|()| self.delete(number));
+            if gone.is_err() {
+                return;
             }
-            number += 1;
         }
-        undo.push(Order::new(Mode::Target, Act::Delete).target(number).force());
+        made.users.iter().map(|user| forget(user)).chain(made.portals.iter().map(|address| portal(Act::Delete, *address))).for_each(
+            |order| {
+                drop(self.ask(&order));
+            },
+        );
+    }
+
+    /// Notes what it made. Who may connect comes last.
+    fn make(&self, share: &Share, known: &[Shown], made: &mut Made) -> Result<(), TargetError> {
+        self.listen(&share.addresses, made)?;
+        let mut number = first_number(share.uuid);
+        let make = |number: i32| Order::new(Mode::Target, Act::New).target(number).words(format!("targetname={}", share.target()));
+        while let Err(refusal) = self.ask(&make(number)) {
+            // Nor may one of that name have come meanwhile.
+            let next = number.checked_add(1).filter(|_| refusal.is(Refusal::TARGET_EXISTS) && known.iter().any(|t| t.number == number));
+            number = next.ok_or_else(|| self.failed("make a target", &refusal))?;
+        }
+        made.target = Some(number);
         let sector_bytes = sector_bytes(&share.device);
         let unit = Order::new(Mode::Unit, Act::New).target(number).unit(UNIT);
         self.order("take the device", unit.words(format!("path={},bstype=rdwr,bsoflags=direct,blocksize={sector_bytes}", share.device)))?;
@@ -103,7 +147,7 @@ impl Tgtd {
         );
         self.order("name the disk", Order::new(Mode::Unit, Act::Update).target(number).unit(UNIT).words(facts))?;
         if let Some(chap) = &share.chap {
-            self.secrets(number, chap, undo)?;
+            self.secrets(number, chap, known, made)?;
         }
         for (kind, who) in allowed(share) {
             self.order("allow an initiator", Order::new(Mode::Target, Act::Bind).target(number).words(format!("{kind}={who}")))?;
@@ -111,64 +155,107 @@ impl Tgtd {
         Ok(())
     }
 
-    fn secrets(&self, number: i32, chap: &Chap, undo: &mut Vec<Order>) -> Result<(), TargetError> {
+    fn secrets(&self, number: i32, chap: &Chap, known: &[Shown], made: &mut Made) -> Result<(), TargetError> {
         let mutual = chap.mutual().map(|(user, password)| (user, password, true));
         for (user, password, is_outgoing) in [(chap.user(), chap.password(), false)].into_iter().chain(mutual) {
-            let made = self.ask(&Order::new(Mode::Account, Act::New).words(format!("user={user},password={password}")));
-            made.map_err(|refusal| match refusal.is(Refusal::USER_EXISTS) {
+            let order = Order::new(Mode::Account, Act::New).words(format!("user={user},password={password}"));
+            let mut answer = self.ask(&order);
+            // One that nobody has is left of a share that was not made to its end.
+            let is_left = |refusal: &Refusal| refusal.is(Refusal::USER_EXISTS) && !self.has_user(known, made, user);
+            if answer.as_ref().is_err_and(is_left) {
+                drop(self.ask(&forget(user)));
+                answer = self.ask(&order);
+            }
+            answer.map_err(|refusal| match refusal.is(Refusal::USER_EXISTS) {
                 true => TargetError::Tgt {
                     problem: format!("tgt has one list of CHAP users, and \"{user}\" is in it already"),
                     remedy: "give another name in the file, for each share its own".into(),
                 },
                 false => self.failed("take a CHAP user", &refusal),
             })?;
-            undo.push(Order::new(Mode::Account, Act::Delete).words(format!("user={user}")));
+            made.users.push(user.to_owned());
             let bind = Order::new(Mode::Account, Act::Bind).target(number).words(format!("user={user}"));
             self.order("take a CHAP user", if is_outgoing { bind.outgoing() } else { bind })?;
         }
         Ok(())
     }
 
+    /// Whether a target has that CHAP user, this share has, or the server for discovery.
+    fn has_user(&self, known: &[Shown], made: &Made, user: &str) -> bool {
+        let of_server = self.ask(&Order::new(Mode::System, Act::Show));
+        let is_listed = |text: &String| text.lines().any(|line| line.trim().trim_end_matches(" (outgoing)") == user);
+        made.users.iter().any(|own| own == user)
+            || known.iter().any(|target| target.accounts.iter().any(|(name, _)| name == user))
+            || of_server.as_ref().map_or(true, is_listed)
+    }
+
     /// Has it listen there, too.
-    fn listen(&self, addresses: &[SocketAddr], undo: &mut Vec<Order>) -> Result<(), TargetError> {
+    fn listen(&self, addresses: &[SocketAddr], made: &mut Made) -> Result<(), TargetError> {
         let portals = shown::portals(&self.order("tell its addresses", Order::new(Mode::Portal, Act::Show))?);
         for address in addresses.iter().filter(|address| !shown::covers(&portals, **address)) {
-            let portal = |act: Act| Order::new(Mode::Portal, act).words(format!("portal={address}"));
-            self.ask(&portal(Act::New)).map_err(|_| TargetError::Tgt {
+            self.ask(&portal(Act::New, *address)).map_err(|_| TargetError::Tgt {
                 problem: format!("tgt cannot listen on {address}"),
                 remedy: "give an address of this machine, and a port that no other program has".into(),
             })?;
-            undo.push(portal(Act::Delete));
+            made.portals.push(*address);
         }
         Ok(())
     }
 
-    pub(crate) fn remove(&self, uuid: [u8; 16]) -> Result<(), TargetError> {
-        let known = self.targets_if_there()?;
+    /// `where_refused`: what it means that it takes no orders of ours.
+    pub(crate) fn remove(&self, uuid: [u8; 16], where_refused: Refused) -> Result<(), TargetError> {
+        let known = match self.targets_if_there() {
+            Err(_) if where_refused == Refused::HasNone && self.refuses() => return Ok(()),
+            known => known?,
+        };
         let name = names::target(Protocol::Iscsi, uuid);
         let Some(target) = known.iter().find(|target| target.name == name) else { return Ok(()) };
         // Nothing new begins; what is under way ends.
-        let about = |mode: Mode, act: Act| Order::new(mode, act).target(target.number);
-        self.order("close the target", about(Mode::Target, Act::Update).words("state=offline".into()))?;
-        let sessions = self.order("tell its connections", about(Mode::Connection, Act::Show))?;
-        for (session, connection) in shown::connections(&sessions) {
-            match self.ask(&about(Mode::Connection, Act::Delete).connection(session, connection)) {
-                Err(refusal) if !refusal.is(Refusal::NO_CONNECTION) => return Err(self.failed("disconnect an initiator", &refusal)),
-                _ => {}
-            }
-        }
-        let begun = Instant::now();
-        while let Err(refusal) = self.ask(&about(Mode::Target, Act::Delete).force()) {
-            if !refusal.is(Refusal::UNIT_ACTIVE) || begun.elapsed() > PATIENCE {
-                return Err(self.failed("remove the target", &refusal));
-            }
-            std::thread::sleep(LOOK);
+        self.set_ready(target.number, false)?;
+        if let Err(error) = self.disconnect(target.number).and_then(|()| self.delete(target.number)) {
+            // What stays is to work.
+            drop(self.set_ready(target.number, true));
+            return Err(error);
         }
         for (user, _) in &target.accounts {
             let is_used = known.iter().any(|other| other.number != target.number && other.accounts.iter().any(|(name, _)| name == user));
             if !is_used {
-                self.order("forget a CHAP user", Order::new(Mode::Account, Act::Delete).words(format!("user={user}")))?;
+                self.order("forget a CHAP user", forget(user))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether it is there and takes no orders of ours.
+    fn refuses(&self) -> bool {
+        matches!(self.ask(&Order::new(Mode::Target, Act::Show)), Err(Refusal::NotAllowed))
+    }
+
+    fn set_ready(&self, number: i32, is_ready: bool) -> Result<(), TargetError> {
+        let (doing, state) = if is_ready { ("open the target", "state=ready") } else { ("close the target", "state=offline") };
+        self.order(doing, Order::new(Mode::Target, Act::Update).target(number).words(state.into())).map(drop)
+    }
+
+    fn disconnect(&self, number: i32) -> Result<(), TargetError> {
+        let about = |act: Act| Order::new(Mode::Connection, act).target(number);
+        let sessions = self.order("tell its connections", about(Act::Show))?;
+        for (session, connection) in shown::connections(&sessions) {
+            match self.ask(&about(Act::Delete).connection(session, connection)) {
+                Err(refusal) if !refusal.is(Refusal::NO_CONNECTION) => return Err(self.failed("disconnect an initiator", &refusal)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for requests under way.
+    fn delete(&self, number: i32) -> Result<(), TargetError> {
+        let begun = Instant::now();
+        while let Err(refusal) = self.ask(&Order::new(Mode::Target, Act::Delete).target(number).force()) {
+            if !refusal.is(Refusal::UNIT_ACTIVE) || begun.elapsed() > PATIENCE {
+                return Err(self.failed("remove the target", &refusal));
+            }
+            std::thread::sleep(LOOK);
         }
         Ok(())
     }
@@ -191,12 +278,28 @@ impl Tgtd {
 
     /// The disk keeps its size until its device is opened anew: that is an error to whoever uses it.
     pub(crate) fn refresh(&self, uuid: [u8; 16]) -> Result<bool, TargetError> {
-        let Some(target) = self.target_of(uuid).filter(|target| target.initiators.is_empty()) else { return Ok(false) };
+        let is_free = |target: &Shown| target.initiators.is_empty();
+        let Some(target) = self.target_of(uuid).filter(is_free) else { return Ok(false) };
         let Some(device) = target.devices.first() else { return Ok(false) };
-        let update = |words: String| Order::new(Mode::Unit, Act::Update).target(target.number).unit(UNIT).words(words);
+        // Nobody logs in between the look and the act.
+        self.set_ready(target.number, false)?;
+        let is_reopened = match self.target_of(uuid) {
+            Some(now) if is_free(&now) => self.reopen(target.number, device).map(|()| true),
+            _ => Ok(false),
+        };
+        self.set_ready(target.number, true).and(is_reopened)
+    }
+
+    fn reopen(&self, number: i32, device: &str) -> Result<(), TargetError> {
+        let update = |words: String| Order::new(Mode::Unit, Act::Update).target(number).unit(UNIT).words(words);
         self.order("open the device anew", update("targetOps online=0,".into()))?;
-        self.order("open the device anew", update(format!("targetOps path={device},")))?;
-        Ok(true)
+        self.order("open the device anew", update(format!("targetOps path={device},"))).map(drop)
+    }
+
+    /// Whether it has a target of that volume.
+    pub(crate) fn has(&self, uuid: [u8; 16]) -> Result<bool, TargetError> {
+        let name = names::target(Protocol::Iscsi, uuid);
+        Ok(self.targets_if_there()?.iter().any(|target| target.name == name))
     }
 
     fn target_of(&self, uuid: [u8; 16]) -> Option<Shown> {
@@ -205,15 +308,21 @@ impl Tgtd {
     }
 
     fn targets(&self) -> Result<Vec<Shown>, TargetError> {
-        Ok(shown::targets(&self.order("look at its targets", Order::new(Mode::Target, Act::Show))?))
+        self.read(&self.order("look at its targets", Order::new(Mode::Target, Act::Show))?)
     }
 
-    /// None where it does not run, or has never obeyed us.
+    fn read(&self, text: &str) -> Result<Vec<Shown>, TargetError> {
+        shown::targets(text).ok_or_else(|| TargetError::Tgt {
+            problem: "the list of tgt's targets is not well-formed: an initiator may have written into it by its name or alias".into(),
+            remedy: "see `tgtadm --lld iscsi --mode target --op show`, and disconnect that initiator".into(),
+        })
+    }
+
+    /// None where it does not run.
     fn targets_if_there(&self) -> Result<Vec<Shown>, TargetError> {
         match self.ask(&Order::new(Mode::Target, Act::Show)) {
-            Ok(text) => Ok(shown::targets(&text)),
+            Ok(text) => self.read(&text),
             Err(Refusal::Connection(error)) if error.kind() != std::io::ErrorKind::WouldBlock => Ok(Vec::new()),
-            Err(Refusal::NotAllowed) => Ok(Vec::new()),
             Err(refusal) => Err(self.failed("look at its targets", &refusal)),
         }
     }
@@ -242,7 +351,9 @@ fn is_as_wanted(target: &Shown, share: &Share) -> bool {
         all.sort();
         all
     };
-    target.devices == [share.device.as_str()]
+    target.is_ready
+        && !target.has_offline
+        && target.devices == [share.device.as_str()]
         && sorted(target.allowed.clone()) == sorted(allowed(share).into_iter().map(|(_, who)| who).collect())
 }
 

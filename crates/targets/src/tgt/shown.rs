@@ -2,11 +2,23 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+const SYSTEM: &str = "System information";
+const NEXUS: &str = "I_T nexus information";
+const UNITS: &str = "LUN information";
+const ACCOUNTS: &str = "Account information";
+const ACL: &str = "ACL information";
+/// Of an iSCSI target, in its order.
+const SECTIONS: [&str; 5] = [SYSTEM, NEXUS, UNITS, ACCOUNTS, ACL];
+
 /// One of its targets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Shown {
     pub(super) number: i32,
     pub(super) name: String,
+    /// Whether it takes logins and commands.
+    pub(super) is_ready: bool,
+    /// Whether one of its disks does not.
+    pub(super) has_offline: bool,
     /// Names of initiators that are logged in.
     pub(super) initiators: Vec<String>,
     /// Paths of its disks, in the order of their numbers.
@@ -17,43 +29,65 @@ pub(super) struct Shown {
     pub(super) allowed: Vec<String>,
 }
 
-/// All targets of `show`.
-pub(super) fn targets(text: &str) -> Vec<Shown> {
+/// All targets of `show`. An initiator's names are printed as it gave them, line feeds included, so
+/// this counts only what `tgtd` itself can have written; `None` where somebody else wrote into it.
+pub(super) fn targets(text: &str) -> Option<Vec<Shown>> {
     let mut all: Vec<Shown> = Vec::new();
-    let mut section = "";
+    let mut section = 0;
+    let mut is_online = false;
     for line in text.lines() {
-        let depth = line.len() - line.trim_start().len();
-        let words = line.trim();
+        let words = line.trim_start_matches(' ');
+        let depth = line.len() - words.len();
         if depth == 0 {
-            if let Some((number, name)) = words.strip_prefix("Target ").and_then(|rest| rest.split_once(": ")) {
-                all.push(Shown { number: number.parse().unwrap_or_default(), name: name.into(), ..Shown::default() });
+            // A target is whole before the next one.
+            let (number, name) = words.strip_prefix("Target ")?.split_once(": ")?;
+            let number: i32 = number.parse().ok()?;
+            let is_next = all.last().is_none_or(|last| last.number < number && section == SECTIONS.len());
+            if !is_next || all.iter().any(|known| known.name == name) {
+                return None;
             }
+            all.push(Shown { number, name: name.into(), ..Shown::default() });
+            section = 0;
             continue;
         }
-        let Some(target) = all.last_mut() else { continue };
-        match (depth, section) {
-            (4, _) => section = words.trim_end_matches(':'),
-            (8, "Account information") => {
-                let name = words.strip_suffix(" (outgoing)");
-                target.accounts.push((name.unwrap_or(words).to_owned(), name.is_some()));
+        let target = all.last_mut()?;
+        if depth == 4 {
+            // Each once, in this order.
+            if words.strip_suffix(':') != SECTIONS.get(section).copied() {
+                return None;
             }
-            (8, "ACL information") => target.allowed.push(words.to_owned()),
-            (_, "LUN information") => {
-                target.devices.extend(words.strip_prefix("Backing store path: ").filter(|path| *path != "None").map(str::to_owned));
-            }
-            (_, "I_T nexus information") => {
+            section += 1;
+            continue;
+        }
+        match (depth, section.checked_sub(1).map(|at| SECTIONS[at])?) {
+            (8, SYSTEM) => target.is_ready |= words == "State: ready",
+            (12, NEXUS) => {
                 let name = words.strip_prefix("Initiator: ").map(|rest| rest.split(" alias:").next().unwrap_or(rest));
                 target.initiators.extend(name.map(|name| name.trim().to_owned()));
             }
+            (12, UNITS) => {
+                if let Some(state) = words.strip_prefix("Online: ") {
+                    is_online = state == "Yes";
+                } else if let Some(path) = words.strip_prefix("Backing store path: ").filter(|path| *path != "None") {
+                    target.devices.push(path.to_owned());
+                    target.has_offline |= !is_online;
+                }
+            }
+            (8, UNITS) => is_online = false,
+            (8, ACCOUNTS) => {
+                let name = words.strip_suffix(" (outgoing)");
+                target.accounts.push((name.unwrap_or(words).to_owned(), name.is_some()));
+            }
+            (8, ACL) => target.allowed.push(words.to_owned()),
             _ => {}
         }
     }
-    all
+    (all.is_empty() || section == SECTIONS.len()).then_some(all)
 }
 
 /// Where it listens.
 pub(super) fn portals(text: &str) -> Vec<SocketAddr> {
-    let address = |line: &str| line.trim().strip_prefix("Portal: ")?.rsplit_once(',')?.0.parse().ok();
+    let address = |line: &str| line.strip_prefix("Portal: ")?.rsplit_once(',')?.0.parse().ok();
     text.lines().filter_map(address).collect()
 }
 
@@ -72,10 +106,10 @@ pub(super) fn covers(portals: &[SocketAddr], address: SocketAddr) -> bool {
 pub(super) fn connections(text: &str) -> Vec<(u64, u32)> {
     let mut session = 0;
     let mut all = Vec::new();
-    for words in text.lines().map(str::trim) {
-        if let Some(number) = words.strip_prefix("Session: ").and_then(|n| n.parse().ok()) {
+    for line in text.lines() {
+        if let Some(number) = line.strip_prefix("Session: ").and_then(|n| n.parse().ok()) {
             session = number;
-        } else if let Some(number) = words.strip_prefix("Connection: ").and_then(|n| n.parse().ok()) {
+        } else if let Some(number) = line.strip_prefix("    Connection: ").and_then(|n| n.parse().ok()) {
             all.push((session, number));
         }
     }
@@ -117,6 +151,7 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
         LUN: 1
             Type: disk
             SCSI ID: 6001405ccb4766
+            Online: Yes
             Backing store type: rdwr
             Backing store path: /dev/loop1
             Backing store flags: direct
@@ -130,18 +165,43 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
 
     #[test]
     fn targets_are_read() {
-        let [other, ours] = &targets(TEXT)[..] else { panic!("two targets") };
+        let [other, ours] = &targets(TEXT).expect("well-formed")[..] else { panic!("two targets") };
         assert_eq!((other.number, other.devices.len(), other.allowed.as_slice()), (1, 0, &["ALL".to_owned()][..]));
         let expected = Shown {
             number: 12,
             name: "iqn.2003-01.org.linux-iscsi.hearth:ccb47660".into(),
+            is_ready: true,
+            has_offline: false,
             initiators: vec!["iqn.2026-01.test:a".into()],
             devices: vec!["/dev/loop1".into()],
             accounts: vec![("db".into(), false), ("hearth".into(), true)],
             allowed: vec!["127.0.0.1".into(), "iqn.2026-01.test:a".into()],
         };
         assert_eq!(*ours, expected);
-        assert!(targets("").is_empty() && targets("no target at all\n    x").is_empty());
+        assert!(targets("").is_some_and(|all| all.is_empty()) && targets("no target at all\n    x").is_none());
+        let of = |text: &str| targets(text).expect("well-formed").remove(1);
+        assert!(!of(&TEXT.replace("ready", "offline")).is_ready);
+        assert!(of(&TEXT.replace("Online: Yes", "Online: No")).has_offline);
+    }
+
+    #[test]
+    fn what_an_initiator_writes_is_not_taken_for_a_target() {
+        let as_alias = |alias: &str| targets(&TEXT.replace("host a", alias));
+        let rest = "    LUN information:\n    Account information:\n    ACL information:\n";
+        let begin = "    System information:\n    I_T nexus information:";
+        for number in ["1", "7", "12", "-1", "99999999999", "x"] {
+            assert_eq!(as_alias(&format!("x\nTarget {number}: iqn.x:other")), None, "{number}");
+            let whole = |name: &str| as_alias(&format!("x\n{rest}Target {number}: {name}\n{begin}"));
+            assert_eq!(whole("iqn.2001-04.com.example:other"), None, "{number}");
+            assert_eq!(whole("iqn.2003-01.org.linux-iscsi.hearth:ccb47660"), None, "{number}");
+        }
+        for section in ["LUN information:", "ACL information:", "System information:", "Mine:"] {
+            assert_eq!(as_alias(&format!("x\n    {section}\n        a")), None, "{section}");
+        }
+        // Without a section of its own it changes nothing.
+        let alias = "x\n        State: offline\n            Backing store path: /dev/x\n\tACL information:";
+        let known = as_alias(alias);
+        assert!(known.is_none() || known == targets(TEXT), "{known:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ const ANSWER_BYTES_MAX: u32 = 16 << 20;
 /// What an order is about.
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
+    System = 0,
     Target = 1,
     Unit = 2,
     Portal = 3,
