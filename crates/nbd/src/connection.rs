@@ -95,6 +95,7 @@ pub(crate) struct Connection {
     secured: Option<Box<Secured>>,
     /// When the client last moved a byte, or was first asked to.
     progress_ns: u64,
+    has_begun: bool,
 }
 
 impl Connection {
@@ -111,6 +112,7 @@ impl Connection {
             sender: Sender::new(),
             secured: None,
             progress_ns: 0,
+            has_begun: false,
         }
     }
 
@@ -134,11 +136,15 @@ impl Connection {
             return;
         }
         let state = State::of(transmission.session(), self.receiver.bytes());
+        self.park(&state);
+        self.close(cx);
+    }
+
+    fn park(&self, state: &State) {
         match self.socket.try_clone() {
             Ok(socket) => self.shared.park(Parked { export: state.export.clone(), socket, state: state.encode() }),
             Err(error) => tracing::warn!(%error, "an NBD client must connect again"),
         }
-        self.close(cx);
     }
 
     /// Does all that can be done now: use what has come, ask for more, send what is there, close when all is over.
@@ -484,6 +490,7 @@ impl Connection {
 
 impl Endpoint for Connection {
     fn start(&mut self, cx: &mut Context<'_>) {
+        self.has_begun = true;
         if matches!(self.phase, Phase::Transmission(_)) {
             cx.set_timer(cx.now_ns() + self.shared.limits.stall_tick_ns(), STALL_TIMER);
             return self.advance(cx);
@@ -577,6 +584,10 @@ impl Endpoint for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        // A client that came from another server, and this one left before it had begun with it.
+        if let (false, true, Phase::Transmission(transmission)) = (self.has_begun, self.shared.is_parking(), &self.phase) {
+            self.park(&State::of(transmission.session(), self.receiver.bytes()));
+        }
         self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

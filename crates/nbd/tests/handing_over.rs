@@ -44,6 +44,19 @@ fn busy_clients_do_not_notice() {
     neighbour.finish();
 }
 
+/// The next server leaves before it has begun with its clients.
+#[test]
+fn who_is_left_again_at_once_is_not_lost() {
+    let mut fixture = Fixture::new();
+    let mut client = Client::open(&fixture.socket, "disk");
+    for round in 0..200 {
+        let left = leave(&mut fixture);
+        assert_eq!(go_on(&mut fixture, left), 1, "round {round}");
+    }
+    client.stream.write_all(&header(READ, 0, 7, 0, 512)).expect("the server reads");
+    assert_eq!(client.reply(), (7, 0));
+}
+
 #[test]
 fn many_requests_sent_at_once_are_all_answered_once() {
     let mut fixture = Fixture::new();

@@ -22,6 +22,9 @@ impl Reactor {
     pub(crate) fn add_endpoint_here(&mut self, endpoint: Box<dyn Endpoint>, membership: Membership) {
         if membership.0.is_stopping() {
             self.directory.peers[self.index as usize].endpoints.fetch_sub(1, Ordering::Relaxed);
+            // In this order: who waits for an empty group finds what the endpoint has left.
+            drop(endpoint);
+            drop(membership);
             return;
         }
         self.endpoint_generation = self.endpoint_generation.wrapping_add(1);
