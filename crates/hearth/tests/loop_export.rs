@@ -58,7 +58,7 @@ fn a_daemon_with_a_group_of_its_own_offers_block_devices() {
     let place = Place::new();
     let mut command = place.command(&["serve"]);
     std::os::unix::process::CommandExt::gid(&mut command, 54_321);
-    let _daemon = place.start(command);
+    let daemon = place.start(command);
     place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB"]);
     let disk = place.file("disk.img", 64 << 20);
     place.must(&["volume", "add", "group-test", "--backing", &disk, "--pool", "p", "--export", "loop"]);
@@ -68,6 +68,8 @@ fn a_daemon_with_a_group_of_its_own_offers_block_devices() {
     file.read_exact_at(&mut [1; 4096], 0).expect("it can be read");
     let ended = place.run(&["volume", "wait", "other", "--limit", "0"]);
     support::check_failure(&ended, "no such volume", 1, "other");
+    drop(file);
+    daemon.stop();
 }
 
 fn device(place: &Place, name: &str) -> String {
