@@ -409,6 +409,22 @@ pub trait DataPath: Send + Sync {
     /// Whether the backing device that an attached volume has open is gone from this machine. Asks the kernel only.
     fn backing_gone(&self, volume: &str) -> bool;
 
+    /// Whether nothing is under way of a volume that was suspended.
+    ///
+    /// # Errors
+    /// If something is.
+    fn check_quiet(&self, _volume: &VolumeRecord) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// Whether the SSD of a pool lists no disk but these, and these as they are.
+    ///
+    /// # Errors
+    /// Which disk is not known as it is listed; or that the SSD cannot be read.
+    fn check_disks(&self, _pool: &PoolRecord, _disks: &[DiskRecord]) -> Result<(), ControlError> {
+        Ok(())
+    }
+
     /// Puts the room for a pool's disks, and the places of all its disks, on its SSD, durably. The pool may run or not.
     fn write_disks(&self, _pool: &PoolRecord, _disks: &[DiskRecord]) -> Result<(), ControlError> {
         Ok(())

@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::uuid::Uuid;
 use crate::words::{self, Export};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use targets::Protocol;
 use types::{Content, Mode};
@@ -34,11 +35,14 @@ pub struct State {
     /// Disks beside the caches, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskRecord>,
+    /// Pools whose SSDs may list their disks otherwise than this does: a change is under way, or was cut short.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub disk_changes: BTreeSet<String>,
 }
 
 impl Default for State {
     fn default() -> State {
-        State { version: STATE_VERSION, pools: Vec::new(), volumes: Vec::new(), disks: Vec::new() }
+        State { version: STATE_VERSION, pools: Vec::new(), volumes: Vec::new(), disks: Vec::new(), disk_changes: BTreeSet::new() }
     }
 }
 

@@ -60,6 +60,45 @@ fn begin(place: &Place) {
     ]);
 }
 
+/// A copy of the state from before a disk was made would give that disk's room away.
+#[test]
+fn a_state_older_than_the_ssd_gives_no_room_away() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    begin(&place);
+    place.must(&["disk", "create", "a", "--pool", "p", "--size", "48MiB", "--export", "nbd"]);
+    daemon.stop();
+    let state = place.path("state/state.json");
+    let old = std::fs::read(&state).expect("it is there");
+    let daemon = place.daemon();
+    // Into room that is there already.
+    place.must(&["disk", "resize", "a", "--size", "16MiB", "--lose-content"]);
+    place.must(&["disk", "create", "b", "--pool", "p", "--size", "16MiB", "--export", "nbd"]);
+    let content = pattern(7, MIB);
+    let mut b = Client::connect(&uri(&place, "disk", "b"));
+    b.write(0, &content).expect("it is written");
+    drop(b);
+    daemon.stop();
+    let new = std::fs::read(&state).expect("it is there");
+    std::fs::write(&state, old).expect("there is room");
+    let daemon = place.daemon();
+    for refused in [
+        &["disk", "create", "c", "--pool", "p", "--size", "16MiB"][..],
+        &["disk", "remove", "a", "--lose-content"],
+        &["disk", "resize", "a", "--size", "64MiB"],
+        &["pool", "take-back", "p"],
+    ] {
+        let ended = place.run(refused);
+        assert!(ended.status != Some(0) && !ended.stderr.is_empty(), "{refused:?}: {ended:?}");
+    }
+    daemon.stop();
+    std::fs::write(&state, new).expect("there is room");
+    let _daemon = place.daemon();
+    let mut b = Client::connect(&uri(&place, "disk", "b"));
+    assert_eq!(b.read(0, content.len()), content, "nobody got its room");
+    place.must(&["disk", "create", "c", "--pool", "p", "--size", "16MiB"]);
+}
+
 #[test]
 fn the_cache_gives_room_for_disks_and_takes_it_back() {
     let place = Place::new();

@@ -322,9 +322,14 @@ impl UblkExport {
             .map_err(|problems| UblkError::NotWrittenBack { device: self.path.clone(), problems: problems.join("; ") })
     }
 
-    /// Users wait from now on. What is in flight is asked again of the volume that comes.
+    /// Users wait from now on. What is in flight is waited for; what does not end in that time is asked again of the volume that comes.
     pub fn suspend(&self) {
-        self.switch.pause(Duration::ZERO);
+        self.switch.pause(END_PATIENCE);
+    }
+
+    /// Whether all has ended that was in flight at [`UblkExport::suspend`].
+    pub fn is_quiet(&self) -> bool {
+        self.switch.is_quiet()
     }
 
     /// Users go on, with this volume. Gives what an administrator should know, a sentence each.

@@ -80,6 +80,11 @@ impl Switch {
         true
     }
 
+    /// Whether nothing is under way since a pause.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.state().busy.contains(&true)
+    }
+
     /// What waits, and all that comes, goes to `volume`.
     pub(crate) fn resume(&self, volume: VolumeRef) {
         self.state().way = Way::To(volume);

@@ -96,11 +96,15 @@ impl Manager {
         let (name, exports, uuid) = (create.name.clone(), exports.to_vec(), super::pools::new_uuid()?);
         let disk = DiskRecord { name, uuid, pool: create.pool.clone(), pieces, exports };
         let pool = self.pool_record(&disk.pool)?;
+        self.begin_change_of(&pool)?;
         disk.pieces.iter().try_for_each(|piece| self.data().erase_disk(&pool, piece.at_bytes, piece.bytes()))?;
         let mut disks = self.memory().state.disks_of(&pool.name);
         disks.push(disk.clone());
         self.data().write_disks(&pool, &disks)?;
-        self.change(|state| state.disks.push(disk.clone()))?;
+        self.change(|state| {
+            state.disks.push(disk.clone());
+            state.disk_changes.remove(&pool.name);
+        })?;
         if let Err(error) = self.serve_disk(&disk, &pool) {
             self.forget_disk(&disk)?;
             return Err(error);
@@ -144,6 +148,7 @@ impl Manager {
 
     /// Gives a disk these pieces, behind those that it has.
     fn grow_disk(&self, before: &DiskRecord, pieces: Vec<Span>, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.begin_change_of(pool)?;
         for piece in &pieces {
             self.data().erase_disk(pool, piece.at_bytes, piece.bytes())?;
         }
@@ -152,6 +157,7 @@ impl Manager {
         let all: Vec<DiskRecord> = disks.into_iter().map(|other| if other.name == disk.name { disk.clone() } else { other }).collect();
         self.data().write_disks(pool, &all)?;
         self.save_disk(&disk)?;
+        self.end_change_of(pool)?;
         if self.volume_attached(&disk.name) {
             for warning in self.data().grow_disk(&disk)? {
                 self.events().note(Severity::Warning, &disk.name, warning);
@@ -163,10 +169,12 @@ impl Manager {
 
     fn shrink_disk(&self, before: &DiskRecord, size_bytes: u64, pool: &PoolRecord) -> Result<(), ControlError> {
         let disk = DiskRecord { pieces: cut(&before.pieces, size_bytes), ..before.clone() };
+        self.begin_change_of(pool)?;
         self.put_away(&before.as_volume(&pool.ssd))?;
         let saved = self.save_disk(&disk).and_then(|()| {
             let disks = self.memory().state.disks_of(&pool.name);
-            self.data().write_disks(pool, &disks)
+            self.data().write_disks(pool, &disks)?;
+            self.end_change_of(pool)
         });
         // With whichever size is on record.
         let served = self.disk_record(&disk.name).and_then(|now| self.serve_disk(&now, pool));
@@ -190,6 +198,9 @@ impl Manager {
             let problem = format!("the content of the disk, {}, would be lost", human::bytes(disk.size_bytes()));
             return Err(ControlError::BadCombination(problem, "copy what you need; then confirm it with --lose-content".into()));
         }
+        if self.running_pool(&pool.name).is_ok() {
+            self.begin_change_of(&pool)?;
+        }
         self.put_away(&volume)?;
         self.forget_disk(&disk)?;
         self.events().note(Severity::Info, name, "disk removed");
@@ -201,14 +212,43 @@ impl Manager {
         if self.volume_attached(&disk.name) {
             self.data().detach(&disk.as_volume(""), false)?;
         }
-        self.change(|state| state.disks.retain(|other| other.name != disk.name))?;
+        self.change(|state| {
+            state.disks.retain(|other| other.name != disk.name);
+            state.disk_changes.insert(disk.pool.clone());
+        })?;
         self.memory().volumes.remove(&disk.name);
         let pool = self.pool_record(&disk.pool)?;
         let left = self.memory().state.disks_of(&pool.name);
         if let Err(error) = self.data().write_disks(&pool, &left) {
             self.events().note(Severity::Warning, &disk.name, format!("the SSD still lists the disk that was removed: {error}"));
+            return Ok(());
         }
-        Ok(())
+        self.end_change_of(&pool)
+    }
+
+    /// Whether the disks of a pool may be changed: its SSD lists none that is not on record as it is there, unless a change was cut short. A state
+    /// from before the disk would give its room away.
+    fn check_table(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let (disks, is_changing) = {
+            let memory = self.memory();
+            (memory.state.disks_of(&pool.name), memory.state.disk_changes.contains(&pool.name))
+        };
+        if is_changing { Ok(()) } else { self.data().check_disks(pool, &disks) }
+    }
+
+    /// From here on the SSD's table may differ from the record.
+    fn begin_change_of(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.check_table(pool)?;
+        self.change(|state| {
+            state.disk_changes.insert(pool.name.clone());
+        })
+    }
+
+    /// The table is as the record is.
+    fn end_change_of(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.change(|state| {
+            state.disk_changes.remove(&pool.name);
+        })
     }
 
     /// Takes a disk's exports back and detaches it.
@@ -307,6 +347,13 @@ impl Manager {
                 self.set_live_volume(&disk.name, |live| live.attached = false);
             }
         }
+        Ok(())
+    }
+
+    /// The SSD was away, and may have lost what users of the disks have not flushed: they must not take the next flush for a success.
+    pub(super) fn end_disks(&self, pool: &str) -> Result<(), ControlError> {
+        self.abandon_disks(pool, Withdrawal::Forced)?;
+        self.disk_volumes(pool).iter().for_each(|disk| self.data().end_kept(disk));
         Ok(())
     }
 
@@ -420,6 +467,7 @@ impl Manager {
 
     fn make_cache_anew(&self, old: &PoolRecord, room: Option<Span>, volumes: &[VolumeRecord], job: &Job) -> Result<(), ControlError> {
         let name = &old.name;
+        self.check_table(old)?;
         let uuid = super::pools::new_uuid()?;
         let served: Vec<VolumeRecord> =
             volumes.iter().cloned().chain(self.disk_volumes(name)).filter(|volume| self.volume_attached(&volume.name)).collect();
@@ -430,6 +478,7 @@ impl Manager {
         // Once more: clients could write until now.
         // The table may still have what a removal that was cut short has left; no cache is made over what it lists.
         let disks = self.memory().state.disks_of(name);
+        let calm = calm.and_then(|()| volumes.iter().try_for_each(|volume| self.data().check_quiet(volume)));
         let calm = calm.and_then(|()| bring_home()).and_then(|()| self.data().write_disks(old, &disks));
         let calm = calm.and_then(|()| self.detach_all(volumes));
         if let Err(error) = calm {

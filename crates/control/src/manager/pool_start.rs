@@ -35,7 +35,7 @@ impl Manager {
         super::start::check_is_believed(&record)?;
         self.check_ssd_is_there(&record)?;
         let gone = volumes.iter().try_for_each(|v| self.suspend_all(v));
-        let gone = gone.and_then(|()| self.suspend_disks(name)).and_then(|()| self.let_go_of_all(name, &volumes));
+        let gone = gone.and_then(|()| self.end_disks(name)).and_then(|()| self.let_go_of_all(name, &volumes));
         if let Err(error) = gone {
             volumes.iter().for_each(|v| self.serve_again(v));
             self.serve_disks(name);

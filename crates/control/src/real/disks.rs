@@ -6,7 +6,7 @@ use super::volumes::{Backing, LiveVolume};
 use super::{Machine, devices, failed, locked};
 use crate::datapath::DeviceUse;
 use crate::error::ControlError;
-use crate::state::{DiskRecord, PoolRecord, Span};
+use crate::state::{DiskRecord, PoolPhase, PoolRecord, Span};
 use device::{Access, BlockingDevice};
 use engine::disks::{self, Mended};
 use engine::medium::Medium;
@@ -23,13 +23,48 @@ impl Machine {
         }
         let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
         let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        // Another disk may have the name that the SSD had: nothing is written to that.
+        let carried = engine::superblock::load(&mut medium).map(|state| state.superblock.uuid);
+        let former = match pool.phase {
+            PoolPhase::Reformatting { former } => Some(former),
+            _ => None,
+        };
+        if !carried.is_ok_and(|uuid| uuid == pool.uuid.0 || former.is_some_and(|former| former.0 == uuid)) {
+            return Err(failed(&format!("{} does not carry the pool \"{}\"", pool.ssd, pool.name), "reconnect its SSD"));
+        }
         work(&mut medium)
+    }
+
+    /// See [`crate::datapath::DataPath::check_disks`].
+    pub(super) fn check_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
+        let table = self.with_ssd(pool, |medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
+        let is_known = |place: &&DiskPlace| {
+            let pieces = |disk: &DiskRecord| place.pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).eq(spans_of(disk));
+            all.iter().any(|disk| disk.uuid.0 == place.uuid && pieces(disk))
+        };
+        let Some(strange) = table.iter().flat_map(|table| &table.disks).find(|place| !is_known(place)) else { return Ok(()) };
+        let problem = format!(
+            "the SSD {} lists the disk \"{}\", which hearth does not know as it is there: hearth's state is older than the SSD",
+            pool.ssd, strange.name
+        );
+        Err(failed(&problem, "restore the newest state.json and start the daemon again; disks that are known are served meanwhile"))
     }
 
     /// Puts the places of all disks on the SSD, durably.
     pub(super) fn write_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
+        let erased = locked(&self.erased).remove(&pool.uuid).unwrap_or_default();
         self.with_ssd(pool, |medium| match table_of(pool, all) {
-            Some(mut table) => disks::store(medium, &mut table).map_err(|e| failed(&e, "check the SSD")),
+            Some(mut table) => {
+                let stored = disks::load(medium).map_err(|e| failed(&e, "check the SSD"))?.map_or(Vec::new(), |table| table.disks);
+                // A disk that this SSD does not have is not made by a line in its table: what lies there is somebody else's.
+                table.disks.retain(|disk| {
+                    let has = stored.iter().filter(|stored| stored.uuid == disk.uuid).flat_map(|stored| &stored.pieces);
+                    let has = has.map(|piece| (piece.offset_bytes, piece.offset_bytes + piece.size_bytes));
+                    let own: Vec<(u64, u64)> = has.chain(erased.iter().copied()).collect();
+                    disk.pieces.iter().all(|piece| is_covered(piece.offset_bytes, piece.offset_bytes + piece.size_bytes, &own))
+                });
+                disks::store(medium, &mut table).map_err(|e| failed(&e, "check the SSD"))
+            }
             None => disks::wipe(medium).map_err(|e| failed(&e, "check the SSD")),
         })
     }
@@ -57,7 +92,9 @@ impl Machine {
             return Err(failed(&"the cache of the pool lies there", "report this: no disk may be given that room"));
         }
         let blocking = live.opened().blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
-        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(&e, "check the SSD"))
+        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(&e, "check the SSD"))?;
+        locked(&self.erased).entry(pool.uuid).or_default().push((from_bytes, from_bytes + length_bytes));
+        Ok(())
     }
 
     /// Serves a disk whose pool runs, if the SSD says too that it lies there.
@@ -107,6 +144,21 @@ fn parts_of(disk: &DiskRecord) -> Vec<Part> {
     disk.pieces.iter().map(|piece| Part { from_bytes: piece.at_bytes, length_bytes: piece.bytes() }).collect()
 }
 
+/// Whether all of a range lies in some of these.
+fn is_covered(from: u64, to: u64, ranges: &[(u64, u64)]) -> bool {
+    let mut at = from;
+    while at < to {
+        let Some((_, end)) = ranges.iter().find(|(begin, end)| *begin <= at && at < *end) else { return false };
+        at = *end;
+    }
+    true
+}
+
+/// Where a disk lies on record, with lengths.
+fn spans_of(disk: &DiskRecord) -> impl Iterator<Item = (u64, u64)> {
+    disk.pieces.iter().map(|piece| (piece.at_bytes, piece.bytes()))
+}
+
 /// Whether the SSD's table has all that is on record of the disk. It may have more, of a change that was not finished.
 fn has_all(place: &DiskPlace, disk: &DiskRecord) -> bool {
     let is_within = |(piece, stored): (&Span, &Piece)| stored.offset_bytes == piece.at_bytes && stored.size_bytes >= piece.bytes();
@@ -137,5 +189,17 @@ impl LivePool {
     /// Does something with the SSD beside the shards.
     fn with_medium<T>(&self, work: impl FnOnce(&mut dyn Medium) -> Result<T, ControlError>) -> Result<T, ControlError> {
         work(locked(self.root()).medium())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_may_lie_in_several() {
+        let ranges = [(10, 20), (0, 10), (30, 40)];
+        assert!(is_covered(0, 20, &ranges) && is_covered(5, 15, &ranges) && is_covered(30, 40, &ranges) && is_covered(7, 7, &[]));
+        assert!(!is_covered(15, 31, &ranges) && !is_covered(39, 41, &ranges) && !is_covered(20, 21, &ranges));
     }
 }

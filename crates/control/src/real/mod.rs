@@ -99,6 +99,8 @@ pub struct Machine {
     ublk: ublk_exports::UblkExports,
     /// Held while the NBD server is left to the next daemon.
     leaving_nbd: Mutex<()>,
+    /// Room that was erased for a disk which the table of the pool's SSD does not have yet.
+    erased: Mutex<BTreeMap<Uuid, Vec<(u64, u64)>>>,
     /// Volume names by pool and place, for what the shards report.
     names_by_place: Arc<Mutex<BTreeMap<(String, u16), String>>>,
     looked: Mutex<figures::Looked>,
@@ -137,6 +139,7 @@ impl Machine {
             kept: kept::KeptExports::new(options.keeper),
             ublk: ublk_exports::UblkExports::new(),
             leaving_nbd: Mutex::default(),
+            erased: Mutex::default(),
             names_by_place: Arc::default(),
             looked: Mutex::default(),
             looks: discovery::Looks::default(),
@@ -317,6 +320,14 @@ impl DataPath for Machine {
 
     fn backing_gone(&self, volume: &str) -> bool {
         self.backing_is_gone(volume)
+    }
+
+    fn check_quiet(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.check_ublk_is_quiet(volume)
+    }
+
+    fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.check_disk_table(pool, disks)
     }
 
     fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {

@@ -87,12 +87,15 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
-        let blocking = ssd.blocking().map_err(|e| failed(&e, ""))?;
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        // Before the table of its disks could be erased with the other marks; only a new pool takes an SSD as it is.
+        if record.phase != PoolPhase::Creating {
+            disks::check_log(&mut medium, layout.ssd_bytes)?;
+        }
         // What looks like a mark behind the log is a disk's content, and what is before it is this pool's.
         if record.disk_room.is_none() && !matches!(record.phase, PoolPhase::Reformatting { .. }) {
-            devices::erase_signatures(&blocking).map_err(|e| failed(&e, "check the SSD"))?;
+            devices::erase_signatures(&medium.0).map_err(|e| failed(&e, "check the SSD"))?;
         }
-        let mut medium = SsdMedium(blocking);
         disks::check_log(&mut medium, layout.ssd_bytes)?;
         let made = match record.phase {
             // The medium carries the pool of before, or this one: never neither.

@@ -107,6 +107,17 @@ impl Machine {
         self.volume(&record.name).is_ok_and(|volume| locked(&volume.ublk_export).is_some())
     }
 
+    /// What is under way of a volume whose users wait would become dirty, and be acknowledged, in a log that is made anew.
+    pub(super) fn check_ublk_is_quiet(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        match locked(&self.ublk.suspended).get(&record.uuid) {
+            Some((_, made)) if !made.is_quiet() => {
+                let problem = format!("requests of the volume \"{}\" do not end", record.name);
+                Err(failed(&problem, "see whether its disks work, then try again"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn withdraw_ublk(&self, record: &VolumeRecord, how: Withdrawal) -> Result<(), ControlError> {
         let volume = self.volume(&record.name)?;
         // Taken out, so that statistics do not wait for the lock while the page cache is written back.
