@@ -169,6 +169,17 @@ impl Drop for Daemon {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test failed, and its daemon with it: a device that nobody serves would hang all that
+        // look at it.
+        if std::thread::panicking() && self.keeper().is_some() {
+            let Ended { stdout, stderr, .. } = self.run(&["rescue"]);
+            eprintln!("what the test left: {stdout}{stderr}");
+        }
+    }
+}
+
 /// Whether a path is there.
 pub fn exists(path: impl AsRef<Path>) -> bool {
     path.as_ref().exists()
