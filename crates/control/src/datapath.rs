@@ -14,6 +14,7 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use targets::{Protocol, Server};
@@ -498,6 +499,15 @@ pub trait DataPath: Send + Sync {
     /// Inspects the SSD of a pool that does not run, reading only. `progress` is told how many of how many bytes were looked at; if it says
     /// `false`, the inspection ends soon, and what it gives is not the whole.
     fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError>;
+
+    /// Whether a network interface of this machine has the address, where it matters: when somebody
+    /// gives it. Later one that has gone, or is still to come, is listened at all the same.
+    ///
+    /// # Errors
+    /// [`ControlError::BadOption`]
+    fn check_address(&self, _address: SocketAddr) -> Result<(), ControlError> {
+        Ok(())
+    }
 
     /// Offers an attached volume.
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError>;

@@ -229,7 +229,8 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ListenError
     }
 }
 
-/// Anywhere: the caller sees to TLS.
+/// Anywhere: the caller sees to TLS. An address that no network interface has yet will do: at a boot
+/// the network may come later.
 pub(crate) fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> {
     let failed = |doing| system(doing, &address);
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -238,7 +239,14 @@ pub(crate) fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> 
         errno => failed("make a socket for")(errno),
     })?;
     sockopt::set_socket_reuseaddr(&socket, true).map_err(failed("prepare"))?;
-    rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
+    let bound = match rustix::net::bind(&socket, &address) {
+        Err(rustix::io::Errno::ADDRNOTAVAIL) => {
+            let freed = if address.is_ipv4() { sockopt::set_ip_freebind(&socket, true) } else { sockopt::set_ipv6_freebind(&socket, true) };
+            freed.and_then(|()| rustix::net::bind(&socket, &address))
+        }
+        bound => bound,
+    };
+    bound.map_err(failed("bind"))?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
     let bound = rustix::net::getsockname(&socket).map_err(failed("find the port of"))?;
     Ok(Listening { socket, path: None, address: SocketAddr::try_from(bound).ok() })

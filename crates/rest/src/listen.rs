@@ -17,7 +17,9 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -34,6 +36,8 @@ use tokio::time::timeout;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long it is tried to tell a client that its connection had to make room.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Connections that wait to be accepted; the standard library has the same.
+const BACKLOG: i32 = 128;
 /// Largest request line and headers together.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Most header lines.
@@ -176,7 +180,16 @@ impl TcpSocket {
                 _ => "use an address of this machine and a free port with --listen".into(),
             },
         };
-        let listener = std::net::TcpListener::bind(asked).map_err(failed)?;
+        let listener = match std::net::TcpListener::bind(asked) {
+            // A cache does not wait for the network at a boot.
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                let address = asked.ip();
+                tracing::warn!("no network interface has the address {address} yet: the API waits for it");
+                bind_early(asked)
+            }
+            bound => bound,
+        }
+        .map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(TcpSocket { listener, address })
@@ -190,6 +203,20 @@ impl TcpSocket {
     pub(crate) fn listen(self) -> std::io::Result<tokio::net::TcpListener> {
         tokio::net::TcpListener::from_std(self.listener)
     }
+}
+
+/// Listens at an address that no network interface needs to have yet.
+fn bind_early(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    match address {
+        SocketAddr::V4(_) => sockopt::set_ip_freebind(&socket, true)?,
+        SocketAddr::V6(_) => sockopt::set_ipv6_freebind(&socket, true)?,
+    }
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Serves the Unix socket.
@@ -368,7 +395,18 @@ mod tests {
         let remote = TcpOptions::at(([192, 0, 2, 1], 7420).into());
         let error = TcpSocket::bind(&remote).expect_err("other machines can reach it");
         assert!(error.remedy().contains("--allow-remote"), "{error}");
-        let allowed = TcpSocket::bind(&TcpOptions { allow_remote: true, ..remote }).expect_err("it is not an address of this machine");
-        assert!(matches!(allowed, ControlError::State { .. }), "{allowed}");
+    }
+
+    /// At a boot the network may come after the daemon.
+    #[test]
+    fn an_address_that_comes_later_is_listened_at() {
+        // For documentation: no interface has it.
+        for later in ["192.0.2.1:0", "[2001:db8::1]:0"] {
+            let options = TcpOptions { allow_remote: true, ..TcpOptions::at(later.parse().expect("an address")) };
+            let socket = TcpSocket::bind(&options).expect("it waits for the address");
+            assert_ne!(socket.address().port(), 0, "the kernel has chosen one");
+            let taken = TcpSocket::bind(&TcpOptions { allow_remote: true, ..TcpOptions::at(socket.address()) }).expect_err("it is in use");
+            assert!(matches!(taken, ControlError::State { .. }), "{taken}");
+        }
     }
 }

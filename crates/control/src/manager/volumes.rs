@@ -172,14 +172,14 @@ impl Manager {
     }
 
     pub(super) fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
-        let memory = self.memory();
+        let state = self.memory().state.clone();
         for export in exports {
             let is_taken = |other: &Export| match export {
                 Export::VhostUser(Some(_)) => other == export,
                 _ => export.tcp_address().is_some() && other.tcp_address() == export.tcp_address(),
             };
-            let owner = memory.state.volumes.iter().find(|v| v.exports.iter().any(is_taken));
-            let of_disk = || memory.state.disks.iter().find(|disk| disk.exports.iter().any(is_taken));
+            let owner = state.volumes.iter().find(|v| v.exports.iter().any(is_taken));
+            let of_disk = || state.disks.iter().find(|disk| disk.exports.iter().any(is_taken));
             let owner = owner.map(|volume| &volume.name).or_else(|| of_disk().map(|disk| &disk.name));
             if let Some(owner) = owner {
                 return Err(ControlError::BadOption {
@@ -189,7 +189,7 @@ impl Manager {
                 });
             }
         }
-        Ok(())
+        exports.iter().filter_map(|export| export.tcp_address()).try_for_each(|address| self.data().check_address(address))
     }
 
     pub(super) fn running_pool(&self, name: &str) -> Result<PoolRecord, ControlError> {

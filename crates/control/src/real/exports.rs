@@ -1,7 +1,7 @@
 //! Exports: one NBD server for all volumes on a Unix socket, one for each TCP address, a loop device for each volume.
 
 use super::volumes::LiveVolume;
-use super::{Machine, failed, locked};
+use super::{Machine, addresses, failed, locked};
 use crate::datapath::{Offer, Withdrawal};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
@@ -239,7 +239,9 @@ impl Machine {
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
         let place = server.uri(&record.name);
         locked(&self.servers).tcp.insert(address, server);
-        Ok(Offer { place, ..Offer::default() })
+        let awaited = (!addresses::is_here(address))
+            .then(|| format!("no network interface has the address {} yet: clients of {place} wait until one has", address.ip()));
+        Ok(Offer { place, warnings: awaited.into_iter().collect(), ..Offer::default() })
     }
 
     pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {

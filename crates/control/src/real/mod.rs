@@ -1,5 +1,6 @@
 //! The data path on a real machine: the runtime, its devices, pools and exports, behind [`DataPath`].
 
+mod addresses;
 pub(crate) mod assembly;
 mod check;
 pub(crate) mod content;
@@ -48,6 +49,7 @@ use engine::api::Command;
 use keeper::Keeper;
 use runtime::{Endpoint, EndpointGroup, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
@@ -403,6 +405,10 @@ impl DataPath for Machine {
 
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
         self.offer(volume, export)
+    }
+
+    fn check_address(&self, address: SocketAddr) -> Result<(), ControlError> {
+        addresses::check(address)
     }
 
     fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
