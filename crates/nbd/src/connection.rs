@@ -135,14 +135,27 @@ impl Connection {
         if !is_idle || self.sender.pending() > 0 || self.sender.in_flight() || self.receiver.in_flight() {
             return;
         }
-        let state = State::of(transmission.session(), self.receiver.bytes());
-        self.park(&state);
+        self.park(transmission);
         self.close(cx);
     }
 
-    fn park(&self, state: &State) {
+    /// Its server leaves, or its export is suspended: it begins nothing more. The rest of what the client is just sending is waited for.
+    fn begin_to_park(&mut self, cx: &mut Context<'_>) {
+        let Phase::Transmission(transmission) = &mut self.phase else { return };
+        self.life = Life::Parking;
+        transmission.park();
+        if transmission.is_between_requests() {
+            cx.cancel(RECEIVE);
+        }
+    }
+
+    fn park(&self, transmission: &Transmission) {
+        let state = State::of(transmission.session(), self.receiver.bytes());
         match self.socket.try_clone() {
-            Ok(socket) => self.shared.park(Parked { export: state.export.clone(), socket, state: state.encode() }),
+            Ok(socket) => {
+                let client = Parked { export: state.export.clone(), socket, state: state.encode() };
+                self.shared.park(transmission.export(), client);
+            }
             Err(error) => tracing::warn!(%error, "an NBD client must connect again"),
         }
     }
@@ -151,6 +164,9 @@ impl Connection {
     fn advance(&mut self, cx: &mut Context<'_>) {
         if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export_is_removed()) {
             self.life = Life::Ending;
+        }
+        if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export().is_parking()) {
+            self.begin_to_park(cx);
         }
         if self.life == Life::Open && self.sender.is_spent() {
             tracing::warn!("an NBD client must connect again: the keys of its TLS 1.2 are used up, and cannot be renewed");
@@ -562,19 +578,18 @@ impl Endpoint for Connection {
         self.advance(cx);
     }
 
+    fn woken(&mut self, cx: &mut Context<'_>) {
+        if self.life != Life::Closed {
+            self.advance(cx);
+        }
+    }
+
     fn stop(&mut self, cx: &mut Context<'_>) {
         if self.life == Life::Open {
-            self.life = Life::Ending;
-            let mut needs_input = false;
-            if let Phase::Transmission(transmission) = &mut self.phase
-                && self.shared.is_parking()
-            {
-                self.life = Life::Parking;
-                transmission.park();
-                // The rest of what the client is just sending is waited for.
-                needs_input = !transmission.is_between_requests();
-            }
-            if !needs_input {
+            if self.shared.is_parking() && matches!(self.phase, Phase::Transmission(_)) {
+                self.begin_to_park(cx);
+            } else {
+                self.life = Life::Ending;
                 cx.cancel(RECEIVE);
             }
         }
@@ -585,8 +600,10 @@ impl Endpoint for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // A client that came from another server, and this one left before it had begun with it.
-        if let (false, true, Phase::Transmission(transmission)) = (self.has_begun, self.shared.is_parking(), &self.phase) {
-            self.park(&State::of(transmission.session(), self.receiver.bytes()));
+        if let (false, Phase::Transmission(transmission)) = (self.has_begun, &self.phase)
+            && (self.shared.is_parking() || transmission.export().is_parking())
+        {
+            self.park(transmission);
         }
         self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -104,6 +104,8 @@ pub(crate) struct Export {
     shortage_ns: AtomicU64,
     /// Sockets of the clients that chose it.
     clients: Mutex<Vec<Client>>,
+    /// Its clients without a server; `None`: it is not suspended.
+    parked: Mutex<Option<Vec<Parked>>>,
 }
 
 /// A client that has chosen an export.
@@ -163,6 +165,11 @@ impl Export {
         self.removed.load(Ordering::Acquire)
     }
 
+    /// Whether it is suspended: its clients are to be left to whoever goes on with them.
+    pub(crate) fn is_parking(&self) -> bool {
+        lock(&self.parked).is_some()
+    }
+
     /// Notes that a client went short of pages.
     pub(crate) fn note_shortage(&self, now_ns: u64) {
         self.shortage_ns.store(now_ns, Ordering::Relaxed);
@@ -181,7 +188,7 @@ impl Export {
         let names = names.map(<[String]>::to_vec);
         let allowed = names.as_ref().is_none_or(|names| self.allows(names));
         clients.push(Client { socket: Arc::downgrade(socket), names: names.unwrap_or_default() });
-        allowed && !self.is_removed()
+        allowed && !self.is_removed() && !self.is_parking()
     }
 
     /// Disconnects clients. Gives whether any is left.
@@ -239,8 +246,12 @@ impl Shared {
         lock(&self.parked).is_some()
     }
 
-    pub(crate) fn park(&self, client: Parked) {
-        lock(&self.parked).get_or_insert_default().push(client);
+    /// Leaves a client to whoever goes on with it, which has chosen this export.
+    pub(crate) fn park(&self, export: &Export, client: Parked) {
+        match &mut *lock(&export.parked) {
+            Some(parked) => parked.push(client),
+            None => lock(&self.parked).get_or_insert_default().push(client),
+        }
     }
 
     /// The clients that were left.
@@ -271,6 +282,7 @@ impl Shared {
             held_bytes: AtomicU64::new(0),
             shortage_ns: AtomicU64::new(0),
             clients: Mutex::default(),
+            parked: Mutex::default(),
         };
         exports.insert(name.to_owned(), Arc::new(export));
         Ok(())
@@ -288,6 +300,23 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Takes an export away, whose clients are to be left to whoever goes on with them.
+    pub(crate) fn begin_to_suspend(&self, name: &str) -> Result<Arc<Export>, ExportError> {
+        let export = lock(&self.exports).remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
+        lock(&export.parked).get_or_insert_default();
+        Ok(export)
+    }
+
+    /// Waits until all clients of a suspended export are left; those that do not come to a rest within `patience` are disconnected. Gives
+    /// whether none is there any more.
+    pub(crate) fn end_suspending(export: &Export, patience: Duration) -> (Vec<Parked>, bool) {
+        let gone = export.wait_clients_gone(patience) || {
+            export.disconnect_clients(rustix::net::Shutdown::Both);
+            export.wait_clients_gone(LEAVE_PATIENCE)
+        };
+        (lock(&export.parked).as_mut().map(std::mem::take).unwrap_or_default(), gone)
     }
 
     /// The export of that name; for the empty name the only one, if there is only one.

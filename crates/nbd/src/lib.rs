@@ -35,5 +35,5 @@ pub use exports::{Counters, ExportError, ExportOptions};
 pub use limits::Limits;
 pub use listener::ListenError;
 pub use parked::Parked;
-pub use server::{Left, Server, serve, serve_again, serve_tls};
+pub use server::{Left, Server, Suspended, serve, serve_again, serve_tls};
 pub use tls::Tls;

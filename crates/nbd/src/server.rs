@@ -40,6 +40,15 @@ pub struct Left {
     pub clients: Vec<Parked>,
 }
 
+/// What a suspended export has left.
+#[derive(Debug)]
+pub struct Suspended {
+    /// Its clients.
+    pub clients: Vec<Parked>,
+    /// No request of them is at the volume any more. Else I/O hangs there.
+    pub all_gone: bool,
+}
+
 enum Place {
     Unix(PathBuf),
     Tcp(SocketAddr),
@@ -124,7 +133,20 @@ impl Server {
         self.shared.remove(name)
     }
 
-    /// Goes on with a client of another server, which had chosen an export of the same name.
+    /// Takes an export away, but not its clients: after answers to all that they have asked so far they wait, until [`Server::resume`] goes on
+    /// with them under an export of the same name. Clients of other exports notice nothing. Those that do not take their answers within
+    /// `patience` are disconnected.
+    ///
+    /// # Errors
+    /// [`ExportError::Unknown`]
+    pub fn suspend_export(&self, runtime: &Runtime, name: &str, patience: Duration) -> Result<Suspended, ExportError> {
+        let export = self.shared.begin_to_suspend(name)?;
+        runtime.wake_endpoints(&self.group);
+        let (clients, all_gone) = Shared::end_suspending(&export, patience);
+        Ok(Suspended { clients, all_gone })
+    }
+
+    /// Goes on with a client of another server, or of a suspended export, which had chosen an export of the same name.
     ///
     /// # Errors
     /// A sentence: then its connection is closed.

@@ -133,6 +133,11 @@ impl Transmission {
         &self.session
     }
 
+    /// The export that the client has chosen.
+    pub(crate) fn export(&self) -> &Export {
+        &self.export
+    }
+
     pub(crate) fn export_is_removed(&self) -> bool {
         self.export.is_removed()
     }

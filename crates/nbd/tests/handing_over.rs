@@ -187,3 +187,40 @@ fn a_path_that_is_anothers_by_now_is_not_taken() {
     let server = nbd::serve(fixture.runtime(), &nbd::ListenSpec::unix(&fixture.socket), Limits::default());
     fixture.server = Some(server.expect("the name is free"));
 }
+
+/// One export is suspended and comes back; its clients do not notice, and those of another are not touched.
+#[test]
+fn a_suspended_export_takes_its_own_clients_along_and_no_others() {
+    let mut fixture = Fixture::new();
+    let other = open_volume(fixture.runtime(), &fixture.dir, "other.img");
+    fixture.server().add_export("other", other, ExportOptions::default()).expect("a new name");
+    let mut beside = Client::open(&fixture.socket, "other");
+    let neighbour = Neighbour::start(&fixture);
+    let mut idle = Client::open(&fixture.socket, "disk");
+    for round in 0..20_u64 {
+        std::thread::sleep(Duration::from_millis(10 + round * 3));
+        let left = fixture.server().suspend_export(fixture.runtime(), "disk", PATIENCE).expect("it is there");
+        assert!(left.all_gone);
+        assert_eq!(left.clients.len(), 2, "round {round}");
+        assert_eq!(fixture.server().counters().connections, 1, "the other's is there");
+        assert_eq!(beside.write(0, round * 512, &[7; 512]), 0, "and it is served");
+        // A request that comes meanwhile is answered later.
+        idle.stream.write_all(&header(READ, 0, round, 0, 512)).expect("it waits in the socket");
+        fixture.server().add_export("disk", fixture.volume.clone(), ExportOptions::default()).expect("it is away");
+        for client in left.clients {
+            fixture.server().resume(fixture.runtime(), client.socket, &client.state).expect("resumed");
+        }
+        assert_eq!(idle.reply(), (round, 0));
+        idle.read(512);
+    }
+    neighbour.finish();
+    // One that owes the rest of a request does not hold the others up for ever.
+    idle.stream.write_all(&header(WRITE, 0, 99, 0, 4096)).expect("the server reads");
+    wait_until("it has come", || !has_input(&idle));
+    let left = fixture.server().suspend_export(fixture.runtime(), "disk", Duration::from_millis(50)).expect("it is there");
+    assert_eq!((left.clients.len(), left.all_gone), (0, true));
+    assert!(fixture.server().suspend_export(fixture.runtime(), "disk", PATIENCE).is_err(), "once");
+    assert_eq!(beside.write(0, 0, &[8; 512]), 0);
+    drop((idle, beside));
+    assert!(fixture.stop());
+}

@@ -60,6 +60,11 @@ pub trait Endpoint: Send {
         let _ = cx;
     }
 
+    /// After [`Runtime::wake_endpoints`](crate::Runtime::wake_endpoints): what the endpoint shares with others has changed; look at it.
+    fn woken(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
     /// The runtime asks the endpoint to wind down: take no more requests from the client, let those in flight finish and their answers
     /// leave, then call [`Context::close`]. Called at most once. An endpoint that has not closed when the runtime's patience
     /// ends is closed by force, as if it had called [`Context::close`] itself.

@@ -26,6 +26,9 @@ pub(crate) enum Message {
     StopGroup {
         group: u32,
     },
+    WakeGroup {
+        group: u32,
+    },
     ForceCloseGroup {
         group: u32,
     },

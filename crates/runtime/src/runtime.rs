@@ -346,6 +346,12 @@ impl Runtime {
         EndpointAdder { directory: self.directory.clone(), group: group.clone() }
     }
 
+    /// Calls [`Endpoint::woken`] of each endpoint of a group, soon.
+    pub fn wake_endpoints(&self, group: &EndpointGroup) {
+        let number = group.0.number;
+        self.tell_all(|| Message::WakeGroup { group: number });
+    }
+
     /// Stops a group: each endpoint is asked to wind down; those that have not closed after `patience` are closed by force.
     ///
     /// # Errors

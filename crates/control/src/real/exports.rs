@@ -32,15 +32,8 @@ pub(super) const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Servers {
     unix: Option<Arc<Server>>,
     /// The volumes that are its exports.
-    nbd_volumes: BTreeMap<String, NbdVolume>,
+    nbd_volumes: BTreeMap<String, Uuid>,
     tcp: BTreeMap<SocketAddr, Server>,
-}
-
-/// An export of the NBD server.
-#[derive(Clone)]
-struct NbdVolume {
-    uuid: Uuid,
-    options: ExportOptions,
 }
 
 impl Machine {
@@ -133,7 +126,7 @@ impl Machine {
         }
         let server = servers.unix.clone().expect("just made");
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
-        servers.nbd_volumes.insert(record.name.clone(), NbdVolume { uuid: record.uuid, options: export_options(record) });
+        servers.nbd_volumes.insert(record.name.clone(), record.uuid);
         let mut warnings = Vec::new();
         for (client, state) in self.kept.take_nbd_clients(record) {
             let resumed = server.resume(&self.runtime, client, &state);
@@ -156,50 +149,34 @@ impl Machine {
         let Some(server) = Arc::into_inner(server) else { return Ok(()) };
         let left = server.leave(&self.runtime, self.patience(PATIENCE)).map_err(|e| failed(&e, "check the volume's clients"))?;
         if let Some(left) = left {
-            self.kept.keep_nbd(left, |export| volumes.get(export).map(|volume| volume.uuid));
+            self.kept.keep_nbd(left, |export| volumes.get(export).copied());
         }
         Ok(())
     }
 
-    /// The volume is away while its pool is stopped and started: clients of its NBD export wait. All clients of the server change over
-    /// to another one, which does not have that export, and has theirs.
-    fn suspend_nbd(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let mut servers = locked(&self.servers);
-        let Some(server) = servers.unix.take() else { return Ok(()) };
-        servers.nbd_volumes.remove(&record.name);
-        // Somebody has it in hand just now: then clients of this volume see the end of their connections.
-        let server = match Arc::try_unwrap(server) {
-            Ok(server) => server,
-            Err(server) => {
-                let removed = server.remove_export(&record.name).map_err(|e| nbd_error(&e));
-                servers.unix = Some(server);
-                return removed;
-            }
-        };
-        let path = self.export_directory.join(NBD_SOCKET);
-        let left = server.leave(&self.runtime, self.patience(PATIENCE)).unwrap_or_else(|error| {
-            tracing::warn!("clients of the NBD server were disconnected: {error}");
-            None
-        });
-        let (server, clients) = match left {
-            Some(left) => (nbd::serve_again(&self.runtime, &path, Limits::default(), left.listener, &left.state), left.clients),
-            None => (nbd::serve(&self.runtime, &ListenSpec::unix(path), Limits::default()), Vec::new()),
-        };
-        let server = server.map_err(|e| nbd_error(&e))?;
-        for (name, other) in &servers.nbd_volumes {
-            // One that is not attached is not offered either.
-            let Ok(volume) = self.volume(name) else { continue };
-            server.add_export(name, volume.reference.clone(), other.options.clone()).map_err(|e| nbd_error(&e))?;
+    /// The volume is away while its pool is stopped and started: clients of its NBD export wait. Those of other volumes notice nothing.
+    fn suspend_nbd(&self, record: &VolumeRecord) {
+        locked(&self.servers).nbd_volumes.remove(&record.name);
+        // Without the lock while clients come to a rest: other volumes' exports must not wait for them.
+        let Some(server) = locked(&self.servers).unix.clone() else { return };
+        // It is gone already if nobody knows it.
+        let Ok(left) = server.suspend_export(&self.runtime, &record.name, self.patience(PATIENCE)) else { return };
+        if !left.all_gone {
+            tracing::warn!("requests of clients of the NBD export {} do not end: check the volume's devices", record.name);
         }
-        for client in clients {
-            if client.export == record.name {
-                self.kept.nbd_waits(record, client.socket, client.state);
-            } else if let Err(told) = server.resume(&self.runtime, client.socket, &client.state) {
-                tracing::warn!("a client of the NBD export {} was disconnected: {told}", client.export);
-            }
+        left.clients.into_iter().for_each(|client| self.kept.nbd_waits(record, client.socket, client.state));
+    }
+
+    /// Its clients are disconnected.
+    fn end_nbd(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        locked(&self.servers).nbd_volumes.remove(&record.name);
+        // Without the lock while clients leave: other volumes' exports must not wait for them.
+        let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };
+        match server.remove_export(&record.name) {
+            // What is not there any more is gone.
+            Ok(()) | Err(nbd::ExportError::Unknown(_)) => Ok(()),
+            Err(error) => Err(nbd_error(&error)),
         }
-        servers.unix = Some(Arc::new(server));
-        Ok(())
     }
 
     /// What exports with TLS show to their clients. The files are read when the first one is offered, and again when they change.
@@ -249,13 +226,11 @@ impl Machine {
             Export::Block | Export::Ublk | Export::Loop | Export::LoopFast if self.has_ublk(record) => self.withdraw_ublk(record, how),
             Export::Block | Export::Ublk | Export::Loop | Export::LoopFast => self.withdraw_loop(record, how),
             Export::Nbd if how == Withdrawal::DaemonEnds && self.kept.keeps_clients() => self.leave_nbd(),
-            Export::Nbd if how == Withdrawal::PoolRestarts => self.suspend_nbd(record),
-            Export::Nbd => {
-                locked(&self.servers).nbd_volumes.remove(&record.name);
-                // Without the lock while clients leave: other volumes' exports must not wait for them.
-                let Some(server) = locked(&self.servers).unix.clone() else { return Ok(()) };
-                server.remove_export(&record.name).map_err(|e| nbd_error(&e))
+            Export::Nbd if how == Withdrawal::PoolRestarts => {
+                self.suspend_nbd(record);
+                Ok(())
             }
+            Export::Nbd => self.end_nbd(record),
             Export::VhostUser(_) => self.withdraw_vhost_user(record, export),
             Export::NbdTcp(address) | Export::NbdTls(address) => {
                 let Some(server) = locked(&self.servers).tcp.remove(address) else { return Ok(()) };

@@ -133,6 +133,13 @@ impl Reactor {
         }
     }
 
+    /// Asks the endpoints of a group to look at what they share with others.
+    pub(crate) fn wake_group(&mut self, group: u32) {
+        for key in self.members(group) {
+            self.callbacks.push_back(super::Callback::Woken(key));
+        }
+    }
+
     pub(crate) fn membership(&mut self, key: EndpointKey) -> Membership {
         self.endpoint(key).expect("a context's endpoint is there").membership.0.join()
     }

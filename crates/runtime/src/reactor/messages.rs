@@ -23,6 +23,7 @@ impl Reactor {
         match message {
             Message::AddEndpoint { endpoint, membership } => self.add_endpoint_here(endpoint, membership),
             Message::StopGroup { group } => self.stop_group(group),
+            Message::WakeGroup { group } => self.wake_group(group),
             Message::ForceCloseGroup { group } => self.members(group).into_iter().for_each(|key| self.close_endpoint(key)),
             Message::AddDevice { device, model, done } => {
                 let _ = done.send(self.devices.add(device, model));

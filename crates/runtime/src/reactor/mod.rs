@@ -68,6 +68,7 @@ const LOOK_PAUSES: usize = 4;
 pub(crate) enum Callback {
     Reply(EndpointKey, Reply),
     VolumeAvailable(EndpointKey),
+    Woken(EndpointKey),
     Stop(EndpointKey),
 }
 
@@ -332,6 +333,7 @@ impl Reactor {
                 match callback {
                     Callback::Reply(key, reply) => self.call(key, |endpoint, cx| endpoint.reply(cx, reply)),
                     Callback::VolumeAvailable(key) => self.call_volume_available(key),
+                    Callback::Woken(key) => self.call(key, |endpoint, cx| endpoint.woken(cx)),
                     Callback::Stop(key) => self.call(key, |endpoint, cx| endpoint.stop(cx)),
                 }
                 budget = budget.saturating_sub(1);
