@@ -84,7 +84,7 @@ impl Manager {
             options.mode = Mode::PassThrough;
         }
         check_options(&options)?;
-        let _claim = self.claim(&[(Named::Volume, &attach.name)], "its attachment")?;
+        let _claim = self.claim_new_volume(&attach.name, attach.pool.as_deref())?;
         self.check_name_is_free(&attach.name)?;
         match (&attach.pool, attach.trial) {
             (None, false) => {

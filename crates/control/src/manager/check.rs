@@ -23,8 +23,8 @@ impl Manager {
 
     /// Begins a check, or goes on with one; `uuid` is the pool that was being checked.
     pub(super) fn check_from(&self, name: &str, uuid: Option<Uuid>, so_far: CheckedSoFar) -> Result<JobView, ControlError> {
-        let record = self.pool_record(name)?;
         let claim = self.claim(&[(Named::SsdOfPool, name)], "a check")?;
+        let record = self.pool_record(name)?;
         if uuid.is_some_and(|uuid| uuid != record.uuid) {
             let problem = format!("the pool \"{name}\" is now on another SSD than the one being checked");
             return Err(ControlError::Job(problem, format!("start a new check with `hearth pool check {name}`")));

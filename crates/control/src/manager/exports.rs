@@ -1,7 +1,7 @@
 //! Exports of a volume, all or none.
 
 use super::Manager;
-use crate::api::Severity;
+use crate::api::{Health, Severity};
 use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::names::Named;
@@ -67,12 +67,33 @@ impl Manager {
 
     /// Offers again what is missing of a volume's exports.
     pub(super) fn offer_again(&self, volume: &VolumeRecord) {
+        // What is in the way is told.
+        drop(self.export_missing(volume));
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// The first that cannot be offered; the others are.
+    pub(super) fn export_missing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let offered = self.offered(volume);
-        for export in volume.exports.iter().filter(|e| !offered.contains(e)) {
-            if let Err(error) = self.offer_one(volume, *export) {
-                self.events().note(Severity::Error, &volume.name, format!("the export {export} could not be made again: {error}"));
-            }
-        }
+        let missing = volume.exports.iter().filter(|export| !offered.contains(export));
+        let made: Vec<_> = missing
+            .map(|export| {
+                self.offer_one(volume, *export).map(drop).inspect_err(|error| {
+                    let message = format!("the export {export} could not be made again: {error}");
+                    self.events().note(Severity::Error, &volume.name, message);
+                })
+            })
+            .collect();
+        made.into_iter().collect()
+    }
+
+    /// Whether a volume or disk is there and takes no more writes: its device has failed to flush. Nobody may go on with it as if nothing had
+    /// happened.
+    pub(super) fn has_failed(&self, name: &str) -> bool {
+        let memory = self.memory();
+        memory.volumes.get(name).is_some_and(|live| live.attached && live.health == Health::Failed && !live.waits)
     }
 
     /// Takes all exports back while the pool is stopped and started. Users wait, where they can.
@@ -80,7 +101,8 @@ impl Manager {
     /// # Errors
     /// If one that cannot wait is in use. What went is to be offered again by the caller.
     pub(super) fn suspend_all(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        let can_wait = |export: &Export| self.data().outlives_its_pool(volume, export);
+        let has_failed = self.has_failed(&volume.name);
+        let can_wait = |export: &Export| !has_failed && self.data().outlives_its_pool(volume, export);
         self.offered(volume).iter().filter(|export| !can_wait(export)).try_for_each(|export| self.check_one_unused(volume, *export))?;
         self.offered(volume).iter().try_for_each(|export| {
             let how = if can_wait(export) { Withdrawal::PoolRestarts } else { Withdrawal::IfUnused };
@@ -90,7 +112,8 @@ impl Manager {
 
     /// Whether all clients of the volume can wait while its pool is stopped and started.
     pub(super) fn all_can_wait(&self, volume: &VolumeRecord) -> bool {
-        self.offered(volume).iter().all(|export| self.data().outlives_its_pool(volume, export))
+        let has_failed = self.has_failed(&volume.name);
+        self.offered(volume).iter().all(|export| !has_failed && self.data().outlives_its_pool(volume, export))
     }
 
     /// # Errors
@@ -124,6 +147,7 @@ impl Manager {
         let name = &volume.name;
         // Whoever is at it sees it too; or the next look does.
         let Ok(_claim) = self.claim(&[(Named::Volume, name)], "the renewal of its loop device") else { return };
+        let Some(volume) = &self.memory().state.exported().into_iter().find(|known| known.uuid == volume.uuid) else { return };
         let offered = self.memory().volumes.get(name).and_then(|live| {
             let (export, place) = live.block_device()?;
             Some((export, place.to_owned()))

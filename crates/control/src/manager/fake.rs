@@ -27,6 +27,8 @@ use targets::{Protocol, Server};
 use types::{Content, Mode};
 
 mod device;
+mod disks;
+mod failing;
 mod homecoming;
 mod mapped;
 mod saving;
@@ -51,8 +53,9 @@ pub struct Inside {
     pub saved: State,
     /// Counts calls that touch a device or the state file.
     pub steps: u64,
-    /// The step that fails.
+    /// The first step that fails, and how many fail after it.
     pub fail_at: Option<u64>,
+    pub fail_more: u64,
     /// Whether the failing step and all after it fail as after a power cut.
     pub crash: bool,
     /// Set by a crash.
@@ -114,6 +117,7 @@ pub struct Inside {
     /// Block devices outlive the daemon.
     pub outlives: bool,
     pub exports: BTreeSet<(String, String)>,
+    pub disks: disks::Disks,
 }
 
 /// Parts that every pool has.
@@ -133,6 +137,8 @@ impl World {
         inside.attached.clear();
         inside.exports.clear();
         inside.sharing.stand.clear();
+        inside.disks.served.clear();
+        inside.disks.waiting.clear();
     }
 
     pub fn add_device(&self, path: &str, size_bytes: u64) {
@@ -142,16 +148,7 @@ impl World {
 
     /// A client writes a version; `false` if nothing serves the volume.
     pub fn write(&self, volume: &str, version: u64) -> bool {
-        let mut inside = self.inside();
-        let Some(attached) = inside.attached.get(volume).cloned() else { return false };
-        let dirty = attached.ssd.is_some() && attached.mode == Mode::WriteBack;
-        if !dirty {
-            inside.devices.get_mut(&attached.backing).expect("it is there").version = version;
-        }
-        if let Some(ssd) = attached.ssd {
-            inside.devices.get_mut(&ssd).expect("it is there").log.insert(attached.id, (version, dirty));
-        }
-        true
+        self.inside().write(volume, version)
     }
 
     /// What a client reads; `None` if nothing serves the volume.
@@ -169,34 +166,6 @@ impl World {
         while self.inside().hanging.contains_key(device) {
             std::thread::yield_now();
         }
-    }
-}
-
-impl Inside {
-    fn step(&mut self, path: &str) -> Result<(), ControlError> {
-        self.steps += 1;
-        if let Some((_, name, version)) = self.refresh_at.take_if(|(step, ..)| *step == self.steps) {
-            self.refresh(&name, version);
-        }
-        let failed = || ControlError::Device {
-            path: path.into(),
-            problem: "an I/O failed".into(),
-            remedy: "check the device".into(),
-            kind: Kind::Failed,
-        };
-        if self.dead {
-            return Err(failed());
-        }
-        if self.fail_at == Some(self.steps) {
-            self.dead = self.crash;
-            return Err(failed());
-        }
-        Ok(())
-    }
-
-    fn device(&mut self, path: &str) -> Result<&mut Device, ControlError> {
-        self.step(path)?;
-        self.devices.get_mut(path).ok_or(ControlError::Unknown { named: "device", name: path.into() })
     }
 }
 
@@ -252,7 +221,9 @@ impl DataPath for World {
 
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
-        let device = inside.device(&pool.ssd)?;
+        inside.device(&pool.ssd)?;
+        inside.may_format(pool)?;
+        let device = inside.devices.get_mut(&pool.ssd).expect("just looked at");
         (device.pool, device.log) = (Some(pool.uuid), BTreeMap::new());
         Ok(())
     }
@@ -387,11 +358,31 @@ impl DataPath for World {
     }
 
     fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        inside.step(&disk.name)?;
-        let attached = Attached { id: 0, ssd: None, backing: String::new(), mode: Mode::PassThrough };
-        inside.attached.insert(disk.name.clone(), attached);
-        Ok(())
+        self.serve_part(disk)
+    }
+
+    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        self.grow_served(disk)
+    }
+
+    fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.disks_are_known(pool, disks)
+    }
+
+    fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.put_table(pool, disks)
+    }
+
+    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        self.erase(pool, from_bytes, length_bytes)
+    }
+
+    fn outlives_its_pool(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
+        self.inside().disks.can_wait
+    }
+
+    fn end_kept(&self, volume: &VolumeRecord) {
+        self.inside().nobody_waits(&volume.name);
     }
 
     fn backing_bytes(&self, volume: &str) -> Option<u64> {
@@ -444,6 +435,7 @@ impl DataPath for World {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         let attached = inside.attached.remove(&volume.name);
+        inside.disks.served.remove(&volume.name);
         if let Some(ssd) = attached.and_then(|a| a.ssd).filter(|_| forget) {
             inside.devices.get_mut(&ssd).expect("it is there").log.remove(&volume.id);
         }
@@ -539,7 +531,9 @@ impl DataPath for World {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         assert!(inside.attached.contains_key(&volume.name), "only attached volumes are exported");
-        inside.exports.insert((volume.name.clone(), export.to_string()));
+        let key = (volume.name.clone(), export.to_string());
+        inside.disks.waiting.remove(&key);
+        inside.exports.insert(key);
         Ok(Offer { place: place(volume, export), ..Offer::default() })
     }
 
@@ -549,7 +543,7 @@ impl DataPath for World {
         inside.step(&volume.name)?;
         let alone = !export.is_device() || inside.sharing.is_alone(&volume.name);
         assert!(alone || how == Withdrawal::PoolRestarts || inside.outlives, "shares go before the block device");
-        inside.exports.remove(&(volume.name.clone(), export.to_string()));
+        inside.withdrawn(volume, export, how == Withdrawal::PoolRestarts);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Carries out actions: the one place where the state, the data path and the jobs meet.
 //!
 //! # How concurrent requests stay apart
-//! An operation first *claims* the names it changes. A second operation on a claimed name is refused at once ("busy"), it
-//! does not wait. The lock over [`Memory`] is held for looking things up and for one save of the state, never
+//! An operation first *claims* the names it changes (`claims.rs`). A second operation on a claimed name is refused at once ("busy"), it
+//! does not wait. What is read before the claim may be another's by then. The lock over [`Memory`] is held for looking things up and for one save of the state, never
 //! during a call to the data path. So listing and counters answer while a destage runs for hours.
 //!
 //! # How a crash in the middle is survived
@@ -14,6 +14,7 @@ mod attach;
 #[cfg(test)]
 mod attach_tests;
 mod check;
+mod claims;
 mod devices;
 mod disks;
 mod exports;
@@ -41,6 +42,8 @@ mod why;
 mod why_told;
 mod work;
 
+#[cfg(test)]
+mod disk_fault_tests;
 #[cfg(test)]
 mod disk_tests;
 #[cfg(test)]
@@ -76,13 +79,13 @@ use crate::events::Events;
 use crate::figures::Refused;
 use crate::jobs::Jobs;
 use crate::live::{Live, LiveEvent};
-use crate::names::Named;
 use crate::options::{Options, OptionsPatch};
 use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
 use crate::store::Store;
 use crate::words::{Export, OnRestart};
 use ::history::History;
+use claims::{Claim, Claims};
 pub(crate) use shares::share_error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -119,7 +122,7 @@ struct Shared {
 struct Memory {
     state: State,
     store: Box<dyn Store>,
-    claims: BTreeMap<(&'static str, String), &'static str>,
+    claims: Claims,
     pools: BTreeMap<String, LivePool>,
     volumes: BTreeMap<String, LiveVolume>,
     stopping: bool,
@@ -214,21 +217,6 @@ impl From<&ControlError> for Trouble {
     }
 }
 
-/// Names claimed by one operation; given back when dropped.
-struct Claim {
-    manager: Manager,
-    keys: Vec<(&'static str, String)>,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let mut memory = self.manager.memory();
-        for key in &self.keys {
-            memory.claims.remove(key);
-        }
-    }
-}
-
 impl Manager {
     /// A manager of the state in `store`, which is read now. Nothing is started: see [`Manager::start`].
     ///
@@ -243,7 +231,7 @@ impl Manager {
         }
         let pools = loaded.state.pools.iter().map(|p| (p.name.clone(), LivePool::new(Health::Starting))).collect();
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
-        let memory = Memory { state: loaded.state, store, claims: BTreeMap::new(), pools, volumes, stopping: false };
+        let memory = Memory { state: loaded.state, store, claims: Claims::default(), pools, volumes, stopping: false };
         let state_directory = state_directory.display().to_string();
         let jobs = Jobs::new(live.clone());
         let shared = Shared {
@@ -401,20 +389,6 @@ impl Manager {
         drop(memory);
         [(pools, "pools"), (volumes, "volumes")].into_iter().filter(|(changed, _)| *changed).for_each(|(_, what)| self.changed(what));
         Ok(result)
-    }
-
-    /// Claims names for one operation, all or none.
-    fn claim(&self, names: &[(Named, &str)], doing: &'static str) -> Result<Claim, ControlError> {
-        let mut memory = self.memory();
-        if memory.stopping {
-            return Err(ControlError::Stopping);
-        }
-        let keys: Vec<_> = names.iter().map(|(named, name)| (named.word(), (*name).to_string())).collect();
-        if let Some((key, doing)) = keys.iter().find_map(|k| memory.claims.get(k).map(|doing| (k, *doing))) {
-            return Err(ControlError::Claimed { named: key.0, name: key.1.clone(), doing });
-        }
-        memory.claims.extend(keys.iter().map(|k| (k.clone(), doing)));
-        Ok(Claim { manager: self.clone(), keys })
     }
 
     fn pool_record(&self, name: &str) -> Result<PoolRecord, ControlError> {

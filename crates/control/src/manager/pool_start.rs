@@ -4,6 +4,7 @@
 //! a crash in between the next start does that. Users of block devices see a pause.
 
 use super::Manager;
+use super::claims::WholePool;
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
@@ -15,13 +16,9 @@ impl Manager {
     /// Starts a pool that does not run, or runs without its SSD. Users of block devices wait
     /// meanwhile, where they can; other users must not be there.
     pub(super) fn pool_start(&self, name: &str) -> Result<String, ControlError> {
-        let record = self.pool_record(name)?;
-        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
-        let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
-        let disks = self.disk_volumes(name);
-        claimed.extend(volumes.iter().chain(&disks).map(|v| (Named::Volume, v.name.as_str())));
-        let _claim = self.claim(&claimed, "its start")?;
+        let WholePool { claim: _claim, record, volumes, .. } = self.claim_whole_pool(name, "its start")?;
         if self.memory().pools.get(name).is_some_and(|live| live.health == Health::Running) {
+            self.renew_failed_disks(name)?;
             self.serve_disks(name);
             return Ok("it is already running".into());
         }

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | 1. save the new options, then tell the shards | runs with them |
 
+use super::claims::WholePool;
 use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
 use crate::datapath::{DeviceFacts, Life, Withdrawal};
@@ -166,8 +167,8 @@ impl Manager {
             return Err(ControlError::BadCombination("no option was given".into(), remedy));
         };
         let content = options::content(content)?;
-        let before = self.pool_record(name)?;
         let _claim = self.claim(&[(Named::Pool, name)], "a change of its options")?;
+        let before = self.pool_record(name)?;
         let put = |content| {
             self.change(|state| {
                 let pool = state.pool_mut(name)?;
@@ -381,12 +382,7 @@ impl Manager {
     }
 
     pub(super) fn pool_destroy(&self, name: &str, force: bool) -> Result<(), ControlError> {
-        let record = self.pool_record(name)?;
-        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
-        let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
-        claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
-        let _claim = self.claim(&claimed, "its destruction")?;
-        let disks = self.disk_volumes(name);
+        let WholePool { claim: _claim, record, volumes, disks } = self.claim_whole_pool(name, "its destruction")?;
         if !volumes.is_empty() && !force {
             return Err(ControlError::HasVolumes { name: name.into(), volumes: volumes.into_iter().map(|v| v.name).collect() });
         }

@@ -12,23 +12,18 @@
 //! caches are void, so that after a failure or crash the volumes are served without a cache, and the replacement can be asked for again.
 
 use super::Manager;
+use super::claims::WholePool;
 use crate::api::{JobView, PoolCreate, PoolReplace, Severity};
 use crate::error::ControlError;
 use crate::jobs::{Job, Work};
-use crate::names::Named;
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 
 impl Manager {
     pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<JobView, ControlError> {
-        let old = self.pool_record(name)?;
-        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).cloned().collect();
-        let mut claimed = vec![(Named::Pool, name), (Named::SsdOfPool, name)];
-        claimed.extend(volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
-        let claim = self.claim(&claimed, "the replacement of its SSD")?;
+        let WholePool { claim, record: old, volumes, disks } = self.claim_whole_pool(name, "the replacement of its SSD")?;
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
             return Err(ControlError::Claimed { named: "volume", name: volume.name.clone(), doing: "its removal" });
         }
-        let disks = self.disk_volumes(name);
         if let Some(disk) =
             disks.first().filter(|_| !self.is_place_of(&replace.ssd, name) || disks.iter().any(|d| self.volume_attached(&d.name)))
         {

@@ -26,6 +26,7 @@ impl Manager {
         let record = self.volume_record(name)?;
         let live = self.memory().volumes.get(name).cloned();
         if live.is_some_and(|live| live.attached && matches!(live.health, Health::Running | Health::Degraded)) {
+            self.export_missing(&record)?;
             return Ok("it is already running".into());
         }
         if record.phase != VolumePhase::Ready {

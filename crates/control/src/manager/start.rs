@@ -134,20 +134,21 @@ impl Manager {
     pub(super) fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
-            Ok(true) => match self.save_that_the_pool_is_used(&pool.name, judged) {
-                Ok(volumes) => {
-                    volumes.iter().for_each(|v| self.start_one_volume(v, judged));
-                    self.serve_disks(&pool.name);
+            Ok(true) => {
+                match self.save_that_the_pool_is_used(&pool.name, judged) {
+                    Ok(volumes) => volumes.iter().for_each(|v| self.start_one_volume(v, judged)),
+                    Err(error) => volumes.iter().for_each(|volume| match volume.rests() {
+                        true => self.show_stopped(volume),
+                        false => {
+                            self.fail_volume(volume, &error);
+                            // The state file may be writable soon.
+                            self.set_live_volume(&volume.name, |live| live.waits = true);
+                        }
+                    }),
                 }
-                Err(error) => volumes.iter().for_each(|volume| match volume.rests() {
-                    true => self.show_stopped(volume),
-                    false => {
-                        self.fail_volume(volume, &error);
-                        // The state file may be writable soon.
-                        self.set_live_volume(&volume.name, |live| live.waits = true);
-                    }
-                }),
-            },
+                // Nothing that was to be saved is of them.
+                self.serve_disks(&pool.name);
+            }
             Ok(false) => {}
             Err(error) => {
                 let health = if pool.degraded.is_some() { Health::Degraded } else { Health::Failed };

@@ -25,8 +25,9 @@
 //! | 2. detach and forget | the same |
 //! | 3. save without it | – |
 
+use super::claims::Claim;
 use super::pools::{device, new_uuid};
-use super::{Claim, LiveVolume, Manager, known, verdict};
+use super::{LiveVolume, Manager, known, verdict};
 use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
@@ -46,7 +47,7 @@ impl Manager {
         let options = add.options.apply(self.shared.volume_defaults.get_or_init(Options::default))?;
         let exports = unique_exports(&add.exports)?;
         check_tls_names(&options, &exports)?;
-        let _claim = self.claim(&[(Named::Volume, &add.name)], "its creation")?;
+        let _claim = self.claim_new_volume(&add.name, Some(&add.pool))?;
         self.check_name_is_free(&add.name)?;
         let pool = self.running_pool(&add.pool)?;
         self.check_exports_free(&exports)?;

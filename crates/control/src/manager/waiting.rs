@@ -86,7 +86,7 @@ impl Manager {
         self.watch_attachments(&attached);
         let (known, busy) = {
             let memory = self.memory();
-            let is_busy = |v: &&VolumeRecord| memory.claims.contains_key(&(Named::Volume.word(), v.name.clone()));
+            let is_busy = |v: &&VolumeRecord| memory.claims.has(Named::Volume, &v.name);
             let known = memory.state.exported();
             let busy: Vec<String> = known.iter().filter(is_busy).map(|v| v.name.clone()).collect();
             (known, busy)

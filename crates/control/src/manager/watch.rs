@@ -31,7 +31,11 @@ impl Manager {
                 let problem = format!(
                     "its backing device failed to flush{reason}: writes since the last successful flush may be lost, and no more writes are accepted"
                 );
-                let remedy = format!("check the device and its data, then start the volume with `hearth volume start {volume}`");
+                let disk = self.memory().state.disk(volume).map(|disk| disk.pool.clone());
+                let remedy = disk.map_or_else(
+                    || format!("check the device and its data, then start the volume with `hearth volume start {volume}`"),
+                    |pool| format!("check the SSD and the disk's data, then serve it anew with `hearth pool start {pool}`"),
+                );
                 self.events().note(Severity::Error, volume, &problem);
                 self.set_live_volume(volume, |live| {
                     live.trouble = Some(Trouble { problem: problem.clone(), remedy });

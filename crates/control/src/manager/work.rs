@@ -1,6 +1,7 @@
 //! The work of the jobs: destage, warm, leave write-back, remove.
 
-use super::{Claim, Manager, Trouble};
+use super::claims::Claim;
+use super::{Manager, Trouble};
 use crate::api::{Health, JobView, Severity};
 use crate::datapath::{DeviceUse, Pending};
 use crate::error::ControlError;

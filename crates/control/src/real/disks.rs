@@ -119,7 +119,13 @@ impl Machine {
         let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
         self.note_use(&device, DeviceUse::Backing { volume: disk.name.clone(), pool: disk.pool.clone() }, None);
         let options = BareVolumeOptions { name: disk.name.clone(), read_only: false };
-        let reference = self.runtime.add_parts_of_device(&device, parts_of(disk), options).map_err(|e| failed(&e, ""))?;
+        let reference = match self.runtime.add_parts_of_device(&device, parts_of(disk), options) {
+            Ok(reference) => reference,
+            Err(error) => {
+                self.close_backing(Backing { device, opened });
+                return Err(failed(&error, ""));
+            }
+        };
         let live = LiveVolume {
             reference,
             backing: Mutex::new(Some(Backing { device, opened })),

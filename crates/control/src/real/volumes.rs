@@ -75,7 +75,13 @@ impl Machine {
     pub(super) fn attach_alone(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let backing = self.open_backing(record)?;
         let options = BareVolumeOptions { name: record.name.clone(), read_only: record.options.read_only };
-        let reference = self.runtime.add_bare_volume(&backing.device, options).map_err(|e| failed(&e, ""))?;
+        let reference = match self.runtime.add_bare_volume(&backing.device, options) {
+            Ok(reference) => reference,
+            Err(error) => {
+                self.close_backing(backing);
+                return Err(failed(&error, ""));
+            }
+        };
         let live = LiveVolume {
             reference,
             backing: Mutex::new(Some(backing)),
