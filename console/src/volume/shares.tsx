@@ -37,7 +37,7 @@ export function Shares({ volume }: { volume: VolumeView }) {
 }
 
 function Shown({ share, onRemove }: { share: ShareView; onRemove: () => void }) {
-  const connected = share.connected == null ? "unknown: the kernel does not tell" : share.connected.length === 0 ? "none" : share.connected.join(", ");
+  const connected = share.connected == null ? "unknown" : share.connected.length === 0 ? "none" : share.connected.join(", ");
   return (
     <section aria-label={`Share by ${SHARE_TITLES[share.protocol]}`}>
       <dl class="places">

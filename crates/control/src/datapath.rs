@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use targets::{Protocol, Server};
+use targets::{Look, Offered, Protocol};
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -558,7 +558,7 @@ pub trait DataPath: Send + Sync {
     ///
     /// # Errors
     /// Then nothing is offered that was not before.
-    fn share(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> Result<Server, ControlError> {
+    fn share(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> Result<Offered, ControlError> {
         Err(ControlError::DataPath("this data path has no targets".into(), String::new()))
     }
 
@@ -570,14 +570,20 @@ pub trait DataPath: Send + Sync {
         Ok(())
     }
 
-    /// Whether all of the target stands, on this device: somebody else may have removed a part.
-    fn is_shared(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> bool {
-        false
+    /// Looks whether all of the target stands, on this device: somebody else may have removed a part.
+    ///
+    /// # Errors
+    /// If it does not answer: nothing is known of it.
+    fn look_at_share(&self, _volume: &VolumeRecord, _share: &ShareRecord, _device: &str) -> Result<Look, ControlError> {
+        Ok(Look::default())
     }
 
     /// The initiators that are connected; `None`: not known.
-    fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Option<Vec<String>> {
-        None
+    ///
+    /// # Errors
+    /// If the target does not answer.
+    fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
+        Ok(None)
     }
 
     /// The volume has another size: initiators are told, where that can be. What to say of them.

@@ -91,7 +91,8 @@ fn list(shares: &[ShareView]) -> String {
     };
     let troubles = shares.iter().filter_map(|share| {
         let remedy = share.remedy.as_deref().filter(|r| !r.is_empty()).map_or(String::new(), |r| format!("; {r}"));
-        Some(format!("{} is not shared by {}: {}{remedy}\n", share.volume, share.protocol.title(), share.problem.as_ref()?))
+        let what = if share.device.is_some() { "may not be shared" } else { "is not shared" };
+        Some(format!("{} {what} by {}: {}{remedy}\n", share.volume, share.protocol.title(), share.problem.as_ref()?))
     });
     table::layout(&head, &shares.iter().map(row).collect::<Vec<_>>()) + &troubles.collect::<String>()
 }
@@ -128,7 +129,8 @@ fn served_by(server: &str) -> &str {
 
 fn state(share: &ShareView) -> &'static str {
     match (&share.device, &share.problem) {
-        (Some(_), _) => "shared",
+        (Some(_), None) => "shared",
+        (Some(_), Some(_)) => "unknown",
         (None, Some(_)) => "failed",
         (None, None) => "waiting",
     }

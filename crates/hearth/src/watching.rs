@@ -1,15 +1,18 @@
-//! Two threads that look at backing devices: one for devices that come and go, one that notes write stamps. A device that hangs keeps the
-//! thread that looks at it, and nothing else: nobody waits for these, at the end of the process neither.
+//! Threads that look at what others have a hand in: backing devices that come and go, the targets of shares, write stamps. What hangs keeps
+//! the thread that looks at it, and nothing else: nobody waits for these, at the end of the process neither.
 
 use crate::failure::Failure;
 use crate::serve::spawn;
 use control::manager::Manager;
+use control::manager::share_watch::WatchedShares;
 use control::manager::stamps::Looked;
 use control::manager::waiting::Watched;
 use std::time::Duration;
 
 /// How soon a volume whose device has come starts.
 const DEVICES_EVERY: Duration = Duration::from_secs(1);
+/// A target that others changed is put right after some looks.
+const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// What was written in the last seconds before a crash is not noted; a rollback to before that is found.
 const STAMPS_EVERY: Duration = Duration::from_secs(5);
 
@@ -18,12 +21,19 @@ const STAMPS_EVERY: Duration = Duration::from_secs(5);
 /// # Errors
 /// If no thread can be started.
 pub fn start(manager: &Manager) -> Result<(), Failure> {
-    let (devices, stamps) = (manager.clone(), manager.clone());
+    let (devices, shares, stamps) = (manager.clone(), manager.clone(), manager.clone());
     spawn("devices", move || {
         let mut watched = Watched::default();
         while !devices.is_stopping() {
             devices.watch_devices(&mut watched);
             std::thread::sleep(DEVICES_EVERY);
+        }
+    })?;
+    spawn("shares", move || {
+        let mut watched = WatchedShares::default();
+        while !shares.is_stopping() {
+            shares.watch_shares(&mut watched);
+            std::thread::sleep(SHARES_EVERY);
         }
     })?;
     spawn("stamps", move || {

@@ -3,6 +3,7 @@
 use crate::Protocol;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Why a device is not offered, or not taken back.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,14 @@ pub enum TargetError {
         /// What to do.
         remedy: String,
     },
+    /// It was waited for long enough.
+    #[error("the {} target does not answer within {} s", protocol.title(), limit.as_secs())]
+    Late {
+        /// Which.
+        protocol: Protocol,
+        /// How long its caller waits.
+        limit: Duration,
+    },
     /// Any other step.
     #[error("the kernel does not {doing} {path} ({source})")]
     Step {
@@ -74,6 +83,9 @@ impl TargetError {
                 "unmount it or close what uses it, then try again".into()
             }
             TargetError::Tgt { remedy, .. } => remedy.clone(),
+            TargetError::Late { .. } => {
+                "it may wait for I/O of the volume: see `dmesg` and `hearth volume show`; it goes on by itself as soon as it can".into()
+            }
             TargetError::Device { .. } | TargetError::Step { .. } => "see `dmesg` for the kernel's reason, then try again".into(),
         }
     }

@@ -5,7 +5,7 @@
 //! takes: the kernel's ([`Configfs`]), or a directory that behaves like it in tests. Rooms:
 //! [`names`] what a volume is called by initiators, from its UUID alone; [`chap`] secrets from a
 //! file; `lio` and `nvmet` what is written where; `steps` how a half-done setup is undone; `tgt` the
-//! server in user space.
+//! server in user space; `errands` how long callers wait.
 //!
 //! Invariants:
 //! * [`apply`] changes nothing that is right already, so initiators that are connected stay so;
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chap;
+mod errands;
 mod error;
 mod lio;
 mod machine;
@@ -30,7 +31,7 @@ mod tree;
 
 pub use chap::Chap;
 pub use error::TargetError;
-pub use machine::{Server, Targets};
+pub use machine::{Look, Offered, Server, Targets};
 pub use tgt::Tgtd;
 pub use tree::{Configfs, Tree};
 
@@ -157,11 +158,12 @@ pub fn device_of(tree: &dyn Tree, protocol: Protocol, volume: &str, uuid: [u8; 1
     }
 }
 
-/// Whether all of the offer stands; secrets are not looked at.
-pub fn stands(tree: &dyn Tree, share: &Share) -> bool {
+/// What the target of the share lacks, clauses for people. Whether it asks for secrets is looked at
+/// where it is to; which they are is not.
+pub fn lacks(tree: &dyn Tree, share: &Share, has_secrets: bool) -> Vec<String> {
     match share.protocol {
-        Protocol::Iscsi => lio::stands(tree, share),
-        Protocol::NvmeTcp => nvmet::stands(tree, share),
+        Protocol::Iscsi => lio::lacks(tree, share, has_secrets),
+        Protocol::NvmeTcp => nvmet::lacks(tree, share),
     }
 }
 

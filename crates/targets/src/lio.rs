@@ -189,21 +189,37 @@ pub(crate) fn device_of(tree: &dyn Tree, volume: &str, uuid: [u8; 16]) -> Option
     Some(tree.read(&format!("{store}/udev_path")).unwrap_or_default())
 }
 
-pub(crate) fn stands(tree: &dyn Tree, share: &Share) -> bool {
+pub(crate) fn lacks(tree: &dyn Tree, share: &Share, has_secrets: bool) -> Vec<String> {
     let group = group(share.uuid);
-    let is_on = |path: &str| tree.read(&format!("{path}/enable")).is_ok_and(|on| on == "1");
-    let link = store_name(&share.volume);
-    let sees = |initiator: &String| tree.is_link(&format!("{group}/acls/{initiator}/lun_0/{link}"));
-    let allows = match &share.access {
-        Access::Anyone => tree.read(&format!("{group}/attrib/generate_node_acls")).is_ok_and(|on| on == "1"),
-        Access::Only(initiators) => initiators.iter().all(sees),
+    let mut lacks = Vec::new();
+    let mut check = |holds: bool, problem: String| {
+        if !holds {
+            lacks.push(problem);
+        }
     };
-    device_of(tree, &share.volume, share.uuid).as_ref() == Some(&share.device)
-        && is_enabled(tree, share)
-        && is_on(&group)
-        && tree.is_link(&format!("{group}/lun/lun_0/{link}"))
-        && allows
-        && share.addresses.iter().all(|address| tree.exists(&format!("{group}/np/{address}")))
+    let is = |path: String, value: &str| tree.read(&path).is_ok_and(|now| now == value);
+    let link = store_name(&share.volume);
+    let device = device_of(tree, &share.volume, share.uuid);
+    check(device.as_ref() == Some(&share.device) && is_enabled(tree, share), format!("{} is not with it", share.device));
+    if !tree.exists(&group) {
+        check(false, "it is not there".into());
+        return lacks;
+    }
+    check(tree.is_link(&format!("{group}/lun/lun_0/{link}")), "LUN 0 is not there".into());
+    check(is(format!("{group}/attrib/authentication"), if has_secrets { "1" } else { "0" }), "it asks for other secrets".into());
+    let is_open = share.access == Access::Anyone;
+    let opens = |name: &str| is(format!("{group}/attrib/{name}"), if is_open { "1" } else { "0" });
+    check(opens("generate_node_acls"), if is_open { "not all may log in" } else { "all may log in" }.into());
+    if let Access::Only(initiators) = &share.access {
+        for initiator in initiators {
+            check(tree.is_link(&format!("{group}/acls/{initiator}/lun_0/{link}")), format!("{initiator} may not log in"));
+        }
+    }
+    for address in &share.addresses {
+        check(tree.exists(&format!("{group}/np/{address}")), format!("it does not listen on {address}"));
+    }
+    check(is(format!("{group}/enable"), "1"), "it takes nobody in".into());
+    lacks
 }
 
 pub(crate) fn connected(tree: &dyn Tree, uuid: [u8; 16]) -> Option<Vec<String>> {

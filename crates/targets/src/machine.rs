@@ -1,7 +1,13 @@
 //! The targets of a machine: the kernel's, and `tgtd` where the kernel has none for iSCSI.
 
+use crate::errands::{Errands, Key};
 use crate::{CONFIGFS, Configfs, DEBUGFS, PROC_NET, Protocol, Share, TargetError, Tgtd, Tree, names, tgt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a caller waits for what should be there at once, and for a change, which may have to wait for I/O.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+const CHANGE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Who serves a share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,13 +47,36 @@ impl Server {
     }
 }
 
-/// Where the targets of a machine are set up. All calls look at what is there.
+/// That a share is offered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Offered {
+    /// By whom.
+    pub server: Server,
+    /// What could not be put right while initiators are connected, a sentence.
+    pub note: Option<String>,
+}
+
+/// What a look at a share shows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Look {
+    /// What its target lacks: others may have taken it away. Clauses for people, always in the same
+    /// order.
+    pub lacks: Vec<String>,
+    /// The initiators that are connected; `None`: not known.
+    pub connected: Option<Vec<String>>,
+}
+
+/// Where the targets of a machine are set up. All calls look at what is there, and none waits without
+/// a limit: what has not ended by then goes on without its caller.
 #[derive(Clone, Debug)]
 pub struct Targets {
     tree: Configfs,
     tgtd: Tgtd,
     /// What the kernel could load, one path a line.
     modules: PathBuf,
+    errands: Errands,
+    look_limit: Duration,
+    change_limit: Duration,
 }
 
 impl Targets {
@@ -55,24 +84,51 @@ impl Targets {
     /// itself; it must not outlive the machine's start.
     pub fn of_machine(ledger: &Path) -> Targets {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Targets {
-            tree: Configfs::new(CONFIGFS).with_ledger(ledger),
-            tgtd: Tgtd::of_machine(),
-            modules: Path::new("/lib/modules").join(release.trim()).join("modules.dep"),
-        }
+        let modules = Path::new("/lib/modules").join(release.trim()).join("modules.dep");
+        Targets { tree: Configfs::new(CONFIGFS).with_ledger(ledger), ..Targets::at(Path::new(CONFIGFS), Tgtd::of_machine(), &modules) }
     }
 
     /// Those of another place, for tests.
     pub fn at(tree: &Path, tgtd: Tgtd, modules: &Path) -> Targets {
-        Targets { tree: Configfs::new(tree), tgtd, modules: modules.into() }
+        Targets {
+            tree: Configfs::new(tree),
+            tgtd,
+            modules: modules.into(),
+            errands: Errands::default(),
+            look_limit: LOOK_LIMIT,
+            change_limit: CHANGE_LIMIT,
+        }
+    }
+
+    /// How long callers wait for a look, and for a change.
+    #[must_use]
+    pub fn with_limits(self, look_limit: Duration, change_limit: Duration) -> Targets {
+        Targets { look_limit, change_limit, ..self }
+    }
+
+    fn errand<T: Send + 'static>(
+        &self,
+        key: Key,
+        limit: Duration,
+        work: impl FnOnce(&Targets) -> Result<T, TargetError> + Send + 'static,
+    ) -> Result<T, TargetError> {
+        let targets = self.clone();
+        let late = TargetError::Late { protocol: key.0, limit };
+        self.errands.run(key, limit, move || work(&targets)).unwrap_or(Err(late))
     }
 
     /// Who serves the share, or would. A `tgtd` that hangs does not matter where LIO serves.
     fn server(&self, protocol: Protocol, uuid: [u8; 16]) -> Result<Server, TargetError> {
-        let is_tgt = protocol == Protocol::Iscsi
-            && !self.is_in_lio(uuid)
-            && (self.tgtd.device_of(uuid).is_some() || (!self.has_lio() && self.tgtd.answers()?));
-        Ok(if is_tgt { Server::Tgt } else { Server::of_kernel(protocol) })
+        let of_kernel = Server::of_kernel(protocol);
+        if protocol != Protocol::Iscsi || self.is_in_lio(uuid) {
+            return Ok(of_kernel);
+        }
+        let is_tgt = match self.tgtd.has(uuid) {
+            Ok(has) => has || (!self.has_lio() && self.tgtd.answers()?),
+            Err(_) if self.has_lio() => false,
+            Err(error) => return Err(error),
+        };
+        Ok(if is_tgt { Server::Tgt } else { of_kernel })
     }
 
     fn is_in_lio(&self, uuid: [u8; 16]) -> bool {
@@ -87,14 +143,17 @@ impl Targets {
     /// As [`crate::apply`]; tells who serves it.
     ///
     /// # Errors
-    /// Then nothing is left of what this call made.
-    pub fn offer(&self, share: &Share) -> Result<Server, TargetError> {
-        let server = self.server(share.protocol, share.uuid)?;
-        match server {
-            Server::Tgt => self.tgtd.apply(share)?,
-            Server::Lio | Server::Nvmet => crate::apply(&self.tree, share)?,
-        }
-        Ok(server)
+    /// Then nothing is left of what this call made, unless it has not ended in time.
+    pub fn offer(&self, share: &Share) -> Result<Offered, TargetError> {
+        let share = share.clone();
+        self.errand((share.protocol, share.uuid), self.change_limit, move |targets| {
+            let server = targets.server(share.protocol, share.uuid)?;
+            let note = match server {
+                Server::Tgt => targets.tgtd.apply(&share)?,
+                Server::Lio | Server::Nvmet => crate::apply(&targets.tree, &share).map(|()| None)?,
+            };
+            Ok(Offered { server, note })
+        })
     }
 
     /// As [`crate::remove`], whoever serves it.
@@ -102,29 +161,57 @@ impl Targets {
     /// # Errors
     /// The rest of it is removed all the same.
     pub fn remove(&self, protocol: Protocol, volume: &str, uuid: [u8; 16]) -> Result<(), TargetError> {
-        let may_be_tgt = protocol == Protocol::Iscsi && !self.is_in_lio(uuid);
-        let where_refused = if self.has_lio() { tgt::Refused::HasNone } else { tgt::Refused::Unknown };
-        let of_tgt = if may_be_tgt { self.tgtd.remove(uuid, where_refused) } else { Ok(()) };
-        crate::remove(&self.tree, protocol, volume, uuid).and(of_tgt)
+        let volume = volume.to_owned();
+        self.errand((protocol, uuid), self.change_limit, move |targets| {
+            let may_be_tgt = protocol == Protocol::Iscsi && !targets.is_in_lio(uuid);
+            let where_refused = if targets.has_lio() { tgt::Refused::HasNone } else { tgt::Refused::Unknown };
+            let of_tgt = if may_be_tgt { targets.tgtd.remove(uuid, where_refused) } else { Ok(()) };
+            crate::remove(&targets.tree, protocol, &volume, uuid).and(of_tgt)
+        })
     }
 
-    /// Whether the volume is offered by that protocol, or may be: a `tgtd` does not tell.
+    /// Whether the volume is offered by that protocol, or may be: not all of them tell.
     pub fn is_offered(&self, protocol: Protocol, volume: &str, uuid: [u8; 16]) -> bool {
-        crate::device_of(&self.tree, protocol, volume, uuid).is_some()
-            || (protocol == Protocol::Iscsi && self.tgtd.has(uuid).unwrap_or(!self.has_lio()))
+        let volume = volume.to_owned();
+        let offered = self.errand((protocol, uuid), self.look_limit, move |targets| {
+            let by_kernel = crate::device_of(&targets.tree, protocol, &volume, uuid).is_some();
+            Ok(by_kernel || (protocol == Protocol::Iscsi && targets.tgtd.has(uuid).unwrap_or(!targets.has_lio())))
+        });
+        offered.unwrap_or(true)
     }
 
-    /// Whether all of it stands: others may have taken a part away. Secrets are not looked at.
-    pub fn stands(&self, share: &Share) -> bool {
-        crate::stands(&self.tree, share) || (share.protocol == Protocol::Iscsi && self.tgtd.stands(share))
+    /// Looks whether all of it stands: others may have taken a part away. Of secrets it is seen whether
+    /// any are asked for, which they are to be where `has_secrets`.
+    ///
+    /// # Errors
+    /// If the server does not tell. Then nothing is known of it.
+    pub fn look(&self, share: &Share, has_secrets: bool) -> Result<Look, TargetError> {
+        let share = share.clone();
+        self.errand((share.protocol, share.uuid), self.look_limit, move |targets| match targets.server(share.protocol, share.uuid)? {
+            Server::Tgt => {
+                let (lacks, connected) = targets.tgtd.look(&share, has_secrets)?;
+                Ok(Look { lacks, connected: Some(connected) })
+            }
+            Server::Lio | Server::Nvmet => Ok(Look {
+                lacks: crate::lacks(&targets.tree, &share, has_secrets),
+                connected: targets.connected_by_kernel(share.protocol, share.uuid),
+            }),
+        })
     }
 
     /// As [`crate::connected`].
-    pub fn connected(&self, protocol: Protocol, uuid: [u8; 16]) -> Option<Vec<String>> {
-        match self.server(protocol, uuid) {
-            Ok(Server::Tgt) => self.tgtd.connected(uuid),
-            _ => crate::connected(&self.tree, Path::new(DEBUGFS), Path::new(PROC_NET), protocol, uuid),
-        }
+    ///
+    /// # Errors
+    /// If the server does not tell.
+    pub fn connected(&self, protocol: Protocol, uuid: [u8; 16]) -> Result<Option<Vec<String>>, TargetError> {
+        self.errand((protocol, uuid), self.look_limit, move |targets| match targets.server(protocol, uuid)? {
+            Server::Tgt => targets.tgtd.connected(uuid).map(Some),
+            Server::Lio | Server::Nvmet => Ok(targets.connected_by_kernel(protocol, uuid)),
+        })
+    }
+
+    fn connected_by_kernel(&self, protocol: Protocol, uuid: [u8; 16]) -> Option<Vec<String>> {
+        crate::connected(&self.tree, Path::new(DEBUGFS), Path::new(PROC_NET), protocol, uuid)
     }
 
     /// As [`crate::refresh`]; what to say of initiators.
@@ -132,16 +219,18 @@ impl Targets {
     /// # Errors
     /// The server's.
     pub fn refresh(&self, protocol: Protocol, uuid: [u8; 16]) -> Result<&'static str, TargetError> {
-        let server = self.server(protocol, uuid)?;
-        let told = match server {
-            Server::Tgt => self.tgtd.refresh(uuid)?,
-            Server::Lio | Server::Nvmet => crate::refresh(&self.tree, protocol, uuid)?,
-        };
-        Ok(match server {
-            Server::Tgt if told => "initiators see the new size when they log in",
-            Server::Tgt => "initiators are connected and keep the old size: log out, then remove the share and add it again",
-            _ if told => "initiators were told the new size",
-            _ => "initiators see the new size when they look again (Linux: `iscsiadm -m session --rescan`)",
+        self.errand((protocol, uuid), self.change_limit, move |targets| {
+            let server = targets.server(protocol, uuid)?;
+            let told = match server {
+                Server::Tgt => targets.tgtd.refresh(uuid)?,
+                Server::Lio | Server::Nvmet => crate::refresh(&targets.tree, protocol, uuid)?,
+            };
+            Ok(match server {
+                Server::Tgt if told => "initiators see the new size when they log in",
+                Server::Tgt => "initiators are connected and keep the old size: log out, then remove the share and add it again",
+                _ if told => "initiators were told the new size",
+                _ => "initiators see the new size when they look again (Linux: `iscsiadm -m session --rescan`)",
+            })
         })
     }
 }

@@ -143,24 +143,40 @@ pub(crate) fn device_of(tree: &dyn Tree, uuid: [u8; 16]) -> Option<String> {
     is_on.then(|| tree.read(&format!("{namespace}/device_path")).unwrap_or_default())
 }
 
-pub(crate) fn stands(tree: &dyn Tree, share: &Share) -> bool {
+pub(crate) fn lacks(tree: &dyn Tree, share: &Share) -> Vec<String> {
     let name = names::target(Protocol::NvmeTcp, share.uuid);
     let subsystem = format!("{ROOT}/subsystems/{name}");
-    let allows = match &share.access {
-        Access::Anyone => tree.read(&format!("{subsystem}/attr_allow_any_host")).is_ok_and(|on| on == "1"),
-        Access::Only(hosts) => hosts.iter().all(|host| tree.is_link(&format!("{subsystem}/allowed_hosts/{host}"))),
+    let mut lacks = Vec::new();
+    let mut check = |holds: bool, problem: String| {
+        if !holds {
+            lacks.push(problem);
+        }
     };
+    check(device_of(tree, share.uuid).as_ref() == Some(&share.device), format!("{} is not with it", share.device));
+    if !tree.exists(&subsystem) {
+        check(false, "it is not there".into());
+        return lacks;
+    }
+    let is_open = share.access == Access::Anyone;
+    let opens = tree.read(&format!("{subsystem}/attr_allow_any_host")).is_ok_and(|on| on == if is_open { "1" } else { "0" });
+    check(opens, if is_open { "not all may connect" } else { "all may connect" }.into());
+    if let Access::Only(hosts) = &share.access {
+        for host in hosts {
+            check(tree.is_link(&format!("{subsystem}/allowed_hosts/{host}")), format!("{host} may not connect"));
+        }
+    }
     let ports = own_ports(&tree.list(&format!("{ROOT}/ports")).unwrap_or_default()).collect::<Vec<_>>();
-    let listens = |address: &SocketAddr| {
-        ports.iter().any(|number| {
+    for address in &share.addresses {
+        let listens = ports.iter().any(|number| {
             let port = format!("{ROOT}/ports/{number}");
             let has = |key: &str, value: String| tree.read(&format!("{port}/{key}")).is_ok_and(|now| now == value);
             tree.is_link(&format!("{port}/subsystems/{name}"))
                 && has("addr_traddr", address.ip().to_string())
                 && has("addr_trsvcid", address.port().to_string())
-        })
-    };
-    device_of(tree, share.uuid).as_ref() == Some(&share.device) && allows && share.addresses.iter().all(listens)
+        });
+        check(listens, format!("it does not listen on {address}"));
+    }
+    lacks
 }
 
 /// By name where debugfs tells (some kernels from 6.11 on), else by the connections to its ports.

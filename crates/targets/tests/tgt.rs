@@ -1,5 +1,6 @@
 //! A real `tgtd` on a socket of its own, where it is installed; and who is chosen.
 
+use std::io::{BufRead, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,6 +10,10 @@ use targets::{Access, Chap, Protocol, Server, Share, Targets, Tgtd, names};
 const UUID: [u8; 16] = [0xcc, 0xb4, 0x76, 0x60, 0x5a, 0x80, 0x4c, 0xa3, 0x90, 0xd8, 0x18, 0x7b, 0xb9, 0x9b, 0x71, 0x42];
 const CHAP: &str = "user = db\npassword = hunter2-hunter2\nmutual_user = hearth\nmutual_password = hunter3-hunter3";
 const INITIATOR: &str = "iqn.2026-01.test:host";
+
+fn stands(targets: &Targets, share: &Share) -> bool {
+    targets.look(share, share.chap.is_some()).expect("it tells").lacks.is_empty()
+}
 
 /// It ends with this.
 struct Daemon {
@@ -104,8 +109,8 @@ fn a_disk_by_tgt_has_the_names_that_lio_gives_and_who_is_named_alone_sees_it() {
     let Some(daemon) = Daemon::start("tgt") else { return };
     let (targets, share) = (daemon.targets(), daemon.share());
     assert!(!targets.is_offered(Protocol::Iscsi, "db", UUID));
-    assert_eq!(targets.offer(&share).expect("it is there"), Server::Tgt);
-    assert!(targets.stands(&share) && targets.is_offered(Protocol::Iscsi, "db", UUID));
+    assert_eq!(targets.offer(&share).expect("it is there").server, Server::Tgt);
+    assert!(stands(&targets, &share) && targets.is_offered(Protocol::Iscsi, "db", UUID));
     assert!(daemon.inquiry(INITIATOR, "", None).is_some());
     assert!(daemon.inquiry("iqn.2026-01.test:other", "", None).is_none(), "not named");
     assert!(daemon.inquiry(INITIATOR, "", Some("128")).is_some_and(|text| text.contains(&names::scsi_serial(UUID))));
@@ -115,9 +120,9 @@ fn a_disk_by_tgt_has_the_names_that_lio_gives_and_who_is_named_alone_sees_it() {
     targets.offer(&share).expect("it is there");
     let other = Share { device: daemon.directory.path().join("other").to_str().expect("plain").into(), ..share.clone() };
     std::fs::File::create(&other.device).and_then(|file| file.set_len(16 << 20)).expect("there is room");
-    assert!(!targets.stands(&other));
+    assert!(!stands(&targets, &other));
     targets.offer(&other).expect("it is there");
-    assert!(targets.stands(&other) && !targets.stands(&share));
+    assert!(stands(&targets, &other) && !stands(&targets, &share));
     // It grows while nobody is connected.
     std::fs::File::options().write(true).open(&other.device).and_then(|file| file.set_len(24 << 20)).expect("there is room");
     assert!(targets.refresh(Protocol::Iscsi, UUID).expect("it is there").contains("log in"));
@@ -145,12 +150,148 @@ fn a_target_that_takes_nobody_in_is_opened_again() {
     ] {
         let closed = closed.replace("--name online --value 0", "--params online=0");
         daemon.by_hand(&closed);
-        assert!(!targets.stands(&share), "{closed}");
+        assert!(!stands(&targets, &share), "{closed}");
         targets.offer(&share).expect("it is there");
-        assert!(targets.stands(&share) && daemon.inquiry(INITIATOR, "", None).is_some(), "{closed}");
+        assert!(stands(&targets, &share) && daemon.inquiry(INITIATOR, "", None).is_some(), "{closed}");
     }
     targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
     assert!(daemon.by_hand("--mode target --op show").starts_with("Target 1: iqn.2026-01.test:other"));
+}
+
+/// An initiator that stays logged in; it ends with this.
+struct LoggedIn {
+    child: Child,
+    said: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl LoggedIn {
+    fn new(daemon: &Daemon, secret: Option<(&str, &str)>) -> LoggedIn {
+        let target = names::target(Protocol::Iscsi, UUID);
+        let user = secret.map(|(user, password)| {
+            std::fs::write(daemon.directory.path().join("password"), password).expect("there is room");
+            format!(",user={user},password-secret=p")
+        });
+        let secret = user.as_ref().map(|_| format!("secret,id=p,file={}", daemon.directory.path().join("password").display()));
+        let options = format!(
+            "driver=iscsi,transport=tcp,portal=127.0.0.1:{},target={target},lun=1,initiator-name={INITIATOR}{}",
+            daemon.port,
+            user.unwrap_or_default()
+        );
+        let mut command = Command::new("qemu-io");
+        command.args(secret.iter().flat_map(|secret| ["--object", secret])).args(["--image-opts", &options]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is installed");
+        let said = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut user = LoggedIn { child, said };
+        assert!(user.reads(), "it can log in");
+        user
+    }
+
+    fn reads(&mut self) -> bool {
+        let asked = writeln!(self.child.stdin.as_mut().expect("piped"), "read 0 4k");
+        let mut line = String::new();
+        while asked.is_ok() && self.said.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            match line.contains("read 4096/4096 bytes") {
+                true => return true,
+                false if line.contains("read failed") => return false,
+                false => line.clear(),
+            }
+        }
+        false
+    }
+}
+
+impl Drop for LoggedIn {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lacks(targets: &Targets, share: &Share) -> Vec<String> {
+    targets.look(share, share.chap.is_some()).expect("it tells").lacks
+}
+
+#[test]
+fn what_others_change_is_put_right_while_an_initiator_stays_logged_in() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    if Command::new("qemu-io").arg("--version").output().is_err() {
+        eprintln!("tgt: SKIPPED, it needs qemu-io (package qemu-utils)");
+        return;
+    }
+    let (targets, port) = (daemon.targets(), daemon.port);
+    let second = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("one is free");
+    let share = Share {
+        chap: Some(Chap::parse("user = db\npassword = hunter2-hunter2").expect("well-formed")),
+        addresses: vec![([127, 0, 0, 1], port).into(), second],
+        ..daemon.share()
+    };
+    targets.offer(&share).expect("it is there");
+    let mut user = LoggedIn::new(&daemon, Some(("db", "hunter2-hunter2")));
+    let number = daemon.number();
+    let session = || {
+        let shown = daemon.by_hand("--mode target --op show");
+        shown.lines().find(|line| line.contains("I_T nexus: ")).expect("somebody is logged in").trim().to_owned()
+    };
+    let before = session();
+    let other = daemon.directory.path().join("other");
+    std::fs::File::create(&other).and_then(|file| file.set_len(8 << 20)).expect("there is room");
+    let unit = format!("--tid {number} --lun 1");
+    let gone = format!("--mode logicalunit --op delete {unit}");
+    let on_other = format!("--mode logicalunit --op new {unit} --backing-store {}", other.display());
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&[&gone], &["LUN 1 is not there"]),
+        (&[&gone, &on_other], &["LUN 1 is on another device"]),
+        (&[&format!("--mode logicalunit --op update {unit} --params online=0")], &["LUN 1 is closed"]),
+        (&[&format!("--mode logicalunit --op update {unit} --params scsi_sn=1,readonly=1")], &["LUN 1 has another name"]),
+        (
+            &[
+                &format!("--mode target --op unbind --tid {number} --initiator-name {INITIATOR}"),
+                &format!("--mode target --op bind --tid {number} --initiator-address ALL"),
+                &format!("--mode target --op bind --tid {number} --initiator-name iqn.2026-01.test:thief"),
+            ],
+            &["iqn.2026-01.test:host may not log in", "ALL may log in", "iqn.2026-01.test:thief may log in"],
+        ),
+        (&[&format!("--mode account --op unbind --tid {number} --user db")], &["it asks for no secret"]),
+        (&["--mode account --op delete --user db"], &["it asks for no secret"]),
+        (&[&format!("--mode target --op update --tid {number} --name state --value offline")], &["it takes nobody in"]),
+        (&[&format!("--mode portal --op delete --param portal={second}")], &[&format!("it does not listen on {second}")]),
+    ];
+    for (by_hand, expected) in cases {
+        by_hand.iter().for_each(|words| drop(daemon.by_hand(words)));
+        assert_eq!(lacks(&targets, &share), expected);
+        targets.offer(&share).expect("it can be put right");
+        assert_eq!(lacks(&targets, &share), [""; 0], "{expected:?}");
+        assert_eq!(session(), before, "{expected:?}");
+        assert!(user.reads(), "{expected:?}");
+        assert!(daemon.inquiry("iqn.2026-01.test:thief", "db%hunter2-hunter2@", None).is_none());
+        assert!(daemon.inquiry(INITIATOR, "", None).is_none() && daemon.inquiry(INITIATOR, "db%hunter2-hunter2@", None).is_some());
+        assert!(daemon.inquiry(INITIATOR, "db%hunter2-hunter2@", Some("128")).is_some_and(|text| text.contains(&names::scsi_serial(UUID))));
+    }
+    // Others' disks in it are no business of ours.
+    daemon.by_hand(&on_other.replace("--lun 1", "--lun 2"));
+    assert_eq!(lacks(&targets, &share), [""; 0]);
+    // One that cannot be given its secret takes in nobody new.
+    daemon.by_hand(&format!("--mode account --op unbind --tid {number} --user db"));
+    daemon.by_hand("--mode account --op bind --user db");
+    targets.offer(&share).expect_err("the server itself has that user");
+    assert!(daemon.inquiry(INITIATOR, "", None).is_none() && user.reads());
+    daemon.by_hand("--mode account --op unbind --user db");
+    targets.offer(&share).expect("it is free");
+    // Other users: when nobody is logged in, and not before.
+    let renamed = Share { chap: Some(Chap::parse("user = new\npassword = hunter4-hunter4").expect("well-formed")), ..share.clone() };
+    let offered = targets.offer(&renamed).expect("it can");
+    assert!(offered.note.is_some_and(|note| note.contains("when no initiator is logged in")) && session() == before);
+    drop(user);
+    while targets.connected(Protocol::Iscsi, UUID).expect("it tells") != Some(Vec::new()) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(targets.offer(&renamed).expect("it can").note, None);
+    assert!(daemon.inquiry(INITIATOR, "db%hunter2-hunter2@", None).is_none());
+    assert!(daemon.inquiry(INITIATOR, "new%hunter4-hunter4@", None).is_some());
+    // A user that is the server's, too, stays with it.
+    daemon.by_hand("--mode account --op bind --user new");
+    targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
+    assert!(daemon.by_hand("--mode account --op show").contains("new"));
 }
 
 #[test]
@@ -200,7 +341,7 @@ fn only_this_machine_sees_what_is_open_on_loopback_alone() {
     assert!(daemon.inquiry("iqn.2026-01.test:any", "", None).is_some());
     let all = Share { access: Access::Anyone, addresses: vec![([127, 0, 0, 2], daemon.port).into()], ..daemon.share() };
     targets.offer(&all).expect("it listens there, too");
-    assert!(targets.stands(&all));
+    assert!(stands(&targets, &all));
     let nowhere = Share { addresses: vec![([192, 0, 2, 77], daemon.port).into()], ..daemon.share() };
     let error = targets.offer(&nowhere).expect_err("no address of this machine");
     assert!(error.to_string().contains("192.0.2.77"), "{error}");
@@ -225,7 +366,7 @@ fn without_any_target_the_answer_says_what_to_do() {
     };
     let error = targets.offer(&share).expect_err("there is none");
     assert!(error.remedy().contains("modprobe") && error.remedy().contains("install and start tgt"), "{}", error.remedy());
-    assert_eq!(targets.connected(Protocol::Iscsi, UUID), Some(Vec::new()));
+    assert_eq!(targets.connected(Protocol::Iscsi, UUID).expect("it tells"), Some(Vec::new()));
     targets.remove(Protocol::Iscsi, "db", UUID).expect("nothing is there");
 }
 
@@ -254,6 +395,6 @@ fn one_that_does_not_obey_is_told_of_and_in_nobodys_way() {
     assert!(error.remedy().contains("Group=root"), "{error}");
     // A target of the kernel's is asked first.
     std::fs::create_dir_all(path("config").join("target/iscsi").join(share.target())).expect("there is room");
-    assert_eq!(targets.connected(Protocol::Iscsi, UUID), Some(Vec::new()));
+    assert_eq!(targets.connected(Protocol::Iscsi, UUID).expect("it tells"), Some(Vec::new()));
     targets.remove(Protocol::Iscsi, "db", UUID).expect("where the kernel serves, it has none of ours");
 }

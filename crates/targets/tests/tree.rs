@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use targets::model::Model;
-use targets::{Access, Chap, Protocol, Share, Tree, apply, connected, device_of, names, refresh, remove, stands};
+use targets::{Access, Chap, Protocol, Share, Tree, apply, connected, device_of, lacks, names, refresh, remove};
 
 const UUID: [u8; 16] = [0xcc, 0xb4, 0x76, 0x60, 0x5a, 0x80, 0x4c, 0xa3, 0x90, 0xd8, 0x18, 0x7b, 0xb9, 0x9b, 0x71, 0x42];
 const CHAP: &str = "user = db\npassword = hunter2-hunter2\nmutual_user = hearth\nmutual_password = hunter3-hunter3";
@@ -27,6 +27,10 @@ fn share(protocol: Protocol) -> Share {
 fn open(protocol: Protocol) -> Share {
     let addresses = vec![([127, 0, 0, 1], protocol.port()).into(), "[::1]:7000".parse().expect("an address")];
     Share { addresses, access: Access::Anyone, chap: None, read_only: true, ..share(protocol) }
+}
+
+fn stands(tree: &dyn Tree, share: &Share) -> bool {
+    lacks(tree, share, share.chap.is_some()).is_empty()
 }
 
 /// In memory, if there is such a place: each case makes hundreds of files.

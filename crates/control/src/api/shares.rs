@@ -61,13 +61,14 @@ pub struct ShareView {
     /// while nobody does.
     #[serde(default)]
     pub server: Option<String>,
-    /// What initiators do without there, a sentence each.
+    /// What initiators do without there, and what waits until none is connected, a sentence each.
     #[serde(default)]
     pub limits: Vec<String>,
-    /// The initiators that are connected; null if the kernel does not tell.
+    /// The initiators that are connected, at the last look; null if that is not known: the kernel does
+    /// not tell, or the target does not answer.
     #[serde(default)]
     pub connected: Option<Vec<String>>,
-    /// Why it is not offered, if it is not.
+    /// Why it is not offered, if it is not; with a `device`: why nothing is known of it.
     #[serde(default)]
     pub problem: Option<String>,
     /// What to do about it.

@@ -23,7 +23,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use targets::{Protocol, Server};
+use targets::{Look, Offered, Protocol};
 use types::{Content, Mode};
 
 mod device;
@@ -555,7 +555,7 @@ impl DataPath for World {
         export.is_device() && self.inside().outlives
     }
 
-    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
         self.put_share(volume, share, device)
     }
 
@@ -563,12 +563,12 @@ impl DataPath for World {
         self.end_share(volume, protocol)
     }
 
-    fn is_shared(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
-        self.inside().sharing.stand.contains(&(volume.name.clone(), share.protocol, device.into()))
+    fn look_at_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
+        self.see_share(volume, share, device)
     }
 
-    fn connected(&self, _volume: &VolumeRecord, _protocol: Protocol) -> Option<Vec<String>> {
-        Some(self.inside().sharing.initiators.clone())
+    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
+        self.see_initiators(volume, protocol).map(Some)
     }
 
     fn end_by(&self, _at: Instant) {

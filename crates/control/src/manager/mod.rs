@@ -27,6 +27,7 @@ mod pools;
 mod replace;
 mod resume;
 mod sample;
+pub mod share_watch;
 mod shares;
 mod single;
 pub mod stamps;
@@ -125,6 +126,8 @@ struct Memory {
     claims: Claims,
     pools: BTreeMap<String, LivePool>,
     volumes: BTreeMap<String, LiveVolume>,
+    /// What may be left of shares that were not added.
+    left_shares: Vec<(VolumeRecord, Protocol)>,
     stopping: bool,
 }
 
@@ -231,7 +234,8 @@ impl Manager {
         }
         let pools = loaded.state.pools.iter().map(|p| (p.name.clone(), LivePool::new(Health::Starting))).collect();
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
-        let memory = Memory { state: loaded.state, store, claims: Claims::default(), pools, volumes, stopping: false };
+        let memory =
+            Memory { state: loaded.state, store, claims: Claims::default(), pools, volumes, left_shares: Vec::new(), stopping: false };
         let state_directory = state_directory.display().to_string();
         let jobs = Jobs::new(live.clone());
         let shared = Shared {

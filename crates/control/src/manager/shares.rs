@@ -20,7 +20,7 @@ use crate::error::ControlError;
 use crate::names::Named;
 use crate::state::{ShareRecord, VolumeRecord};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use targets::{Protocol, Server, names};
+use targets::{Offered, Protocol, Server, names};
 
 /// Most addresses, and most initiators, of one share.
 const ADDRESSES_MAX: usize = 16;
@@ -33,7 +33,12 @@ pub(super) struct LiveShare {
     pub(super) device: Option<String>,
     /// By whom.
     pub(super) server: Option<Server>,
+    /// Why it is not, or why nothing is known of it.
     pub(super) trouble: Option<Trouble>,
+    /// What could not be put right while initiators are connected.
+    pub(super) note: Option<String>,
+    /// The initiators that are connected, at the last look; `None`: not known.
+    pub(super) connected: Option<Vec<String>>,
 }
 
 impl Manager {
@@ -63,14 +68,19 @@ impl Manager {
             ));
         }
         let saved = self.change_shares(name, |shares| shares.push(share.clone()))?;
-        let server = match self.data().share(&saved, &share, &device) {
-            Ok(server) => server,
+        let offered = match self.data().share(&saved, &share, &device) {
+            Ok(offered) => offered,
             Err(error) => {
+                // One that did not answer in time may yet do what it was asked for.
+                if self.data().unshare(&saved, protocol).is_err() {
+                    self.memory().left_shares.push((saved, protocol));
+                }
                 self.change_shares(name, |shares| shares.retain(|known| known.protocol != protocol))?;
                 return Err(error);
             }
         };
-        self.set_live_share(name, protocol, LiveShare { device: Some(device), server: Some(server), trouble: None });
+        self.memory().left_shares.retain(|(left, of)| (left.uuid, *of) != (saved.uuid, protocol));
+        self.set_live_share(name, protocol, live_of(offered, &device));
         let target = names::target(protocol, record.uuid.0);
         self.events().note(Severity::Info, name, format!("shared by {} at {} as {target}", protocol.title(), listed(&share)));
         if let Some(other) = record.shares.first() {
@@ -88,16 +98,8 @@ impl Manager {
         let _claim = self.claim(&[(Named::Volume, name)], "a change of its shares")?;
         let record = self.volume_record(name)?;
         self.share_record(&record, protocol)?;
-        let known = self.data().connected(&record, protocol);
-        if !force && known.is_none() {
-            let problem = "initiators are connected to its address, and the kernel does not tell whether to this volume";
-            return Err(share_error(name, protocol, problem, "log out of it everywhere, then remove it with --force"));
-        }
-        let connected = known.unwrap_or_default();
-        if !force && !connected.is_empty() {
-            let problem =
-                format!("{} connected ({})", if connected.len() == 1 { "an initiator is" } else { "initiators are" }, connected.join(", "));
-            return Err(share_error(name, protocol, &problem, "log out there first, or disconnect them with --force"));
+        if !force {
+            self.check_nobody_connected(&record, protocol)?;
         }
         self.data().unshare(&record, protocol)?;
         self.change_shares(name, |shares| shares.retain(|share| share.protocol != protocol))?;
@@ -116,7 +118,10 @@ impl Manager {
     pub(super) fn share_view(&self, name: &str, protocol: Protocol) -> Result<ShareView, ControlError> {
         let record = self.volume_record(name)?;
         let share = self.share_record(&record, protocol)?.clone();
-        Ok(self.view_of_share(&record, &share))
+        let view = self.view_of_share(&record, &share);
+        // Who asks for one share waits for a look of its own.
+        let connected = if view.device.is_some() { self.data().connected(&record, protocol).unwrap_or_default() } else { view.connected };
+        Ok(ShareView { connected, ..view })
     }
 
     /// The shares of a volume, as people see them.
@@ -126,7 +131,7 @@ impl Manager {
 
     fn view_of_share(&self, volume: &VolumeRecord, share: &ShareRecord) -> ShareView {
         let uuid = volume.uuid.0;
-        let live = self.memory().volumes.get(&volume.name).and_then(|live| live.shares.get(&share.protocol).cloned()).unwrap_or_default();
+        let live = self.live_share(&volume.name, share.protocol);
         let (serial, wwn) = match share.protocol {
             Protocol::Iscsi => (names::scsi_serial(uuid), format!("naa.{}", names::naa(uuid))),
             Protocol::NvmeTcp => (names::nvme_serial(uuid), format!("uuid.{}", names::nvme_uuid(uuid))),
@@ -140,10 +145,10 @@ impl Manager {
             addresses: share.addresses.iter().map(ToString::to_string).collect(),
             initiators: share.initiators.clone(),
             chap_file: share.chap_file.clone(),
-            connected: if live.device.is_some() { self.data().connected(volume, share.protocol) } else { Some(Vec::new()) },
+            connected: if live.device.is_some() { live.connected } else { Some(Vec::new()) },
             device: live.device,
             server: live.server.map(|server| server.name().into()),
-            limits: live.server.map_or(&[][..], Server::limits).iter().map(|&limit| limit.to_owned()).collect(),
+            limits: live.server.map_or(&[][..], Server::limits).iter().map(|&limit| limit.to_owned()).chain(live.note).collect(),
             problem: live.trouble.as_ref().map(|trouble| trouble.problem.clone()),
             remedy: live.trouble.map(|trouble| trouble.remedy),
         }
@@ -158,19 +163,18 @@ impl Manager {
     }
 
     /// Whether it is offered.
-    fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
+    pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
         let name = &volume.name;
-        let before = self.memory().volumes.get(name).and_then(|live| live.shares.get(&share.protocol).cloned()).unwrap_or_default();
+        let before = self.live_share(name, share.protocol);
         match self.data().share(volume, share, device) {
-            Ok(server) => {
+            Ok(offered) => {
                 if before.trouble.is_some() {
                     self.events().note(Severity::Info, name, format!("shared by {} at {} again", share.protocol.title(), listed(share)));
                 }
-                self.set_live_share(
-                    name,
-                    share.protocol,
-                    LiveShare { device: Some(device.to_owned()), server: Some(server), trouble: None },
-                );
+                if let Some(note) = offered.note.as_ref().filter(|note| before.note.as_ref() != Some(note)) {
+                    self.events().note(Severity::Warning, name, note);
+                }
+                self.set_live_share(name, share.protocol, live_of(offered, device));
                 true
             }
             Err(error) => {
@@ -179,8 +183,8 @@ impl Manager {
                 if before.trouble.as_ref() != Some(&trouble) {
                     let message = format!("it is not shared by {}: {}; it is tried again", share.protocol.title(), trouble.problem);
                     self.events().note(Severity::Error, name, message);
-                    self.set_live_share(name, share.protocol, LiveShare { device: None, server: None, trouble: Some(trouble) });
                 }
+                self.set_live_share(name, share.protocol, LiveShare { trouble: Some(trouble), ..LiveShare::default() });
                 false
             }
         }
@@ -196,47 +200,6 @@ impl Manager {
             }
             self.set_live_volume(&volume.name, |live| drop(live.shares.remove(&share.protocol)));
         }
-    }
-
-    /// Offers again what was not, or what somebody else took away, of volumes that have their block
-    /// device. `is_due`: whether a share that could not be offered is to be tried now.
-    /// Gives those that are not offered.
-    pub(super) fn watch_shares(&self, is_due: &mut dyn FnMut(&str) -> bool) -> Vec<String> {
-        let mut missing = Vec::new();
-        let shared: Vec<(VolumeRecord, String)> = {
-            let memory = self.memory();
-            let device_of = |name: &str| memory.volumes.get(name).and_then(|live| Some(live.block_device()?.1.to_owned()));
-            let with_shares = memory.state.volumes.iter().filter(|v| !v.shares.is_empty());
-            with_shares.filter_map(|v| Some((v.clone(), device_of(&v.name)?))).collect()
-        };
-        for (volume, device) in shared {
-            for share in &volume.shares {
-                let live = self.memory().volumes.get(&volume.name).and_then(|live| live.shares.get(&share.protocol).cloned());
-                let stands = live.is_some_and(|live| live.device.is_some());
-                if !stands {
-                    missing.push(share_name(&volume.name, share.protocol));
-                }
-                let is_there = stands && self.data().is_shared(&volume, share, &device);
-                if is_there || (!stands && !is_due(&share_name(&volume.name, share.protocol))) {
-                    continue;
-                }
-                // Whoever is at the volume sees to it; so does the next look.
-                let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "an offer of its shares") else { continue };
-                let still = self.volume_record(&volume.name).is_ok_and(|now| now.share(share.protocol) == Some(share));
-                let same = self.memory().volumes.get(&volume.name).and_then(|live| live.block_device().map(|(_, place)| place == device));
-                if !still || same != Some(true) {
-                    continue;
-                }
-                if stands && self.offer_share(&volume, share, &device) {
-                    let message =
-                        format!("its {} target was removed or changed by another program: it is set up again", share.protocol.title());
-                    self.events().note(Severity::Warning, &volume.name, message);
-                } else if !stands {
-                    self.offer_share(&volume, share, &device);
-                }
-            }
-        }
-        missing
     }
 
     /// Why the block device of the volume must stay: it is shared.
@@ -264,6 +227,20 @@ impl Manager {
         }
     }
 
+    fn check_nobody_connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
+        let name = &volume.name;
+        let Some(connected) = self.data().connected(volume, protocol)? else {
+            let problem = "initiators are connected to its address, and the kernel does not tell whether to this volume";
+            return Err(share_error(name, protocol, problem, "log out of it everywhere, then remove it with --force"));
+        };
+        if connected.is_empty() {
+            return Ok(());
+        }
+        let problem =
+            format!("{} connected ({})", if connected.len() == 1 { "an initiator is" } else { "initiators are" }, connected.join(", "));
+        Err(share_error(name, protocol, &problem, "log out there first, or disconnect them with --force"))
+    }
+
     /// The record of a volume that is served, with its cache or without.
     fn running_or_bare(&self, name: &str) -> Result<VolumeRecord, ControlError> {
         let record = self.volume_record(name)?;
@@ -289,6 +266,10 @@ impl Manager {
     }
 }
 
+fn live_of(offered: Offered, device: &str) -> LiveShare {
+    LiveShare { device: Some(device.to_owned()), server: Some(offered.server), note: offered.note, ..LiveShare::default() }
+}
+
 /// A share that cannot be made or taken away.
 pub(crate) fn share_error(volume: &str, protocol: Protocol, problem: &str, remedy: &str) -> ControlError {
     ControlError::Export {
@@ -298,7 +279,7 @@ pub(crate) fn share_error(volume: &str, protocol: Protocol, problem: &str, remed
     }
 }
 
-fn share_name(volume: &str, protocol: Protocol) -> String {
+pub(super) fn share_name(volume: &str, protocol: Protocol) -> String {
     format!("{volume}/{}", protocol.name())
 }
 

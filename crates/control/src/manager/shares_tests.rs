@@ -2,7 +2,7 @@
 
 use super::Manager;
 use super::fake::World;
-use super::waiting::Watched;
+use super::share_watch::WatchedShares;
 use crate::api::{Action, Answer, EventView, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
 use crate::error::{ControlError, Kind};
 use crate::options::OptionsPatch;
@@ -165,12 +165,12 @@ fn what_cannot_be_offered_is_told_once_and_tried_again() {
     assert_eq!(manager.start().expect("nothing fails").volumes, 1, "the volume is served all the same");
     let view = shown(&manager, Protocol::Iscsi);
     assert!(view.device.is_none() && view.problem.is_some_and(|p| p.contains("the address is not there")));
-    let mut watched = Watched::default();
-    (0..20).for_each(|_| manager.watch_devices(&mut watched));
+    let mut watched = WatchedShares::default();
+    (0..20).for_each(|_| manager.watch_shares(&mut watched));
     let told = events(&manager, Severity::Error);
     assert_eq!(told.len(), 1, "{told:?}");
     world.inside().sharing.fail = None;
-    (0..64).for_each(|_| manager.watch_devices(&mut watched));
+    (0..64).for_each(|_| manager.watch_shares(&mut watched));
     assert_eq!(stand(&world), 1);
     assert!(shown(&manager, Protocol::Iscsi).problem.is_none());
     assert!(events(&manager, Severity::Info).iter().any(|told| told.ends_with("again")));
@@ -182,13 +182,104 @@ fn what_another_program_took_away_is_set_up_again() {
     let manager = daemon(&world);
     share(&manager, iscsi()).expect("nothing is in the way");
     world.inside().sharing.stand.clear();
-    let mut watched = Watched::default();
-    manager.watch_devices(&mut watched);
+    let mut watched = WatchedShares::default();
+    (0..2).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!(stand(&world), 0, "it may come back by itself");
+    manager.watch_shares(&mut watched);
     assert_eq!(stand(&world), 1);
     let told = events(&manager, Severity::Warning);
-    assert!(told.iter().any(|told| told.contains("by another program")), "{told:?}");
-    manager.watch_devices(&mut watched);
+    assert!(told.iter().any(|told| told.contains("by another program (it is not there)")), "{told:?}");
+    (0..9).for_each(|_| manager.watch_shares(&mut watched));
     assert_eq!(events(&manager, Severity::Warning).len(), told.len(), "and once only");
+}
+
+/// Whoever is at work on a target is not disturbed by a repair; nor does one that never ends keep it from being whole.
+#[test]
+fn what_still_changes_is_not_put_right() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    let mut watched = WatchedShares::default();
+    let mut look = |lacks: &[&str]| {
+        world.inside().sharing.lacks = lacks.iter().map(|&lack| lack.to_owned()).collect();
+        manager.watch_shares(&mut watched);
+        world.inside().sharing.offers
+    };
+    let before = look(&[]);
+    for lacks in [&["LUN 1"][..], &["LUN 1"], &[], &["LUN 1"], &["LUN 1"], &["LUN 1", "ACL"], &["LUN 1", "ACL"], &["ACL"], &["ACL"]] {
+        assert_eq!(look(lacks), before, "{lacks:?}");
+    }
+    assert_eq!(look(&["ACL"]), before + 1, "three times the same");
+    let offers = (0..40).map(|n| look(if n % 2 == 0 { &["LUN 1"] } else { &["ACL"] })).last().expect("some");
+    assert_eq!(offers, before + 2, "changed for too long");
+}
+
+#[test]
+fn a_target_that_does_not_answer_is_told_once_and_not_touched() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    let offers = world.inside().sharing.offers;
+    world.inside().sharing.silent = true;
+    let mut watched = WatchedShares::default();
+    (0..20).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!((stand(&world), world.inside().sharing.offers), (1, offers));
+    let told = events(&manager, Severity::Warning);
+    assert!(told.len() == 1 && told[0].contains("it does not answer: it is looked at again"), "{told:?}");
+    let listed = manager.volume_view("v").expect("it is there").shares.remove(0);
+    assert!(listed.problem.is_some_and(|problem| problem.contains("it does not answer")));
+    assert_eq!(listed.remedy.as_deref(), Some("start it anew"));
+    assert_eq!((listed.connected, shown(&manager, Protocol::Iscsi).connected), (None, None));
+    let error = remove(&manager, Protocol::Iscsi, false).expect_err("nobody knows who is connected");
+    assert!(error.to_string().contains("does not answer") && error.remedy() == "start it anew", "{error}");
+    world.inside().sharing.silent = false;
+    world.inside().sharing.initiators = vec!["iqn.a:b".into()];
+    manager.watch_shares(&mut watched);
+    let listed = manager.volume_view("v").expect("it is there").shares.remove(0);
+    assert_eq!((listed.problem, listed.connected), (None, Some(vec!["iqn.a:b".to_owned()])));
+    assert!(events(&manager, Severity::Info).iter().any(|told| told.ends_with("answers again")));
+}
+
+/// Its target may come to be after it was given up.
+#[test]
+fn what_is_left_of_a_share_that_was_not_added_goes_when_the_target_answers() {
+    let world = World::default();
+    let manager = daemon(&world);
+    world.inside().sharing.late = true;
+    share(&manager, iscsi()).expect_err("it does not answer");
+    assert_eq!((stand(&world), manager.share_views().len()), (1, 0));
+    let mut watched = WatchedShares::default();
+    (0..4).for_each(|_| manager.watch_shares(&mut watched));
+    world.inside().sharing.late = false;
+    (0..20).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!(stand(&world), 0);
+    // Added meanwhile, it stays.
+    world.inside().sharing.late = true;
+    share(&manager, iscsi()).expect_err("it does not answer");
+    world.inside().sharing.late = false;
+    share(&manager, iscsi()).expect("it answers");
+    (0..20).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!((stand(&world), manager.share_views().len()), (1, 1));
+}
+
+#[test]
+fn what_needs_that_nobody_is_connected_waits_for_that() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    world.inside().sharing.note = Some("it has other users".into());
+    world.inside().sharing.initiators = vec!["iqn.a:b".into()];
+    world.inside().sharing.lacks = vec!["LUN 1".into()];
+    let mut watched = WatchedShares::default();
+    (0..9).for_each(|_| manager.watch_shares(&mut watched));
+    let told = events(&manager, Severity::Warning);
+    assert_eq!(told.iter().filter(|told| told.contains("other users")).count(), 1, "{told:?}");
+    assert!(shown(&manager, Protocol::Iscsi).limits.contains(&"it has other users".to_owned()));
+    let offers = world.inside().sharing.offers;
+    world.inside().sharing.initiators.clear();
+    (0..9).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!(world.inside().sharing.offers, offers + 1);
+    assert!(shown(&manager, Protocol::Iscsi).limits.is_empty());
 }
 
 /// A failure or a loss of power at any step: a share is there as a whole, or not at all, after the
@@ -214,8 +305,8 @@ fn every_step_may_fail() {
             if crash {
                 manager.start().expect("nothing fails any more");
             } else {
-                let mut watched = Watched::default();
-                manager.watch_devices(&mut watched);
+                let mut watched = WatchedShares::default();
+                (0..4).for_each(|_| manager.watch_shares(&mut watched));
             }
             let recorded = manager.share_views().len();
             assert_eq!(stand(&world), recorded, "crash {crash}, step {at}: {added:?} {removed:?}");

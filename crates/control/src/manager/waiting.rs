@@ -17,12 +17,11 @@ const LOOKS_MAX: u32 = 64;
 pub struct Watched {
     waiting: WaitingByName,
     pools: WaitingByName,
-    shares: WaitingByName,
     lost: LostSsds,
 }
 
 #[derive(Debug, Default)]
-struct WaitingByName {
+pub(super) struct WaitingByName {
     names: BTreeMap<String, Waiting>,
 }
 
@@ -36,8 +35,13 @@ struct Waiting {
 }
 
 impl WaitingByName {
+    /// Forgets the others.
+    pub(super) fn retain(&mut self, mut waits: impl FnMut(&str) -> bool) {
+        self.names.retain(|name, _| waits(name));
+    }
+
     /// Whether now is a time to try: something has changed, or the last try was long ago.
-    fn is_due(&mut self, name: &str, mark: u64) -> bool {
+    pub(super) fn is_due(&mut self, name: &str, mark: u64) -> bool {
         let new = Waiting { mark, left: 1, pause: 1 };
         let waiting = match self.names.get_mut(name) {
             Some(waiting) if waiting.mark == mark => waiting,
@@ -96,8 +100,6 @@ impl Manager {
             self.events().note(Severity::Error, &volume, message);
             known.iter().filter(|known| known.name == volume).for_each(|known| self.withdraw_shares(known));
         }
-        let missing = self.watch_shares(&mut |share| watched.shares.is_due(share, 0));
-        watched.shares.names.retain(|share, _| missing.contains(share));
         self.start_pools_that_are_back(&mut watched.lost, &mut |pool, mark| watched.pools.is_due(pool, mark));
         let left = self.disks_left_behind();
         watched.waiting.names.retain(|name, _| waiting.iter().any(|v| v.name == *name) || left.iter().any(|(disk, _)| disk == name));

@@ -55,7 +55,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
-use targets::{Protocol, Server};
+use targets::{Look, Offered, Protocol, Targets};
 
 /// Looks at a device or file without changing it: its size, what is on it, who uses it.
 ///
@@ -99,6 +99,7 @@ pub struct Machine {
     servers: Mutex<exports::Servers>,
     kept: kept::KeptExports,
     ublk: ublk_exports::UblkExports,
+    targets: Targets,
     /// Held while the NBD server is left to the next daemon.
     leaving_nbd: Mutex<()>,
     /// Room that was erased for a disk which the table of the pool's SSD does not have yet.
@@ -130,6 +131,7 @@ impl Machine {
         tracing::info!("reactors: {}, scheduled {}; processors {}", runtime.reactors(), standing.precedence, standing.cpu_latency);
         Ok(Machine {
             runtime,
+            targets: shares::targets_of(&options.export_directory),
             export_directory: options.export_directory,
             certificates: options.certificates,
             tls: Mutex::default(),
@@ -446,7 +448,7 @@ impl DataPath for Machine {
         self.user_of(volume, export)
     }
 
-    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
         self.offer_share(volume, share, device)
     }
 
@@ -454,11 +456,11 @@ impl DataPath for Machine {
         self.withdraw_share(volume, protocol)
     }
 
-    fn is_shared(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
-        self.stands_share(volume, share, device)
+    fn look_at_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
+        self.look_at_target(volume, share, device)
     }
 
-    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Option<Vec<String>> {
+    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
         self.connected_to(volume, protocol)
     }
 

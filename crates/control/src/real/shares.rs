@@ -6,10 +6,10 @@ use crate::manager::share_error;
 use crate::state::{ShareRecord, VolumeRecord};
 use crate::store;
 use std::path::Path;
-use targets::{Access, Chap, Protocol, Server, Share, TargetError, Targets};
+use targets::{Access, Chap, Look, Offered, Protocol, Share, TargetError, Targets};
 
 impl Machine {
-    pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Server, ControlError> {
+    pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
         let chap = share.chap_file.as_ref().map(|path| {
             let wrong = |error: targets::chap::ChapError| ControlError::BadOption {
                 option: "--chap",
@@ -19,13 +19,13 @@ impl Machine {
             Chap::read(Path::new(path)).map_err(wrong)
         });
         let share = Share { chap: chap.transpose()?, ..without_secrets(volume, share, device) };
-        let server = self.targets().offer(&share).map_err(|error| told(volume, share.protocol, &error))?;
+        let offered = self.targets.offer(&share).map_err(|error| told(volume, share.protocol, &error))?;
         self.kept.note_shared(volume, true);
-        Ok(server)
+        Ok(offered)
     }
 
     pub(super) fn withdraw_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
-        let removed = self.targets().remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
+        let removed = self.targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
         let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
         if !others {
             self.kept.note_shared(volume, false);
@@ -33,24 +33,21 @@ impl Machine {
         removed
     }
 
-    pub(super) fn stands_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> bool {
-        self.targets().stands(&without_secrets(volume, share, device))
-    }
-
-    fn targets(&self) -> Targets {
-        targets_of(&self.export_directory)
+    pub(super) fn look_at_target(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
+        let look = self.targets.look(&without_secrets(volume, share, device), share.chap_file.is_some());
+        look.map_err(|error| told(volume, share.protocol, &error))
     }
 
     fn is_offered(&self, volume: &VolumeRecord, protocol: Protocol) -> bool {
-        self.targets().is_offered(protocol, &volume.name, volume.uuid.0)
+        self.targets.is_offered(protocol, &volume.name, volume.uuid.0)
     }
 
-    pub(super) fn connected_to(&self, volume: &VolumeRecord, protocol: Protocol) -> Option<Vec<String>> {
-        self.targets().connected(protocol, volume.uuid.0)
+    pub(super) fn connected_to(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
+        self.targets.connected(protocol, volume.uuid.0).map_err(|error| told(volume, protocol, &error))
     }
 
     pub(super) fn tell_new_size(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
-        self.targets().refresh(protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
+        self.targets.refresh(protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
     }
 }
 
@@ -102,7 +99,7 @@ pub fn end_shares_of(state_directory: &Path, export_directory: &Path) -> Result<
 
 /// Which entries of NVMe hosts are ours is remembered beside the exports: both go with a restart of
 /// the machine.
-fn targets_of(export_directory: &Path) -> Targets {
+pub(super) fn targets_of(export_directory: &Path) -> Targets {
     Targets::of_machine(&export_directory.join("nvmet-hosts"))
 }
 

@@ -6,16 +6,16 @@
 //!
 //! Requests go to the device directly (`rdwr` with `O_DIRECT`): its `aio` answers a flush without one.
 
+mod mend;
 mod shown;
 mod wire;
 
 pub use wire::Tgtd;
 
 use crate::error::TargetError;
-use crate::{Access, Chap, Protocol, Share, names};
+use crate::{Access, Protocol, Share, names};
 use shown::Shown;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use wire::{Act, Mode, Order, Refusal};
 
@@ -24,6 +24,8 @@ const UNIT: u64 = 1;
 /// How long a removal waits for requests under way.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
+/// What is to be told of a target with CHAP users that the share does not have.
+const OTHER_USERS: &str = "its target has other CHAP users than the file: that is put right when no initiator is logged in";
 
 /// What initiators do without, sentences for people.
 pub const LIMITS: [&str; 4] = [
@@ -84,30 +86,36 @@ impl Tgtd {
     pub fn answers(&self) -> Result<bool, TargetError> {
         match self.ask(&Order::new(Mode::Target, Act::Show)) {
             Ok(_) => Ok(true),
-            Err(Refusal::Connection(_)) => Ok(false),
+            Err(Refusal::Absent(_)) => Ok(false),
             Err(refusal) => Err(self.failed("look at its targets", &refusal)),
         }
     }
 
-    pub(crate) fn apply(&self, share: &Share) -> Result<(), TargetError> {
-        if share.chap.as_ref().is_some_and(|chap| chap.user().contains(',') || chap.mutual().is_some_and(|(user, _)| user.contains(','))) {
+    /// Gives what could not be put right, a sentence.
+    pub(crate) fn apply(&self, share: &Share) -> Result<Option<String>, TargetError> {
+        let wanted = mend::accounts(share.chap.as_ref());
+        if wanted.iter().any(|(user, ..)| user.contains(',')) {
             let problem = "tgt takes no CHAP user with a comma in its name".into();
             return Err(TargetError::Tgt { problem, remedy: "give it another name in the file".into() });
         }
         let name = share.target();
         let known = self.targets()?;
+        let mut made = Made::default();
         if let Some(there) = known.iter().find(|target| target.name == name) {
-            if is_as_wanted(there, share) && has_accounts(there, share) {
-                return self.listen(&share.addresses, &mut Made::default());
+            let is_wanted = |(name, is_outgoing): &(String, bool)| wanted.iter().any(|(user, _, out)| user == name && out == is_outgoing);
+            let has_others = !there.accounts.iter().all(is_wanted);
+            // It falls over its own list when one of several users is taken from a target.
+            if !has_others || !there.initiators.is_empty() {
+                self.mend(there, share, &known, &mut made)?;
+                return Ok(has_others.then(|| OTHER_USERS.to_owned()));
             }
             self.remove(share.uuid, Refused::Unknown)?;
         }
-        let mut made = Made::default();
         let done = self.make(share, &known, &mut made);
         if done.is_err() {
             self.undo(&made);
         }
-        done
+        done.map(|()| None)
     }
 
     /// The target goes first: without its users it would be open to all.
@@ -125,9 +133,8 @@ impl Tgtd {
         );
     }
 
-    /// Notes what it made. Who may connect comes last.
+    /// Notes what it made.
     fn make(&self, share: &Share, known: &[Shown], made: &mut Made) -> Result<(), TargetError> {
-        self.listen(&share.addresses, made)?;
         let mut number = first_number(share.uuid);
         let make = |number: i32| Order::new(Mode::Target, Act::New).target(number).words(format!("targetname={}", share.target()));
         while let Err(refusal) = self.ask(&make(number)) {
@@ -136,70 +143,8 @@ impl Tgtd {
             number = next.ok_or_else(|| self.failed("make a target", &refusal))?;
         }
         made.target = Some(number);
-        let sector_bytes = sector_bytes(&share.device);
-        let unit = Order::new(Mode::Unit, Act::New).target(number).unit(UNIT);
-        self.order("take the device", unit.words(format!("path={},bstype=rdwr,bsoflags=direct,blocksize={sector_bytes}", share.device)))?;
-        let facts = format!(
-            "targetOps scsi_id={},scsi_sn={},vendor_id=HEARTH,product_id=volume,thin_provisioning=1,readonly={},",
-            names::naa(share.uuid),
-            names::scsi_serial(share.uuid),
-            u8::from(share.read_only)
-        );
-        self.order("name the disk", Order::new(Mode::Unit, Act::Update).target(number).unit(UNIT).words(facts))?;
-        if let Some(chap) = &share.chap {
-            self.secrets(number, chap, known, made)?;
-        }
-        for (kind, who) in allowed(share) {
-            self.order("allow an initiator", Order::new(Mode::Target, Act::Bind).target(number).words(format!("{kind}={who}")))?;
-        }
-        Ok(())
-    }
-
-    fn secrets(&self, number: i32, chap: &Chap, known: &[Shown], made: &mut Made) -> Result<(), TargetError> {
-        let mutual = chap.mutual().map(|(user, password)| (user, password, true));
-        for (user, password, is_outgoing) in [(chap.user(), chap.password(), false)].into_iter().chain(mutual) {
-            let order = Order::new(Mode::Account, Act::New).words(format!("user={user},password={password}"));
-            let mut answer = self.ask(&order);
-            // One that nobody has is left of a share that was not made to its end.
-            let is_left = |refusal: &Refusal| refusal.is(Refusal::USER_EXISTS) && !self.has_user(known, made, user);
-            if answer.as_ref().is_err_and(is_left) {
-                drop(self.ask(&forget(user)));
-                answer = self.ask(&order);
-            }
-            answer.map_err(|refusal| match refusal.is(Refusal::USER_EXISTS) {
-                true => TargetError::Tgt {
-                    problem: format!("tgt has one list of CHAP users, and \"{user}\" is in it already"),
-                    remedy: "give another name in the file, for each share its own".into(),
-                },
-                false => self.failed("take a CHAP user", &refusal),
-            })?;
-            made.users.push(user.to_owned());
-            let bind = Order::new(Mode::Account, Act::Bind).target(number).words(format!("user={user}"));
-            self.order("take a CHAP user", if is_outgoing { bind.outgoing() } else { bind })?;
-        }
-        Ok(())
-    }
-
-    /// Whether a target has that CHAP user, this share has, or the server for discovery.
-    fn has_user(&self, known: &[Shown], made: &Made, user: &str) -> bool {
-        let of_server = self.ask(&Order::new(Mode::System, Act::Show));
-        let is_listed = |text: &String| text.lines().any(|line| line.trim().trim_end_matches(" (outgoing)") == user);
-        made.users.iter().any(|own| own == user)
-            || known.iter().any(|target| target.accounts.iter().any(|(name, _)| name == user))
-            || of_server.as_ref().map_or(true, is_listed)
-    }
-
-    /// Has it listen there, too.
-    fn listen(&self, addresses: &[SocketAddr], made: &mut Made) -> Result<(), TargetError> {
-        let portals = shown::portals(&self.order("tell its addresses", Order::new(Mode::Portal, Act::Show))?);
-        for address in addresses.iter().filter(|address| !shown::covers(&portals, **address)) {
-            self.ask(&portal(Act::New, *address)).map_err(|_| TargetError::Tgt {
-                problem: format!("tgt cannot listen on {address}"),
-                remedy: "give an address of this machine, and a port that no other program has".into(),
-            })?;
-            made.portals.push(*address);
-        }
-        Ok(())
+        // New, it is open, and allows nobody.
+        self.mend(&Shown { number, is_ready: true, ..Shown::default() }, share, known, made)
     }
 
     /// `where_refused`: what it means that it takes no orders of ours.
@@ -219,7 +164,7 @@ impl Tgtd {
         }
         for (user, _) in &target.accounts {
             let is_used = known.iter().any(|other| other.number != target.number && other.accounts.iter().any(|(name, _)| name == user));
-            if !is_used {
+            if !is_used && !self.server_has_user(user) {
                 self.order("forget a CHAP user", forget(user))?;
             }
         }
@@ -248,44 +193,44 @@ impl Tgtd {
         Ok(())
     }
 
-    /// Waits for requests under way.
     fn delete(&self, number: i32) -> Result<(), TargetError> {
+        self.when_idle("remove the target", &Order::new(Mode::Target, Act::Delete).target(number).force())
+    }
+
+    /// Waits for requests under way.
+    fn when_idle(&self, doing: &'static str, order: &Order) -> Result<(), TargetError> {
         let begun = Instant::now();
-        while let Err(refusal) = self.ask(&Order::new(Mode::Target, Act::Delete).target(number).force()) {
+        while let Err(refusal) = self.ask(order) {
             if !refusal.is(Refusal::UNIT_ACTIVE) || begun.elapsed() > PATIENCE {
-                return Err(self.failed("remove the target", &refusal));
+                return Err(self.failed(doing, &refusal));
             }
             std::thread::sleep(LOOK);
         }
         Ok(())
     }
 
-    pub(crate) fn device_of(&self, uuid: [u8; 16]) -> Option<String> {
-        Some(self.target_of(uuid)?.devices.into_iter().next().unwrap_or_default())
+    /// What the target of the share lacks, clauses for people, and who is logged in.
+    pub(crate) fn look(&self, share: &Share, has_secrets: bool) -> Result<(Vec<String>, Vec<String>), TargetError> {
+        let Some(target) = self.target_of(share.uuid)? else { return Ok((vec!["it is not there".to_owned()], Vec::new())) };
+        let mut lacks = mend::lacks(&target, share, has_secrets);
+        lacks.extend(self.deaf(&share.addresses)?.iter().map(|address| format!("it does not listen on {address}")));
+        Ok((lacks, logged_in(target)))
     }
 
-    pub(crate) fn connected(&self, uuid: [u8; 16]) -> Option<Vec<String>> {
-        let mut initiators = self.target_of(uuid).map(|target| target.initiators).unwrap_or_default();
-        initiators.sort();
-        initiators.dedup();
-        Some(initiators)
-    }
-
-    /// Whether all of it is as it is to be.
-    pub(crate) fn stands(&self, share: &Share) -> bool {
-        self.target_of(share.uuid).is_some_and(|target| is_as_wanted(&target, share))
+    pub(crate) fn connected(&self, uuid: [u8; 16]) -> Result<Vec<String>, TargetError> {
+        Ok(self.target_of(uuid)?.map(logged_in).unwrap_or_default())
     }
 
     /// The disk keeps its size until its device is opened anew: that is an error to whoever uses it.
     pub(crate) fn refresh(&self, uuid: [u8; 16]) -> Result<bool, TargetError> {
         let is_free = |target: &Shown| target.initiators.is_empty();
-        let Some(target) = self.target_of(uuid).filter(is_free) else { return Ok(false) };
-        let Some(device) = target.devices.first() else { return Ok(false) };
+        let Some(target) = self.target_of(uuid)?.filter(is_free) else { return Ok(false) };
+        let Some(device) = target.unit(UNIT).and_then(|unit| unit.path.as_ref()) else { return Ok(false) };
         // Nobody logs in between the look and the act.
         self.set_ready(target.number, false)?;
         let is_reopened = match self.target_of(uuid) {
-            Some(now) if is_free(&now) => self.reopen(target.number, device).map(|()| true),
-            _ => Ok(false),
+            Ok(Some(now)) if is_free(&now) => self.reopen(target.number, device).map(|()| true),
+            other => other.map(|_| false),
         };
         self.set_ready(target.number, true).and(is_reopened)
     }
@@ -298,13 +243,12 @@ impl Tgtd {
 
     /// Whether it has a target of that volume.
     pub(crate) fn has(&self, uuid: [u8; 16]) -> Result<bool, TargetError> {
-        let name = names::target(Protocol::Iscsi, uuid);
-        Ok(self.targets_if_there()?.iter().any(|target| target.name == name))
+        Ok(self.target_of(uuid)?.is_some())
     }
 
-    fn target_of(&self, uuid: [u8; 16]) -> Option<Shown> {
+    fn target_of(&self, uuid: [u8; 16]) -> Result<Option<Shown>, TargetError> {
         let name = names::target(Protocol::Iscsi, uuid);
-        self.targets_if_there().ok()?.into_iter().find(|target| target.name == name)
+        Ok(self.targets_if_there()?.into_iter().find(|target| target.name == name))
     }
 
     fn targets(&self) -> Result<Vec<Shown>, TargetError> {
@@ -322,7 +266,7 @@ impl Tgtd {
     fn targets_if_there(&self) -> Result<Vec<Shown>, TargetError> {
         match self.ask(&Order::new(Mode::Target, Act::Show)) {
             Ok(text) => self.read(&text),
-            Err(Refusal::Connection(error)) if error.kind() != std::io::ErrorKind::WouldBlock => Ok(Vec::new()),
+            Err(Refusal::Absent(_)) => Ok(Vec::new()),
             Err(refusal) => Err(self.failed("look at its targets", &refusal)),
         }
     }
@@ -334,7 +278,12 @@ impl Tgtd {
     fn failed(&self, doing: &str, refusal: &Refusal) -> TargetError {
         let socket = self.socket().display();
         let (problem, remedy) = match refusal {
-            Refusal::Connection(error) => (format!("tgt does not answer at {socket} ({error})"), "see `systemctl status tgt`"),
+            Refusal::Absent(error) => (format!("tgt does not listen at {socket} ({error})"), "start it with `systemctl start tgt`"),
+            // The same words each time: what is told is told once.
+            Refusal::Silent(_) => (
+                format!("tgt does not answer at {socket}"),
+                "see `systemctl status tgt`; it is asked again at once when it was started anew, and else within a minute",
+            ),
             Refusal::NotAllowed => {
                 ("tgt takes orders of its own user and group only".into(), "set Group=root in a drop-in of hearth's unit (docs/shares.md)")
             }
@@ -346,25 +295,9 @@ impl Tgtd {
     }
 }
 
-fn is_as_wanted(target: &Shown, share: &Share) -> bool {
-    let sorted = |mut all: Vec<String>| {
-        all.sort();
-        all
-    };
-    target.is_ready
-        && !target.has_offline
-        && target.devices == [share.device.as_str()]
-        && sorted(target.allowed.clone()) == sorted(allowed(share).into_iter().map(|(_, who)| who).collect())
-}
-
-fn has_accounts(target: &Shown, share: &Share) -> bool {
-    let mutual = share.chap.as_ref().and_then(Chap::mutual).map(|(user, _)| (user.to_owned(), true));
-    let wanted: Vec<(String, bool)> = share.chap.iter().map(|chap| (chap.user().to_owned(), false)).chain(mutual).collect();
-    target.accounts == wanted
-}
-
-fn sector_bytes(device: &str) -> u32 {
-    let name = Path::new(device).file_name().unwrap_or_default();
-    let path = Path::new("/sys/class/block").join(name).join("queue/logical_block_size");
-    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(512)
+fn logged_in(target: Shown) -> Vec<String> {
+    let mut initiators = target.initiators;
+    initiators.sort();
+    initiators.dedup();
+    initiators
 }

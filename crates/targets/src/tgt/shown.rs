@@ -1,6 +1,6 @@
 //! What `tgtd` shows of its targets, portals and connections, read from its text.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 const SYSTEM: &str = "System information";
 const NEXUS: &str = "I_T nexus information";
@@ -17,16 +17,45 @@ pub(super) struct Shown {
     pub(super) name: String,
     /// Whether it takes logins and commands.
     pub(super) is_ready: bool,
-    /// Whether one of its disks does not.
-    pub(super) has_offline: bool,
     /// Names of initiators that are logged in.
     pub(super) initiators: Vec<String>,
-    /// Paths of its disks, in the order of their numbers.
-    pub(super) devices: Vec<String>,
+    /// What has a number in it, its controller too.
+    pub(super) units: Vec<Unit>,
     /// Names for CHAP, and whether it is the target that must know this one.
     pub(super) accounts: Vec<(String, bool)>,
     /// Names and addresses that may log in.
     pub(super) allowed: Vec<String>,
+}
+
+/// A disk of it, or its controller.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Unit {
+    pub(super) number: u64,
+    pub(super) is_online: bool,
+    pub(super) is_read_only: bool,
+    pub(super) wwn: String,
+    pub(super) serial: String,
+    /// Of its device; `None`: it has none.
+    pub(super) path: Option<String>,
+}
+
+impl Unit {
+    fn note(&mut self, fact: &str, value: &str) {
+        match fact {
+            "Online" => self.is_online = value == "Yes",
+            "Readonly" => self.is_read_only = value == "Yes",
+            "SCSI ID" => self.wwn = value.into(),
+            "SCSI SN" => self.serial = value.into(),
+            "Backing store path" => self.path = Some(value.to_owned()).filter(|path| path != "None"),
+            _ => {}
+        }
+    }
+}
+
+impl Shown {
+    pub(super) fn unit(&self, number: u64) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.number == number)
+    }
 }
 
 /// All targets of `show`. An initiator's names are printed as it gave them, line feeds included, so
@@ -34,7 +63,6 @@ pub(super) struct Shown {
 pub(super) fn targets(text: &str) -> Option<Vec<Shown>> {
     let mut all: Vec<Shown> = Vec::new();
     let mut section = 0;
-    let mut is_online = false;
     for line in text.lines() {
         let words = line.trim_start_matches(' ');
         let depth = line.len() - words.len();
@@ -65,15 +93,15 @@ pub(super) fn targets(text: &str) -> Option<Vec<Shown>> {
                 let name = words.strip_prefix("Initiator: ").map(|rest| rest.split(" alias:").next().unwrap_or(rest));
                 target.initiators.extend(name.map(|name| name.trim().to_owned()));
             }
+            (8, UNITS) => {
+                let number = words.strip_prefix("LUN: ").and_then(|number| number.parse().ok());
+                target.units.extend(number.map(|number| Unit { number, ..Unit::default() }));
+            }
             (12, UNITS) => {
-                if let Some(state) = words.strip_prefix("Online: ") {
-                    is_online = state == "Yes";
-                } else if let Some(path) = words.strip_prefix("Backing store path: ").filter(|path| *path != "None") {
-                    target.devices.push(path.to_owned());
-                    target.has_offline |= !is_online;
+                if let Some((fact, value)) = words.split_once(": ") {
+                    target.units.last_mut()?.note(fact, value);
                 }
             }
-            (8, UNITS) => is_online = false,
             (8, ACCOUNTS) => {
                 let name = words.strip_suffix(" (outgoing)");
                 target.accounts.push((name.unwrap_or(words).to_owned(), name.is_some()));
@@ -91,15 +119,12 @@ pub(super) fn portals(text: &str) -> Vec<SocketAddr> {
     text.lines().filter_map(address).collect()
 }
 
-/// Whether who listens at `portals` is reached at `address`.
+/// Whether who listens at `portals` is reached at `address`. Its sockets for IPv6 take no IPv4.
 pub(super) fn covers(portals: &[SocketAddr], address: SocketAddr) -> bool {
-    let wild = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let is_reached = |portal: &&SocketAddr| {
-        portal.port() == address.port()
-            && (portal.ip() == address.ip()
-                || (portal.ip().is_unspecified() && (portal.is_ipv4() == address.is_ipv4() || portal.ip() == wild)))
-    };
-    portals.iter().any(|portal| is_reached(&portal))
+    portals.iter().any(|portal| {
+        let is_all = portal.ip().is_unspecified() && portal.is_ipv4() == address.is_ipv4();
+        portal.port() == address.port() && (is_all || portal.ip() == address.ip())
+    })
 }
 
 /// Session and number of each connection.
@@ -131,7 +156,7 @@ Target 1: iqn.2001-04.com.example:other
         LUN: 0
             Type: controller
             Backing store path: None
-            Backing store flags: 
+            Backing store flags: x
     Account information:
     ACL information:
         ALL
@@ -151,7 +176,9 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
         LUN: 1
             Type: disk
             SCSI ID: 6001405ccb4766
+            SCSI SN: ccb47660
             Online: Yes
+            Readonly: No
             Backing store type: rdwr
             Backing store path: /dev/loop1
             Backing store flags: direct
@@ -166,14 +193,21 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
     #[test]
     fn targets_are_read() {
         let [other, ours] = &targets(TEXT).expect("well-formed")[..] else { panic!("two targets") };
-        assert_eq!((other.number, other.devices.len(), other.allowed.as_slice()), (1, 0, &["ALL".to_owned()][..]));
+        assert_eq!((other.number, other.units.len(), other.allowed.as_slice()), (1, 1, &["ALL".to_owned()][..]));
+        let disk = Unit {
+            number: 1,
+            is_online: true,
+            is_read_only: false,
+            wwn: "6001405ccb4766".into(),
+            serial: "ccb47660".into(),
+            path: Some("/dev/loop1".into()),
+        };
         let expected = Shown {
             number: 12,
             name: "iqn.2003-01.org.linux-iscsi.hearth:ccb47660".into(),
             is_ready: true,
-            has_offline: false,
             initiators: vec!["iqn.2026-01.test:a".into()],
-            devices: vec!["/dev/loop1".into()],
+            units: vec![Unit::default(), disk],
             accounts: vec![("db".into(), false), ("hearth".into(), true)],
             allowed: vec!["127.0.0.1".into(), "iqn.2026-01.test:a".into()],
         };
@@ -181,7 +215,7 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
         assert!(targets("").is_some_and(|all| all.is_empty()) && targets("no target at all\n    x").is_none());
         let of = |text: &str| targets(text).expect("well-formed").remove(1);
         assert!(!of(&TEXT.replace("ready", "offline")).is_ready);
-        assert!(of(&TEXT.replace("Online: Yes", "Online: No")).has_offline);
+        assert!(of(&TEXT.replace("Online: Yes", "Online: No")).unit(1).is_some_and(|unit| !unit.is_online));
     }
 
     #[test]
@@ -211,7 +245,9 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
         let reached = |text: &str| covers(&listens, text.parse().expect("an address"));
         assert!(reached("127.0.0.1:3260") && reached("192.0.2.1:3270") && reached("[::1]:3271"));
         assert!(!reached("127.0.0.1:3270") && !reached("[::1]:3260"));
-        assert!(covers(&portals("Portal: [::]:3260,1"), "192.0.2.1:3260".parse().expect("an address")));
+        let all_of_six = portals("Portal: [::]:3260,1");
+        assert!(covers(&all_of_six, "[2001:db8::1]:3260".parse().expect("an address")));
+        assert!(!covers(&all_of_six, "192.0.2.1:3260".parse().expect("an address")));
         let text = "Session: 2\n    Connection: 0\n        Initiator: iqn\nSession: 5\n    Connection: 1\n";
         assert_eq!(connections(text), [(2, 0), (5, 1)]);
     }

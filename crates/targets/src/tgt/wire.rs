@@ -3,17 +3,23 @@
 //!
 //! Not by that program: its arguments, secrets too, could be read by every user of the machine.
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Its socket, up to the number of the control port.
 const SOCKET: &str = "/var/run/tgtd/socket";
 /// As `tgtadm` and `tgtd` read it: another place of the socket.
 const SOCKET_VARIABLE: &str = "TGT_IPC_SOCKET";
-/// It has one thread: one that does not answer for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// It has one thread: one that does not answer for so long, from the connection to the last byte, hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one that hangs is left alone, at first and at last, unless it is started anew.
+const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 const HEAD_BYTES: usize = 120;
 /// Longest answer: some thousands of targets.
 const ANSWER_BYTES_MAX: u32 = 16 << 20;
@@ -36,6 +42,7 @@ pub(super) enum Act {
     Delete = 1,
     Show = 2,
     Bind = 3,
+    Unbind = 4,
     Update = 5,
 }
 
@@ -108,8 +115,10 @@ impl Order {
 /// Why an order was not carried out.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// Nobody listens, or it broke off.
-    Connection(io::Error),
+    /// Nobody listens.
+    Absent(io::Error),
+    /// It hangs, or what it says is no answer.
+    Silent(io::Error),
     /// It closed the connection without an answer: it obeys its own user and group only.
     NotAllowed,
     /// Its own number.
@@ -120,6 +129,7 @@ impl Refusal {
     pub(super) const TARGET_EXISTS: u32 = 9;
     pub(super) const NO_CONNECTION: u32 = 7;
     pub(super) const USER_EXISTS: u32 = 14;
+    pub(super) const NO_ACL: u32 = 13;
     pub(super) const UNIT_ACTIVE: u32 = 20;
 
     pub(super) fn is(&self, code: u32) -> bool {
@@ -127,11 +137,25 @@ impl Refusal {
     }
 }
 
-/// A `tgtd`.
+/// A `tgtd`. Clones know of each other what they waited for in vain.
 #[derive(Clone, Debug)]
 pub struct Tgtd {
     socket: PathBuf,
+    patience: Duration,
+    pause: Duration,
+    hangs: Arc<Mutex<Option<Hang>>>,
 }
+
+/// It did not answer.
+#[derive(Clone, Copy, Debug)]
+struct Hang {
+    /// Which of them: each start of it makes the socket anew.
+    socket: Option<SocketMark>,
+    until: Instant,
+    pause: Duration,
+}
+
+type SocketMark = (u64, i64, i64);
 
 impl Tgtd {
     /// The one of this machine.
@@ -142,35 +166,122 @@ impl Tgtd {
 
     /// The one with this socket.
     pub fn at(socket: impl Into<PathBuf>) -> Tgtd {
-        Tgtd { socket: socket.into() }
+        Tgtd { socket: socket.into(), patience: PATIENCE, pause: PAUSE, hangs: Arc::default() }
+    }
+
+    /// How long an answer is waited for, and how long it is left alone first when none has come.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration, pause: Duration) -> Tgtd {
+        Tgtd { patience, pause, ..self }
     }
 
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }
 
+    /// Waits at most as long as its patience, and not at all while one that hangs is left alone.
     pub(super) fn ask(&self, order: &Order) -> Result<String, Refusal> {
-        let mut stream = UnixStream::connect(&self.socket).map_err(Refusal::Connection)?;
-        self.talk(&mut stream, order).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::NotAllowed,
-            _ => Refusal::Connection(error),
-        })?
+        let socket = self.mark();
+        let before = self.hangs().filter(|hang| hang.socket == socket);
+        if before.is_some_and(|hang| Instant::now() < hang.until) {
+            return Err(Refusal::Silent(io::ErrorKind::TimedOut.into()));
+        }
+        let answer = self.exchange(order, Instant::now() + self.patience);
+        let is_late = |error: &io::Error| matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
+        *self.hangs() = match &answer {
+            Err(Refusal::Silent(error)) if is_late(error) => {
+                let pause = before.map_or(self.pause, |hang| (hang.pause * 2).min(PAUSE_MAX));
+                Some(Hang { socket, until: Instant::now() + pause, pause })
+            }
+            _ => None,
+        };
+        answer
     }
 
-    fn talk(&self, stream: &mut UnixStream, order: &Order) -> io::Result<Result<String, Refusal>> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(&order.bytes())?;
-        let mut head = [0; 8];
-        stream.read_exact(&mut head)?;
-        let [code, bytes] = [0, 4].map(|at| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes")));
-        if code != 0 {
-            return Ok(Err(Refusal::Code(code)));
-        }
-        let mut text = Vec::new();
-        stream.take(u64::from(bytes.min(ANSWER_BYTES_MAX).saturating_sub(8))).read_to_end(&mut text)?;
-        Ok(Ok(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned()))
+    fn hangs(&self) -> MutexGuard<'_, Option<Hang>> {
+        self.hangs.lock().expect("no holder of this lock panics")
     }
+
+    fn mark(&self) -> Option<SocketMark> {
+        let facts = std::fs::symlink_metadata(&self.socket).ok()?;
+        Some((facts.ino(), facts.ctime(), facts.ctime_nsec()))
+    }
+
+    fn exchange(&self, order: &Order, end: Instant) -> Result<String, Refusal> {
+        let stream = self.connect(end).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Refusal::Absent(error),
+            _ => Refusal::Silent(error),
+        })?;
+        talk(&mut Bounded { stream, end, bytes: 0 }, order)
+    }
+
+    /// Where all places of those that wait for it are taken, the kernel waits no longer than for a write.
+    fn connect(&self, end: Instant) -> io::Result<UnixStream> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left(end)?))?;
+        connect(&socket, &SocketAddrUnix::new(&self.socket)?)?;
+        Ok(UnixStream::from(socket))
+    }
+}
+
+/// Until then; an error afterwards.
+fn left(end: Instant) -> io::Result<Duration> {
+    // The kernel counts microseconds, and takes none for no limit.
+    let least = Duration::from_micros(1);
+    end.checked_duration_since(Instant::now()).filter(|left| *left >= least).ok_or_else(|| io::ErrorKind::TimedOut.into())
+}
+
+/// A connection whose uses all end by one time.
+struct Bounded {
+    stream: UnixStream,
+    end: Instant,
+    /// How many came in.
+    bytes: usize,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(left(self.end)?))?;
+        let bytes = self.stream.read(buffer)?;
+        self.bytes += bytes;
+        Ok(bytes)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.end)?))?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn talk(stream: &mut Bounded, order: &Order) -> Result<String, Refusal> {
+    let mut head = [0; 8];
+    let done = stream.write_all(&order.bytes()).and_then(|()| stream.read_exact(&mut head));
+    let is_closed = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+    };
+    match done {
+        Err(error) if is_closed(&error) && stream.bytes == 0 => return Err(Refusal::NotAllowed),
+        done => done.map_err(Refusal::Silent)?,
+    }
+    let [code, bytes] = [0, 4].map(|at| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes")));
+    if code != 0 {
+        return Err(Refusal::Code(code));
+    }
+    let bytes = bytes.checked_sub(8).filter(|bytes| *bytes <= ANSWER_BYTES_MAX);
+    let bytes = bytes.ok_or_else(|| Refusal::Silent(io::ErrorKind::InvalidData.into()))?;
+    // Not all of them at once: it may say more than it has.
+    let mut text = Vec::new();
+    stream.take(u64::from(bytes)).read_to_end(&mut text).map_err(Refusal::Silent)?;
+    if text.len() < bytes as usize {
+        return Err(Refusal::Silent(io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned())
 }
 
 #[cfg(test)]
@@ -195,7 +306,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("s.0");
         let order = Order::new(Mode::Target, Act::Show);
-        assert!(matches!(Tgtd::at(&path).ask(&order), Err(Refusal::Connection(_))));
+        assert!(matches!(Tgtd::at(&path).ask(&order), Err(Refusal::Absent(_))));
         let listener = UnixListener::bind(&path).expect("free");
         let server = std::thread::spawn(move || {
             for answer in [Some((0_u32, "Target 1: x")), Some((9, "")), None] {
