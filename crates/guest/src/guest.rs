@@ -371,6 +371,24 @@ impl Guest {
         Ok(ours)
     }
 
+    /// Shows the device another file of memory too, behind its own. Gives where it begins for the guest.
+    ///
+    /// # Errors
+    /// As [`Guest::start`].
+    pub fn show_memory_beside(&mut self, file: &OwnedFd, bytes: u64) -> io::Result<u64> {
+        let offset = (self.memory.bytes() as u64).next_multiple_of(4096);
+        let region = |offset: u64, memory_size: u64, mmap_handle: i32| VhostUserMemoryRegionInfo {
+            guest_phys_addr: GUEST_BASE + offset,
+            memory_size,
+            userspace_addr: USER_BASE + offset,
+            mmap_offset: 0,
+            mmap_handle,
+        };
+        let own = region(0, self.memory.bytes() as u64, self.memory.file().as_raw_fd());
+        self.front().set_mem_table(&[own, region(offset, bytes, file.as_raw_fd())]).map_err(failed)?;
+        Ok(GUEST_BASE + offset)
+    }
+
     /// Shows the device another table of memory: `pieces` neighbours of the same length.
     ///
     /// # Errors

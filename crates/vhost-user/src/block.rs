@@ -150,7 +150,7 @@ pub(crate) struct BlockRequest {
 impl BlockRequest {
     /// What a chain asks for. `block_bytes` is the smallest unit of the volume.
     pub(crate) fn parse(memory: &GuestMemory, chain: Chain, block_bytes: u32) -> BlockRequest {
-        let Chain { mut readable, mut writable } = chain;
+        let Chain { mut readable, mut writable, .. } = chain;
         let status = cut_last(&mut writable);
         let mut header = [0; 16];
         if total_bytes(&readable) < 16 || gather(memory, &readable, &mut header).is_none() {

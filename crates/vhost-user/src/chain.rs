@@ -14,6 +14,9 @@ pub(crate) struct Piece {
 /// Pieces, in order. A request of one page has one for its data and one for header or status.
 pub(crate) type Pieces = SmallVec<[Piece; 4]>;
 
+/// Pieces of mapped memory that the buffers of one chain may touch: four for each buffer of the longest.
+const LOOKS_MAX: u32 = 5 * ENTRIES_MAX as u32;
+
 /// All pieces of a chain. Together they are shorter than 4 GiB, and each lies in the guest's memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Chain {
@@ -21,6 +24,8 @@ pub(crate) struct Chain {
     pub(crate) readable: Pieces,
     /// To be written by us.
     pub(crate) writable: Pieces,
+    /// What it cost: descriptors that were looked at, and pieces of memory that they name.
+    pub(crate) looks: u32,
 }
 
 impl Chain {
@@ -83,8 +88,10 @@ impl Chain {
     }
 
     fn add(&mut self, memory: &GuestMemory, descriptor: &Descriptor, total: &mut u64) -> Result<(), Broken> {
-        if !memory.has(descriptor.guest, u64::from(descriptor.bytes)) {
-            return Err(Broken("a buffer lies outside of the guest's memory"));
+        let pieces = memory.pieces(descriptor.guest, u64::from(descriptor.bytes));
+        self.looks += 1 + pieces.map_err(|_| Broken("a buffer lies outside of the guest's memory"))?;
+        if self.looks > LOOKS_MAX {
+            return Err(Broken("a chain touches too many pieces of the guest's memory"));
         }
         *total += u64::from(descriptor.bytes);
         if *total > u64::from(u32::MAX) {
@@ -153,6 +160,37 @@ pub(crate) fn for_each_part(pieces: &[Piece], mut offset: u32, mut bytes: u32, m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::tests::region;
+    use crate::ring::Place;
+    use std::sync::Arc;
+
+    /// A ring whose memory has so many neighbouring regions of a page each, after one for ring and table, and its first chain: a table
+    /// of `entries` descriptors that name `bytes` bytes each.
+    fn table(regions: u64, entries: u16, bytes: u32) -> Result<Chain, Broken> {
+        let table = 0x1000;
+        let (pages, first) = (0x10_0000, 0x1_0000);
+        let neighbours = (0..regions).map(|index| region(pages + 4096 * index, pages + 4096 * index, 4096));
+        let memory = GuestMemory::new([region(0, 0, first)].into_iter().chain(neighbours).collect()).expect("apart");
+        let describe = |at: u64, guest: u64, bytes: u32, flags: u16, next: u16| {
+            let words = [&guest.to_le_bytes()[..], &bytes.to_le_bytes(), &flags.to_le_bytes(), &next.to_le_bytes()].concat();
+            memory.write(at, &words).expect("inside");
+        };
+        describe(0, table, 16 * u32::from(entries), Descriptor::INDIRECT, 0);
+        for index in 0..entries {
+            let flags = if index + 1 < entries { Descriptor::NEXT } else { 0 };
+            describe(table + 16 * u64::from(index), pages, bytes, flags, index + 1);
+        }
+        let place = Place { descriptors: 0, available: 0x8000, used: 0x9000, used_logged: None };
+        Chain::walk(&Ring::new(Arc::new(memory), place, 8, false, 0, None).expect("a queue"), 0)
+    }
+
+    #[test]
+    fn what_a_chain_costs_is_counted_and_has_an_end() {
+        assert_eq!(table(1, 3, 16).expect("a chain").looks, 6);
+        assert_eq!(table(1, ENTRIES_MAX, 1).expect("a chain").looks, 2 * u32::from(ENTRIES_MAX));
+        assert_eq!(table(100, 2, 100 * 4096).expect("a chain").looks, 202);
+        assert!(table(100, ENTRIES_MAX, 100 * 4096).is_err(), "each buffer lies in a hundred pieces");
+    }
 
     #[test]
     fn pieces_are_cut_at_both_ends_and_visited_in_part() {

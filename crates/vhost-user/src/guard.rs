@@ -3,7 +3,8 @@
 //! A front end may make the file behind its guest's memory shorter while we have it mapped. The next access then raises SIGBUS, which
 //! would end the daemon and with it every other volume. So mappings of foreign files are registered here, and the handler puts
 //! memory of our own, all zeroes, in the place of the whole mapping: the access goes on, nothing outside is touched, and
-//! [`Guard::is_struck`] tells that the front end is not to be served any more.
+//! [`Guard::is_struck`] tells that what was read is nothing, and that the front end is not to be served any more. Where the system
+//! promises no more memory than it has (`vm.overcommit_memory=2`), it may not give as much: then one page is put there at a time.
 //!
 //! The handler uses atomics and one system call, which is all that may be done in it. A SIGBUS at any other address goes to
 //! the handler that was there before.
@@ -23,6 +24,8 @@ struct Place {
     sequence: AtomicUsize,
     start: AtomicUsize,
     bytes: AtomicUsize,
+    /// Of its pages: what has to be put in the place of one at least.
+    granule: AtomicUsize,
     struck: AtomicBool,
 }
 
@@ -33,6 +36,7 @@ impl Place {
             sequence: AtomicUsize::new(0),
             start: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            granule: AtomicUsize::new(0),
             struck: AtomicBool::new(false),
         }
     }
@@ -68,11 +72,11 @@ static INSTALL: Once = Once::new();
 pub(crate) struct Guard(usize);
 
 impl Guard {
-    /// Registers a mapping that has just been made.
+    /// Registers a mapping that has just been made, in pages of `granule` bytes.
     ///
     /// # Errors
     /// If there are too many, or the system refuses the handler.
-    pub(crate) fn new(start: usize, bytes: usize) -> io::Result<Guard> {
+    pub(crate) fn new(start: usize, bytes: usize, granule: usize) -> io::Result<Guard> {
         let mut installed = Ok(());
         INSTALL.call_once(|| installed = install());
         installed?;
@@ -81,6 +85,7 @@ impl Guard {
             io::Error::other("too many pieces of guest memory are mapped: give virtual machines fewer memory backends, or fewer of them")
         })?;
         place.struck.store(false, Ordering::Relaxed);
+        place.granule.store(granule, Ordering::Relaxed);
         place.set(start, bytes);
         Ok(Guard(index))
     }
@@ -120,6 +125,27 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
+/// Puts memory of our own in the place of whatever is there. `errno` is put back for whoever was interrupted.
+///
+/// # Safety
+/// Nobody may expect anything of what is there.
+unsafe fn put_zeroes(start: usize, bytes: usize) -> bool {
+    #[cfg(test)]
+    if bytes == tests::REFUSED_BYTES {
+        return false;
+    }
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: the caller's promise; `errno` is this thread's.
+    let mapped = unsafe {
+        let errno = *libc::__errno_location();
+        let mapped = libc::mmap(start as *mut libc::c_void, bytes, protection, flags, -1, 0);
+        *libc::__errno_location() = errno;
+        mapped
+    };
+    mapped != libc::MAP_FAILED
+}
+
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid structure, and for SIGBUS it has an address.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -128,18 +154,13 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         if bytes == 0 || address < start || address - start >= bytes {
             continue;
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: this replaces a mapping of ours, of exactly this place, whose owner expects nothing of its content. `errno`
-        // is put back for whoever was interrupted.
-        let mapped = unsafe {
-            let errno = *libc::__errno_location();
-            let mapped = libc::mmap(start as *mut libc::c_void, bytes, protection, flags, -1, 0);
-            *libc::__errno_location() = errno;
-            mapped
-        };
-        if mapped != libc::MAP_FAILED {
-            place.struck.store(true, Ordering::Release);
+        // Before there are zeroes: another thread that reads them looks here next.
+        place.struck.store(true, Ordering::Release);
+        // Its mapping is there as long as somebody accesses it, and so is this number.
+        let granule = place.granule.load(Ordering::Relaxed).max(1);
+        let page = start + (address - start) / granule * granule;
+        // SAFETY: parts of a mapping of ours, whose owner expects nothing of its content from here on.
+        if unsafe { put_zeroes(start, bytes) || put_zeroes(page, granule.min(start + bytes - page)) } {
             return;
         }
     }
@@ -161,6 +182,29 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Mapping;
+    use crate::memory::tests::memfd;
+    use rustix::fs::ftruncate;
+
+    /// As if the system had not so much to give: no other test maps as many.
+    pub(super) const REFUSED_BYTES: usize = 0x1_7000;
+
+    #[test]
+    fn where_memory_is_short_one_page_is_put_in_its_place() {
+        let file = memfd(REFUSED_BYTES as u64);
+        let mapping = Mapping::new(&file, 0, REFUSED_BYTES as u64).expect("mapped");
+        let byte = |at: usize| {
+            // SAFETY: inside.
+            unsafe { mapping.start().add(at).as_ptr().read_volatile() }
+        };
+        ftruncate(&file, 0x1000).expect("not sealed");
+        std::os::unix::fs::FileExt::write_at(&std::fs::File::from(file.try_clone().expect("a descriptor")), &[7], 9).expect("there");
+        assert_eq!((byte(9), mapping.is_struck()), (7, false));
+        for at in [0x5123, REFUSED_BYTES - 1, 0x5124] {
+            assert_eq!((byte(at), mapping.is_struck()), (0, true));
+        }
+        assert_eq!(byte(9), 7, "what is there stays");
+    }
 
     #[test]
     fn a_place_that_changes_tells_of_no_mapping_that_never_was() {

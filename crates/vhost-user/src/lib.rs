@@ -5,7 +5,7 @@
 //!   QEMU, cloud-hypervisor ─▶ socket ─▶ session: memory, queues, features ─▶ wishes of each queue
 //! ```
 //! Rooms: `export` the socket and whose turn it is; `session` one front end, with `message` and `socket` what it says; `wishes` between
-//! it and `queue`, the endpoint; `ring` and `chain` the queue in memory; `block` what requests mean; `inflight` requests that
+//! it and `queue`, the endpoint; `ring` and `chain` the queue in memory; `slot` what is under way in it; `block` what requests mean; `inflight` requests that
 //! outlive the daemon, and `resumption` in which order they end, and `succession` who may go on with them; `dirty` what a migration must know; `memory`, `mapping` and `guard` memory that is a guest's.
 //!
 //! Protocol and queues are written here and not taken from the crates `vhost` and `virtio-queue`: the first has no word for a changed
@@ -29,6 +29,7 @@ mod queue;
 mod resumption;
 mod ring;
 mod session;
+mod slot;
 mod socket;
 mod succession;
 mod wishes;

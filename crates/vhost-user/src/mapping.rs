@@ -118,7 +118,7 @@ impl Mapping {
         // SAFETY: the offset lies within what was mapped.
         let start = unsafe { mapped.add((offset - first) as usize) };
         let mut mapping = Mapping { guard: None, mapped, mapped_bytes, start, bytes, share: None };
-        mapping.guard = Some(Guard::new(mapped.as_ptr() as usize, mapped_bytes)?);
+        mapping.guard = Some(Guard::new(mapped.as_ptr() as usize, mapped_bytes, granule as usize)?);
         // Guests' memory is not ours to dump. SAFETY: no effect on what the memory holds.
         let advised = unsafe { madvise(mapped.as_ptr().cast(), mapped_bytes, Advice::LinuxDontDump) };
         if let Err(error) = advised {

@@ -5,6 +5,7 @@
 use crate::mapping::Mapping;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 /// One region, as the front end described it.
 #[derive(Clone, Debug)]
@@ -70,19 +71,19 @@ impl GuestMemory {
         self.regions.iter().any(|region| region.mapping.is_struck())
     }
 
-    /// The pointer to an address, and how many bytes from there on are one piece.
-    fn find(&self, guest: u64) -> Option<(NonNull<u8>, u64)> {
+    /// The pointer to an address, how many bytes from there on are one piece, and where they are mapped.
+    fn find(&self, guest: u64) -> Option<(NonNull<u8>, u64, &Mapping)> {
         let after = self.regions.partition_point(|region| region.guest <= guest);
         let region = &self.regions[after.checked_sub(1)?];
         let offset = guest - region.guest;
         let left = region.bytes().checked_sub(offset).filter(|left| *left > 0)?;
         // SAFETY: the offset is below the mapping's length.
-        Some((unsafe { region.mapping.start().add(offset as usize) }, left))
+        Some((unsafe { region.mapping.start().add(offset as usize) }, left, &region.mapping))
     }
 
     /// The pointer to `bytes` bytes in one piece, if the guest has them.
     pub(crate) fn piece(&self, guest: u64, bytes: u64) -> Option<NonNull<u8>> {
-        self.find(guest).filter(|(_, left)| *left >= bytes).map(|(start, _)| start)
+        self.find(guest).filter(|(_, left, _)| *left >= bytes).map(|(start, _, _)| start)
     }
 
     /// What the guest calls an address of the front end, if `bytes` bytes from there on are in one piece.
@@ -94,17 +95,19 @@ impl GuestMemory {
         self.regions.iter().find(inside).map(|region| region.guest + (user - region.user))
     }
 
-    /// Whether the guest has these bytes.
-    pub(crate) fn has(&self, guest: u64, bytes: u64) -> bool {
-        self.for_each(guest, bytes, |_, _| ()).is_ok()
+    /// In how many pieces of mapped memory these bytes lie, if the guest has them.
+    pub(crate) fn pieces(&self, guest: u64, bytes: u64) -> Result<u32, Outside> {
+        let mut pieces = 0;
+        self.for_each(guest, bytes, |_, _, _| pieces += 1)?;
+        Ok(pieces)
     }
 
     /// Calls `visit` with the pieces of a range. On an error some may have been visited.
-    fn for_each(&self, mut guest: u64, mut bytes: u64, mut visit: impl FnMut(NonNull<u8>, usize)) -> Result<(), Outside> {
+    fn for_each(&self, mut guest: u64, mut bytes: u64, mut visit: impl FnMut(NonNull<u8>, usize, &Mapping)) -> Result<(), Outside> {
         while bytes > 0 {
-            let (start, left) = self.find(guest).ok_or(Outside)?;
+            let (start, left, mapping) = self.find(guest).ok_or(Outside)?;
             let count = left.min(bytes);
-            visit(start, count as usize);
+            visit(start, count as usize, mapping);
             guest = guest.checked_add(count).ok_or(Outside)?;
             bytes -= count;
         }
@@ -112,25 +115,43 @@ impl GuestMemory {
     }
 
     /// Copies out of the guest's memory.
+    ///
+    /// # Errors
+    /// Also if it was taken away, before or meanwhile: what was copied then are zeroes that the guest never wrote.
     pub(crate) fn read(&self, guest: u64, into: &mut [u8]) -> Result<(), Outside> {
-        let mut done = 0;
-        self.for_each(guest, into.len() as u64, |start, count| {
+        let (mut done, mut struck) = (0, false);
+        self.for_each(guest, into.len() as u64, |start, count, mapping| {
             // SAFETY: `count` bytes are mapped there; `into` is our own memory, of that length from `done` on. The guest may write
             // meanwhile: then any mix of bytes is copied, and all are valid.
             unsafe { std::ptr::copy_nonoverlapping(start.as_ptr(), into[done..done + count].as_mut_ptr(), count) };
+            struck |= is_struck_now(mapping);
             done += count;
-        })
+        })?;
+        if struck { Err(Outside) } else { Ok(()) }
     }
 
     /// Copies into the guest's memory.
+    ///
+    /// # Errors
+    /// As for [`GuestMemory::read`].
     pub(crate) fn write(&self, guest: u64, from: &[u8]) -> Result<(), Outside> {
-        let mut done = 0;
-        self.for_each(guest, from.len() as u64, |start, count| {
+        let (mut done, mut struck) = (0, false);
+        self.for_each(guest, from.len() as u64, |start, count, mapping| {
             // SAFETY: as in `read`; nothing of ours refers to the guest's memory.
             unsafe { std::ptr::copy_nonoverlapping(from[done..done + count].as_ptr(), start.as_ptr(), count) };
+            struck |= is_struck_now(mapping);
             done += count;
-        })
+        })?;
+        if struck { Err(Outside) } else { Ok(()) }
     }
+}
+
+/// Whether what was just copied was not there. The guard says so before zeroes come in its place, so whoever saw them sees that.
+fn is_struck_now(mapping: &Mapping) -> bool {
+    // The handler may have run inside the copy, in this thread or another.
+    compiler_fence(Ordering::SeqCst);
+    fence(Ordering::Acquire);
+    mapping.is_struck()
 }
 
 #[cfg(test)]
@@ -161,8 +182,9 @@ pub(crate) mod tests {
         for (guest, count) in [(0xfff, 4), (0x2ffd, 4), (0x3000, 1), (u64::MAX, 1), (u64::MAX - 1, 4), (0, 1)] {
             assert_eq!(memory.read(guest, &mut bytes[..count]), Err(Outside), "{guest:x}");
             assert_eq!(memory.write(guest, &bytes[..count]), Err(Outside), "{guest:x}");
-            assert!(!memory.has(guest, count as u64));
+            assert_eq!(memory.pieces(guest, count as u64), Err(Outside));
         }
+        assert_eq!((memory.pieces(0x1ffe, 4), memory.pieces(0x1000, 0)), (Ok(2), Ok(0)));
         assert!(memory.piece(0x1000, 0x1000).is_some() && memory.piece(0x1000, 0x1001).is_none());
         assert_eq!(memory.guest_of_user(0x9010, 0xff0), Some(0x2010));
         assert_eq!(memory.guest_of_user(0x9010, 0xff1), None);
@@ -181,7 +203,7 @@ pub(crate) mod tests {
         assert_eq!(two.without(0x1000, 0x1000, 0x1000).expect("there").len(), 1);
     }
 
-    /// A guest whose memory is taken away reads as zeroes and is found out, and this process goes on.
+    /// A guest whose memory is taken away is found out at once, and this process goes on.
     #[test]
     fn memory_that_is_taken_away_ends_nobody() {
         let file = memfd(0x4000);
@@ -190,10 +212,23 @@ pub(crate) mod tests {
         memory.write(0x10, &[7; 4]).expect("inside");
         ftruncate(&file, 0).expect("not sealed");
         let mut bytes = [1; 4];
-        memory.read(0x10, &mut bytes).expect("inside");
-        assert_eq!(bytes, [0; 4]);
+        assert_eq!(memory.read(0x10, &mut bytes), Err(Outside));
         assert!(memory.is_struck());
-        memory.write(0x2ffc, &[7; 4]).expect("inside");
+        assert_eq!((bytes, memory.read(0x10, &mut bytes)), ([0; 4], Err(Outside)));
+        assert_eq!(memory.write(0x2ffc, &[7; 4]), Err(Outside));
+    }
+
+    #[test]
+    fn what_is_struck_spoils_nothing_beside_it() {
+        let file = memfd(0x1000);
+        let struck = Region { guest: 0x1000, user: 0x1000, mapping: Arc::new(Mapping::new(&file, 0, 0x1000).expect("mapped")) };
+        let memory = GuestMemory::new(vec![region(0, 0, 0x1000), struck]).expect("apart");
+        memory.write(0xffe, &[1, 2, 3, 4]).expect("inside");
+        ftruncate(&file, 0).expect("not sealed");
+        let mut bytes = [9; 4];
+        assert_eq!(memory.read(0xffe, &mut bytes), Err(Outside));
+        memory.read(0xffc, &mut bytes).expect("this part is there");
+        assert_eq!(bytes, [0, 0, 1, 2]);
     }
 
     #[test]

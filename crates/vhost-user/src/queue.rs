@@ -11,25 +11,27 @@
 //! nothing more; what is at the volume ends there.
 
 use crate::block::{BlockDevice, BlockRequest, Command, IO_ERROR, OK, Range, SERIAL_BYTES};
-use crate::chain::{Chain, Pieces, for_each_part, total_bytes};
+use crate::chain::{Chain, for_each_part, total_bytes};
 use crate::inflight::Tracker;
 use crate::resumption::{PATIENCE, Resumption};
 use crate::ring::{Broken, Ring};
+use crate::slot::{Slot, Work, copy_in, copy_out, part_of, skip_bytes};
 use crate::wishes::{EndOfQueue, Line, Wishes};
 use engine::api::{Op, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
-use page::{PAGE_BYTES, PageMut, PageMutVec, PageVec};
+use page::{PAGE_BYTES, PageMut, PageVec};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use types::{BLOCK_BYTES, SECTOR_BYTES};
+use types::SECTOR_BYTES;
 
 /// Steps in one callback before others get their turn.
 const STEPS_PER_TURN: usize = 64;
 /// Bytes that are moved in one callback before others get their turn; one part may go beyond it.
 const BYTES_PER_TURN: u32 = 256 << 10;
+/// What a descriptor that is looked at, and a piece of memory that it names, count of these bytes: the longest table has a turn.
+const BYTES_PER_LOOK: u32 = 128;
 /// Longest part of a request: an extent, which the engine handles as one piece.
 const PART_BYTES_MAX: u32 = 1 << 20;
 /// Calls on their way at a time.
@@ -39,32 +41,6 @@ const TOKEN_KICK: u32 = 0;
 const TOKEN_BELL: u32 = 1;
 const TOKEN_CALL: u32 = 2;
 const TOKEN_TURN: u32 = 3;
-
-/// A chain between the two rings.
-#[derive(Debug, Default)]
-struct Slot {
-    taken: bool,
-    work: Work,
-    data: Pieces,
-    data_bytes: u32,
-    status_at: u64,
-    /// Parts that the volume has not answered.
-    parts_open: u32,
-    parts_submitted: u32,
-    parts: u32,
-    status: u8,
-}
-
-/// What a chain asks of the volume.
-#[derive(Debug, Default)]
-enum Work {
-    #[default]
-    Flush,
-    Read(u64),
-    Write(u64),
-    Discard(SmallVec<[Range; 1]>),
-    WriteZeroes(SmallVec<[Range; 1]>),
-}
 
 /// Why nothing more is taken now.
 enum Pause {
@@ -271,6 +247,7 @@ impl Queue {
     /// A chain was taken.
     fn begin(&mut self, cx: &mut Context<'_>, head: u16) -> Result<(), Pause> {
         let chain = Chain::walk(&self.ring, head)?;
+        self.turn_bytes = self.turn_bytes.saturating_add(chain.looks.saturating_mul(BYTES_PER_LOOK));
         let request = BlockRequest::parse(&self.ring.memory, chain, self.device.volume.logical_block_bytes());
         let status_at = request.status.ok_or(Broken("a request has no room for its answer"))?;
         let data_bytes = total_bytes(&request.data);
@@ -379,11 +356,7 @@ impl Queue {
     fn copy_in(&mut self, cx: &mut Context<'_>, head: u16, range: &Range, offset: u32, bytes: u32) -> Result<PageVec, Pause> {
         let skip = skip_bytes(range);
         let mut pages = cx.allocate_pages(&self.device.volume, (skip + bytes as usize).div_ceil(PAGE_BYTES)).ok_or(Pause::Short)?;
-        let mut at = Cursor { pages: &mut pages, position: skip };
-        let mut whole = true;
-        for_each_part(&self.slots[usize::from(head)].data, offset, bytes, |guest, count| {
-            whole &= at.fill(count, |done, piece| self.ring.memory.read(guest + done as u64, piece).is_ok());
-        });
+        let whole = copy_in(&self.ring.memory, &self.slots[usize::from(head)].data, &mut pages, skip, offset, bytes);
         // Its memory was there when the chain was taken; the front end has changed it since.
         if !whole {
             return Err(Broken("the guest's memory went while a write was under way").into());
@@ -391,26 +364,10 @@ impl Queue {
         Ok(pages.into_iter().map(PageMut::freeze).collect())
     }
 
-    /// Copies what was read to where the driver wants it.
-    fn copy_out(&self, head: u16, pages: &PageVec, range: &Range, offset: u32, bytes: u32) -> bool {
-        let mut position = skip_bytes(range);
-        let mut whole = true;
-        for_each_part(&self.slots[usize::from(head)].data, offset, bytes, |guest, count| {
-            let mut done = 0;
-            while done < count {
-                let (page, within) = (position / PAGE_BYTES, position % PAGE_BYTES);
-                let piece = (PAGE_BYTES - within).min(count - done);
-                whole &= self.ring.write(guest + done as u64, &pages[page][within..within + piece]).is_ok();
-                (done, position) = (done + piece, position + piece);
-            }
-        });
-        whole
-    }
-
     /// A chain is done: its answer goes into the guest's memory, and is told at the end of the turn.
     fn finish(&mut self, cx: &mut Context<'_>, head: u16, status: u8, written: u32) {
         let slot = &mut self.slots[usize::from(head)];
-        slot.data.clear();
+        slot.forget_data();
         let status_at = slot.status_at;
         if self.ring.write(status_at, &[status]).is_err() {
             return self.broke(cx, Broken("the guest's memory went while a request was under way"));
@@ -543,36 +500,6 @@ impl Queue {
     }
 }
 
-/// The part of a request that begins `offset` bytes into its data.
-fn part_of(start_sector: u64, offset: u32, bytes: u32) -> Range {
-    Range { start_sector: start_sector + u64::from(offset) / SECTOR_BYTES, sectors: bytes / SECTOR_BYTES as u32 }
-}
-
-/// Where in its first page a range begins.
-fn skip_bytes(range: &Range) -> usize {
-    (range.start_sector * SECTOR_BYTES % BLOCK_BYTES) as usize
-}
-
-/// A place in pages that are being filled.
-struct Cursor<'a> {
-    pages: &'a mut PageMutVec,
-    position: usize,
-}
-
-impl Cursor<'_> {
-    /// Has the next `bytes` bytes filled: `fill` gets how many of them are done and the next piece.
-    fn fill(&mut self, bytes: usize, mut fill: impl FnMut(usize, &mut [u8]) -> bool) -> bool {
-        let (mut done, mut whole) = (0, true);
-        while done < bytes {
-            let (page, within) = (self.position / PAGE_BYTES, self.position % PAGE_BYTES);
-            let piece = (PAGE_BYTES - within).min(bytes - done);
-            whole &= fill(done, &mut self.pages[page][within..within + piece]);
-            (done, self.position) = (done + piece, self.position + piece);
-        }
-        whole
-    }
-}
-
 impl Endpoint for Queue {
     fn start(&mut self, cx: &mut Context<'_>) {
         // It also calls the driver: whatever was answered before may not have been told.
@@ -644,7 +571,8 @@ impl Endpoint for Queue {
         } else if let Work::Read(start) = slot.work {
             let offset = part * self.part_bytes;
             let bytes = self.part_bytes.min(slot.data_bytes - offset);
-            if !self.copy_out(head, &reply.pages, &part_of(start, offset, bytes), offset, bytes) {
+            let skip = skip_bytes(&part_of(start, offset, bytes));
+            if !copy_out(&self.ring, &slot.data, &reply.pages, skip, offset, bytes) {
                 return self.broke(cx, Broken("the guest's memory went while a read was under way"));
             }
         }
@@ -686,3 +614,6 @@ impl Drop for Queue {
         self.line.ended(None);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,6 +230,44 @@ fn memory_that_is_taken_away_ends_its_guest_only() {
     others_are_well(&stage, &mut guest, 3);
 }
 
+/// A write whose data is taken away, while all that tells of it is there: what comes in its place is stored nowhere.
+#[test]
+fn a_write_whose_data_is_taken_away_is_not_stored() {
+    let stage = Stage::new();
+    let (next, write) = (1, 2);
+    let mut pattern = vec![0xa5; 8192];
+    for pieces in [1, 2] {
+        let mut guest = Guest::start(stage.export().path(), Options { indirect: false, entries: 32, ..small() }).expect("a guest");
+        assert_eq!(guest.queues[0].run(Kind::Write as u32, 64, &mut pattern, false, PATIENCE), 0);
+        let data = rustix::fs::memfd_create("data", rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+        ftruncate(&data, 8192).expect("memory");
+        let beside = guest.show_memory_beside(&data, 8192).expect("shown");
+        let queue = &mut guest.queues[0];
+        // The header of the write before, whose status is no status now.
+        let slot = queue.take_slot().expect("a slot");
+        queue.fill(slot, Kind::Write as u32, 64, 512, false, 1);
+        let status = (queue.parts()[0] + 16 * 6 * slot) + 32;
+        let status = u64::from(guest.memory.load_u32(status)) | u64::from(guest.memory.load_u32(status + 4)) << 32;
+        let queue = &mut guest.queues[0];
+        let first = 6 * slot;
+        queue.describe(queue.parts()[0] + 16 * (first + 1), beside, 8192 / pieces, next, (first + 2) as u16);
+        if pieces == 2 {
+            queue.describe(queue.parts()[0] + 16 * (first + 2), beside + 4096, 4096, next, (first + 3) as u16);
+            queue.describe(queue.parts()[0] + 16 * (first + 3), status, 1, write, 0);
+        }
+        ftruncate(&data, if pieces == 1 { 0 } else { 4096 }).expect("it is not sealed");
+        queue.notify();
+        // When it is stopped, it has looked at all that is available.
+        guest.stop_queue(0).expect("it stops");
+        assert!(guest.queues[0].answered().is_none(), "in {pieces} pieces");
+        drop(guest);
+        let mut reader = connected(stage.export().path());
+        let mut found = vec![0; 8192];
+        assert_eq!(reader.queues[0].run(Kind::Read as u32, 64, &mut found, true, PATIENCE), 0);
+        assert!(found == pattern, "in {pieces} pieces: it holds {:x?}", &found[4094..4098]);
+    }
+}
+
 fn send(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
