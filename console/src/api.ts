@@ -153,10 +153,26 @@ export interface DiskView {
   pieces: DiskPiece[];
   size_bytes: number;
   checksummed: boolean;
+  /** Null until it was served. */
+  sector_bytes?: number | null;
   exports: Record<string, string | null>;
   on_restart: Record<string, OnRestart>;
   export_notes?: Record<string, string>;
   stable_path: string | null;
+  /** How it is offered to other machines. */
+  shares?: ShareView[];
+}
+
+export interface DiskCreate {
+  name: string;
+  pool: string;
+  size_bytes: number;
+  exports?: string[];
+}
+
+export interface DiskResize {
+  size_bytes: number;
+  lose_content?: boolean;
 }
 
 export interface PoolCreate {
@@ -238,6 +254,7 @@ export interface VolumeView {
 export type ShareProtocol = "iscsi" | "nvme-tcp";
 
 export interface ShareView {
+  /** The volume or disk. */
   volume: string;
   protocol: ShareProtocol;
   /** An IQN or an NQN. */
@@ -350,6 +367,7 @@ export interface PoolStats {
 export interface StatsView {
   pools: Record<string, PoolStats>;
   volumes: Record<string, VolumeStats>;
+  disks?: Record<string, VolumeStats>;
 }
 
 export interface LatencyPoint {
@@ -390,6 +408,20 @@ export interface VolumeSample {
   saved: Saved;
 }
 
+/** A disk beside a cache in one second. */
+export interface DiskSample {
+  health: Health;
+  problem?: string | null;
+  pool: string;
+  size_bytes: number;
+  reads_s: number;
+  writes_s: number;
+  read_bytes_s: number;
+  written_bytes_s: number;
+  latency: Record<string, LatencyPoint>;
+  errors_s: number;
+}
+
 export interface PoolSample {
   health: Health;
   size_bytes: number;
@@ -407,6 +439,7 @@ export interface Sample {
   unix_ms: number;
   span_ms: number;
   volumes: Record<string, VolumeSample>;
+  disks?: Record<string, DiskSample>;
   pools: Record<string, PoolSample>;
 }
 

@@ -441,11 +441,11 @@ pub trait DataPath: Send + Sync {
         Ok(())
     }
 
-    /// Attaches a disk to its running pool; nothing is exported yet. It is detached like a volume.
+    /// Attaches a disk to its running pool; nothing is exported yet. It is detached like a volume. Gives its sector size.
     ///
     /// # Errors
     /// Also if the SSD says that it does not lie there.
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError>;
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError>;
 
     /// An attached disk is served with the size of its record, which has grown. Gives what an administrator should know.
     fn grow_disk(&self, _disk: &DiskRecord) -> Result<Vec<String>, ControlError> {

@@ -13,6 +13,8 @@ pub const OUTCOMES: [&str; 6] = ["ram_hit", "ssd_hit", "miss", "bypass", "write_
 pub struct Figures {
     /// By volume, those that are attached.
     pub volumes: BTreeMap<String, VolumeFigures>,
+    /// By disk beside a cache, those that are attached; in the newest figures only.
+    pub disks: BTreeMap<String, VolumeFigures>,
     /// By pool, those that run.
     pub pools: BTreeMap<String, PoolStats>,
 }

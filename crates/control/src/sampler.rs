@@ -1,6 +1,6 @@
 //! From counters to what happened in a second. Pure: figures and facts go in, a sample and what is worth an event come out.
 
-use crate::api::{Health, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
+use crate::api::{DiskSample, Health, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
 use crate::figures::{Figures, OUTCOMES, VolumeFigures};
 use crate::human;
 use crate::stats::PoolStats;
@@ -38,6 +38,30 @@ pub struct VolumeFacts {
     pub size_bytes: u64,
     /// Its write-cache depth.
     pub write_cache_depth_ms: u64,
+}
+
+/// What the figures do not say of a disk beside a cache.
+#[derive(Clone, Debug)]
+pub struct DiskFacts {
+    /// How it is.
+    pub health: Health,
+    /// What is wrong.
+    pub problem: Option<String>,
+    /// Its pool.
+    pub pool: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+}
+
+/// What the figures do not say.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// By volume.
+    pub volumes: BTreeMap<String, VolumeFacts>,
+    /// By disk.
+    pub disks: BTreeMap<String, DiskFacts>,
+    /// By pool.
+    pub pools: BTreeMap<String, PoolFacts>,
 }
 
 /// What the figures do not say of a pool.
@@ -79,6 +103,7 @@ pub enum Notable {
 #[derive(Debug, Default)]
 pub struct Sampler {
     volumes: BTreeMap<String, Known>,
+    disks: BTreeMap<String, VolumeFigures>,
     pools: BTreeMap<String, PoolStats>,
     unix_ms: u64,
 }
@@ -96,15 +121,10 @@ struct Known {
 
 impl Sampler {
     /// The sample of the time since the last call. `unix_ms`: now.
-    pub fn sample(
-        &mut self,
-        unix_ms: u64,
-        span_ms: u64,
-        figures: &Figures,
-        volumes: &BTreeMap<String, VolumeFacts>,
-        pools: &BTreeMap<String, PoolFacts>,
-    ) -> (Sample, Vec<Notable>) {
+    pub fn sample(&mut self, unix_ms: u64, span_ms: u64, figures: &Figures, facts: &Facts) -> (Sample, Vec<Notable>) {
+        let Facts { volumes, disks, pools } = facts;
         self.unix_ms = unix_ms;
+        self.disks.retain(|name, _| disks.contains_key(name));
         self.volumes.retain(|name, _| volumes.contains_key(name));
         self.pools.retain(|name, _| pools.contains_key(name));
         let mut notable = Vec::new();
@@ -136,7 +156,15 @@ impl Sampler {
             (name.clone(), sample)
         });
         let sampled_pools = sampled.collect();
-        (Sample { unix_ms, span_ms, volumes: sampled_volumes, pools: sampled_pools }, notable)
+        let sampled = disks.iter().map(|(name, facts)| {
+            let now = figures.disks.get(name).cloned().unwrap_or_default();
+            let before = self.disks.entry(name.clone()).or_default();
+            let sample = disk_sample(facts, &now, before, span_s);
+            *before = now;
+            (name.clone(), sample)
+        });
+        let sampled_disks = sampled.collect();
+        (Sample { unix_ms, span_ms, volumes: sampled_volumes, disks: sampled_disks, pools: sampled_pools }, notable)
     }
 }
 
@@ -231,6 +259,28 @@ impl Known {
     }
 }
 
+fn disk_sample(facts: &DiskFacts, now: &VolumeFigures, before: &VolumeFigures, span_s: f64) -> DiskSample {
+    let grown = |of: fn(&crate::stats::VolumeStats) -> u64| of(&now.stats).saturating_sub(of(&before.stats)) as f64 / span_s;
+    let idle = now.clients.requests == before.clients.requests;
+    let parts = if idle { BTreeMap::new() } else { parts(now, before) };
+    let told = parts.iter().filter(|(word, _)| matches!(**word, "read" | "write"));
+    let mut latency: BTreeMap<String, LatencyPoint> = told.map(|(word, part)| ((*word).to_string(), point(part))).collect();
+    let all = (!idle).then(|| now.clients.all.since(&before.clients.all)).filter(|all| all.count() > 0);
+    latency.extend(all.map(|all| ("all".to_string(), point(&all))));
+    DiskSample {
+        health: facts.health,
+        problem: facts.problem.clone(),
+        pool: facts.pool.clone(),
+        size_bytes: facts.size_bytes,
+        reads_s: grown(|s| s.reads),
+        writes_s: grown(|s| s.writes),
+        read_bytes_s: grown(|s| s.read_bytes),
+        written_bytes_s: grown(|s| s.written_bytes),
+        latency,
+        errors_s: grown(|s| s.errors),
+    }
+}
+
 /// What was counted since, by class and outcome; only those with requests.
 fn parts(now: &VolumeFigures, before: &VolumeFigures) -> BTreeMap<&'static str, Histogram> {
     let since = |(word, histogram): (&&'static str, &Histogram)| {
@@ -260,7 +310,7 @@ mod tests {
     use crate::stats::VolumeStats;
     use std::sync::Arc;
 
-    fn facts() -> BTreeMap<String, VolumeFacts> {
+    fn facts() -> Facts {
         let facts = VolumeFacts {
             health: Health::Running,
             problem: None,
@@ -270,7 +320,7 @@ mod tests {
             size_bytes: 1 << 30,
             write_cache_depth_ms: 30_000,
         };
-        BTreeMap::from([("v".to_string(), facts)])
+        Facts { volumes: BTreeMap::from([("v".to_string(), facts)]), ..Facts::default() }
     }
 
     fn figures(stats: VolumeStats, latencies: &[(&'static str, u64, u64)], oldest_dirty_ms: Option<u64>) -> Figures {
@@ -282,35 +332,57 @@ mod tests {
             });
         }
         let volume = VolumeFigures { stats, clients: Arc::new(clients), oldest_dirty_ms, refused: None };
-        Figures { volumes: BTreeMap::from([("v".to_string(), volume)]), pools: BTreeMap::new() }
+        Figures { volumes: BTreeMap::from([("v".to_string(), volume)]), ..Figures::default() }
     }
 
     #[test]
     fn a_sample_is_what_happened_since_the_last_one() {
         let mut sampler = Sampler::default();
         let stats = VolumeStats { reads: 10, read_misses: 10, backing_reads: 10, ..VolumeStats::default() };
-        let (first, _) = sampler.sample(1000, 1000, &figures(stats, &[("miss", 10, 5_000_000)], None), &facts(), &BTreeMap::new());
+        let (first, _) = sampler.sample(1000, 1000, &figures(stats, &[("miss", 10, 5_000_000)], None), &facts());
         assert_eq!((first.volumes["v"].reads_s, first.volumes["v"].hit_ratio), (10.0, Some(0.0)));
         let stats = VolumeStats { reads: 30, read_hits_ssd: 15, read_misses: 15, backing_reads: 15, ..VolumeStats::default() };
         let now = figures(stats, &[("miss", 15, 5_000_000), ("ssd_hit", 15, 100_000)], None);
-        let (second, _) = sampler.sample(3000, 2000, &now, &facts(), &BTreeMap::new());
+        let (second, _) = sampler.sample(3000, 2000, &now, &facts());
         let volume = &second.volumes["v"];
         assert_eq!((volume.reads_s, volume.hit_ratio, volume.outcomes_s["ssd_hit"]), (10.0, Some(0.75), 7.5));
         assert_eq!((volume.latency["ssd_hit"].count, volume.latency["all"].count, volume.saved.backing_ios), (15, 20, 15));
         let baseline_us = volume.baseline_us.expect("misses were seen");
         assert!((baseline_us - 5000.0).abs() < 1.0, "{baseline_us}");
         assert!((volume.saved.waiting_s - 15.0 * 0.0049).abs() < 0.001, "{}", volume.saved.waiting_s);
-        let (third, _) = sampler.sample(4000, 1000, &now, &facts(), &BTreeMap::new());
+        let (third, _) = sampler.sample(4000, 1000, &now, &facts());
         let volume = &third.volumes["v"];
         assert_eq!((volume.reads_s, volume.hit_ratio, volume.latency.len(), volume.saved.backing_ios), (0.0, None, 0, 15));
         assert!(volume.baseline_us.is_some(), "the baseline is remembered");
     }
 
     #[test]
+    fn a_disk_is_sampled_like_a_volume_without_a_cache() {
+        let disk = DiskFacts { health: Health::Running, problem: None, pool: "p".into(), size_bytes: 1 << 20 };
+        let facts = Facts { disks: BTreeMap::from([("a".to_string(), disk)]), ..Facts::default() };
+        let of_disk = |reads, latencies: &[_]| {
+            let stats = VolumeStats { reads, read_bytes: reads * 4096, ..VolumeStats::default() };
+            Figures {
+                disks: figures(stats, latencies, None).volumes.remove("v").map(|figures| ("a".into(), figures)).into_iter().collect(),
+                ..Figures::default()
+            }
+        };
+        let mut sampler = Sampler::default();
+        sampler.sample(1000, 1000, &of_disk(10, &[("read", 10, 50_000)]), &facts);
+        let (second, notable) = sampler.sample(3000, 2000, &of_disk(30, &[("read", 10, 50_000), ("read", 20, 100_000)]), &facts);
+        let disk = &second.disks["a"];
+        assert_eq!((disk.reads_s, disk.read_bytes_s, disk.writes_s), (10.0, 40960.0, 0.0));
+        assert_eq!((disk.latency["read"].count, disk.latency["all"].count), (20, 20));
+        assert!((disk.latency["read"].mean_us - 100.0).abs() < 5.0);
+        assert!(second.volumes.is_empty() && notable.is_empty());
+        assert!(sampler.sample(4000, 1000, &Figures::default(), &Facts::default()).0.disks.is_empty(), "it is gone");
+    }
+
+    #[test]
     fn trouble_is_told_once_and_its_end_too() {
         let mut sampler = Sampler::default();
         let limited = |count| VolumeStats { bypassed: BTreeMap::from([("dirty_limit".to_string(), count)]), ..VolumeStats::default() };
-        let mut told = |at_ms, figures: &Figures| sampler.sample(at_ms, 1000, figures, &facts(), &BTreeMap::new()).1;
+        let mut told = |at_ms, figures: &Figures| sampler.sample(at_ms, 1000, figures, &facts()).1;
         assert!(matches!(told(1000, &figures(limited(3), &[], None))[..], [Notable::DirtyLimit { .. }]));
         assert_eq!(told(2000, &figures(limited(9), &[], None)), []);
         assert!(matches!(told(2000 + TELL_AGAIN_MS, &figures(limited(10), &[], None))[..], [Notable::DirtyLimit { .. }]));

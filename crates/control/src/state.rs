@@ -127,6 +127,9 @@ pub struct DiskRecord {
     pub pieces: Vec<Span>,
     /// How it is offered.
     pub exports: Vec<Export>,
+    /// How its block device is offered to other machines; at most one a protocol.
+    #[serde(default)]
+    pub shares: Vec<ShareRecord>,
 }
 
 impl DiskRecord {
@@ -161,7 +164,7 @@ impl DiskRecord {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
-            shares: Vec::new(),
+            shares: self.shares.clone(),
             attachment: None,
         }
     }
@@ -400,6 +403,12 @@ impl State {
         pieces
     }
 
+    /// How the volume or disk of that name is offered to other machines.
+    pub fn shares_mut(&mut self, name: &str) -> Option<&mut Vec<ShareRecord>> {
+        let of_disk = self.disks.iter_mut().find(|disk| disk.name == name).map(|disk| &mut disk.shares);
+        of_disk.or_else(|| self.volumes.iter_mut().find(|volume| volume.name == name).map(|volume| &mut volume.shares))
+    }
+
     /// All that is exported: volumes, and disks as volumes.
     pub fn exported(&self) -> Vec<VolumeRecord> {
         let ssd_of = |disk: &DiskRecord| self.pool(&disk.pool).map_or("", |pool| pool.ssd.as_str());
@@ -445,9 +454,7 @@ impl State {
             if self.volumes[..at].iter().any(|other| other.pool == volume.pool && other.id == volume.id) {
                 return Err(format!("two volumes of \"{}\" have the number {}", volume.pool, volume.id));
             }
-            if let Some(protocol) = Protocol::ALL.into_iter().find(|p| volume.shares.iter().filter(|s| s.protocol == *p).count() > 1) {
-                return Err(format!("the volume \"{}\" has two shares by {}", volume.name, protocol.title()));
-            }
+            check_shares("volume", &volume.name, &volume.shares)?;
             let without_cache = volume.stopped_clean || volume.cache_stale;
             if volume.options.mode == Mode::WriteBack && !volume.may_have_dirty && !without_cache {
                 return Err(format!("the write-back volume \"{}\" is not marked as possibly dirty", volume.name));
@@ -464,6 +471,7 @@ impl State {
             if is_twice || self.volume(&disk.name).is_some() {
                 return Err(format!("the disk \"{}\" is listed twice", disk.name));
             }
+            check_shares("disk", &disk.name, &disk.shares)?;
             let Some(room) = self.pool(&disk.pool).and_then(|pool| pool.disk_room) else {
                 return Err(format!("the disk \"{}\" belongs to the pool \"{}\", which has no room for disks", disk.name, disk.pool));
             };
@@ -479,6 +487,13 @@ impl State {
             }
         }
         Ok(())
+    }
+}
+
+fn check_shares(what: &str, name: &str, shares: &[ShareRecord]) -> Result<(), String> {
+    match Protocol::ALL.into_iter().find(|protocol| shares.iter().filter(|share| share.protocol == *protocol).count() > 1) {
+        Some(protocol) => Err(format!("the {what} \"{name}\" has two shares by {}", protocol.title())),
+        None => Ok(()),
     }
 }
 

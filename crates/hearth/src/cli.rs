@@ -488,18 +488,9 @@ pub enum Volume {
     Show {
         /// Its name
         name: String,
-        /// Print the disk for the XML of a libvirt domain
-        #[arg(long, group = "machine")]
-        libvirt: bool,
-        /// Print the options for QEMU's command line
-        #[arg(long, group = "machine")]
-        qemu: bool,
-        /// Print the command for Proxmox, or the line for its configuration file
-        #[arg(long, group = "machine")]
-        proxmox: bool,
-        /// Print the line of /etc/fstab that mounts its file system at boot
-        #[arg(long, group = "machine")]
-        fstab: bool,
+        /// For whom
+        #[command(flatten)]
+        machine: Machine,
     },
     /// Change options while I/O runs; options not given keep their value (defaults are those of a new volume)
     Set {
@@ -569,9 +560,9 @@ pub enum Volume {
 /// What to do with shares.
 #[derive(Subcommand, Debug)]
 pub enum Share {
-    /// Offer the block device of a volume to other machines
+    /// Offer the block device of a volume or disk to other machines
     Add {
-        /// The volume
+        /// The volume or disk
         volume: String,
         /// How
         #[command(flatten)]
@@ -593,7 +584,7 @@ pub enum Share {
     List,
     /// One share: names, serial numbers, connected initiators
     Show {
-        /// The volume
+        /// The volume or disk
         volume: String,
         /// Which of its shares
         #[command(flatten)]
@@ -601,7 +592,7 @@ pub enum Share {
     },
     /// Take the offer away
     Remove {
-        /// The volume
+        /// The volume or disk
         volume: String,
         /// Which of its shares
         #[command(flatten)]
@@ -610,6 +601,24 @@ pub enum Share {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// Lines for who uses a volume or disk.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub struct Machine {
+    /// Print the disk for the XML of a libvirt domain
+    #[arg(long)]
+    pub libvirt: bool,
+    /// Print the options for QEMU's command line
+    #[arg(long)]
+    pub qemu: bool,
+    /// Print the command for Proxmox, or the line for its configuration file
+    #[arg(long)]
+    pub proxmox: bool,
+    /// Print the line of /etc/fstab that mounts its file system at boot
+    #[arg(long)]
+    pub fstab: bool,
 }
 
 /// A protocol that must be given.

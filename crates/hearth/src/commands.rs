@@ -3,7 +3,7 @@
 use crate::cli::{Job, Pool, Volume};
 use crate::failure::Failure;
 use crate::progress::{Interrupt, begin, follow, patiently};
-use crate::recipes::{For, recipe};
+use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
     DeviceView, Done, Health, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
@@ -160,12 +160,11 @@ impl Session {
                 self.print(&volume, added)
             }
             Volume::List => self.print(&self.client.get::<Vec<VolumeView>>("/volumes")?, |v| show::volumes(v)),
-            Volume::Show { name, libvirt, qemu, proxmox, fstab } => {
+            Volume::Show { name, machine } => {
                 let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
                 let volume = self.client.get::<VolumeView>(&path)?;
-                let machines = [(libvirt, For::Libvirt), (qemu, For::Qemu), (proxmox, For::Proxmox), (fstab, For::Fstab)];
-                match machines.into_iter().find_map(|(asked, machine)| asked.then_some(machine)) {
-                    Some(machine) => print(&recipe(&volume, machine)?),
+                match For::asked(machine) {
+                    Some(machine) => print(&recipe(&Offered::from(&volume), machine)?),
                     None => self.print(&volume, show::volume),
                 }
             }

@@ -1,11 +1,12 @@
 //! `hearth disk ...`: plain parts of a pool's SSD.
 
 use crate::cli::Disk;
-use crate::commands::Session;
+use crate::commands::{Session, print};
 use crate::failure::Failure;
 use crate::progress::{begin, follow, patiently};
+use crate::recipes::{For, Offered, recipe};
 use crate::table::{self, Align};
-use crate::{quantity, request};
+use crate::{quantity, request, show};
 use control::api::{DiskCreate, DiskPiece, DiskResize, DiskView, Done, JobView};
 use control::human;
 use control::names::Named;
@@ -34,7 +35,13 @@ impl Session {
                 self.print(&self.client.get::<DiskView>(&path)?, made)
             }
             Disk::List => self.print(&self.client.get::<Vec<DiskView>>("/disks")?, |disks| list(disks)),
-            Disk::Show { name } => self.print(&self.client.get::<DiskView>(&path(name)?)?, show),
+            Disk::Show { name, machine } => {
+                let disk = self.client.get::<DiskView>(&path(name)?)?;
+                match For::asked(machine) {
+                    Some(machine) => print(&recipe(&Offered::from(&disk), machine)?),
+                    None => self.print(&disk, show),
+                }
+            }
             Disk::Resize { name, size, lose_content } => {
                 let body = DiskResize { size_bytes: quantity::size("--size", size)?, lose_content: *lose_content };
                 let path = path(name)?;
@@ -118,6 +125,7 @@ fn show(disk: &DiskView) -> String {
     };
     pairs.extend(disk.exports.iter().map(export));
     pairs.extend(disk.stable_path.iter().map(|path| ("stable name", path.clone())));
+    pairs.extend(disk.shares.iter().map(show::share));
     pairs.push(("uuid", disk.uuid.to_string()));
     pairs.extend(disk.problem.iter().map(|problem| ("problem", problem.clone())));
     pairs.extend(disk.remedy.iter().filter(|remedy| !remedy.is_empty()).map(|remedy| ("what to do", remedy.clone())));

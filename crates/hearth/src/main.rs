@@ -189,7 +189,7 @@ fn disk_action(command: &Disk) -> String {
     match command {
         Disk::Create { name, .. } => format!("make disk \"{}\"", shown(name)),
         Disk::List => "list disks".into(),
-        Disk::Show { name } => format!("show disk \"{}\"", shown(name)),
+        Disk::Show { name, .. } => format!("show disk \"{}\"", shown(name)),
         Disk::Resize { name, .. } => format!("change the size of disk \"{}\"", shown(name)),
         Disk::Remove { name, .. } => format!("remove disk \"{}\"", shown(name)),
     }
@@ -215,10 +215,10 @@ fn volume_action(command: &Volume) -> String {
 
 fn share_action(command: &Share) -> String {
     match command {
-        Share::Add { volume, .. } => format!("share volume \"{}\"", shown(volume)),
+        Share::Add { volume, .. } => format!("share \"{}\"", shown(volume)),
         Share::List => "list shares".into(),
-        Share::Show { volume, .. } => format!("show the share of volume \"{}\"", shown(volume)),
-        Share::Remove { volume, .. } => format!("remove the share of volume \"{}\"", shown(volume)),
+        Share::Show { volume, .. } => format!("show the share of \"{}\"", shown(volume)),
+        Share::Remove { volume, .. } => format!("remove the share of \"{}\"", shown(volume)),
     }
 }
 

@@ -1,12 +1,15 @@
-//! How a volume is given to a virtual machine: the exact lines for libvirt, QEMU and Proxmox; and to
+//! How a volume or disk is given to a virtual machine: the exact lines for libvirt, QEMU and Proxmox; and to
 //! `/etc/fstab`.
 //!
 //! A disk over vhost-user is preferred to a block device, since it costs least, and a block device to
 //! NBD: users of either wait while the daemon restarts, also after a crash.
 
+use crate::cli::Machine;
 use crate::failure::Failure;
-use control::api::VolumeView;
+use control::api::{DiskView, VolumeView};
+use control::uuid::Uuid;
 use control::words::Export;
+use std::collections::BTreeMap;
 
 /// For whom the lines are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +22,55 @@ pub enum For {
     Proxmox,
     /// A line of the table of file systems.
     Fstab,
+}
+
+impl For {
+    /// For whom lines were asked for.
+    pub fn asked(machine: &Machine) -> Option<For> {
+        let Machine { libvirt, qemu, proxmox, fstab } = machine;
+        let all = [(libvirt, For::Libvirt), (qemu, For::Qemu), (proxmox, For::Proxmox), (fstab, For::Fstab)];
+        all.into_iter().find_map(|(asked, machine)| asked.then_some(machine))
+    }
+}
+
+/// What the lines say of a volume or a disk.
+pub struct Offered<'a> {
+    /// "volume" or "disk".
+    kind: &'static str,
+    name: &'a str,
+    uuid: Uuid,
+    exports: &'a BTreeMap<String, Option<String>>,
+    stable_path: Option<&'a str>,
+    sector_bytes: Option<u32>,
+    read_only: bool,
+}
+
+impl<'a> From<&'a VolumeView> for Offered<'a> {
+    fn from(volume: &'a VolumeView) -> Offered<'a> {
+        Offered {
+            kind: "volume",
+            name: &volume.name,
+            uuid: volume.uuid,
+            exports: &volume.exports,
+            stable_path: volume.stable_path.as_deref(),
+            sector_bytes: volume.sector_bytes,
+            read_only: volume.options.read_only,
+        }
+    }
+}
+
+impl<'a> From<&'a DiskView> for Offered<'a> {
+    fn from(disk: &'a DiskView) -> Offered<'a> {
+        Offered {
+            kind: "disk",
+            name: &disk.name,
+            uuid: disk.uuid,
+            exports: &disk.exports,
+            stable_path: disk.stable_path.as_deref(),
+            sector_bytes: disk.sector_bytes,
+            read_only: false,
+        }
+    }
 }
 
 /// How long QEMU tries to connect again before a request fails, in seconds: longer than a daemon takes
@@ -42,7 +94,7 @@ enum Place<'a> {
 ///
 /// # Errors
 /// If the volume is not offered, or not in a way that the machine can use.
-pub fn recipe(volume: &VolumeView, machine: For) -> Result<String, Failure> {
+pub fn recipe(volume: &Offered<'_>, machine: For) -> Result<String, Failure> {
     if machine == For::Fstab {
         return fstab(volume);
     }
@@ -55,7 +107,7 @@ pub fn recipe(volume: &VolumeView, machine: For) -> Result<String, Failure> {
     })
 }
 
-fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
+fn place<'a>(volume: &Offered<'a>) -> Result<Place<'a>, Failure> {
     let offered = |start: &str| {
         let mut found = volume.exports.iter().filter(|(how, _)| how.starts_with(start));
         found.find_map(|(_, place)| place.as_deref())
@@ -66,10 +118,11 @@ fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
     if let Some(device) = device(volume) {
         return Ok(Place::Device(device));
     }
+    let (kind, make) = (volume.kind, if volume.kind == "disk" { "create" } else { "add" });
     let none = || {
         Failure::failed(
-            format!("volume \"{}\" is not offered now", volume.name),
-            "see `hearth volume list` for the reason; a volume gets its exports with `hearth volume add --export`",
+            format!("{kind} \"{}\" is not offered now", volume.name),
+            &format!("see `hearth {kind} list` for the reason; a {kind} gets its exports with `hearth {kind} {make} --export`"),
         )
     };
     let uri = offered("nbd").ok_or_else(none)?;
@@ -77,22 +130,23 @@ fn place(volume: &VolumeView) -> Result<Place<'_>, Failure> {
 }
 
 /// The volume's block device, by the name that stays if it has one.
-fn device(volume: &VolumeView) -> Option<&str> {
+fn device<'a>(volume: &Offered<'a>) -> Option<&'a str> {
     let is_device = |word: &str| Export::parse(word).is_ok_and(|export| export.is_device());
     let device = volume.exports.iter().find(|(word, _)| is_device(word)).and_then(|(_, place)| place.as_deref())?;
-    Some(volume.stable_path.as_deref().unwrap_or(device))
+    Some(volume.stable_path.unwrap_or(device))
 }
 
 /// What systemd mounts when the daemon has the device. `nofail`, since the daemon itself starts after
 /// the local file systems; not required by the daemon's unit, which would unmount it for a restart.
-fn fstab(volume: &VolumeView) -> Result<String, Failure> {
-    let Some(device) = volume.stable_path.as_deref() else {
+fn fstab(volume: &Offered<'_>) -> Result<String, Failure> {
+    let Some(device) = volume.stable_path else {
+        let kind = volume.kind;
         return Err(Failure::failed(
-            format!("volume \"{}\" has no block device with a name that stays", volume.name),
-            "add it with `--export block`, and see `hearth volume show` for why the name is missing",
+            format!("{kind} \"{}\" has no block device with a name that stays", volume.name),
+            &format!("make it with `--export block`, and see `hearth {kind} show` for why the name is missing"),
         ));
     };
-    let read_only = if volume.options.read_only { "ro," } else { "" };
+    let read_only = if volume.read_only { "ro," } else { "" };
     let options = format!("{read_only}nofail,x-systemd.after=hearth.service,x-systemd.device-timeout=5min");
     Ok(format!("{device} /srv/{} auto {options} 0 2\n", volume.name))
 }
@@ -128,16 +182,16 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 /// The same on every host and after every restart, so that guests find the disk by it.
-fn serial(volume: &VolumeView) -> String {
+fn serial(volume: &Offered<'_>) -> String {
     let digits = volume.uuid.to_string().replace('-', "");
     digits[..SERIAL_BYTES_MAX.min(digits.len())].to_owned()
 }
 
-fn sector_bytes(volume: &VolumeView) -> u32 {
+fn sector_bytes(volume: &Offered<'_>) -> u32 {
     volume.sector_bytes.unwrap_or(512)
 }
 
-fn libvirt(volume: &VolumeView, place: &Place<'_>) -> String {
+fn libvirt(volume: &Offered<'_>, place: &Place<'_>) -> String {
     let (kind, cache, source) = match place {
         Place::VhostUser(socket) => return vhost_user_libvirt(socket),
         Place::Device(device) => ("block", "cache='none' io='native'", format!("<source dev='{}'/>", xml(device))),
@@ -150,7 +204,7 @@ fn libvirt(volume: &VolumeView, place: &Place<'_>) -> String {
             ("network", "cache='none'", nbd_source(export, if *tls { " tls='yes'" } else { "" }, &host))
         }
     };
-    let read_only = if volume.options.read_only { "  <readonly/>\n" } else { "" };
+    let read_only = if volume.read_only { "  <readonly/>\n" } else { "" };
     format!(
         "<disk type='{kind}' device='disk'>\n  <driver name='qemu' type='raw' {cache} discard='unmap'/>\n  {source}\n  \
          <target dev='vdb' bus='virtio'/>\n  <serial>{}</serial>\n  \
@@ -187,7 +241,7 @@ fn xml(text: &str) -> String {
 }
 
 /// The two options: what is behind the disk, and the disk.
-fn qemu_options(volume: &VolumeView, place: &Place<'_>) -> [String; 2] {
+fn qemu_options(volume: &Offered<'_>, place: &Place<'_>) -> [String; 2] {
     let node = "hearth0";
     let behind = match place {
         Place::VhostUser(socket) => return vhost_user_options(socket),
@@ -205,7 +259,7 @@ fn qemu_options(volume: &VolumeView, place: &Place<'_>) -> [String; 2] {
             if *tls { "tls-creds=hearth-tls," } else { "" }
         ),
     };
-    let read_only = if volume.options.read_only { "on" } else { "off" };
+    let read_only = if volume.read_only { "on" } else { "off" };
     let disk = format!(
         "virtio-blk-pci,drive={node},serial={},logical_block_size={},physical_block_size=4096",
         serial(volume),
@@ -225,7 +279,7 @@ fn comma(text: &str) -> String {
     text.replace(',', ",,")
 }
 
-fn qemu(volume: &VolumeView, place: &Place<'_>) -> String {
+fn qemu(volume: &Offered<'_>, place: &Place<'_>) -> String {
     let [behind, disk] = qemu_options(volume, place);
     let credentials = qemu_credentials(place).map(|option| format!("{option} \\\n")).unwrap_or_default();
     format!("{credentials}{} {} \\\n-device {disk}\n", option_of(place), quoted(&behind))
@@ -236,9 +290,9 @@ fn option_of(place: &Place<'_>) -> &'static str {
     if matches!(place, Place::VhostUser(_)) { "-chardev" } else { "-blockdev" }
 }
 
-fn proxmox(volume: &VolumeView, place: &Place<'_>) -> String {
+fn proxmox(volume: &Offered<'_>, place: &Place<'_>) -> String {
     if let Place::Device(device) = place {
-        let read_only = if volume.options.read_only { ",ro=1" } else { "" };
+        let read_only = if volume.read_only { ",ro=1" } else { "" };
         let disk = format!("{device},cache=none,aio=native,discard=on,backup=0,serial={}{read_only}", serial(volume));
         return format!("qm set VMID --virtio1 {}\n", quoted(&disk));
     }
@@ -287,57 +341,91 @@ mod tests {
         }
     }
 
+    fn offered(volume: &VolumeView) -> Offered<'_> {
+        Offered::from(volume)
+    }
+
+    #[test]
+    fn a_disk_gets_the_same_lines() {
+        let of_volume = volume(&[("block", "/dev/ublkb0"), ("nbd", "nbd+unix:///db?socket=/run/n.sock")], Some("/dev/hearth/db"));
+        let mut disk = DiskView {
+            name: of_volume.name.clone(),
+            uuid: of_volume.uuid,
+            health: Health::Running,
+            problem: None,
+            remedy: None,
+            pool: "fast".into(),
+            ssd: "/dev/nvme0n1".into(),
+            pieces: Vec::new(),
+            size_bytes: 1 << 30,
+            checksummed: false,
+            sector_bytes: Some(4096),
+            exports: of_volume.exports.clone(),
+            on_restart: Default::default(),
+            export_notes: Default::default(),
+            stable_path: of_volume.stable_path.clone(),
+            shares: Vec::new(),
+        };
+        for machine in [For::Libvirt, For::Qemu, For::Proxmox, For::Fstab] {
+            let lines = recipe(&Offered::from(&disk), machine).expect("it is offered");
+            assert_eq!(lines, recipe(&offered(&of_volume), machine).expect("it is offered"));
+        }
+        (disk.exports, disk.stable_path) = (BTreeMap::new(), None);
+        let told = recipe(&Offered::from(&disk), For::Qemu).expect_err("it is not offered");
+        assert!(told.message.starts_with("disk \"db\" is not offered now"), "{}", told.message);
+    }
+
     #[test]
     fn a_block_device_is_preferred_and_named_by_what_stays() {
         let both = volume(&[("loop", "/dev/loop3"), ("nbd", "nbd+unix:///db?socket=/run/n.sock")], Some("/dev/hearth/db"));
-        let xml = recipe(&both, For::Libvirt).expect("it is offered");
+        let xml = recipe(&offered(&both), For::Libvirt).expect("it is offered");
         assert!(xml.contains("<source dev='/dev/hearth/db'/>") && xml.contains("logical_block_size='4096'"), "{xml}");
         assert!(xml.contains("<serial>0123456789abcdef0123</serial>"), "{xml}");
-        let qm = recipe(&both, For::Proxmox).expect("it is offered");
+        let qm = recipe(&offered(&both), For::Proxmox).expect("it is offered");
         assert!(qm.starts_with("qm set VMID --virtio1 /dev/hearth/db,cache=none,"), "{qm}");
         let without = volume(&[("block", "/dev/loop3")], None);
-        assert!(recipe(&without, For::Qemu).expect("it is offered").contains("filename=/dev/loop3"));
+        assert!(recipe(&offered(&without), For::Qemu).expect("it is offered").contains("filename=/dev/loop3"));
     }
 
     #[test]
     fn a_disk_over_vhost_user_is_preferred_to_all() {
         let all = volume(&[("loop", "/dev/loop3"), ("vhost-user", "/run/hearth/vhost-user/db.sock")], Some("/dev/hearth/db"));
-        let xml = recipe(&all, For::Libvirt).expect("it is offered");
+        let xml = recipe(&offered(&all), For::Libvirt).expect("it is offered");
         assert!(xml.contains("<source type='unix' path='/run/hearth/vhost-user/db.sock'>") && xml.contains("<reconnect"), "{xml}");
-        let line = recipe(&all, For::Qemu).expect("it is offered");
+        let line = recipe(&offered(&all), For::Qemu).expect("it is offered");
         assert!(line.starts_with("-chardev socket,id=hearth0,path=/run/hearth/vhost-user/db.sock,reconnect=1 "), "{line}");
-        let args = recipe(&all, For::Proxmox).expect("it is offered");
+        let args = recipe(&offered(&all), For::Proxmox).expect("it is offered");
         assert!(args.contains("size=MEMORY") && args.contains("-device vhost-user-blk-pci,chardev=hearth0"), "{args}");
     }
 
     #[test]
     fn what_is_unusual_in_names_is_quoted_as_each_program_wants_it() {
         let odd = volume(&[("nbd", "nbd+unix:///a%2Cb%26c?socket=/run/it%27s%2Chere")], None);
-        let xml = recipe(&odd, For::Libvirt).expect("it is offered");
+        let xml = recipe(&offered(&odd), For::Libvirt).expect("it is offered");
         assert!(xml.contains("name='a,b&amp;c'") && xml.contains("socket='/run/it&apos;s,here'"), "{xml}");
-        let line = recipe(&odd, For::Qemu).expect("it is offered");
+        let line = recipe(&offered(&odd), For::Qemu).expect("it is offered");
         assert!(line.contains(r"server.path=/run/it'\''s,,here,export=a,,b&c"), "{line}");
         let tcp = volume(&[("nbd:[::1]:10809", "nbd://[::1]:10809/db")], None);
-        assert!(recipe(&tcp, For::Qemu).expect("it is offered").contains("server.host=::1,server.port=10809"));
-        assert!(recipe(&tcp, For::Proxmox).expect("it is offered").starts_with("args: -blockdev driver=nbd"));
+        assert!(recipe(&offered(&tcp), For::Qemu).expect("it is offered").contains("server.host=::1,server.port=10809"));
+        assert!(recipe(&offered(&tcp), For::Proxmox).expect("it is offered").starts_with("args: -blockdev driver=nbd"));
         let tls = volume(&[("nbds:0.0.0.0:10809", "nbds://store:10809/db")], None);
-        let line = recipe(&tls, For::Qemu).expect("it is offered");
+        let line = recipe(&offered(&tls), For::Qemu).expect("it is offered");
         assert!(line.starts_with("-object tls-creds-x509,id=hearth-tls,endpoint=client,dir=/etc/pki/libvirt-nbd \\\n-blockdev"), "{line}");
         assert!(line.contains("server.host=store,server.port=10809,export=db,tls-creds=hearth-tls,reconnect-delay="), "{line}");
-        let xml = recipe(&tls, For::Libvirt).expect("it is offered");
+        let xml = recipe(&offered(&tls), For::Libvirt).expect("it is offered");
         assert!(xml.contains("<source protocol='nbd' name='db' tls='yes'>") && xml.contains("<host name='store' port='10809'/>"), "{xml}");
     }
 
     #[test]
     fn a_mount_at_boot_names_what_stays() {
-        let line = recipe(&volume(&[("block", "/dev/ublkb0")], Some("/dev/hearth/db")), For::Fstab).expect("it has a name");
+        let line = recipe(&offered(&volume(&[("block", "/dev/ublkb0")], Some("/dev/hearth/db"))), For::Fstab).expect("it has a name");
         assert!(line.starts_with("/dev/hearth/db /srv/db auto nofail,x-systemd.after=hearth.service,"), "{line}");
-        assert!(recipe(&volume(&[("block", "/dev/ublkb0")], None), For::Fstab).is_err());
+        assert!(recipe(&offered(&volume(&[("block", "/dev/ublkb0")], None)), For::Fstab).is_err());
     }
 
     #[test]
     fn a_volume_without_exports_says_what_to_do() {
-        let told = recipe(&volume(&[], None), For::Qemu).expect_err("not offered");
+        let told = recipe(&offered(&volume(&[], None)), For::Qemu).expect_err("not offered");
         assert!(told.message.contains("is not offered now"), "{}", told.message);
     }
 }

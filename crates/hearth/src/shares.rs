@@ -1,4 +1,4 @@
-//! `hearth share …`: volumes offered to other machines.
+//! `hearth share …`: volumes and disks offered to other machines.
 
 use crate::cli::Share;
 use crate::commands::Session;
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{Done, ShareAdd, ShareView};
+use control::api::{DiskView, Done, ShareAdd, ShareView, VolumeView};
 use control::names::Named;
 use targets::Protocol;
 
@@ -39,7 +39,7 @@ impl Session {
                 let protocol = self.which(volume, protocol.iscsi, protocol.nvme_tcp)?;
                 let path = format!("/volumes/{volume}/shares/{}?force={force}", protocol.name());
                 let done: Done = patiently("taking the target down", || self.client.delete(&path))?;
-                self.print(&done, |done| format!("volume {volume}: {}\n", done.told.as_deref().unwrap_or("done")))
+                self.print(&done, |done| format!("{volume}: {}\n", done.told.as_deref().unwrap_or("done")))
             }
         }
     }
@@ -52,12 +52,19 @@ impl Session {
             (_, true) => return Ok(Protocol::NvmeTcp),
             _ => {}
         }
-        // Whether there is such a volume, first.
-        let view: control::api::VolumeView = self.client.get(&format!("/volumes/{volume}"))?;
-        match view.shares.as_slice() {
+        let shares = self.client.get::<Vec<ShareView>>("/shares")?;
+        let own: Vec<&ShareView> = shares.iter().filter(|share| share.volume == volume).collect();
+        match own.as_slice() {
             [one] => Ok(one.protocol),
-            [] => Err(Failure::failed(format!("the volume \"{volume}\" is not shared"), "see `hearth share list`")),
-            _ => Err(Failure::usage(format!("the volume \"{volume}\" has two shares"), "name one with --iscsi or --nvme-tcp")),
+            [] => {
+                // Whether there is such a volume or disk, first.
+                let is_disk = self.client.get::<DiskView>(&format!("/disks/{volume}")).is_ok();
+                if !is_disk {
+                    self.client.get::<VolumeView>(&format!("/volumes/{volume}"))?;
+                }
+                Err(Failure::failed(format!("\"{volume}\" is not shared"), "see `hearth share list`"))
+            }
+            _ => Err(Failure::usage(format!("\"{volume}\" has two shares"), "name one with --iscsi or --nvme-tcp")),
         }
     }
 }
@@ -69,7 +76,7 @@ fn added(share: &ShareView) -> String {
 
 fn list(shares: &[ShareView]) -> String {
     if shares.is_empty() {
-        return "no shares; offer a volume with `hearth share add VOLUME --iscsi` or `--nvme-tcp`\n".into();
+        return "no shares; offer a volume or disk with `hearth share add NAME --iscsi` or `--nvme-tcp`\n".into();
     }
     let head = [
         ("VOLUME", Align::Left),

@@ -158,10 +158,6 @@ pub fn volume(volume: &VolumeView) -> String {
         pairs.push(("TLS names", control::options::tls_names(&options.tls_names)));
     }
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
-    let share = |share: &ShareView| {
-        let state = if share.device.is_some() { share.addresses.join(", ") } else { "not shared now".into() };
-        ("share", format!("{}: {state} ({})", share.protocol.title(), share.target))
-    };
     pairs.extend(volume.shares.iter().map(share));
     pairs.extend(volume.attached_to.iter().map(|device| ("attached live to", device.clone())));
     pairs.extend([
@@ -196,4 +192,10 @@ fn trouble(name: &str, health: Health, problem: &Option<String>, remedy: &Option
     let problem = problem.as_ref()?;
     let remedy = remedy.as_deref().filter(|r| !r.is_empty()).map_or(String::new(), |r| format!("; {r}"));
     Some(format!("{name} is {}: {problem}{remedy}\n", health.word()))
+}
+
+/// How a volume or disk is offered to other machines.
+pub fn share(share: &ShareView) -> (&'static str, String) {
+    let state = if share.device.is_some() { share.addresses.join(", ") } else { "not shared now".into() };
+    ("share", format!("{}: {state} ({})", share.protocol.title(), share.target))
 }

@@ -75,6 +75,9 @@ pub fn pool(name: &str, stats: &PoolStats) -> String {
 
 /// Everything, one line per volume.
 pub fn all(stats: &StatsView) -> String {
+    if stats.volumes.is_empty() && !stats.disks.is_empty() {
+        return disks(stats);
+    }
     if stats.volumes.is_empty() {
         return "no volumes; create one with `hearth volume add NAME --backing PATH --pool POOL --export block`\n".into();
     }
@@ -97,7 +100,29 @@ pub fn all(stats: &StatsView) -> String {
         ]
     };
     let contents = stats.pools.iter().filter_map(|(name, pool)| content_figures::line(name, pool.content.as_ref()?));
-    table::layout(&head, &stats.volumes.iter().map(row).collect::<Vec<_>>()) + &contents.collect::<String>()
+    let beside = if stats.disks.is_empty() { String::new() } else { format!("\n{}", disks(stats)) };
+    table::layout(&head, &stats.volumes.iter().map(row).collect::<Vec<_>>()) + &contents.collect::<String>() + &beside
+}
+
+/// Disks beside the caches, one line each.
+fn disks(stats: &StatsView) -> String {
+    let titles = ["READS", "READ", "WRITES", "WRITTEN", "FLUSHES", "ERRORS", "READ P99", "WRITE P99"];
+    let head: Vec<_> = [("DISK", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
+    let row = |(name, s): (&String, &VolumeStats)| {
+        let p99 = |word| s.latency_ns.get(word).map_or("-".into(), |l| human::nanoseconds(l.p99_ns));
+        vec![
+            name.clone(),
+            s.reads.to_string(),
+            human::bytes(s.read_bytes),
+            s.writes.to_string(),
+            human::bytes(s.written_bytes),
+            s.flushes.to_string(),
+            s.errors.to_string(),
+            p99("read"),
+            p99("write"),
+        ]
+    };
+    table::layout(&head, &stats.disks.iter().map(row).collect::<Vec<_>>())
 }
 
 /// What happened between two looks, per second; one line per volume.
@@ -124,7 +149,28 @@ pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration) -> String {
             s.latency_ns.get("read").map_or("-".into(), |l| human::nanoseconds(l.p99_ns)),
         ]
     };
-    table::layout(&head, &now.volumes.iter().map(row).collect::<Vec<_>>())
+    let volumes = table::layout(&head, &now.volumes.iter().map(row).collect::<Vec<_>>());
+    if now.disks.is_empty() { volumes } else { format!("{volumes}\n{}", disk_rates(before, now, seconds)) }
+}
+
+/// The same of disks beside the caches.
+fn disk_rates(before: &StatsView, now: &StatsView, seconds: f64) -> String {
+    let titles = ["READ/S", "WRITE/S", "READ B/S", "WRITE B/S"];
+    let head: Vec<_> = [("DISK", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
+    let row = |(name, s): (&String, &VolumeStats)| {
+        let nothing = VolumeStats::default();
+        let old = before.disks.get(name).unwrap_or(&nothing);
+        let rate = |of: fn(&VolumeStats) -> u64| (of(s).saturating_sub(of(old)) as f64 / seconds).round() as u64;
+        let bytes = |of: fn(&VolumeStats) -> u64| human::bytes(rate(of));
+        vec![
+            name.clone(),
+            rate(|s| s.reads).to_string(),
+            rate(|s| s.writes).to_string(),
+            bytes(|s| s.read_bytes),
+            bytes(|s| s.written_bytes),
+        ]
+    };
+    table::layout(&head, &now.disks.iter().map(row).collect::<Vec<_>>())
 }
 
 fn percent(part: u64, whole: u64) -> String {

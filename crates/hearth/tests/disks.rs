@@ -230,6 +230,49 @@ fn a_disk_grows_and_shrinks_and_keeps_its_content() {
     daemon.stop();
 }
 
+/// A disk is shown to machines, counted, and told of, like a volume.
+#[test]
+fn a_disk_is_used_like_a_volume() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    begin(&place);
+    place.must(&["disk", "create", "a", "--pool", "p", "--size", "16MiB", "--export", "nbd"]);
+    let mut a = Client::connect(&uri(&place, "disk", "a"));
+    a.write(0, &pattern(1, MIB)).expect("it is written");
+    a.read(0, 4096);
+    let of_volume = place.must(&["volume", "show", "v", "--qemu"]);
+    let of_disk = place.must(&["disk", "show", "a", "--qemu"]);
+    assert!(of_volume.contains("export=v,") && of_disk.contains("export=a,") && of_disk.contains("serial="), "{of_disk}");
+    assert!(place.must(&["disk", "show", "a", "--libvirt"]).contains("<disk type='network'"));
+    assert!(place.must(&["disk", "show", "a", "--proxmox"]).starts_with("args: -blockdev"));
+    place.must_fail(&["disk", "show", "a", "--fstab"], 1, "no block device");
+    place.must_fail(&["share", "add", "a", "--iscsi"], 2, "make another disk with --export block");
+    place.must_fail(&["share", "remove", "a"], 1, "is not shared");
+    place.must_fail(&["share", "remove", "nothing"], 1, "nothing");
+    // Figures are a second old at most.
+    let metrics = || place.ask("GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let begun = Instant::now();
+    while !metrics().contains("hearth_disk_reads_total{disk=\"a\"} 1") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is not counted: {}", metrics());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let shown = metrics();
+    for line in [
+        "hearth_disk_written_bytes_total{disk=\"a\"} 1048576",
+        "hearth_disk_info{disk=\"a\",pool=\"p\"} 1",
+        "hearth_disk_health{disk=\"a\",state=\"running\"} 1",
+        "hearth_disk_size_bytes{disk=\"a\"} 16777216",
+        "hearth_disk_latency_seconds_count{disk=\"a\",request=\"read\"} 1",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("volume=\"a\""), "it is no volume");
+    let stats = place.must(&["stats"]);
+    assert!(stats.contains("DISK") && stats.lines().any(|line| line.starts_with("a ") && line.contains("1 MiB")), "{stats}");
+    assert_eq!(place.json(&["stats", "a"])["written_bytes"], MIB);
+    daemon.stop();
+}
+
 /// A mounted user of a disk waits while the cache gives room for another one.
 #[test]
 fn users_of_block_devices_wait_while_the_cache_gives_room() {

@@ -136,11 +136,22 @@ fn load(back: &mut Client, through: &mut Client, round: u64, look: &mut dyn FnMu
     through.flush();
 }
 
+/// The same of a disk beside the cache.
+fn use_disk(disk: &mut Client) {
+    disk.write(0, &noise(1)).expect("a write");
+    disk.read(0, 4096);
+    disk.discard(0, 1 << 20);
+    disk.flush();
+}
+
 #[test]
 fn what_is_documented_is_there_and_moves_and_nothing_else_is() {
     let place = Place::new();
     let _daemon = place.daemon();
     place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "128MiB", "--ram", "8MiB"]);
+    place.must(&["disk", "create", "beside", "--pool", "p", "--size", "4MiB", "--export", "nbd"]);
+    let shown = place.json(&["disk", "show", "beside"]);
+    let mut beside = Client::connect(shown["exports"]["nbd"].as_str().expect("it is offered"));
     let mut back = volume(&place, "back", &["--mode", "write-back", "--admission", "always", "--write-cache-depth", "1s"]);
     let mut through = volume(&place, "through", &[]);
     let before = scrape(&place);
@@ -161,6 +172,7 @@ fn what_is_documented_is_there_and_moves_and_nothing_else_is() {
     for round in 0..30 {
         // What is dirty is seen while the load goes on only: an idle disk is destaged to at once.
         load(&mut back, &mut through, round, &mut || drop(look(scrape_now(&place))));
+        use_disk(&mut beside);
         // What people change is an event.
         place.must(&["volume", "set", "through", "--max-io-size", if round % 2 == 0 { "32KiB" } else { "64KiB" }]);
         let (scraped, all) = look(scrape(&place));
@@ -201,6 +213,9 @@ fn faults_are_counted() {
     let daemon = place.daemon_with_limits();
     let ssd = place.path("ssd.img");
     place.must(&["pool", "create", "p", "--ssd", &ssd, "--size", "128MiB", "--ram", "0", "--content", "off"]);
+    place.must(&["disk", "create", "beside", "--pool", "p", "--size", "4MiB", "--export", "nbd"]);
+    let shown = place.json(&["disk", "show", "beside"]);
+    let mut beside = Client::connect(shown["exports"]["nbd"].as_str().expect("it is offered"));
     let mut client = volume(&place, "v", &["--admission", "always"]);
     let before = scrape(&place);
     let blocks: Vec<Vec<u8>> = (1..65).map(noise).collect();
@@ -236,6 +251,8 @@ fn faults_are_counted() {
     file.set_len(1 << 20).expect("it can be cut");
     // That reads of the SSD fail is what is wanted; the client gets its data from the backing device.
     (0..64u64).for_each(|n| assert!(client.read(n * 4096, 4096) == blocks[n as usize], "block {n} without its SSD"));
+
+    beside.try_read(0, 4096).expect_err("that end of the SSD is gone");
 
     let now = scrape(&place);
     for d in documented().iter().filter(|d| d.moved_by == "a fault") {

@@ -1,6 +1,6 @@
 //! Disks beside a pool's cache, as people ask for them and see them.
 
-use crate::api::Health;
+use crate::api::{Health, ShareView};
 use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,9 @@ pub struct DiskView {
     pub size_bytes: u64,
     /// Whether its blocks have checksums: never so far, it is a part of the SSD and nothing else.
     pub checksummed: bool,
+    /// Its sector size; null until it was served.
+    #[serde(default)]
+    pub sector_bytes: Option<u32>,
     /// By export ("loop", "nbd"): where it is offered; null while it is not.
     pub exports: BTreeMap<String, Option<String>>,
     /// By export that is offered: what its users see while the daemon restarts.
@@ -86,4 +89,7 @@ pub struct DiskView {
     /// The stable name under `/dev/hearth`, if it could be made.
     #[serde(default)]
     pub stable_path: Option<String>,
+    /// How it is offered to other machines.
+    #[serde(default)]
+    pub shares: Vec<ShareView>,
 }

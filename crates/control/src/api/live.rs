@@ -16,6 +16,9 @@ pub struct Sample {
     pub span_ms: u64,
     /// By volume.
     pub volumes: BTreeMap<String, VolumeSample>,
+    /// By disk beside a cache.
+    #[serde(default)]
+    pub disks: BTreeMap<String, DiskSample>,
     /// By pool.
     pub pools: BTreeMap<String, PoolSample>,
 }
@@ -73,6 +76,32 @@ pub struct VolumeSample {
     pub errors_s: f64,
     /// What the cache has saved since the daemon's start.
     pub saved: Saved,
+}
+
+/// A disk beside a cache in one second. What ends in `_s` is a rate per second over the sample's span.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DiskSample {
+    /// How it is.
+    pub health: Health,
+    /// What is wrong, if something is.
+    #[serde(default)]
+    pub problem: Option<String>,
+    /// Its pool.
+    pub pool: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Read requests.
+    pub reads_s: f64,
+    /// Write requests.
+    pub writes_s: f64,
+    /// Bytes read by clients.
+    pub read_bytes_s: f64,
+    /// Bytes written by clients.
+    pub written_bytes_s: f64,
+    /// Latencies by "all", "read" and "write"; only those that had requests.
+    pub latency: BTreeMap<String, LatencyPoint>,
+    /// Requests that failed.
+    pub errors_s: f64,
 }
 
 /// Latencies of the requests of one second.

@@ -16,7 +16,7 @@ pub use disks::{DiskCreate, DiskPiece, DiskResize, DiskView};
 pub use done::Done;
 pub use history::{HistoryQuery, HistoryView};
 pub use jobs::{JobKind, JobState, JobView};
-pub use live::{Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
+pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
 pub use shares::{ShareAdd, ShareView};
 pub use why::{MapView, RecentRequest, Run, WhyView};
@@ -602,6 +602,9 @@ pub struct StatsView {
     pub pools: BTreeMap<String, PoolStats>,
     /// By volume.
     pub volumes: BTreeMap<String, VolumeStats>,
+    /// By disk beside a cache.
+    #[serde(default)]
+    pub disks: BTreeMap<String, VolumeStats>,
 }
 
 /// How grave an event is.

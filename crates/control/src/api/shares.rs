@@ -1,4 +1,4 @@
-//! Volumes offered to other machines.
+//! Volumes and disks offered to other machines.
 
 use crate::words;
 use serde::{Deserialize, Serialize};
@@ -32,10 +32,10 @@ pub struct ShareAdd {
     pub chap_file: Option<String>,
 }
 
-/// A volume offered to other machines, as people see it. It never has a secret.
+/// A volume or disk offered to other machines, as people see it. It never has a secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ShareView {
-    /// The volume.
+    /// The volume or disk.
     pub volume: String,
     /// "iscsi" or "nvme-tcp".
     #[serde(with = "words::protocol")]

@@ -357,7 +357,7 @@ impl DataPath for World {
         inside.attached.get(volume).is_some_and(|attached| !inside.devices.contains_key(&attached.backing))
     }
 
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
         self.serve_part(disk)
     }
 
@@ -632,7 +632,7 @@ impl DataPath for World {
             let refused = self.inside().refused.get(&name).cloned();
             (name.clone(), VolumeFigures { stats: self.volume_stats(&name), refused, ..VolumeFigures::default() })
         };
-        Figures { volumes: names.into_iter().map(figures).collect(), pools: BTreeMap::new() }
+        Figures { volumes: names.into_iter().map(figures).collect(), ..Figures::default() }
     }
 
     fn explain(&self, volume: &str, first_block: u64, _blocks: u64) -> Result<Explained, ControlError> {

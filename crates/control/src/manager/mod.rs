@@ -80,6 +80,7 @@ use crate::events::Events;
 use crate::figures::Refused;
 use crate::jobs::Jobs;
 use crate::live::{Live, LiveEvent};
+use crate::names::Named;
 use crate::options::{Options, OptionsPatch};
 use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
@@ -170,6 +171,8 @@ struct LiveVolume {
     attached: bool,
     /// It starts by itself when its backing device is there as it must be.
     waits: bool,
+    /// Of a disk: its sector size, since it was served.
+    sector_bytes: Option<u32>,
     /// How large its backing device is, if that is not the volume's size.
     backing_bytes: Option<u64>,
     /// What its backing device refuses lately.
@@ -195,6 +198,7 @@ impl LiveVolume {
             trouble: None,
             attached: false,
             waits: false,
+            sector_bytes: None,
             backing_bytes: None,
             refused: None,
             left: None,
@@ -403,6 +407,20 @@ impl Manager {
     fn volume_record(&self, name: &str) -> Result<VolumeRecord, ControlError> {
         let unknown = || ControlError::Unknown { named: "volume", name: name.into() };
         self.memory().state.volume(name).cloned().ok_or_else(unknown)
+    }
+
+    /// What exports know of a volume or a disk.
+    fn exported_record(&self, name: &str) -> Result<VolumeRecord, ControlError> {
+        self.volume_record(name).or_else(|unknown| {
+            let memory = self.memory();
+            let disk = memory.state.disk(name).ok_or(unknown)?;
+            Ok(disk.as_volume(memory.state.pool(&disk.pool).map_or("", |pool| pool.ssd.as_str())))
+        })
+    }
+
+    /// "volume" or "disk".
+    fn kind_of(&self, name: &str) -> &'static str {
+        if self.is_disk(name) { Named::Disk.word() } else { Named::Volume.word() }
     }
 
     fn set_live_volume(&self, name: &str, change: impl FnOnce(&mut LiveVolume)) {

@@ -1,11 +1,10 @@
 //! One look at everything each second: kept as the newest sample, and told to whoever listens.
 
 use super::{LiveVolume, Manager, known};
-use crate::api::{Health, Sample, Severity};
+use crate::api::{DiskView, Health, Sample, Severity};
 use crate::figures::{Figures, Refused};
 use crate::live::LiveEvent;
-use crate::sampler::{Notable, PoolFacts, Sampler, VolumeFacts};
-use std::collections::BTreeMap;
+use crate::sampler::{DiskFacts, Facts, Notable, PoolFacts, Sampler, VolumeFacts};
 use std::sync::Arc;
 
 /// The newest.
@@ -19,10 +18,12 @@ impl Manager {
     /// Looks at everything. `sampler` remembers the look before; `span_ms` is how long ago that was. Waits at most for a few seconds if the data
     /// path does not answer: call it from a thread of its own.
     pub fn take_sample(&self, sampler: &mut Sampler, unix_ms: u64, span_ms: u64) -> Arc<Sample> {
-        let figures = self.data().figures();
+        let mut figures = self.data().figures();
         self.note_refusals(&figures);
-        let (volumes, pools) = self.facts();
-        let (sample, notable) = sampler.sample(unix_ms, span_ms, &figures, &volumes, &pools);
+        let facts = self.facts();
+        // To the data path they are volumes.
+        figures.disks = figures.volumes.extract_if(.., |name, _| facts.disks.contains_key(name)).collect();
+        let (sample, notable) = sampler.sample(unix_ms, span_ms, &figures, &facts);
         for told in notable {
             match told {
                 Notable::DirtyLimit { volume, message } | Notable::DestageBehind { volume, message } => {
@@ -73,7 +74,12 @@ impl Manager {
         }
     }
 
-    fn facts(&self) -> (BTreeMap<String, VolumeFacts>, BTreeMap<String, PoolFacts>) {
+    fn facts(&self) -> Facts {
+        let disks = self.disk_views_alone().into_iter().map(|disk| {
+            let DiskView { name, health, problem, pool, size_bytes, .. } = disk;
+            (name, DiskFacts { health, problem, pool, size_bytes })
+        });
+        let disks = disks.collect();
         let memory = self.memory();
         let volumes = memory.state.volumes.iter().map(|record| {
             let live = memory.volumes.get(&record.name);
@@ -94,6 +100,6 @@ impl Manager {
             let (health, dirty_bytes) = (live.map_or(Health::Starting, |live| live.health), known::dirty_of_pool(&memory, record));
             (record.name.clone(), PoolFacts { health, dirty_bytes, size_bytes })
         });
-        (volumes.collect(), pools.collect())
+        Facts { volumes: volumes.collect(), disks, pools: pools.collect() }
     }
 }

@@ -54,8 +54,8 @@ impl Manager {
         let (shared, left): (Vec<(VolumeRecord, String)>, _) = {
             let memory = self.memory();
             let device_of = |name: &str| memory.volumes.get(name).and_then(|live| Some(live.block_device()?.1.to_owned()));
-            let with_shares = memory.state.volumes.iter().filter(|v| !v.shares.is_empty());
-            (with_shares.filter_map(|v| Some((v.clone(), device_of(&v.name)?))).collect(), memory.left_shares.clone())
+            let with_shares = memory.state.exported().into_iter().filter(|v| !v.shares.is_empty());
+            (with_shares.filter_map(|v| device_of(&v.name).map(|device| (v, device))).collect(), memory.left_shares.clone())
         };
         let mut missing = Vec::new();
         let mut known = Vec::new();
@@ -126,7 +126,7 @@ impl Manager {
     /// it, or the next look does. `stands`: whether it was offered then.
     fn offer_if_same(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str, stands: bool) -> bool {
         let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "an offer of its shares") else { return false };
-        let still = self.volume_record(&volume.name).is_ok_and(|now| now.uuid == volume.uuid && now.share(share.protocol) == Some(share));
+        let still = self.exported_record(&volume.name).is_ok_and(|now| now.uuid == volume.uuid && now.share(share.protocol) == Some(share));
         let same = self.memory().volumes.get(&volume.name).and_then(|live| live.block_device().map(|(_, place)| place == device));
         let live = self.live_share(&volume.name, share.protocol);
         still && same == Some(true) && live.device.is_some() == stands && self.offer_share(volume, share, device)
@@ -135,7 +135,7 @@ impl Manager {
     /// Takes away what is left of a share that was not added: its target did not answer then.
     fn take_left(&self, volume: &VolumeRecord, protocol: Protocol) {
         let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "the end of what is left of a share") else { return };
-        let is_added = self.volume_record(&volume.name).is_ok_and(|now| now.uuid == volume.uuid && now.share(protocol).is_some());
+        let is_added = self.exported_record(&volume.name).is_ok_and(|now| now.uuid == volume.uuid && now.share(protocol).is_some());
         if is_added || self.data().unshare(volume, protocol).is_ok() {
             self.memory().left_shares.retain(|(left, of)| (left.uuid, *of) != (volume.uuid, protocol));
         }

@@ -1,4 +1,4 @@
-//! Shares: volumes offered to other machines by the kernel's targets, on the volume's block device.
+//! Shares: volumes and disks offered to other machines by the kernel's targets, on their block devices.
 //!
 //! | add | after a crash here, the start |
 //! |---|---|
@@ -52,8 +52,12 @@ impl Manager {
         }
         let device = self.memory().volumes.get(name).and_then(|live| live.block_device().map(|(export, place)| (export, place.to_owned())));
         let Some((export, device)) = device else {
-            let problem = format!("the volume \"{name}\" has no block device that could be shared");
-            let remedy = "remove it and add it again with --export block: its data is on the backing device".to_owned();
+            let kind = self.kind_of(name);
+            let problem = format!("the {kind} \"{name}\" has no block device that could be shared");
+            let remedy = match self.is_disk(name) {
+                true => "make another disk with --export block, and copy what this one holds".to_owned(),
+                false => "remove it and add it again with --export block: its data is on the backing device".to_owned(),
+            };
             return Err(ControlError::BadCombination(problem, remedy));
         };
         // Where one share is, the device is in use by the kernel's target.
@@ -96,7 +100,7 @@ impl Manager {
 
     pub(super) fn share_remove(&self, name: &str, protocol: Protocol, force: bool) -> Result<String, ControlError> {
         let _claim = self.claim(&[(Named::Volume, name)], "a change of its shares")?;
-        let record = self.volume_record(name)?;
+        let record = self.exported_record(name)?;
         self.share_record(&record, protocol)?;
         if !force {
             self.check_nobody_connected(&record, protocol)?;
@@ -110,13 +114,13 @@ impl Manager {
     }
 
     pub(super) fn share_views(&self) -> Vec<ShareView> {
-        let mut volumes = self.memory().state.volumes.clone();
+        let mut volumes = self.memory().state.exported();
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         volumes.iter().flat_map(|volume| self.shares_of(volume)).collect()
     }
 
     pub(super) fn share_view(&self, name: &str, protocol: Protocol) -> Result<ShareView, ControlError> {
-        let record = self.volume_record(name)?;
+        let record = self.exported_record(name)?;
         let share = self.share_record(&record, protocol)?.clone();
         let view = self.view_of_share(&record, &share);
         // Who asks for one share waits for a look of its own.
@@ -156,7 +160,7 @@ impl Manager {
 
     /// The block device of the volume is offered: so are its shares. What cannot be is told.
     pub(super) fn offer_shares(&self, name: &str, device: &str) {
-        let Ok(volume) = self.volume_record(name) else { return };
+        let Ok(volume) = self.exported_record(name) else { return };
         for share in &volume.shares {
             self.offer_share(&volume, share, device);
         }
@@ -192,7 +196,7 @@ impl Manager {
 
     /// The block device of the volume goes, or gives errors from now on: its shares go before it.
     pub(super) fn withdraw_shares(&self, volume: &VolumeRecord) {
-        let Ok(volume) = self.volume_record(&volume.name) else { return };
+        let Ok(volume) = self.exported_record(&volume.name) else { return };
         for share in &volume.shares {
             if let Err(error) = self.data().unshare(&volume, share.protocol) {
                 let message = format!("the {} target did not go completely: {error}", share.protocol.title());
@@ -204,12 +208,12 @@ impl Manager {
 
     /// Why the block device of the volume must stay: it is shared.
     pub(super) fn check_unshared(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        let shares = self.volume_record(&volume.name).map(|volume| volume.shares).unwrap_or_default();
+        let shares = self.exported_record(&volume.name).map(|volume| volume.shares).unwrap_or_default();
         let Some(share) = shares.first() else { return Ok(()) };
         let (name, protocol) = (&volume.name, share.protocol);
         let remedy = format!("remove the share first with `hearth share remove {name} --{}`", protocol.name());
         Err(ControlError::Export {
-            export: format!("the volume \"{name}\""),
+            export: format!("the {} \"{name}\"", self.kind_of(name)),
             problem: format!("it is shared by {}", protocol.title()),
             remedy,
         })
@@ -243,8 +247,19 @@ impl Manager {
 
     /// The record of a volume that is served, with its cache or without.
     fn running_or_bare(&self, name: &str) -> Result<VolumeRecord, ControlError> {
-        let record = self.volume_record(name)?;
-        if self.volume_attached(name) { Ok(record) } else { self.running_volume(name) }
+        let record = self.exported_record(name)?;
+        if self.volume_attached(name) {
+            return Ok(record);
+        }
+        if !self.is_disk(name) {
+            return self.running_volume(name);
+        }
+        let trouble = self.memory().volumes.get(name).and_then(|live| live.trouble.clone());
+        let (reason, remedy) = trouble.map_or_else(
+            || ("it is not served now".into(), "see `hearth disk list`, then try again".into()),
+            |trouble| (trouble.problem, trouble.remedy),
+        );
+        Err(ControlError::NotRunning { named: "disk", name: name.into(), reason, remedy })
     }
 
     fn share_record<'a>(&self, volume: &'a VolumeRecord, protocol: Protocol) -> Result<&'a ShareRecord, ControlError> {
@@ -253,12 +268,8 @@ impl Manager {
 
     /// Changes the shares of a volume durably; gives its record as it is then.
     fn change_shares(&self, name: &str, change: impl FnOnce(&mut Vec<ShareRecord>)) -> Result<VolumeRecord, ControlError> {
-        let changed = self.change(|state| {
-            let volume = state.volume_mut(name)?;
-            change(&mut volume.shares);
-            Some(volume.clone())
-        })?;
-        changed.ok_or(ControlError::Unknown { named: "volume", name: name.into() })
+        self.change(|state| state.shares_mut(name).map(change))?;
+        self.exported_record(name)
     }
 
     fn set_live_share(&self, name: &str, protocol: Protocol, share: LiveShare) {

@@ -3,7 +3,7 @@
 use super::Manager;
 use super::fake::World;
 use super::share_watch::WatchedShares;
-use crate::api::{Action, Answer, EventView, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
+use crate::api::{Action, Answer, DiskCreate, DiskResize, EventView, JobState, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
 use crate::error::{ControlError, Kind};
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -346,4 +346,63 @@ fn bad_input_gets_a_sentence() {
     let unknown = manager.handle(Action::ShareAdd { volume: "x".into(), add: iscsi() }).expect_err("no such volume");
     assert_eq!(unknown.kind(), Kind::NotFound);
     assert_eq!(stand(&world), 0);
+}
+
+/// A disk beside the cache is shared like a volume, and stays so while its SSD's cache is made anew.
+#[test]
+fn a_disk_is_shared_like_a_volume() {
+    let world = World::default();
+    let manager = daemon(&world);
+    world.inside().disks.can_wait = true;
+    let done = |answer: Result<Answer, ControlError>| {
+        if let Answer::Job(job) = answer.expect("nothing is in the way") {
+            let state = || match manager.handle(Action::JobShow { id: job.id }).expect("it is known") {
+                Answer::Job(job) => job.state,
+                other => panic!("{other:?}"),
+            };
+            while state() == JobState::Running {
+                std::thread::yield_now();
+            }
+            assert_eq!(state(), JobState::Done);
+        }
+    };
+    let create = |name: &str, exports| DiskCreate { name: name.into(), pool: "p".into(), size_bytes: 16 << 20, exports };
+    done(manager.handle(Action::DiskCreate(create("d", vec![Export::Loop]))));
+    done(manager.handle(Action::DiskCreate(create("n", vec![Export::Nbd]))));
+    let add = |volume: &str| manager.handle(Action::ShareAdd { volume: volume.into(), add: iscsi() });
+    let refused = add("n").expect_err("it has no block device").refusal().to_string();
+    assert!(refused.contains("the disk \"n\" has no block device") && refused.contains("make another disk"), "{refused}");
+    add("d").expect("nothing is in the way");
+    let shown = || match manager.handle(Action::DiskShow { name: "d".into() }).expect("it is there") {
+        Answer::Disk(disk) => *disk,
+        other => panic!("{other:?}"),
+    };
+    let (uuid, share) = (shown().uuid, shown().shares.remove(0));
+    assert_eq!((share.target, share.device.as_deref()), (format!("iqn.2003-01.org.linux-iscsi.hearth:{uuid}"), Some("/loop/d")));
+    let remove = || manager.handle(Action::DiskRemove { name: "d".into(), lose_content: true });
+    let resize = |mib: u64| {
+        let resize = DiskResize { size_bytes: mib << 20, lose_content: true };
+        manager.handle(Action::DiskResize { name: "d".into(), resize })
+    };
+    for refused in [remove(), resize(8)] {
+        let told = refused.expect_err("it is shared").refusal().to_string();
+        assert!(told.contains("the disk \"d\"") && told.contains("hearth share remove d --iscsi"), "{told}");
+    }
+    // It grows, for which the cache gives room: initiators wait.
+    done(resize(96));
+    assert_eq!((stand(&world), shown().shares.len(), shown().size_bytes), (1, 1, 96 << 20));
+    let told = manager.events_after(0).into_iter().any(|event| event.object == "d" && event.message.contains("iSCSI"));
+    assert!(told, "initiators are told the new size");
+    // Over a restart, and when somebody takes the target away.
+    drop(manager);
+    world.reboot();
+    let manager = open(&world);
+    manager.start().expect("nothing fails");
+    assert_eq!((stand(&world), manager.share_views().len()), (1, 1));
+    world.inside().sharing.stand.clear();
+    let mut watched = WatchedShares::default();
+    (0..4).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!(stand(&world), 1, "it is set up again");
+    manager.handle(Action::ShareRemove { volume: "d".into(), protocol: Protocol::Iscsi, force: false }).expect("nobody is connected");
+    manager.handle(Action::DiskRemove { name: "d".into(), lose_content: true }).expect("it is not shared any more");
 }

@@ -121,21 +121,27 @@ impl Manager {
     }
 
     pub(super) fn stats_all(&self) -> StatsView {
-        let (pools, volumes): (Vec<_>, Vec<_>) = {
+        let (pools, volumes, disks): (Vec<_>, Vec<_>, Vec<_>) = {
             let state = &self.memory().state;
-            (state.pools.iter().map(|p| p.name.clone()).collect(), state.volumes.iter().map(|v| v.name.clone()).collect())
+            let disks = state.disks.iter().map(|disk| disk.name.clone()).collect();
+            (state.pools.iter().map(|p| p.name.clone()).collect(), state.volumes.iter().map(|v| v.name.clone()).collect(), disks)
         };
         let mut figures = self.known_figures();
+        let mut of = |name: String| {
+            let stats = figures.volumes.remove(&name).unwrap_or_default().stats;
+            (name, stats)
+        };
         StatsView {
             pools: pools.into_iter().map(|p| (p.clone(), figures.pools.remove(&p).unwrap_or_default())).collect(),
-            volumes: volumes.into_iter().map(|v| (v.clone(), figures.volumes.remove(&v).unwrap_or_default().stats)).collect(),
+            volumes: volumes.into_iter().map(&mut of).collect(),
+            disks: disks.into_iter().map(&mut of).collect(),
         }
     }
 
     pub(super) fn stats(&self, name: &str) -> Result<Answer, ControlError> {
         let (volume, pool) = {
             let state = &self.memory().state;
-            (state.volume(name).is_some(), state.pool(name).is_some())
+            (state.volume(name).is_some() || state.disk(name).is_some(), state.pool(name).is_some())
         };
         match (volume, pool) {
             (true, _) => Ok(Answer::VolumeStats(Box::new(self.volume_stats(name)))),

@@ -97,8 +97,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Serves a disk whose pool runs, if the SSD says too that it lies there.
-    pub(super) fn attach_part(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+    /// Serves a disk whose pool runs, if the SSD says too that it lies there. Gives its sector size.
+    pub(super) fn attach_part(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
         let pool = self.pool(&disk.pool)?;
         let log_end_bytes = pool.log_end_bytes();
         let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
@@ -134,8 +134,9 @@ impl Machine {
             vhost_user: Mutex::new(BTreeMap::new()),
             ublk_export: Mutex::default(),
         };
+        let sector_bytes = live.reference.logical_block_bytes();
         locked(&self.volumes).insert(disk.name.clone(), Arc::new(live));
-        Ok(())
+        Ok(sector_bytes)
     }
 
     /// Serves a disk with the size of its record, which has grown.

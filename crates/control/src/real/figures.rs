@@ -117,7 +117,7 @@ impl Machine {
             (seen.name, VolumeFigures { stats, clients, oldest_dirty_ms, refused })
         };
         let pools = looks.iter().map(|(name, look)| (name.clone(), self.pool_stats_of(name, look))).collect();
-        Figures { volumes: volumes.into_iter().map(figures).collect(), pools }
+        Figures { volumes: volumes.into_iter().map(figures).collect(), pools, ..Figures::default() }
     }
 
     /// What clients did since the last look changes only the volumes they used.

@@ -346,7 +346,7 @@ impl DataPath for Machine {
         self.erase_room(pool, from_bytes, length_bytes)
     }
 
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
         self.attach_part(disk)
     }
 

@@ -74,7 +74,7 @@ pub struct EndedShares {
     pub problems: Vec<String>,
 }
 
-/// Removes the shares of all volumes that a state directory knows. No daemon may run there.
+/// Removes the shares of all volumes and disks that a state directory knows. No daemon may run there.
 /// `export_directory` is where its sockets and mounts lay.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub struct EndedShares {
 pub fn end_shares_of(state_directory: &Path, export_directory: &Path) -> Result<EndedShares, ControlError> {
     let mut done = EndedShares::default();
     let targets = targets_of(export_directory);
-    for volume in store::look(state_directory)?.volumes {
+    for volume in store::look(state_directory)?.exported() {
         for share in &volume.shares {
             let (name, title) = (&volume.name, share.protocol.title());
             if !targets.is_offered(share.protocol, name, volume.uuid.0) {

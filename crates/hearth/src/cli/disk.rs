@@ -1,5 +1,6 @@
 //! `hearth disk`, as it is written.
 
+use super::Machine;
 use clap::Subcommand;
 
 /// What to do with disks.
@@ -24,10 +25,13 @@ pub enum Disk {
     },
     /// All disks
     List,
-    /// One disk
+    /// One disk; or how a virtual machine uses it
     Show {
         /// Its name
         name: String,
+        /// For whom
+        #[command(flatten)]
+        machine: Machine,
     },
     /// Change a disk's size: to a larger one while it is used, to a smaller one while nobody uses it
     Resize {

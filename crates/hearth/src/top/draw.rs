@@ -3,7 +3,7 @@
 use super::figures::{bar, bytes, count, percent, size, time_us};
 use super::model::{Link, Model, Screen, Sort, p50_us, p99_us};
 use super::{detail, help};
-use control::api::{EventView, Health, PoolSample, Severity, VolumeSample};
+use control::api::{DiskSample, EventView, Health, PoolSample, Severity, VolumeSample};
 use control::human;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -17,6 +17,8 @@ use types::counted;
 const WIDE: u16 = 110;
 /// Most pools that get a line.
 const POOLS: usize = 4;
+/// Most disks beside the caches that get a line.
+const DISKS: usize = 4;
 /// Most events at the bottom, if there is room.
 const EVENTS: usize = 4;
 
@@ -62,6 +64,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, looks: Looks, now: Instant) {
 fn list(lines: &mut Vec<Line<'static>>, model: &Model, looks: Looks, width: u16, height: usize) {
     lines.push(totals(model, width));
     lines.extend(pools(model, looks, width));
+    lines.extend(disks(model, looks, width));
     lines.push(Line::default());
     lines.push(titles(model, width));
     let events = model.events.len().min(EVENTS).min((height / 8).max(1));
@@ -138,6 +141,29 @@ fn pools(model: &Model, looks: Looks, width: u16) -> Vec<Line<'static>> {
         lines.push(format!("and {} more", counted((pools.len() - POOLS) as u64, "pool")).into());
     }
     lines
+}
+
+fn disks(model: &Model, looks: Looks, width: u16) -> Vec<Line<'static>> {
+    let disks = &model.sample.disks;
+    let mut lines: Vec<_> = disks.iter().take(DISKS).map(|(name, disk)| disk_line(name, disk, looks, width)).collect();
+    if disks.len() > DISKS {
+        lines.push(format!("and {} more", counted((disks.len() - DISKS) as u64, "disk")).into());
+    }
+    lines
+}
+
+fn disk_line(name: &str, disk: &DiskSample, looks: Looks, width: u16) -> Line<'static> {
+    let tail = disk.latency.get("all").map_or("-".into(), |all| time_us(all.p99_us));
+    let text = format!(
+        "  {}  read {}/s {}/s  write {}/s {}/s  P99 {tail}",
+        size(disk.size_bytes as f64),
+        count(disk.reads_s),
+        size(disk.read_bytes_s),
+        count(disk.writes_s),
+        size(disk.written_bytes_s),
+    );
+    let name = cut(name, if width >= WIDE { 20 } else { 12 });
+    Line::from(vec![Span::raw(format!("disk {name} ")), Span::styled(disk.health.word(), looks.health(disk.health)), Span::raw(text)])
 }
 
 fn pool_line(name: &str, pool: &PoolSample, looks: Looks, width: u16) -> Line<'static> {

@@ -2,7 +2,7 @@
 
 use super::draw::{Looks, draw};
 use super::model::{Link, Model, Screen, Sort};
-use control::api::{EventView, Health, LatencyPoint, PoolSample, Sample, Saved, Severity, VolumeSample};
+use control::api::{DiskSample, EventView, Health, LatencyPoint, PoolSample, Sample, Saved, Severity, VolumeSample};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -203,6 +203,31 @@ fn every_order_is_from_the_largest_on_and_turns_round() {
         press(&mut model, &[KeyCode::Char('s')]);
     }
     assert_eq!((model.sort, model.reversed), (Sort::Name, false), "round once");
+}
+
+#[test]
+fn disks_beside_the_caches_have_their_lines() {
+    let mut sample = sample(1);
+    let latency = [("all".to_string(), latency(90, 80.0, 70.0, 250.0))];
+    let disk = DiskSample {
+        health: Health::Running,
+        problem: None,
+        pool: "fast".into(),
+        size_bytes: 64 << 30,
+        reads_s: 1500.0,
+        writes_s: 40.0,
+        read_bytes_s: 6e6,
+        written_bytes_s: 160e3,
+        latency: latency.into(),
+        errors_s: 0.0,
+    };
+    (0..6).for_each(|number| drop(sample.disks.insert(format!("d{number}"), disk.clone())));
+    let mut model = Model::new("1");
+    model.take_sample(sample);
+    let shown = text(&model, 80, 24);
+    let line = shown.lines().find(|line| line.starts_with("disk d0 running")).expect("it is there");
+    assert!(line.contains("64") && line.contains("1.50k/s") && line.ends_with("P99 250µ"), "{line}");
+    assert!(shown.contains("disk d3 ") && !shown.contains("disk d4 ") && shown.contains("and 2 disks more"), "{shown}");
 }
 
 #[test]

@@ -6,6 +6,9 @@ use control::figures::OUTCOMES;
 use control::stats::{ContentStats, ContentStep, PoolStats, VolumeStats};
 use runtime::Histogram;
 
+/// Kinds of requests of which latencies are known.
+const REQUESTS: [&str; 4] = ["read", "write", "flush", "trim"];
+
 /// What a metric is to Prometheus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
@@ -94,6 +97,10 @@ pub(super) enum Read {
     VolumeBy(fn(&VolumeStats) -> Vec<(String, u64)>),
     /// Each volume's latencies by outcome.
     VolumeLatency,
+    /// Each disk's counters.
+    Disk(fn(&VolumeStats) -> Option<Value>),
+    /// Each disk's latencies by kind of request.
+    DiskLatency,
     /// Each pool's counters.
     Pool(fn(&PoolStats) -> Option<Value>),
     /// What each pool makes of what blocks contain.
@@ -140,6 +147,20 @@ impl Metric {
                     labelled("volume", name, (vec![("outcome", outcome.to_string())], Value::Times(Box::new(times))))
                 })
                 .collect(),
+            Read::Disk(read) => {
+                let disks = scrape.figures.disks.iter();
+                disks.filter_map(|(name, d)| Some(labelled("disk", name, (Vec::new(), read(&d.stats)?)))).collect()
+            }
+            Read::DiskLatency => {
+                let disks = scrape.figures.disks.iter();
+                let times = disks.flat_map(|(name, d)| {
+                    REQUESTS.map(|request| (name, request, d.clients.latency.get(request).cloned().unwrap_or_default()))
+                });
+                let series = times.map(|(name, request, times)| {
+                    labelled("disk", name, (vec![("request", request.to_string())], Value::Times(Box::new(times))))
+                });
+                series.collect()
+            }
             Read::Pool(read) => of_pools(&|stats| read(stats).map(|value| (Vec::new(), value)).into_iter().collect(), "pool"),
             Read::Content(read) => of_contents(&|stats| read(stats).map(|value| (Vec::new(), value)).into_iter().collect()),
             Read::ContentBlocks(read) => of_contents(&|stats| {

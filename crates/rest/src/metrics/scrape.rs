@@ -2,7 +2,7 @@
 
 use crate::problem::Outcome;
 use crate::server::App;
-use control::api::{Action, Answer, PoolView, Severity, VolumeView};
+use control::api::{Action, Answer, DiskView, PoolView, Severity, VolumeView};
 use control::figures::Figures;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,6 +16,8 @@ pub struct Scrape {
     pub pools: Vec<PoolView>,
     /// Volumes as people see them.
     pub volumes: Vec<VolumeView>,
+    /// Disks beside the caches as people see them.
+    pub disks: Vec<DiskView>,
     /// Events since the daemon's start.
     pub events: Vec<(Severity, u64)>,
     /// Jobs that run.
@@ -41,10 +43,15 @@ impl Scrape {
             Answer::Volumes(volumes) => volumes,
             _ => Vec::new(),
         };
+        let disks = match app.manager.handle(Action::DiskList)? {
+            Answer::Disks(disks) => disks,
+            _ => Vec::new(),
+        };
         Ok(Scrape {
             figures,
             pools,
             volumes,
+            disks,
             events: app.manager.event_counts().to_vec(),
             jobs: app.manager.jobs_running() as u64,
             streams: app.streams.taken() as u64,

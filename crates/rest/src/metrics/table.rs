@@ -2,11 +2,12 @@
 
 use super::list::{Metric, Moves, Read, Series, Type, Value};
 use super::scrape::Scrape;
-use control::api::{Health, PoolView, VolumeView};
+use control::api::{DiskView, Health, PoolView, VolumeView};
 use control::figures::Refused;
 use control::stats::{ContentStats, PoolStats, VolumeStats};
 
 const VOLUME: &[&str] = &["volume"];
+const DISK: &[&str] = &["disk"];
 const POOL: &[&str] = &["pool"];
 
 type Of<S> = fn(&S) -> Option<Value>;
@@ -22,6 +23,10 @@ const fn volume(name: &'static str, unit: &'static str, read: Of<VolumeStats>, h
 
 const fn volume_by(name: &'static str, labels: &'static [&'static str], read: Read, help: &'static str) -> Metric {
     Metric { name, kind: Type::Counter, unit: "1", labels, moves: Moves::Load, help, read }
+}
+
+const fn disk(name: &'static str, unit: &'static str, read: Of<VolumeStats>, help: &'static str) -> Metric {
+    Metric { name, kind: Type::Counter, unit, labels: DISK, moves: Moves::Load, help, read: Read::Disk(read) }
 }
 
 const fn pool(name: &'static str, unit: &'static str, read: Of<PoolStats>, help: &'static str) -> Metric {
@@ -64,9 +69,9 @@ fn known<'a>(label: &'static str, values: impl Iterator<Item = (&'a String, Opti
     values.filter_map(|(name, value)| Some((vec![(label, name.clone())], Value::Count(value?)))).collect()
 }
 
-fn failing(volume: &str, refused: Option<&Refused>) -> Series {
+fn failing(label: &'static str, name: &str, refused: Option<&Refused>) -> Series {
     let (request, reason) = refused.map_or(("none", "none"), |refused| (refused.asked, &refused.reason));
-    let labels = vec![("volume", volume.to_string()), ("request", request.to_string()), ("reason", reason.to_string())];
+    let labels = vec![(label, name.to_string()), ("request", request.to_string()), ("reason", reason.to_string())];
     (labels, Value::Count(u64::from(refused.is_some())))
 }
 
@@ -76,6 +81,14 @@ fn pools(scrape: &Scrape, of: impl Fn(&PoolView) -> (Vec<(&'static str, String)>
         ([vec![("pool", p.name.clone())], labels].concat(), Value::Count(value))
     };
     scrape.pools.iter().map(with_name).collect()
+}
+
+fn disks(scrape: &Scrape, of: impl Fn(&DiskView) -> (Vec<(&'static str, String)>, u64)) -> Vec<Series> {
+    let with_name = |d: &DiskView| {
+        let (labels, value) = of(d);
+        ([vec![("disk", d.name.clone())], labels].concat(), Value::Count(value))
+    };
+    scrape.disks.iter().map(with_name).collect()
 }
 
 fn volumes(scrape: &Scrape, of: impl Fn(&VolumeView) -> (Vec<(&'static str, String)>, u64)) -> Vec<Series> {
@@ -267,7 +280,7 @@ pub const METRICS: &[Metric] = &[
         state(
             "hearth_volume_failing",
             &["volume", "request", "reason"],
-            |s| s.figures.volumes.iter().map(|(name, figures)| failing(name, figures.refused.as_ref())).collect(),
+            |s| s.figures.volumes.iter().map(|(name, figures)| failing("volume", name, figures.refused.as_ref())).collect(),
             "1 while requests of a kind fail: read, write or flush of the backing device, dirty_read of the SSD; reason has the kernel's words. 0 \
              while they do not.",
         ),
@@ -338,5 +351,38 @@ pub const METRICS: &[Metric] = &[
         moves: Moves::Load,
         help: "Time from a request's arrival to its answer, by outcome: ram_hit, ssd_hit, miss, bypass, write_back, write_through.",
         read: Read::VolumeLatency,
+    },
+    state("hearth_disk_info", &["disk", "pool"], |s| disks(s, |d| (vec![("pool", d.pool.clone())], 1)), "1; the label is the disk's pool."),
+    state(
+        "hearth_disk_health",
+        &["disk", "state"],
+        |s| s.disks.iter().flat_map(|d| health("disk", &d.name, d.health)).collect(),
+        "1 for the state the disk beside a cache is in, 0 for the others, as for volumes.",
+    ),
+    moved(
+        Moves::Fault,
+        state(
+            "hearth_disk_failing",
+            &["disk", "request", "reason"],
+            |s| s.figures.disks.iter().map(|(name, figures)| failing("disk", name, figures.refused.as_ref())).collect(),
+            "1 while requests of a kind fail: read, write or flush of the SSD; reason has the kernel's words. 0 while they do not.",
+        ),
+    ),
+    measured("bytes", state("hearth_disk_size_bytes", DISK, |s| disks(s, |d| (Vec::new(), d.size_bytes)), "The disk's size.")),
+    disk("hearth_disk_reads", "1", |s| count(s.reads), "Read requests."),
+    disk("hearth_disk_read_bytes", "bytes", |s| count(s.read_bytes), "Bytes read by clients."),
+    disk("hearth_disk_writes", "1", |s| count(s.writes), "Write requests, zeroes included."),
+    disk("hearth_disk_written_bytes", "bytes", |s| count(s.written_bytes), "Bytes written by clients."),
+    disk("hearth_disk_flushes", "1", |s| count(s.flushes), "Flush requests."),
+    disk("hearth_disk_discards", "1", |s| count(s.discards), "Discard requests."),
+    moved(Moves::Fault, disk("hearth_disk_errors", "1", |s| count(s.errors), "Failed requests.")),
+    Metric {
+        name: "hearth_disk_latency_seconds",
+        kind: Type::Histogram,
+        unit: "seconds",
+        labels: &["disk", "request"],
+        moves: Moves::Load,
+        help: "Time from a request's arrival to its answer, by kind: read, write, flush, trim.",
+        read: Read::DiskLatency,
     },
 ];

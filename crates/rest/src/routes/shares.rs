@@ -1,4 +1,4 @@
-//! Volumes offered to other machines.
+//! Volumes and disks offered to other machines.
 
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Nothing};
@@ -11,12 +11,12 @@ use targets::Protocol;
 use utoipa::IntoParams;
 
 /// All shares.
-#[utoipa::path(get, path = "/api/v1/shares", tag = "shares", responses((status = 200, description = "Shares by volume.", body = Vec<ShareView>)))]
+#[utoipa::path(get, path = "/api/v1/shares", tag = "shares", responses((status = 200, description = "Shares by volume or disk.", body = Vec<ShareView>)))]
 pub async fn share_list(State(app): Shared) -> Answered {
     run(&app, Action::ShareList).await
 }
 
-/// Offers the block device of a volume to other machines.
+/// Offers the block device of a volume or disk to other machines.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/shares", tag = "shares", params(Sharing),
     request_body(
@@ -29,7 +29,7 @@ pub async fn share_add(State(app): Shared, crate::asked::Name(volume): crate::as
     run(&app, Action::ShareAdd { volume, add }).await
 }
 
-/// One share of a volume.
+/// One share of a volume or disk.
 #[utoipa::path(
     get, path = "/api/v1/volumes/{name}/shares/{protocol}", tag = "shares", params(WhichShare),
     responses((status = 200, description = "The share.", body = ShareView))
@@ -39,7 +39,7 @@ pub async fn share_show(State(app): Shared, path: Path<(String, String)>) -> Ans
     run(&app, Action::ShareShow { volume, protocol }).await
 }
 
-/// Takes the offer of a volume away.
+/// Takes the offer of a volume or disk away.
 #[utoipa::path(
     delete, path = "/api/v1/volumes/{name}/shares/{protocol}", tag = "shares", params(WhichShare, Ending),
     responses((status = 200, description = "It is gone.", body = Done))
@@ -55,12 +55,12 @@ fn which(Path((volume, protocol)): Path<(String, String)>) -> Result<(String, Pr
     Ok((volume, protocol))
 }
 
-/// Which volume.
+/// Which volume or disk.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[allow(dead_code)] // For the description only.
 struct Sharing {
-    /// The volume's name.
+    /// The name of the volume or disk.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     name: String,
 }
@@ -70,7 +70,7 @@ struct Sharing {
 #[into_params(parameter_in = Path)]
 #[allow(dead_code)] // For the description only.
 struct WhichShare {
-    /// The volume's name.
+    /// The name of the volume or disk.
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     name: String,
     /// "iscsi" or "nvme-tcp".

@@ -91,7 +91,7 @@ impl Manager {
     /// Steps 1 and 2 of a disk whose place is known.
     fn make_disk(&self, create: &DiskCreate, exports: &[Export], pieces: Vec<Span>) -> Result<(), ControlError> {
         let (name, exports, uuid) = (create.name.clone(), exports.to_vec(), super::pools::new_uuid()?);
-        let disk = DiskRecord { name, uuid, pool: create.pool.clone(), pieces, exports };
+        let disk = DiskRecord { name, uuid, pool: create.pool.clone(), pieces, exports, shares: Vec::new() };
         let pool = self.pool_record(&disk.pool)?;
         self.begin_change_of(&pool)?;
         disk.pieces.iter().try_for_each(|piece| self.data().erase_disk(&pool, piece.at_bytes, piece.bytes()))?;
@@ -164,7 +164,9 @@ impl Manager {
         self.save_disk(&disk)?;
         self.end_change_of(pool);
         self.tell_size(before, &disk);
-        self.serve_with_its_size(&disk, pool)
+        self.serve_with_its_size(&disk, pool)?;
+        self.refresh_shares(&disk.as_volume(&pool.ssd));
+        Ok(())
     }
 
     fn shrink_disk(&self, before: &DiskRecord, size_bytes: u64, pool: &PoolRecord) -> Result<(), ControlError> {

@@ -18,8 +18,8 @@ impl Manager {
             }
             self.export_missing(&volume)?;
         } else {
-            self.data().attach_disk(disk)?;
-            self.set_live_volume(name, |live| live.attached = true);
+            let sector_bytes = self.data().attach_disk(disk)?;
+            self.set_live_volume(name, |live| (live.attached, live.sector_bytes) = (true, Some(sector_bytes)));
             if let Err(error) = self.export_all(&volume) {
                 self.data().detach(&volume, false)?;
                 self.set_live_volume(name, |live| live.attached = false);

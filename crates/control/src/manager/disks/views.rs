@@ -7,6 +7,16 @@ use crate::state::DiskRecord;
 
 impl Manager {
     pub(in crate::manager) fn disk_views(&self) -> Vec<DiskView> {
+        let mut views = self.disk_views_alone();
+        let shares = self.share_views();
+        for view in &mut views {
+            view.shares = shares.iter().filter(|share| share.volume == view.name).cloned().collect();
+        }
+        views
+    }
+
+    /// Without their shares.
+    pub(in crate::manager) fn disk_views_alone(&self) -> Vec<DiskView> {
         let memory = self.memory();
         let mut disks = memory.state.disks.clone();
         disks.sort_by(|one, other| one.name.cmp(&other.name));
@@ -45,10 +55,12 @@ fn view_of(disk: DiskRecord, ssd: String, live: LiveVolume, has_ssd: bool) -> Di
         ssd,
         pieces: disk.pieces.iter().map(|piece| DiskPiece { offset_bytes: piece.at_bytes, size_bytes: piece.bytes() }).collect(),
         checksummed: false,
+        sector_bytes: live.sector_bytes,
         exports: disk.exports.iter().map(|export| (export.to_string(), live.exports.get(export).cloned())).collect(),
         on_restart: live.on_restart.iter().map(|(export, what)| (export.to_string(), *what)).collect(),
         export_notes: live.export_notes.iter().map(|(export, note)| (export.to_string(), note.clone())).collect(),
         stable_path: live.stable_path,
+        shares: Vec::new(),
         name: disk.name,
     }
 }

@@ -52,7 +52,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn serve_part(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+    pub(super) fn serve_part(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
         let mut inside = self.inside();
         inside.step(&disk.name)?;
         let uuid = *inside.running.get(&disk.pool).expect("disks are attached to running pools only");
@@ -67,7 +67,7 @@ impl World {
         let attached = Attached { id: 0, ssd: None, backing: String::new(), mode: Mode::PassThrough };
         assert!(inside.attached.insert(disk.name.clone(), attached).is_none(), "it was not attached");
         inside.disks.served.insert(disk.name.clone(), disk.clone());
-        Ok(())
+        Ok(512)
     }
 
     pub(super) fn grow_served(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {

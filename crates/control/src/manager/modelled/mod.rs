@@ -445,7 +445,7 @@ impl DataPath for World {
         false
     }
 
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
         unreachable!("this world has no disks, nor {}", disk.name)
     }
 
@@ -589,7 +589,7 @@ impl DataPath for World {
         let names: Vec<String> =
             locked(&self.running).engine.iter().flat_map(|e| e.backing.values().map(|(_, name)| name.clone())).collect();
         let figures = |name: String| (name.clone(), VolumeFigures { stats: self.volume_stats(&name), ..VolumeFigures::default() });
-        Figures { volumes: names.into_iter().map(figures).collect(), pools: BTreeMap::new() }
+        Figures { volumes: names.into_iter().map(figures).collect(), ..Figures::default() }
     }
 
     fn pool_stats(&self, _pool: &str) -> PoolStats {
