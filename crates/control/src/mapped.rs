@@ -137,6 +137,12 @@ pub trait MappedDevices {
     /// If the kernel does not tell.
     fn passed(&self, volume: &VolumeRecord) -> Result<Option<Passed>, ControlError>;
 
+    /// Swap areas that lie on the device of a volume by now.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    fn swap_areas(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError>;
+
     /// Whether the machine is going down: nothing more will be mounted.
     fn machine_ends(&self) -> bool;
 

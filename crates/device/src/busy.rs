@@ -5,7 +5,7 @@
 
 use crate::open::{PATIENCE_PAUSE, PATIENCE_TRIES};
 use crate::spec::{DeviceKind, SpecError, kind_of};
-use crate::system::{DeviceNumber, SystemView, read_line};
+use crate::system::{DeviceNumber, SystemView, entries, read_line};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -76,6 +76,16 @@ pub enum BusyError {
         /// The operating system's reason.
         #[source]
         source: io::Error,
+    },
+    /// What a file lies on is not told.
+    #[error("it is unknown which devices {} lies on: the file system mounted at {} ({kind}) does not show them", path.display(), point.display())]
+    Unseen {
+        /// The file, or one that it lies on.
+        path: PathBuf,
+        /// Where the file system is mounted.
+        point: PathBuf,
+        /// Its kind.
+        kind: String,
     },
 }
 
@@ -198,6 +208,8 @@ pub(crate) struct MountEntry {
     pub(crate) point: PathBuf,
     kind: String,
     source: PathBuf,
+    /// Those of the file system, not of the mount.
+    options: String,
 }
 
 impl MountEntry {
@@ -237,8 +249,9 @@ pub(crate) fn mounts_of(process: &Path) -> Result<Vec<MountEntry>, BusyError> {
         let before: Vec<&str> = before.split(' ').collect();
         let number = DeviceNumber::parse(before.get(2)?)?;
         let (kind, rest) = after.split_once(' ')?;
-        let source = unescape(rest.split(' ').next()?);
-        Some(MountEntry { number, point: unescape(before.get(4)?), kind: kind.to_string(), source })
+        let (source, options) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (point, source) = (unescape(before.get(4)?), unescape(source));
+        Some(MountEntry { number, point, kind: kind.to_string(), source, options: options.to_string() })
     };
     Ok(text.lines().filter_map(mount).collect())
 }
@@ -283,9 +296,12 @@ enum Place {
 /// How two paths overlap; `None` if they do not. The text is one sentence that names both.
 ///
 /// Found are: the same device or file by another name, hard link, symbolic link or bind mount; a partition and its disk; a
-/// loop device and its file; a file and the block device its file system is on; devices built on one another (LVM, md).
+/// loop device and its file; a file and the block devices its file system is on; devices built on one another (LVM, md).
 pub fn overlap(one: &Path, other: &Path, view: &SystemView) -> Result<Option<String>, BusyError> {
-    let (one_places, other_places) = (places(one, view)?, places(other, view)?);
+    for path in [one, other] {
+        kind_of(path)?;
+    }
+    let ((one_places, _), (other_places, _)) = (places(one, view)?, places(other, view)?);
     let (Some(one_place), Some(other_place)) = (one_places.first(), other_places.first()) else { return Ok(None) };
     let (one, other) = (one.display(), other.display());
     Ok(if one_place == other_place {
@@ -299,6 +315,33 @@ pub fn overlap(one: &Path, other: &Path, view: &SystemView) -> Result<Option<Str
     })
 }
 
+/// Whether a file, a directory or another device lies on `device`, as far as the kernel tells it: how it does, in a sentence.
+///
+/// # Errors
+/// If it is not found there, and not all is known that it lies on.
+pub fn carries(device: &Path, file: &Path, view: &SystemView) -> Result<Option<String>, BusyError> {
+    let wanted = own_place(&metadata(device)?);
+    let (places, unseen) = places(file, view)?;
+    if places.contains(&wanted) {
+        return Ok(Some(format!("{} lies on {}", file.display(), device.display())));
+    }
+    unseen.map_or(Ok(None), Err)
+}
+
+/// Swap areas that lie on a device, or are it: pages of any program may be written there, hearth's among them.
+///
+/// # Errors
+/// If the kernel does not tell what one of them lies on.
+pub fn swap_areas_on(device: &Path, view: &SystemView) -> Result<Vec<PathBuf>, BusyError> {
+    let mut on_it = Vec::new();
+    for area in swaps(view)? {
+        if carries(device, &area, view)?.is_some() {
+            on_it.push(area);
+        }
+    }
+    Ok(on_it)
+}
+
 fn name(place: &Place) -> &'static str {
     match place {
         Place::Block(_) => "block device",
@@ -306,44 +349,126 @@ fn name(place: &Place) -> &'static str {
     }
 }
 
-/// The path's own place first, then all it lies on.
-fn places(path: &Path, view: &SystemView) -> Result<Vec<Place>, BusyError> {
-    let kind = kind_of(path)?;
-    let metadata = metadata(path)?;
-    let own = match kind {
-        DeviceKind::RegularFile => Place::File { device: metadata.dev(), inode: metadata.ino() },
-        DeviceKind::BlockDevice => Place::Block(DeviceNumber::from_raw(metadata.rdev())),
-    };
-    let (mut places, mut seen, mut waiting) = (Vec::new(), BTreeSet::new(), vec![own]);
-    while let Some(place) = waiting.pop() {
+fn own_place(metadata: &fs::Metadata) -> Place {
+    use std::os::unix::fs::FileTypeExt;
+    match metadata.file_type().is_block_device() {
+        true => Place::Block(DeviceNumber::from_raw(metadata.rdev())),
+        false => Place::File { device: metadata.dev(), inode: metadata.ino() },
+    }
+}
+
+/// The path's own place first, then all it lies on; and why that may not be all.
+fn places(path: &Path, view: &SystemView) -> Result<(Vec<Place>, Option<BusyError>), BusyError> {
+    let (mut places, mut seen, mut unseen) = (Vec::new(), BTreeSet::new(), None);
+    let mut waiting = vec![(own_place(&metadata(path)?), path.to_path_buf())];
+    while let Some((place, path)) = waiting.pop() {
         if !seen.insert(place.clone()) {
             continue;
         }
         match &place {
-            Place::File { device, .. } => {
-                // Only file systems that lie on one block device have its number.
-                let number = DeviceNumber::from_raw(*device);
-                waiting.extend(view.block_directory(number).map(|_| Place::Block(number)));
-            }
+            // Most file systems that lie on one block device have its number.
+            Place::File { device, .. } => match DeviceNumber::from_raw(*device) {
+                number if view.block_directory(number).is_some() => waiting.push((Place::Block(number), path)),
+                _ => match below_file(&path, view) {
+                    Ok(found) => waiting.extend(found),
+                    Err(error) => drop(unseen.get_or_insert(error)),
+                },
+            },
             Place::Block(number) => waiting.extend(below(*number, view)),
         }
         places.push(place);
     }
-    Ok(places)
+    Ok((places, unseen))
+}
+
+/// What a file lies on whose file system has a number of its own, by the mount that it is in.
+fn below_file(path: &Path, view: &SystemView) -> Result<Vec<(Place, PathBuf)>, BusyError> {
+    /// In memory, the kernel's own, or another machine's.
+    const ON_NO_DEVICE: [&str; 15] = [
+        "tmpfs",
+        "ramfs",
+        "rootfs",
+        "devtmpfs",
+        "hugetlbfs",
+        "proc",
+        "sysfs",
+        "9p",
+        "virtiofs",
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "ceph",
+        "afs",
+    ];
+    let path = fs::canonicalize(path).map_err(|source| BusyError::System { path: path.to_path_buf(), source })?;
+    let mounts = mounts(view)?;
+    let unknown = |point: &Path, kind: &str| BusyError::Unseen { path: path.clone(), point: point.into(), kind: kind.into() };
+    let mount = mount_above(&path, &mounts).ok_or_else(|| unknown(Path::new("/"), "no known one"))?;
+    if ON_NO_DEVICE.contains(&mount.kind.as_str()) {
+        return Ok(Vec::new());
+    }
+    let found = if mount.kind == "overlay" { layers_of(mount) } else { devices_of(mount, view) };
+    found.filter(|found| !found.is_empty()).ok_or_else(|| unknown(&mount.point, &mount.kind))
+}
+
+/// The directories that an overlay consists of; `None` if one of them is not to be seen from here.
+fn layers_of(mount: &MountEntry) -> Option<Vec<(Place, PathBuf)>> {
+    let mut layers = Vec::new();
+    for option in mount.options.split(',') {
+        let Some((name, value)) = option.split_once('=') else { continue };
+        if !matches!(name, "lowerdir" | "lowerdir+" | "datadir+" | "upperdir") {
+            continue;
+        }
+        let value = unescape(value);
+        // Colons within names have a backslash before them: such names are not found.
+        for layer in value.to_str()?.split(':').filter(|layer| !layer.is_empty()) {
+            let metadata = fs::metadata(layer).ok()?;
+            let is_itself = DeviceNumber::from_raw(metadata.dev()) == mount.number;
+            layers.push((!is_itself).then(|| (own_place(&metadata), PathBuf::from(layer)))?);
+        }
+    }
+    Some(layers)
+}
+
+/// The block devices that a mounted file system names as its source, and all others of a btrfs; `None` if the source is another thing.
+fn devices_of(mount: &MountEntry, view: &SystemView) -> Option<Vec<(Place, PathBuf)>> {
+    // bcachefs names all of its devices.
+    let sources = mount.source.to_str()?.split(':').map(Path::new);
+    let mut devices: Vec<DeviceNumber> = sources.map(|source| block_number(source, view)).collect::<Option<_>>()?;
+    if mount.kind == "btrfs" {
+        let members = |file_system: &PathBuf| -> Vec<DeviceNumber> {
+            let number = |path: PathBuf| DeviceNumber::parse(&read_line(&path.join("dev"))?);
+            entries(&file_system.join("devices")).into_iter().filter_map(number).collect()
+        };
+        let mut all = entries(&view.sys.join("fs/btrfs")).into_iter().map(|path| members(&path));
+        devices.extend(all.find(|members| devices.iter().any(|device| members.contains(device))).unwrap_or_default());
+    }
+    Some(devices.into_iter().map(|number| (Place::Block(number), mount.source.clone())).collect())
+}
+
+/// The number of a block device by its path, or by its name for the kernel.
+fn block_number(path: &Path, view: &SystemView) -> Option<DeviceNumber> {
+    use std::os::unix::fs::FileTypeExt;
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_block_device() => Some(DeviceNumber::from_raw(metadata.rdev())),
+        _ => {
+            let name = path.strip_prefix("/dev").ok()?;
+            DeviceNumber::parse(&read_line(&view.sys.join("class/block").join(name).join("dev"))?)
+        }
+    }
 }
 
 /// What a block device directly lies on.
-fn below(number: DeviceNumber, view: &SystemView) -> Vec<Place> {
-    let mut places: Vec<Place> = view.disk_of_partition(number).map(Place::Block).into_iter().collect();
-    places.extend(view.related(number, "slaves").into_iter().filter_map(|(_, number)| number.map(Place::Block)));
+fn below(number: DeviceNumber, view: &SystemView) -> Vec<(Place, PathBuf)> {
+    let block = |number| (Place::Block(number), PathBuf::new());
+    let mut places: Vec<(Place, PathBuf)> = view.disk_of_partition(number).map(block).into_iter().collect();
+    places.extend(view.related(number, "slaves").into_iter().filter_map(|(_, number)| number.map(block)));
     let file = view.block_directory(number).and_then(|directory| read_line(&directory.join("loop/backing_file")));
-    if let Some(metadata) = file.and_then(|file| fs::metadata(file).ok()) {
-        use std::os::unix::fs::FileTypeExt;
-        places.push(if metadata.file_type().is_block_device() {
-            Place::Block(DeviceNumber::from_raw(metadata.rdev()))
-        } else {
-            Place::File { device: metadata.dev(), inode: metadata.ino() }
-        });
+    if let Some(file) = file
+        && let Ok(metadata) = fs::metadata(&file)
+    {
+        places.push((own_place(&metadata), file.into()));
     }
     places
 }
@@ -365,6 +490,7 @@ mod tests {
             point: PathBuf::from(point),
             kind: kind.to_string(),
             source: PathBuf::from("x"),
+            options: String::new(),
         };
         let mounts = [mount("/", "ext4", 1), mount("/srv", "ext4", 2), mount("/srv/disk", "fuse.hearth", 3), mount("/net", "nfs4", 4)];
         let may = |path: &str, minor| may_be_asked(Path::new(path), &mounts, libc::makedev(0, minor));

@@ -204,6 +204,72 @@ fn partitions_and_mapped_devices_overlap_what_they_lie_on_only() {
     }
 }
 
+/// btrfs, overlays and others have numbers that belong to no block device.
+#[test]
+fn files_lie_on_the_devices_of_their_file_system_whatever_number_that_has() {
+    let Some(machine) = Machine::new() else { return };
+    let mounted = |lines: &[String]| {
+        fs::write(machine.path("proc/self/mountinfo"), lines.concat()).expect("a file");
+    };
+    let at = |name: &str| fs::canonicalize(machine.path(name)).expect("it is there").display().to_string();
+    for directory in ["state", "upper", "sys/fs/btrfs/0123/devices", "sys/class/block"] {
+        fs::create_dir_all(machine.path(directory)).expect("a directory");
+    }
+    fs::write(machine.path("state/own"), "").expect("a file");
+    let root = fs::canonicalize(machine.root.path()).expect("it is there").display().to_string();
+    let carries = |device: &str| busy::carries(&machine.path(device), &machine.path("state/own"), &machine.view);
+    let lies = |device: &str| carries(device).expect("it is known").is_some();
+    let btrfs = |source: &str| format!("30 1 0:33 / {root} rw - btrfs {source} rw,subvol=/\n");
+    // Whatever the directory of this test lies on: its number is that of no block device of the made-up machine.
+    mounted(&[btrfs(&at("dm-0"))]);
+    assert!(lies("dm-0") && lies("sda2") && lies("sda") && !lies("dm-1"));
+    assert!(machine.overlap("dm-0", "state/own"));
+    let told = carries("dm-0").expect("it is known").expect("it does");
+    assert!(told.contains("lies on"), "{told}");
+    // A file system on two devices, and a source that is told by its name for the kernel.
+    for name in ["dm-0", "dm-1"] {
+        std::os::unix::fs::symlink(machine.path(&format!("sys/devices/{name}")), machine.path(&format!("sys/class/block/{name}")))
+            .expect("a link");
+        let member = machine.path(&format!("sys/fs/btrfs/0123/devices/{name}"));
+        std::os::unix::fs::symlink(machine.path(&format!("sys/devices/{name}")), member).expect("a link");
+    }
+    mounted(&[btrfs("/dev/dm-0")]);
+    assert!(lies("dm-0") && lies("dm-1"));
+    // An overlay lies on what its layers lie on.
+    let overlay = |upper: &str| format!("31 30 0:40 / {} rw - overlay overlay rw,lowerdir={upper},workdir=/work\n", at("state"));
+    mounted(&[btrfs(&at("dm-1")), overlay(&at("upper"))]);
+    assert!(lies("dm-1"));
+    // What is not to be seen is no "no".
+    for lines in [
+        vec![overlay("/of/another/namespace")],
+        vec![format!("30 1 0:33 / {root} rw - zfs tank/state rw\n")],
+        vec![btrfs("/dev/root")],
+        vec![],
+    ] {
+        mounted(&lines);
+        let error = carries("dm-1").expect_err("it is unknown");
+        assert!(error.to_string().contains("it is unknown which devices"), "{error}");
+    }
+    mounted(&[format!("30 1 0:33 / {root} rw - tmpfs tmpfs rw\n")]);
+    assert!(!lies("dm-1"));
+}
+
+#[test]
+fn swap_files_are_found_on_the_devices_below_them() {
+    let Some(machine) = Machine::new() else { return };
+    let root = fs::canonicalize(machine.root.path()).expect("it is there").display().to_string();
+    fs::write(machine.path("swapfile"), "").expect("a file");
+    fs::write(machine.path("proc/self/mountinfo"), format!("30 1 0:33 / {root} rw - btrfs {} rw\n", machine.path("dm-0").display()))
+        .expect("a file");
+    let on = |device: &str| busy::swap_areas_on(&machine.path(device), &machine.view).map(|areas| areas.len());
+    assert!(matches!((on("sda2"), on("dm-0")), (Ok(1), Ok(0))), "the swap area sda2");
+    let line = format!("Filename Type Size Used Priority\n{} file 1 0 -2\n", machine.path("swapfile").display());
+    fs::write(machine.path("proc/swaps"), line).expect("a file");
+    assert!(matches!((on("dm-0"), on("sda2"), on("dm-1")), (Ok(1), Ok(1), Ok(0))));
+    fs::write(machine.path("proc/swaps"), "Filename\n/swapfile\\040(deleted) file 1 0 -2\n").expect("a file");
+    on("dm-0").expect_err("where it lies is unknown");
+}
+
 #[test]
 fn what_cannot_be_found_out_is_an_error_not_a_no() {
     let Some(machine) = Machine::new() else { return };

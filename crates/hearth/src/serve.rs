@@ -46,10 +46,10 @@ pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
     if let Some(path) = &config.path {
         tracing::info!("configured by {}", path.display());
     }
-    run(&settings, began)
+    run(&settings, config.path.as_deref(), began)
 }
 
-fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
+fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> Result<(), Failure> {
     let places = &settings.places;
     let stop = signals()?;
     // What is made from here on is for the owner alone, unless it is given another mode by name: history, locks, whatever libraries make.
@@ -65,6 +65,7 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
         tracing::info!("the API also listens at https://{address}");
     }
     tell_kernel_that_io_depends_on_us();
+    stay_in_memory();
 
     let (notice_in, notices) = channel();
     let machine = Machine::start(MachineOptions {
@@ -80,6 +81,8 @@ fn run(settings: &ServeSettings, began: Instant) -> Result<(), Failure> {
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
     manager.set_volume_defaults(&settings.volume_defaults)?;
     manager.set_stop_limit(settings.stop_limit);
+    let own_files = [config_file, settings.certificate.as_deref(), settings.key.as_deref()];
+    manager.set_own_files(own_files.into_iter().flatten().map(Path::to_path_buf));
     if settings.history_enabled {
         past::open(&manager, &places.state_directory, settings.history_bytes_max)?;
     }
@@ -172,6 +175,18 @@ pub fn export_directory(socket: &Path) -> PathBuf {
 fn tell_kernel_that_io_depends_on_us() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         tracing::debug!("PR_SET_IO_FLUSHER is not allowed ({error})");
+    }
+}
+
+/// What is swapped out may have to be read through hearth itself. Where memory may not be locked without limit, nothing is: a limit that is
+/// reached later would refuse memory.
+fn stay_in_memory() {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    use rustix::process::{Resource, getrlimit};
+    if getrlimit(Resource::Memlock).current.is_some() {
+        tracing::debug!("memory may be swapped out: the limit on locked memory is not \"infinity\"");
+    } else if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT) {
+        tracing::debug!("memory may be swapped out: it cannot be locked ({error})");
     }
 }
 

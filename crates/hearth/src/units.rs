@@ -69,7 +69,7 @@ fn units(attached: &[Attached], ssds: &[&str], fstab: &str) -> Vec<(PathBuf, Str
             files.push((format!("{unit}.d/50-hearth.conf").into(), "[Unit]\nJobRunningTimeoutSec=30s\n".into()));
             Some(unit)
         } else {
-            let point = mount_below(ssd, fstab).filter(|point| mounts.iter().all(|mount| mount.point != *point));
+            let point = mount_below(ssd, fstab).filter(|point| !comes_after(Path::new(point), &mounts, fstab, DEPTH_MAX));
             point.map(|point| format!("{}.mount", escape_path(&point)))
         };
         if let Some(unit) = unit {
@@ -84,6 +84,21 @@ fn units(attached: &[Attached], ssds: &[&str], fstab: &str) -> Vec<(PathBuf, Str
 fn mount_below(path: &str, fstab: &str) -> Option<String> {
     let mounts = lines(fstab).filter(|line| !line.is_of_network && line.point != "/" && Path::new(path).starts_with(&line.point));
     mounts.max_by_key(|line| line.point.len()).map(|line| line.point)
+}
+
+/// What of `/etc/fstab` is looked at, mounts of files within mounts: more than that is a ring.
+const DEPTH_MAX: u32 = 16;
+
+/// Whether what is at a path is there only after one of the mounts: below it, or from a file or directory that is (a bind mount, an image).
+/// These wait for hearth, so hearth waits for none of it.
+fn comes_after(path: &Path, mounts: &[Mount], fstab: &str, depth: u32) -> bool {
+    let is_from = |line: &Line| {
+        let source = Path::new(&line.device);
+        path.starts_with(&line.point) && source.is_absolute() && !source.starts_with("/dev")
+    };
+    depth == 0
+        || mounts.iter().any(|mount| path.starts_with(&mount.point))
+        || lines(fstab).filter(is_from).any(|line| comes_after(Path::new(&line.device), mounts, fstab, depth - 1))
 }
 
 /// A line of `/etc/fstab`.
@@ -219,7 +234,14 @@ mod tests {
         assert!(early.contains("\nWants=mnt-fast\\x20disk.mount\nAfter=mnt-fast\\x20disk.mount\n"), "{early}");
         assert!(!early.contains("Service") && !early.contains("Requires"), "{early}");
         // What lies on the device itself is not waited for, nor what comes by the network.
-        for lines in ["/dev/vg-x/lv /mnt ext4 defaults", "/dev/vg-x/lv /srv ext4 defaults\n/dev/sdb /mnt ext4 _netdev"] {
+        for lines in [
+            "/dev/vg-x/lv /mnt ext4 defaults",
+            "/dev/vg-x/lv /mnt ext4 defaults\n/dev/sdb /mnt/fast\\040disk ext4 defaults",
+            "/dev/vg-x/lv /srv ext4 defaults\n/srv/ssd /mnt none bind",
+            "/dev/vg-x/lv /srv ext4 defaults\n/srv/x /opt none bind\n/opt/image /mnt/fast\\040disk ext4 loop",
+            "/dev/vg-x/lv /srv ext4 defaults\n/opt /mnt none bind\n/mnt /opt none bind",
+            "/dev/vg-x/lv /srv ext4 defaults\n/dev/sdb /mnt ext4 _netdev",
+        ] {
             let early = &made(lines).pop().expect("it is there").1;
             assert!(!early.contains("mnt"), "{early}");
         }

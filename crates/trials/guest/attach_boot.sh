@@ -11,6 +11,11 @@ state=/var/lib/hearth
 
 if [ "$hearth" != inside ]; then
     modprobe -a dm-mod loop fuse
+    # The layers of the guest's root, an overlay, were mounted before it and are not to be seen. They lie on none of its disks, as these do not.
+    mkdir -p /lower /rw
+    mount -t tmpfs lower /lower
+    mount -t tmpfs rw /rw
+    mkdir /rw/upper
     mkdir -p $state /srv/lv
     [ "$step" != first ] || { mkfs.ext4 -q /dev/vmlab/state; vgcreate -qq vg "$(readlink -f /dev/vmlab/disk)"; }
     mount /dev/vmlab/state $state

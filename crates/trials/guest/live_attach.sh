@@ -8,6 +8,11 @@ step=$1 hearth=$2 kept=$3
 run=/run/hearth
 export HEARTH_SOCKET=$run/socket HEARTH_STATE=/mnt/state/hearth LVM_SUPPRESS_FD_WARNINGS=1
 mkdir -p $run /mnt/state /mnt/lv
+# The layers of the guest's root, an overlay, were mounted before it and are not to be seen. They lie on none of its disks, as these do not.
+mkdir -p /lower /rw
+mount -t tmpfs lower /lower
+mount -t tmpfs rw /rw
+mkdir /rw/upper
 modprobe -a dm-mod dm-snapshot loop fuse
 # By ublk at first, and after the boot by loop.
 [ "$step" != live ] || modprobe ublk_drv

@@ -131,7 +131,10 @@ impl Manager {
     /// Everything that must be so of a device before it is attached.
     fn check_mapped(&self, path: &str) -> Result<MappedFacts, ControlError> {
         let program = std::fs::read_link("/proc/self/exe").ok().map(|path| path.display().to_string());
-        let own: Vec<String> = [Some(format!("{}/state.json", self.shared.state_directory)), program].into_iter().flatten().collect();
+        let mut own = vec![self.shared.state_directory.clone()];
+        own.extend(program);
+        own.extend(self.shared.own_files.get().into_iter().flatten().cloned());
+        own.extend(self.memory().state.volumes.iter().flat_map(|v| &v.shares).filter_map(|share| share.chap_file.clone()));
         let attached: Vec<(String, Attachment)> = {
             let memory = self.memory();
             memory.state.volumes.iter().filter_map(|v| Some((v.name.clone(), v.attachment.clone()?))).collect()
@@ -464,10 +467,25 @@ impl Manager {
     pub(super) fn watch_attachments(&self, served: &[VolumeRecord]) {
         self.settle_later();
         for volume in served.iter().filter(|volume| volume.attachment.is_some()) {
+            self.tell_of_swap(volume);
             // Of one that another program is changing it will be seen what it has become.
             if matches!(self.data().mapped().leads(volume), Ok(Leads::Past | Leads::Nowhere)) && !self.is_stopping() {
                 self.led_past(volume);
             }
+        }
+    }
+
+    /// Swap may be switched on later, on a device that is attached already.
+    fn tell_of_swap(&self, volume: &VolumeRecord) {
+        let areas = self.data().mapped().swap_areas(volume).unwrap_or_default();
+        let mut told = false;
+        self.set_live_volume(&volume.name, |live| told = std::mem::replace(&mut live.swap_told, !areas.is_empty()));
+        if let (Some(area), false) = (areas.first(), told) {
+            let message = format!(
+                "the swap area {area} lies on the device that it is attached to, and hearth may need memory to write what is swapped out: \
+                 switch it off with `swapoff {area}`"
+            );
+            self.events().note(Severity::Warning, &volume.name, message);
         }
     }
 

@@ -229,6 +229,24 @@ fn a_table_of_another_program_is_noticed_and_the_cache_dropped() {
     assert!(world.inside().saved.volumes.is_empty());
 }
 
+#[test]
+fn swap_that_comes_later_is_told_of_once() {
+    let (world, manager) = lab();
+    manager.handle(attach()).expect("nothing fails");
+    let told = || manager.events_after(0).iter().filter(|event| event.message.contains("swapoff /srv/swapfile")).count();
+    let mut watched = Watched::default();
+    manager.watch_devices(&mut watched);
+    assert_eq!(told(), 0);
+    world.inside().machine.swap.push((LV.into(), "/srv/swapfile".into()));
+    (0..3).for_each(|_| manager.watch_devices(&mut watched));
+    assert_eq!(told(), 1);
+    world.inside().machine.swap.clear();
+    manager.watch_devices(&mut watched);
+    world.inside().machine.swap.push((LV.into(), "/srv/swapfile".into()));
+    manager.watch_devices(&mut watched);
+    assert_eq!(told(), 2, "switched on again");
+}
+
 /// LVM gives the device its own table at any step of a start, and its users write to the disk.
 #[test]
 fn a_refresh_amid_a_start_leaves_nothing_stale() {

@@ -114,6 +114,8 @@ struct Shared {
     volume_defaults: OnceLock<Options>,
     /// How long a stop may take.
     stop_limit: OnceLock<Duration>,
+    /// Files that the daemon needs besides its state.
+    own_files: OnceLock<Vec<String>>,
     /// The stop is a restart.
     restarts: OnceLock<()>,
     /// The stop under way.
@@ -179,6 +181,8 @@ struct LiveVolume {
     refused: Option<Refused>,
     /// The daemon ends, and the device that it is attached to leads past hearth since.
     left: Option<crate::state::Kept>,
+    /// It was told that there is swap on the device that it is attached to.
+    swap_told: bool,
     exports: BTreeMap<Export, String>,
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
@@ -202,6 +206,7 @@ impl LiveVolume {
             backing_bytes: None,
             refused: None,
             left: None,
+            swap_told: false,
             exports: BTreeMap::new(),
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),
@@ -254,6 +259,7 @@ impl Manager {
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),
             stop_limit: OnceLock::new(),
+            own_files: OnceLock::new(),
             restarts: OnceLock::new(),
             stop_watch: OnceLock::new(),
         };
@@ -268,6 +274,12 @@ impl Manager {
         let options = defaults.apply(&Options::default())?;
         self.shared.volume_defaults.get_or_init(|| options);
         Ok(())
+    }
+
+    /// Sets which files the daemon needs besides its state, such as its configuration: no volume is attached below them. Once, before
+    /// anything is asked.
+    pub fn set_own_files(&self, files: impl IntoIterator<Item = std::path::PathBuf>) {
+        self.shared.own_files.get_or_init(|| files.into_iter().map(|file| file.display().to_string()).collect());
     }
 
     /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.

@@ -6,7 +6,7 @@ use super::{Machine, failed};
 use crate::error::{ControlError, Kind};
 use crate::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
 use crate::state::{Attachment, VolumeRecord};
-use device::busy::{self, Usage};
+use device::busy::{self, BusyError, Usage};
 use device::system::SystemView;
 use mapper::{Mapper, MapperError, Number, Status, Table, Which};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -107,6 +107,24 @@ fn kernel_name(number: Number) -> Option<String> {
 
 fn sector_bytes(number: Number) -> u32 {
     told(number, "queue/logical_block_size").and_then(|text| text.parse().ok()).unwrap_or(SECTOR_BYTES as u32)
+}
+
+/// What to do about swap on an attached device.
+const NO_SWAP: &str = "switch that off with `swapoff`: hearth may need memory to write what is swapped out";
+
+/// Refuses a device that carries a file of hearth's own, or may do so.
+fn check_carries_none(path: &str, own: &[String], view: &SystemView) -> Result<(), ControlError> {
+    let remedy = "move hearth's files to another disk: hearth cannot wait for itself";
+    for file in own {
+        match busy::carries(Path::new(path), Path::new(file), view) {
+            Ok(None) => {}
+            Ok(Some(how)) => return Err(conflict(path, format!("hearth's own {file} lies on it ({how})"), remedy)),
+            // What is not there is not waited for.
+            Err(BusyError::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(conflict(path, format!("hearth's own {file} may lie on it: {error}"), remedy)),
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a table that cannot be had twice, or that leads to hearth itself.
@@ -242,16 +260,13 @@ impl MappedDevices for Machine {
         let view = SystemView::default();
         let users = busy::usages(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
         if users.iter().any(|user| matches!(user, Usage::Swap { .. })) {
-            let remedy = "switch that off with `swapoff`: hearth may need memory to write what is swapped out";
-            return Err(conflict(path, "it is used as swap space", remedy));
+            return Err(conflict(path, "it is used as swap space", NO_SWAP));
         }
-        for file in own {
-            let how = busy::overlap(Path::new(path), Path::new(file), &view).ok().flatten();
-            if let Some(how) = how {
-                let problem = format!("hearth's own {file} lies on it ({how})");
-                return Err(conflict(path, problem, "move hearth's files to another disk: hearth cannot wait for itself"));
-            }
+        let areas = busy::swap_areas_on(Path::new(path), &view).map_err(|error| conflict(path, error.to_string(), NO_SWAP))?;
+        if let Some(area) = areas.first() {
+            return Err(conflict(path, format!("the swap area {} lies on it", area.display()), NO_SWAP));
         }
+        check_carries_none(path, own, &view)?;
         let sectors = told(number, "size").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         Ok(MappedFacts { name: status.name, uuid: status.uuid, size_bytes: sectors * SECTOR_BYTES, sector_bytes: sector_bytes(number) })
     }
@@ -349,6 +364,12 @@ impl MappedDevices for Machine {
             Some(Passed { boot: boot.trim().into(), instance, writes, is_open: status.open_count > 0 })
         };
         Ok(count())
+    }
+
+    fn swap_areas(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        let path = Path::new(DIRECTORY).join(&attachment(volume)?.device);
+        let areas = busy::swap_areas_on(&path, &SystemView::default()).map_err(|error| failed(&error, ""))?;
+        Ok(areas.into_iter().map(|area| area.display().to_string()).collect())
     }
 
     fn machine_ends(&self) -> bool {

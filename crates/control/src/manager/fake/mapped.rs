@@ -32,6 +32,8 @@ pub struct Machine {
     pub boots: u64,
     /// It is going down.
     pub ends: bool,
+    /// Swap areas, each with the mapped device that it lies on.
+    pub swap: Vec<(String, String)>,
     /// What is compared of a cache is not what differs.
     pub sample_misses: bool,
 }
@@ -241,6 +243,11 @@ impl MappedDevices for World {
         let boot = inside.machine.boots.to_string();
         let count = |mapped: &Mapped| Passed { boot, instance: mapped.instance, writes: mapped.writes, is_open: mapped.is_open };
         Ok(inside.mapped.get(&name_of(volume)).map(count))
+    }
+
+    fn swap_areas(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        let inside = self.inside();
+        Ok(inside.machine.swap.iter().filter(|(name, _)| *name == name_of(volume)).map(|(_, area)| area.clone()).collect())
     }
 
     fn machine_ends(&self) -> bool {
