@@ -8,24 +8,27 @@ use crate::block::{BlockDevice, SERIAL_BYTES};
 use crate::error::VhostUserError;
 use crate::mapping::Quota;
 use crate::message::config_changed;
+use crate::own_notes::OwnNotes;
 use crate::session::Session;
 use crate::succession::{Ended, Notes, Succession};
 use runtime::{Context, Endpoint, EndpointAdder, EndpointGroup, Runtime, VolumeRef, monotonic_ns};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use shares::{Slot, Table};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Front ends at a time whose queues do not run.
 const IDLE_MAX: usize = 16;
+/// Threads of front ends at a time: those above, one that runs queues, and some whose end takes long. More front ends wait to be accepted.
+const THREADS_MAX: usize = 64;
 /// So long each of them has before it gives way: a hundred times what it takes to set a device up on an idle machine.
 const GRACE_NS: u64 = 100_000_000;
 /// How long to wait before one more is let in while all others have their time.
@@ -79,7 +82,9 @@ pub(crate) struct Shared {
     pub(crate) quota: Arc<Quota>,
     stopping: AtomicBool,
     /// Where requests under way are noted, of this export's own making; `None`: any are taken.
-    own_notes: Option<Mutex<BTreeSet<(u64, u64)>>>,
+    own_notes: Option<Mutex<OwnNotes>>,
+    /// Threads of front ends; some of those have gone already.
+    threads: AtomicUsize,
     /// Who may go on with what a killed daemon has left.
     pub(crate) succession: Succession,
     inside: Mutex<Inside>,
@@ -239,37 +244,55 @@ impl Shared {
     }
 
     /// Memory for requests under way was made for a front end.
-    pub(crate) fn note_own(&self, file: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn note_own(&self, number: u64, file: &OwnedFd) -> io::Result<()> {
         let Some(own) = &self.own_notes else { return Ok(()) };
         let facts = rustix::fs::fstat(file)?;
-        own.lock().unwrap_or_else(PoisonError::into_inner).insert((facts.st_dev, facts.st_ino));
+        own.lock().unwrap_or_else(PoisonError::into_inner).give(number, (facts.st_dev, facts.st_ino));
         Ok(())
     }
 
     /// Whether a front end may come with this memory.
-    pub(crate) fn takes_notes(&self, file: &OwnedFd) -> io::Result<bool> {
+    pub(crate) fn takes_notes(&self, number: u64, file: &OwnedFd) -> io::Result<bool> {
         let Some(own) = &self.own_notes else { return Ok(true) };
         let facts = rustix::fs::fstat(file)?;
-        Ok(own.lock().unwrap_or_else(PoisonError::into_inner).contains(&(facts.st_dev, facts.st_ino)))
+        Ok(own.lock().unwrap_or_else(PoisonError::into_inner).take(number, (facts.st_dev, facts.st_ino)))
     }
 
-    pub(crate) fn set_back_channel(&self, number: u64, channel: OwnedFd) {
-        if let Some(open) = self.inside().sessions.get_mut(&number) {
-            open.back_channel = Some(channel);
+    /// # Errors
+    /// A sentence: it is no Unix socket. Sending to others may wait, and so may closing them.
+    pub(crate) fn set_back_channel(&self, number: u64, channel: OwnedFd) -> Result<(), String> {
+        if !rustix::net::sockopt::socket_domain(&channel).is_ok_and(|domain| domain == AddressFamily::UNIX) {
+            return Err("a back channel is no Unix socket".into());
         }
+        let mut inside = self.inside();
+        let before = inside.sessions.get_mut(&number).and_then(|open| open.back_channel.replace(channel));
+        // Descriptors that somebody has sent through it and nobody has taken are closed with it, which may take long.
+        drop(inside);
+        drop(before);
+        Ok(())
     }
 
     pub(crate) fn session_ended(&self, number: u64) {
+        if let Some(own) = &self.own_notes {
+            own.lock().unwrap_or_else(PoisonError::into_inner).ended(number);
+        }
         let mut inside = self.inside();
-        if let Some(slot) = inside.sessions.remove(&number).and_then(|open| open.idle) {
+        let open = inside.sessions.remove(&number);
+        if let Some(slot) = open.as_ref().and_then(|open| open.idle) {
             inside.idle.leave(slot);
         }
         drop(inside);
         self.changed.notify_all();
+        // As above.
+        drop(open);
     }
 
-    /// Takes in a front end that has connected; gives its number. `None`: not yet, since all others have their time.
+    /// Takes in a front end that has connected; gives its number. `None`: not yet, since all others have their time, or too many are on
+    /// their way out.
     fn arrive(&self, socket: &Arc<OwnedFd>) -> Option<u64> {
+        if self.threads.load(Ordering::Acquire) >= THREADS_MAX {
+            return None;
+        }
         let peer = rustix::net::sockopt::socket_peercred(socket).ok();
         let user = peer.map_or(u32::MAX, |peer| peer.uid.as_raw());
         let mut inside = self.inside();
@@ -307,12 +330,33 @@ impl Shared {
             };
             let session = Session::new(self.clone(), socket, number);
             let name = format!("vhost-{}", self.device.volume.name());
-            let spawned = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || session.run());
+            let thread = Thread::new(self);
+            let body = move || {
+                let _thread = thread;
+                session.run();
+            };
+            let spawned = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body);
             if let Err(error) = spawned {
                 tracing::warn!(%error, "a virtual machine could not be served");
                 self.session_ended(number);
             }
         }
+    }
+}
+
+/// One of the threads of front ends.
+struct Thread(Arc<Shared>);
+
+impl Thread {
+    fn new(shared: &Arc<Shared>) -> Thread {
+        shared.threads.fetch_add(1, Ordering::AcqRel);
+        Thread(shared.clone())
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -337,6 +381,7 @@ impl VhostUserExport {
             quota: Arc::default(),
             stopping: AtomicBool::new(false),
             own_notes: options.refuses_earlier.then(Mutex::default),
+            threads: AtomicUsize::new(0),
             succession: Succession::open(options.succession.clone().unwrap_or_else(|| path.with_extension("guest"))),
             inside: Mutex::new(inside),
             changed: Condvar::new(),

@@ -6,7 +6,7 @@
 //! ```
 //! Rooms: `export` the socket and whose turn it is; `session` one front end, with `message` and `socket` what it says; `wishes` between
 //! it and `queue`, the endpoint; `ring` and `chain` the queue in memory; `slot` what is under way in it; `block` what requests mean; `inflight` requests that
-//! outlive the daemon, and `resumption` in which order they end, and `succession` who may go on with them; `dirty` what a migration must know; `memory`, `mapping` and `guard` memory that is a guest's.
+//! outlive the daemon, and `resumption` in which order they end, and `succession` and `own_notes` who may go on with them; `dirty` what a migration must know; `memory`, `mapping` and `guard` memory that is a guest's.
 //!
 //! Protocol and queues are written here and not taken from the crates `vhost` and `virtio-queue`: the first has no word for a changed
 //! configuration and waits without limit, the second ends a malformed chain silently, and neither knows what is in flight or dirty. The tests'
@@ -25,6 +25,7 @@ mod inflight;
 mod mapping;
 mod memory;
 mod message;
+mod own_notes;
 mod queue;
 mod resumption;
 mod ring;

@@ -217,7 +217,7 @@ impl Session {
                 self.queue(queue)?.enabled = on;
                 self.tell(queue)?;
             }
-            Ask::SetBackChannel => self.shared.set_back_channel(self.number, one(&mut descriptors)?),
+            Ask::SetBackChannel => self.shared.set_back_channel(self.number, one(&mut descriptors)?).map_err(Refusal)?,
             Ask::GetConfig { offset, bytes, flags } => {
                 let config = self.shared.device.config(self.has_write_cache());
                 let end = offset.checked_add(bytes).map_or(usize::MAX, |end| end as usize);
@@ -279,7 +279,7 @@ impl Session {
             // The front end goes on without.
             return Ok(Some((InflightFacts { bytes: 0, offset: 0, queues, entries }.encode(), None)));
         }
-        let made = inflight::make(queues, entries).and_then(|file| self.shared.note_own(&file).map(|()| file));
+        let made = inflight::make(queues, entries).and_then(|file| self.shared.note_own(self.number, &file).map(|()| file));
         let file = made.map_err(|error| Refusal(format!("no memory for requests under way ({error})")))?;
         let facts = InflightFacts { bytes: inflight::total_bytes(queues, entries), offset: 0, queues, entries };
         Ok(Some((facts.encode(), Some(file))))
@@ -290,7 +290,7 @@ impl Session {
         if queues > QUEUES_MAX || entries > ENTRIES_MAX {
             return Err("the memory for requests under way is for more than there can be".into());
         }
-        if !self.shared.takes_notes(file).unwrap_or(false) {
+        if !self.shared.takes_notes(self.number, file).unwrap_or(false) {
             return Err("its disk is not what it was when the daemon before ended: restart the virtual machine".into());
         }
         let inflight = Inflight::new(file, offset, bytes, queues, entries);

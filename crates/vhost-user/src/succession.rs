@@ -5,13 +5,18 @@
 //! has seen. That is wrong where requests were answered in another order than they came: some would be carried out twice, and others never. So
 //! after a crash, a front end without the notes is served only in queues in which its guest waits for nothing.
 
-use std::collections::BTreeSet;
+use crate::block::QUEUES_MAX;
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which memory holds the notes of a front end, by device and inode. `None`: it keeps none.
 pub(crate) type Notes = Option<(u64, u64)>;
+
+/// Front ends that are known, since they were served after the one that was left; of more, the earliest are forgotten.
+const KNOWN_MAX: usize = 256;
+const _: () = assert!(QUEUES_MAX <= 64, "a bit for each");
 
 /// See the module.
 #[derive(Debug)]
@@ -24,8 +29,8 @@ pub(crate) struct Succession {
 struct Inside {
     /// Of the front end whose queues ran when an earlier daemon was killed.
     left: Option<Notes>,
-    /// Of front ends and their queues that were served since.
-    known: BTreeSet<(Notes, u16)>,
+    /// Notes of front ends that were served since, each with a bit for each of its queues; the latest is last.
+    known: VecDeque<((u64, u64), u64)>,
 }
 
 /// How the queues of a front end have ended.
@@ -46,7 +51,7 @@ impl Succession {
             // Something is there, so something was left.
             Err(_) => Some(None),
         };
-        Succession { path, inside: Mutex::new(Inside { left, known: BTreeSet::new() }) }
+        Succession { path, inside: Mutex::new(Inside { left, known: VecDeque::new() }) }
     }
 
     /// State behind this lock is complete at every moment, so a panic elsewhere does not spoil it.
@@ -73,11 +78,17 @@ impl Succession {
     pub(crate) fn admits(&self, notes: Notes, queue: u16, waits: bool) -> bool {
         let mut inside = self.inside();
         let Some(left) = inside.left else { return true };
-        let has_notes = notes.is_some() && notes == left || notes.is_some() && inside.known.contains(&(notes, queue));
-        if !has_notes && waits {
+        let Some(file) = notes else { return !waits };
+        let at = inside.known.iter().position(|(known, _)| *known == file);
+        let queues = at.map_or(0, |at| inside.known[at].1);
+        if waits && notes != left && queues >> queue & 1 == 0 {
             return false;
         }
-        inside.known.insert((notes, queue));
+        at.map(|at| inside.known.remove(at));
+        if inside.known.len() >= KNOWN_MAX {
+            inside.known.pop_front();
+        }
+        inside.known.push_back((file, queues | 1 << queue));
         true
     }
 
@@ -139,6 +150,14 @@ mod tests {
         again.begins(first);
         again.ends(first, asked);
         assert!(open().admits(second, 0, true));
+        again.begins(first);
+        again.ends(first, spoiled);
+        for inode in 100..100_000 {
+            assert!(again.admits(second, 3, false), "who runs is not forgotten for others");
+            assert!(again.admits(Some((2, inode)), 63, false));
+        }
+        assert_eq!(again.inside().known.len(), KNOWN_MAX);
+        assert!(again.admits(second, 3, true) && !again.admits(second, 4, true) && !again.admits(None, 0, true));
         std::fs::write(&file, "what is this").expect("there is room");
         assert!(!open().admits(second, 0, true));
     }
