@@ -158,6 +158,23 @@ fn a_target_that_takes_nobody_in_is_opened_again() {
     assert!(daemon.by_hand("--mode target --op show").starts_with("Target 1: iqn.2026-01.test:other"));
 }
 
+#[test]
+fn one_that_is_just_being_started_or_stopped_is_left_alone() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let (targets, share) = (daemon.targets(), daemon.share());
+    targets.offer(&share).expect("it is there");
+    daemon.by_hand("--mode sys --op update --name State -v offline");
+    daemon.by_hand(&format!("--mode target --op delete --force --tid {}", daemon.number()));
+    for error in [targets.look(&share, false).map(drop), targets.offer(&share).map(drop)] {
+        let error = error.expect_err("it is closed");
+        assert!(error.to_string().contains("started or stopped") && error.remedy().contains("State -v ready"), "{error}");
+    }
+    assert_eq!(daemon.by_hand("--mode target --op show"), "");
+    daemon.by_hand("--mode sys --op update --name State -v ready");
+    assert_eq!(lacks(&targets, &share), ["it is not there"]);
+    targets.offer(&share).expect("it is open");
+}
+
 /// An initiator that stays logged in; it ends with this.
 struct LoggedIn {
     child: Child,

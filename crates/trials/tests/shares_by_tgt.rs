@@ -1,6 +1,7 @@
 //! A volume shared by `tgtd`, where the kernel has no iSCSI target, and used by QEMU's own initiator: the daemon is killed under verifying load, and
-//! `tgtd` forgets everything, without an error. `TRIAL_LONG=1` goes on with a daemon that does not come back.
+//! `tgtd` hangs, loses a disk and forgets everything, without an error. `TRIAL_LONG=1` goes on with a daemon that does not come back.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -76,11 +77,39 @@ fn an_initiator_of_tgt_outlives_the_daemon() {
     let status = command::wait(&mut user, LONG);
     assert!(status.is_some_and(|status| status.success()), "{status:?}: {}", std::fs::read_to_string(&load).unwrap_or_default());
 
+    // It hangs: nobody else waits for it, and it is said. All else goes on.
+    let state = |place: &Place| {
+        let listed: serde_json::Value = serde_json::from_str(&place.must(&["share", "list", "--json"])).expect("--json gives JSON");
+        listed[0]["problem"].as_str().map(str::to_owned)
+    };
+    let signal = |signal| kill_process(Pid::from_child(&tgtd.0), signal).expect("it runs");
+    signal(Signal::STOP);
+    until(|| state(&place).is_some());
+    assert!(state(&place).is_some_and(|problem| problem.contains("tgt does not answer")));
+    let refused = command::run(&mut place.hearth(&["share", "remove", &volume]), SHORT);
+    assert!(!refused.good() && refused.stderr.contains("systemctl status tgt"), "{refused:#?}");
+    let (another, _) = place.volume(64, "write-back", &["--export", "loop"]);
+    place.must(&["volume", "remove", &another]);
+    signal(Signal::CONT);
+    until(|| state(&place).is_none());
+
+    // Another program takes its disk away: it is there again.
+    let by_hand = |words: &str| {
+        let mut command = Command::new("tgtadm");
+        command.args(["--lld", "iscsi", "--mode"]).args(words.split(' ')).env("TGT_IPC_SOCKET", place.socket("tgt"));
+        command::must(&mut command, SHORT)
+    };
+    let last = load_of_last(&place.path("last"), ROUNDS);
+    let readable = || command::wait(&mut qemu_io(&url, &last), LONG).is_some_and(|status| status.success());
+    let shown = by_hand("target --op show");
+    let number = shown.trim_start_matches("Target ").split(':').next().expect("it is there");
+    by_hand(&format!("logicalunit --op delete --tid {number} --lun 1"));
+    until(readable);
+    until(|| place.log().contains("LUN 1 is not there"));
+
     // It forgets everything: set up again by itself, the same disk with the same content.
     drop(tgtd);
     tgtd = Tgtd::start(&place, port);
-    let last = load_of_last(&place.path("last"), ROUNDS);
-    let readable = || command::wait(&mut qemu_io(&url, &last), LONG).is_some_and(|status| status.success());
     until(readable);
     assert!(place.log().contains("again"), "it is told");
 

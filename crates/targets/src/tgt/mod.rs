@@ -91,6 +91,18 @@ impl Tgtd {
         }
     }
 
+    /// Its unit closes it while targets of others are set up, and before it ends: with a target that
+    /// came meanwhile it would not end.
+    fn check_open(&self) -> Result<(), TargetError> {
+        let text = self.order("tell its state", Order::new(Mode::System, Act::Show))?;
+        if text.lines().find_map(|line| line.strip_prefix("    State: ")).is_none_or(|state| state == "ready") {
+            return Ok(());
+        }
+        let problem = "tgt is just being started or stopped: it takes nobody in".into();
+        let remedy = "wait for it; if it stays so, open it with `tgtadm --mode sys --op update --name State -v ready`";
+        Err(TargetError::Tgt { problem, remedy: remedy.into() })
+    }
+
     /// Gives what could not be put right, a sentence.
     pub(crate) fn apply(&self, share: &Share) -> Result<Option<String>, TargetError> {
         let wanted = mend::accounts(share.chap.as_ref());
@@ -98,6 +110,7 @@ impl Tgtd {
             let problem = "tgt takes no CHAP user with a comma in its name".into();
             return Err(TargetError::Tgt { problem, remedy: "give it another name in the file".into() });
         }
+        self.check_open()?;
         let name = share.target();
         let known = self.targets()?;
         let mut made = Made::default();
@@ -211,6 +224,9 @@ impl Tgtd {
 
     /// What the target of the share lacks, clauses for people, and who is logged in.
     pub(crate) fn look(&self, share: &Share, has_secrets: bool) -> Result<(Vec<String>, Vec<String>), TargetError> {
+        if self.answers()? {
+            self.check_open()?;
+        }
         let Some(target) = self.target_of(share.uuid)? else { return Ok((vec!["it is not there".to_owned()], Vec::new())) };
         let mut lacks = mend::lacks(&target, share, has_secrets);
         lacks.extend(self.deaf(&share.addresses)?.iter().map(|address| format!("it does not listen on {address}")));
