@@ -37,7 +37,6 @@ pub(crate) fn apply(tree: &dyn Tree, share: &Share) -> Result<(), TargetError> {
     steps.directory(&format!("{FABRIC}/{}", names::target(Protocol::Iscsi, share.uuid)))?;
     steps.directory(&group)?;
     let open = share.access == Access::Anyone;
-    let flag = |yes: bool| if yes { "1" } else { "0" };
     for (name, value) in [
         ("authentication", flag(share.chap.is_some())),
         ("generate_node_acls", flag(open)),
@@ -84,9 +83,14 @@ fn backstore(tree: &dyn Tree, steps: &mut Steps<'_>, share: &Share) -> Result<St
     // One that a daemon has left that was killed here: it has no serial number yet.
     unfinished(tree, &share.volume).iter().for_each(|store| drop(tree.remove(store)));
     let adapters = tree.list(CORE).map_err(|source| step("read", CORE, source))?;
-    let number = (0..).find(|n| !adapters.contains(&format!("iblock_{n}"))).expect("one of infinitely many numbers is free");
-    let adapter = format!("{CORE}/iblock_{number}");
-    steps.directory(&adapter)?;
+    let mut free = (0..).filter(|n| !adapters.contains(&format!("iblock_{n}"))).map(|n| format!("{CORE}/iblock_{n}"));
+    let adapter = loop {
+        let adapter = free.next().expect("one of infinitely many numbers is free");
+        // Others look for one at the same time.
+        if steps.new_directory(&adapter).map_err(|source| step("make", &adapter, source))? {
+            break adapter;
+        }
+    };
     let store = format!("{adapter}/{}", store_name(&share.volume));
     steps.directory(&store)?;
     let read_only = if share.read_only { ",readonly=1" } else { "" };
@@ -177,9 +181,7 @@ pub(crate) fn remove(tree: &dyn Tree, volume: &str, uuid: [u8; 16]) -> Result<()
         let adapter = store.rsplit_once('/').expect("it is in an adapter").0;
         // One that somebody else uses too stays.
         let own = |name: &String| !["hba_info", "hba_mode"].contains(&name.as_str());
-        if !tree.list(adapter).unwrap_or_default().iter().any(own) {
-            removal.directory(adapter);
-        }
+        removal.unused_directory(adapter, || !tree.list(adapter).unwrap_or_default().iter().any(own));
     }
     removal.end()
 }
@@ -206,13 +208,20 @@ pub(crate) fn lacks(tree: &dyn Tree, share: &Share, has_secrets: bool) -> Vec<St
         return lacks;
     }
     check(tree.is_link(&format!("{group}/lun/lun_0/{link}")), "LUN 0 is not there".into());
-    check(is(format!("{group}/attrib/authentication"), if has_secrets { "1" } else { "0" }), "it asks for other secrets".into());
+    check(is(format!("{group}/attrib/authentication"), flag(has_secrets)), "it asks for other secrets".into());
     let is_open = share.access == Access::Anyone;
-    let opens = |name: &str| is(format!("{group}/attrib/{name}"), if is_open { "1" } else { "0" });
-    check(opens("generate_node_acls"), if is_open { "not all may log in" } else { "all may log in" }.into());
+    check(
+        is(format!("{group}/attrib/generate_node_acls"), flag(is_open)),
+        if is_open { "not all may log in" } else { "all may log in" }.into(),
+    );
     if let Access::Only(initiators) = &share.access {
         for initiator in initiators {
-            check(tree.is_link(&format!("{group}/acls/{initiator}/lun_0/{link}")), format!("{initiator} may not log in"));
+            let entry = format!("{group}/acls/{initiator}");
+            check(tree.is_link(&format!("{entry}/lun_0/{link}")), format!("{initiator} may not log in"));
+            let has_secret = tree.read(&format!("{entry}/auth/userid")).is_ok_and(|user| !user.is_empty());
+            check(has_secret || !has_secrets, format!("{initiator} has no secret"));
+            let write_protect = format!("{entry}/lun_0/write_protect");
+            check(!tree.exists(&write_protect) || is(write_protect, flag(share.read_only)), format!("{initiator} writes otherwise"));
         }
     }
     for address in &share.addresses {
@@ -267,6 +276,10 @@ fn unfinished(tree: &dyn Tree, volume: &str) -> Vec<String> {
         read("wwn/vpd_unit_serial").is_ok_and(|text| text.ends_with(':')) && read("enable").is_ok_and(|on| on == "0")
     };
     stores.filter(is_unfinished).collect()
+}
+
+fn flag(yes: bool) -> &'static str {
+    if yes { "1" } else { "0" }
 }
 
 fn store_name(volume: &str) -> String {

@@ -22,7 +22,12 @@ pub struct Model {
     /// Addresses that others listen on.
     pub taken: RefCell<BTreeSet<String>>,
     made: RefCell<BTreeSet<String>>,
+    /// What somebody else does just before this path is made, removed, written or linked.
+    pub meanwhile: RefCell<Option<Meanwhile>>,
 }
+
+/// Where, and what.
+pub type Meanwhile = (String, Box<dyn FnOnce(&Model)>);
 
 /// Directories by the pattern of their path, and what is in each at once: names that end with a
 /// slash are directories. A star stands for one name.
@@ -108,6 +113,7 @@ impl Model {
             busy: RefCell::default(),
             taken: RefCell::default(),
             made: RefCell::default(),
+            meanwhile: RefCell::default(),
         };
         for path in ["", "target", "nvmet"] {
             fs::create_dir(model.root.join(path)).expect("an empty directory");
@@ -175,7 +181,11 @@ impl Model {
         }
     }
 
-    fn change(&self) -> io::Result<()> {
+    fn change(&self, path: &str) -> io::Result<()> {
+        let meanwhile = self.meanwhile.borrow_mut().take_if(|(at, _)| at == path);
+        if let Some((_, act)) = meanwhile {
+            act(self);
+        }
         self.changes.set(self.changes.get() + 1);
         if self.fail_at.get() == Some(self.changes.get()) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
     }
@@ -210,6 +220,7 @@ const EINVAL: i32 = 22;
 const EACCES: i32 = 13;
 const ENOTEMPTY: i32 = 39;
 const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
 const EADDRINUSE: i32 = 98;
 
 impl Tree for Model {
@@ -225,9 +236,9 @@ impl Tree for Model {
     }
 
     fn write(&self, path: &str, value: &str) -> io::Result<()> {
-        self.change()?;
+        self.change(path)?;
         if !self.real.exists(path) {
-            return Err(no(EPERM));
+            return Err(no(ENOENT));
         }
         let (parent, name) = (Model::parent(path), path.rsplit('/').next().unwrap_or_default());
         let is_on = |directory: &str| self.real.read(&format!("{directory}/enable")).is_ok_and(|on| on == "1");
@@ -259,7 +270,7 @@ impl Tree for Model {
     }
 
     fn make(&self, path: &str) -> io::Result<()> {
-        self.change()?;
+        self.change(path)?;
         let parent = Model::parent(path);
         let names: Vec<&str> = path.split('/').collect();
         let listens = names.len() == 6 && names[4] == "np";
@@ -276,7 +287,7 @@ impl Tree for Model {
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        self.change()?;
+        self.change(path)?;
         if self.is_linked(path) {
             return Err(no(EBUSY));
         }
@@ -299,9 +310,9 @@ impl Tree for Model {
     }
 
     fn link(&self, to: &str, path: &str) -> io::Result<()> {
-        self.change()?;
+        self.change(path)?;
         if !self.real.exists(to) {
-            return Err(no(2));
+            return Err(no(ENOENT));
         }
         if to.starts_with("target/core") && !self.real.read(&format!("{to}/enable")).is_ok_and(|on| on == "1") {
             return Err(no(ENODEV));
@@ -318,7 +329,7 @@ impl Tree for Model {
     }
 
     fn unlink(&self, path: &str) -> io::Result<()> {
-        self.change()?;
+        self.change(path)?;
         self.real.unlink(path)
     }
 
@@ -331,7 +342,7 @@ impl Tree for Model {
     }
 
     fn make_outside(&self, path: &Path) -> io::Result<()> {
-        self.change()?;
+        self.change("outside")?;
         let inside = self.root.with_file_name("outside");
         fs::create_dir_all(inside.join(path.strip_prefix("/").unwrap_or(path)))
     }

@@ -21,6 +21,8 @@ use std::path::Path;
 /// Numbers of our ports: far from 1, 2, 3, which people give.
 const PORTS: Range<u16> = 26_624..27_648;
 const ROOT: &str = "nvmet";
+/// How often what goes with another share is made again.
+const TRIES: u32 = 4;
 /// What initiators show as the model.
 const MODEL: &str = "hearth volume";
 
@@ -39,21 +41,36 @@ pub(crate) fn apply(tree: &dyn Tree, share: &Share) -> Result<(), TargetError> {
     namespace(tree, &mut steps, &subsystem, share)?;
     if let Access::Only(hosts) = &share.access {
         for host in hosts {
-            let entry = format!("{ROOT}/hosts/{host}");
-            if !tree.exists(&entry) {
-                let _ = tree.note_made(&entry);
-            }
-            steps.directory(&entry)?;
-            steps.link(&entry, &format!("{subsystem}/allowed_hosts/{host}"))?;
+            while_it_goes(|| allow(tree, &mut steps, &subsystem, host))?;
         }
     }
     for address in &share.addresses {
-        let port = port(tree, &mut steps, *address)?;
-        let listens = steps.try_link(&subsystem, &format!("{port}/subsystems/{name}"));
-        listens.map_err(|source| TargetError::Listen { protocol: Protocol::NvmeTcp, address: *address, source })?;
+        while_it_goes(|| {
+            let port = port(tree, &mut steps, *address)?;
+            let listens = steps.try_link(&subsystem, &format!("{port}/subsystems/{name}"));
+            listens.map_err(|source| TargetError::Listen { protocol: Protocol::NvmeTcp, address: *address, source })
+        })?;
     }
     steps.keep();
     Ok(())
+}
+
+/// A share that goes at the same time takes along what only it used, just before we do.
+fn while_it_goes(mut work: impl FnMut() -> Result<(), TargetError>) -> Result<(), TargetError> {
+    let is_gone = |error: &TargetError| match error {
+        TargetError::Listen { source, .. } | TargetError::Step { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    };
+    (1..TRIES).find_map(|_| Some(work()).filter(|done| !done.as_ref().is_err_and(is_gone))).unwrap_or_else(work)
+}
+
+fn allow(tree: &dyn Tree, steps: &mut Steps<'_>, subsystem: &str, host: &str) -> Result<(), TargetError> {
+    let entry = format!("{ROOT}/hosts/{host}");
+    if !tree.exists(&entry) && steps.new_directory(&entry).map_err(|source| step("make", &entry, source))? {
+        // One that is not noted stays for ever, which does no harm.
+        let _ = tree.note_made(&entry);
+    }
+    steps.link(&entry, &format!("{subsystem}/allowed_hosts/{host}"))
 }
 
 fn namespace(tree: &dyn Tree, steps: &mut Steps<'_>, subsystem: &str, share: &Share) -> Result<(), TargetError> {
@@ -87,12 +104,15 @@ fn port(tree: &dyn Tree, steps: &mut Steps<'_>, address: SocketAddr) -> Result<S
     if let Some(number) = own_ports(&there).find(listens_there) {
         return Ok(format!("{ports}/{number}"));
     }
-    let free = PORTS.clone().find(|number| !there.contains(&number.to_string()));
-    let number = free.ok_or_else(|| step("make", &ports, std::io::ErrorKind::StorageFull.into()))?;
-    let port = format!("{ports}/{number}");
-    steps.directory(&port)?;
-    wanted.iter().try_for_each(|(key, value)| steps.value(&format!("{port}/{key}"), value))?;
-    Ok(port)
+    for number in PORTS.filter(|number| !there.contains(&number.to_string())) {
+        let port = format!("{ports}/{number}");
+        // Others look for one at the same time.
+        if steps.new_directory(&port).map_err(|source| step("make", &port, source))? {
+            wanted.iter().try_for_each(|(key, value)| steps.value(&format!("{port}/{key}"), value))?;
+            return Ok(port);
+        }
+    }
+    Err(step("make", &ports, std::io::ErrorKind::StorageFull.into()))
 }
 
 fn own_ports(names: &[String]) -> impl Iterator<Item = u16> {
@@ -106,9 +126,7 @@ pub(crate) fn remove(tree: &dyn Tree, uuid: [u8; 16]) -> Result<(), TargetError>
     for number in own_ports(&tree.list(&ports).unwrap_or_default()) {
         let subsystems = format!("{ports}/{number}/subsystems");
         removal.link(&format!("{subsystems}/{name}"));
-        if tree.list(&subsystems).is_ok_and(|left| left.is_empty()) {
-            removal.directory(&format!("{ports}/{number}"));
-        }
+        removal.unused_directory(&format!("{ports}/{number}"), || tree.list(&subsystems).is_ok_and(|left| left.is_empty()));
     }
     let subsystem = format!("{ROOT}/subsystems/{name}");
     if tree.exists(&subsystem) {
@@ -119,10 +137,13 @@ pub(crate) fn remove(tree: &dyn Tree, uuid: [u8; 16]) -> Result<(), TargetError>
         let hosts = tree.list(&allowed).unwrap_or_default();
         removal.links_in(&allowed);
         removal.directory(&subsystem);
-        for entry in hosts.iter().filter(|host| is_idle(tree, host)).map(|host| format!("{ROOT}/hosts/{host}")) {
+        for host in hosts {
+            let entry = format!("{ROOT}/hosts/{host}");
             if tree.is_made_by_us(&entry) {
-                removal.directory(&entry);
-                tree.forget_made(&entry);
+                removal.unused_directory(&entry, || is_idle(tree, &host));
+                if !tree.exists(&entry) {
+                    tree.forget_made(&entry);
+                }
             }
         }
     }

@@ -36,6 +36,17 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
+    /// A directory that was not there before; `false`: somebody has just made it.
+    pub(crate) fn new_directory(&mut self, path: &str) -> io::Result<bool> {
+        match self.tree.make(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            made => made.map(|()| {
+                self.made.push(Made::Directory(path.to_owned()));
+                true
+            }),
+        }
+    }
+
     /// A link that is there afterwards.
     pub(crate) fn link(&mut self, to: &str, path: &str) -> Result<(), TargetError> {
         self.try_link(to, path).map_err(|source| step("link", path, source))
@@ -102,6 +113,16 @@ impl<'a> Removal<'a> {
         if self.tree.exists(path) {
             let done = self.tree.remove(path);
             self.note("remove", path, done);
+        }
+    }
+
+    /// The same of one that others may take into use meanwhile: then it stays.
+    pub(crate) fn unused_directory(&mut self, path: &str, is_unused: impl Fn() -> bool) {
+        if self.tree.exists(path) && is_unused() {
+            let done = self.tree.remove(path);
+            if done.is_ok() || is_unused() {
+                self.note("remove", path, done);
+            }
         }
     }
 

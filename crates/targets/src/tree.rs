@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A tree in which the kernel acts on what is made. Paths are relative to its root.
 pub trait Tree {
@@ -52,7 +53,7 @@ pub trait Tree {
     fn make_outside(&self, path: &Path) -> io::Result<()>;
     /// The text of a file outside of the tree; `None` if it is not there.
     fn read_outside(&self, path: &Path) -> Option<String>;
-    /// Remembers that a directory that says nothing of whose it is will be made by us.
+    /// Remembers that a directory that says nothing of whose it is was made by us.
     ///
     /// # Errors
     /// The system's. Then it stays for ever, which does no harm.
@@ -67,8 +68,8 @@ pub trait Tree {
 #[derive(Clone, Debug)]
 pub struct Configfs {
     root: PathBuf,
-    /// Names what was made by us, a path a line; as short-lived as the tree.
-    ledger: Option<PathBuf>,
+    /// Names what was made by us, a path a line; as short-lived as the tree. One at a time changes it.
+    ledger: Option<Arc<Mutex<PathBuf>>>,
 }
 
 impl Configfs {
@@ -79,22 +80,11 @@ impl Configfs {
 
     /// With a file that remembers what was made; it must not outlive the machine's start.
     pub fn with_ledger(self, ledger: impl Into<PathBuf>) -> Configfs {
-        Configfs { ledger: Some(ledger.into()), ..self }
+        Configfs { ledger: Some(Arc::new(Mutex::new(ledger.into()))), ..self }
     }
 
-    fn made(&self) -> Vec<String> {
-        let text = self.ledger.as_ref().and_then(|ledger| fs::read_to_string(ledger).ok()).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    fn write_made(&self, made: &[String]) -> io::Result<()> {
-        let Some(ledger) = &self.ledger else { return Err(io::ErrorKind::Unsupported.into()) };
-        if let Some(directory) = ledger.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let new = ledger.with_extension("new");
-        fs::write(&new, made.iter().map(|path| format!("{path}\n")).collect::<String>())?;
-        fs::rename(new, ledger)
+    fn ledger(&self) -> Option<MutexGuard<'_, PathBuf>> {
+        self.ledger.as_ref().map(|ledger| ledger.lock().expect("no holder of this lock panics"))
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -154,22 +144,37 @@ impl Tree for Configfs {
     }
 
     fn note_made(&self, path: &str) -> io::Result<()> {
-        let mut made = self.made();
+        let ledger = self.ledger().ok_or(io::ErrorKind::Unsupported)?;
+        let mut made = made_of(&ledger);
         made.push(path.to_owned());
-        self.write_made(&made)
+        write_made(&ledger, &made)
     }
 
     fn forget_made(&self, path: &str) {
-        let mut made = self.made();
+        let Some(ledger) = self.ledger() else { return };
+        let mut made = made_of(&ledger);
         let before = made.len();
         made.retain(|known| known != path);
         if made.len() < before {
             // One too many is looked for again only if somebody makes the same directory.
-            let _ = self.write_made(&made);
+            let _ = write_made(&ledger, &made);
         }
     }
 
     fn is_made_by_us(&self, path: &str) -> bool {
-        self.made().iter().any(|known| known == path)
+        self.ledger().is_some_and(|ledger| made_of(&ledger).iter().any(|known| known == path))
     }
+}
+
+fn made_of(ledger: &Path) -> Vec<String> {
+    fs::read_to_string(ledger).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn write_made(ledger: &Path, made: &[String]) -> io::Result<()> {
+    if let Some(directory) = ledger.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let new = ledger.with_extension("new");
+    fs::write(&new, made.iter().map(|path| format!("{path}\n")).collect::<String>())?;
+    fs::rename(new, ledger)
 }

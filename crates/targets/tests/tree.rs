@@ -347,3 +347,109 @@ fn a_part_that_somebody_took_away_is_noticed_and_set_up_again() {
         });
     }
 }
+
+/// Shares of several volumes come and go at the same time.
+#[test]
+fn shares_that_come_and_go_at_the_same_time_do_not_disturb_each_other() {
+    let other = |protocol: Protocol| Share { uuid: [9; 16], volume: "other".into(), device: "/dev/loop9".into(), ..share(protocol) };
+    let host = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544";
+    let subsystem = |share: &Share| format!("nvmet/subsystems/{}", share.target());
+    let comes = |protocol: Protocol, change: fn(Share) -> Share| -> Box<dyn FnOnce(&Model)> {
+        Box::new(move |model| apply(model, &change(other(protocol))).expect("nothing is in its way"))
+    };
+    let goes = |protocol: Protocol| -> Box<dyn FnOnce(&Model)> {
+        Box::new(move |model| remove(model, protocol, "other", [9; 16]).expect("nothing is in its way"))
+    };
+    let elsewhere = |share: Share| Share { addresses: vec![([192, 0, 2, 9], 4420).into()], ..share };
+    let (nvme, iscsi) = (Protocol::NvmeTcp, Protocol::Iscsi);
+    let link = |share: &Share| format!("nvmet/ports/26624/subsystems/{}", share.target());
+    // While ours is set up, before this step: the other comes (with another address, or the same), or goes.
+    let ours = share(nvme);
+    let while_it_comes: [(Protocol, bool, String, Box<dyn FnOnce(&Model)>); 6] = [
+        (nvme, false, "nvmet/ports/26624".into(), comes(nvme, elsewhere)),
+        (nvme, false, "nvmet/ports/26624".into(), comes(nvme, |share| share)),
+        (nvme, false, format!("nvmet/hosts/{host}"), comes(nvme, |share| share)),
+        (nvme, true, link(&ours), goes(nvme)),
+        (nvme, true, format!("{}/allowed_hosts/{host}", subsystem(&ours)), goes(nvme)),
+        (iscsi, false, "target/core/iblock_0".into(), comes(iscsi, |share| share)),
+    ];
+    for (protocol, is_there, at, act) in while_it_comes {
+        with_model(|model| {
+            if is_there {
+                apply(model, &other(protocol)).expect("nothing is in the way");
+            }
+            *model.meanwhile.borrow_mut() = Some((at.clone(), act));
+            apply(model, &share(protocol)).unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert!(model.meanwhile.borrow().is_none(), "{at}: it has happened");
+            assert_eq!(lacks(model, &share(protocol), protocol == iscsi), [""; 0], "{at}");
+            if !is_there {
+                let there = [other(protocol), elsewhere(other(protocol))];
+                assert!(there.iter().any(|other| lacks(model, other, protocol == iscsi).is_empty()), "{at}: {}", model.snapshot());
+            }
+            remove(model, protocol, "other", [9; 16]).unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert_eq!(lacks(model, &share(protocol), protocol == iscsi), [""; 0], "{at}");
+        });
+    }
+    // While ours goes, before this step: the other comes.
+    let while_it_goes = [(nvme, "nvmet/ports/26624"), (nvme, &format!("nvmet/hosts/{host}")), (iscsi, "target/core/iblock_0")];
+    for (protocol, at) in while_it_goes {
+        with_model(|model| {
+            apply(model, &share(protocol)).expect("nothing is in the way");
+            let act: Box<dyn FnOnce(&Model)> = match protocol {
+                Protocol::NvmeTcp => comes(nvme, |share| share),
+                // As another program does it.
+                Protocol::Iscsi => Box::new(|model| model.make("target/core/iblock_0/of-others").expect("allowed")),
+            };
+            *model.meanwhile.borrow_mut() = Some((at.to_owned(), act));
+            remove(model, protocol, "db", UUID).unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert!(model.meanwhile.borrow().is_none(), "{at}: it has happened");
+            assert!(protocol == iscsi || lacks(model, &other(protocol), false).is_empty(), "{at}");
+        });
+    }
+}
+
+#[test]
+fn what_was_made_is_remembered_by_all_at_the_same_time() {
+    let directory = directory();
+    let tree = targets::Configfs::new(directory.path()).with_ledger(directory.path().join("ledger"));
+    let names: Vec<String> = (0..400).map(|n| format!("nvmet/hosts/{n}")).collect();
+    let all = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for part in names.chunks(50) {
+            let (tree, all) = (tree.clone(), &all);
+            scope.spawn(move || {
+                all.wait();
+                part.iter().for_each(|name| tree.note_made(name).expect("there is room"));
+            });
+        }
+    });
+    assert!(names.iter().all(|name| tree.is_made_by_us(name)));
+}
+
+/// What others open is noticed, and closed again.
+#[test]
+fn a_door_that_somebody_opened_is_closed() {
+    let group = "target/iscsi/iqn.2003-01.org.linux-iscsi.hearth:ccb47660-5a80-4ca3-90d8-187bb99b7142/tpgt_1";
+    let subsystem = "nvmet/subsystems/nqn.2014-08.org.nvmexpress:uuid:ccb47660-5a80-4ca3-90d8-187bb99b7142";
+    let acl = format!("{group}/acls/iqn.1993-08.org.debian:01:abc");
+    let cases = [
+        (Protocol::Iscsi, format!("{group}/attrib/generate_node_acls"), "1"),
+        (Protocol::Iscsi, format!("{group}/attrib/authentication"), "0"),
+        (Protocol::Iscsi, format!("{acl}/auth/userid"), ""),
+        (Protocol::Iscsi, format!("{acl}/lun_0/write_protect"), "1"),
+        (Protocol::Iscsi, format!("{group}/enable"), "0"),
+        (Protocol::NvmeTcp, format!("{subsystem}/attr_allow_any_host"), "1"),
+        (Protocol::NvmeTcp, format!("{subsystem}/namespaces/1/enable"), "0"),
+    ];
+    for (protocol, path, value) in cases {
+        with_model(|model| {
+            let share = share(protocol);
+            apply(model, &share).expect("nothing fails");
+            let whole = model.snapshot();
+            model.put(&path, value);
+            assert!(!stands(model, &share), "{path} is missed");
+            apply(model, &share).expect("nothing fails");
+            assert_eq!(model.snapshot(), whole, "{path}");
+        });
+    }
+}

@@ -1,6 +1,6 @@
 # Runs as root in a guest, and boots systemd there: the package's service under a load that verifies what it reads, on file systems on two
 # block devices, by ublk and by loop. It is restarted, killed twice, stopped and started. $1 is `service`, $2 the binary, $3 a directory that
-# outlives the guest, $4 the packaging directory.
+# outlives the guest, $4 the packaging directory. Where tgt is installed, a volume is shared by it, as on a kernel without LIO.
 set -eu
 step=$1 hearth=$2 kept=$3 packaging=${4:-}
 . "${0%/*}/under_systemd.sh"
@@ -10,6 +10,9 @@ if [ "$hearth" != inside ]; then
     mkdir -p /var/lib/hearth
     mkfs.ext4 -q /dev/vmlab/state
     mount /dev/vmlab/state /var/lib/hearth
+    # As on a kernel without LIO.
+    ln -sf /dev/null /etc/systemd/system/modprobe@target_core_mod.service
+    mount --bind /dev/null "/lib/modules/$(uname -r)/modules.dep"
     under_systemd "$kept" "$hearth" "$packaging" "$0" "$step"
     exit 0
 fi
@@ -61,3 +64,28 @@ for how in block loop; do
     echo "$how has what was written"
 done
 hearth volume show loop
+
+command -v tgtd >/dev/null || exit 0
+# It takes orders of the group root only, so the unit needs a drop-in.
+ip link set lo up
+systemctl start tgt
+if hearth share add loop --iscsi >/run/refused 2>&1; then echo "tgt took orders of another group" >&2; exit 1; fi
+grep 'Group=root' /run/refused
+mkdir -p /run/systemd/system/hearth.service.d
+printf '[Service]\nGroup=root\n' >/run/systemd/system/hearth.service.d/50-tgt.conf
+systemctl daemon-reload
+systemctl restart hearth
+hearth volume wait loop >/dev/null
+hearth share add loop --iscsi | grep 'tgt serves it'
+has_target() { tgtadm --lld iscsi --mode target --op show | grep -q hearth:; }
+has_target
+# Its unit removes all targets and asks it to end, which it does only without any.
+systemctl restart tgt
+[ "$(systemctl show -p Result --value tgt)" = success ]
+wait_for has_target
+systemctl kill -s KILL hearth
+wait_for hearth volume wait loop --limit 1 >/dev/null
+hearth share remove loop --iscsi
+if has_target; then echo "the target has remained" >&2; exit 1; fi
+systemctl stop tgt
+echo "tgt serves under systemd"
