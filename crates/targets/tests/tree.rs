@@ -348,24 +348,26 @@ fn a_part_that_somebody_took_away_is_noticed_and_set_up_again() {
     }
 }
 
+/// What somebody else does.
+type Act = Box<dyn FnOnce(&Model)>;
+
 /// Shares of several volumes come and go at the same time.
 #[test]
 fn shares_that_come_and_go_at_the_same_time_do_not_disturb_each_other() {
     let other = |protocol: Protocol| Share { uuid: [9; 16], volume: "other".into(), device: "/dev/loop9".into(), ..share(protocol) };
     let host = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544";
     let subsystem = |share: &Share| format!("nvmet/subsystems/{}", share.target());
-    let comes = |protocol: Protocol, change: fn(Share) -> Share| -> Box<dyn FnOnce(&Model)> {
+    let comes = |protocol: Protocol, change: fn(Share) -> Share| -> Act {
         Box::new(move |model| apply(model, &change(other(protocol))).expect("nothing is in its way"))
     };
-    let goes = |protocol: Protocol| -> Box<dyn FnOnce(&Model)> {
-        Box::new(move |model| remove(model, protocol, "other", [9; 16]).expect("nothing is in its way"))
-    };
+    let goes =
+        |protocol: Protocol| -> Act { Box::new(move |model| remove(model, protocol, "other", [9; 16]).expect("nothing is in its way")) };
     let elsewhere = |share: Share| Share { addresses: vec![([192, 0, 2, 9], 4420).into()], ..share };
     let (nvme, iscsi) = (Protocol::NvmeTcp, Protocol::Iscsi);
     let link = |share: &Share| format!("nvmet/ports/26624/subsystems/{}", share.target());
     // While ours is set up, before this step: the other comes (with another address, or the same), or goes.
     let ours = share(nvme);
-    let while_it_comes: [(Protocol, bool, String, Box<dyn FnOnce(&Model)>); 6] = [
+    let while_it_comes: [(Protocol, bool, String, Act); 6] = [
         (nvme, false, "nvmet/ports/26624".into(), comes(nvme, elsewhere)),
         (nvme, false, "nvmet/ports/26624".into(), comes(nvme, |share| share)),
         (nvme, false, format!("nvmet/hosts/{host}"), comes(nvme, |share| share)),
@@ -395,7 +397,7 @@ fn shares_that_come_and_go_at_the_same_time_do_not_disturb_each_other() {
     for (protocol, at) in while_it_goes {
         with_model(|model| {
             apply(model, &share(protocol)).expect("nothing is in the way");
-            let act: Box<dyn FnOnce(&Model)> = match protocol {
+            let act: Act = match protocol {
                 Protocol::NvmeTcp => comes(nvme, |share| share),
                 // As another program does it.
                 Protocol::Iscsi => Box::new(|model| model.make("target/core/iblock_0/of-others").expect("allowed")),

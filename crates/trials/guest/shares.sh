@@ -177,6 +177,8 @@ echo "growth: seen by both"
 
 ! grep -rqE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
 [ -z "$(dmesg | grep -E 'I/O error|Buffer I/O|blocked for more')" ]
+# Nobody took anything away so far, and no look has missed anything.
+! grep -E 'by another program|does not answer' "$kept/daemon"
 if [ "${3:-}" != long ]; then
     "$hearth" volume remove v >/dev/null
     kill $daemon

@@ -129,7 +129,7 @@ struct Memory {
     claims: Claims,
     pools: BTreeMap<String, LivePool>,
     volumes: BTreeMap<String, LiveVolume>,
-    /// What may be left of shares that were not added.
+    /// What may be left of shares that were not added, or could not be taken away.
     left_shares: Vec<(VolumeRecord, Protocol)>,
     stopping: bool,
 }

@@ -132,11 +132,19 @@ impl Manager {
         still && same == Some(true) && live.device.is_some() == stands && self.offer_share(volume, share, device)
     }
 
-    /// Takes away what is left of a share that was not added: its target did not answer then.
+    /// Something may be left of the target of a share that is not offered: it did not answer.
+    pub(super) fn note_left(&self, volume: &VolumeRecord, protocol: Protocol) {
+        let mut memory = self.memory();
+        memory.left_shares.retain(|(left, of)| (left.uuid, *of) != (volume.uuid, protocol));
+        memory.left_shares.push((volume.clone(), protocol));
+    }
+
+    /// Takes away what is left of it, unless it is offered again.
     fn take_left(&self, volume: &VolumeRecord, protocol: Protocol) {
         let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "the end of what is left of a share") else { return };
-        let is_added = self.exported_record(&volume.name).is_ok_and(|now| now.uuid == volume.uuid && now.share(protocol).is_some());
-        if is_added || self.data().unshare(volume, protocol).is_ok() {
+        let is_same = self.exported_record(&volume.name).is_ok_and(|now| now.uuid == volume.uuid);
+        let is_offered = is_same && self.live_share(&volume.name, protocol).device.is_some();
+        if is_offered || self.data().unshare(volume, protocol).is_ok() {
             self.memory().left_shares.retain(|(left, of)| (left.uuid, *of) != (volume.uuid, protocol));
         }
     }

@@ -77,7 +77,7 @@ impl Manager {
             Err(error) => {
                 // One that did not answer in time may yet do what it was asked for.
                 if self.data().unshare(&saved, protocol).is_err() {
-                    self.memory().left_shares.push((saved, protocol));
+                    self.note_left(&saved, protocol);
                 }
                 self.change_shares(name, |shares| shares.retain(|known| known.protocol != protocol))?;
                 return Err(error);
@@ -201,6 +201,7 @@ impl Manager {
             if let Err(error) = self.data().unshare(&volume, share.protocol) {
                 let message = format!("the {} target did not go completely: {error}", share.protocol.title());
                 self.events().note(Severity::Warning, &volume.name, message);
+                self.note_left(&volume, share.protocol);
             }
             self.set_live_volume(&volume.name, |live| drop(live.shares.remove(&share.protocol)));
         }

@@ -262,6 +262,23 @@ fn what_is_left_of_a_share_that_was_not_added_goes_when_the_target_answers() {
     assert_eq!((stand(&world), manager.share_views().len()), (1, 1));
 }
 
+/// The volume stops all the same; then nothing is to serve its device.
+#[test]
+fn a_target_that_does_not_answer_when_its_device_goes_goes_when_it_does() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    world.inside().sharing.late = true;
+    let volume = manager.volume_record("v").expect("it is there");
+    manager.withdraw_shares(&volume);
+    assert!(events(&manager, Severity::Warning).iter().any(|told| told.contains("did not go completely")));
+    world.inside().sharing.late = false;
+    manager.set_live_volume("v", |live| live.exports.clear());
+    let mut watched = WatchedShares::default();
+    (0..20).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!((stand(&world), manager.share_views().len()), (0, 1));
+}
+
 #[test]
 fn what_needs_that_nobody_is_connected_waits_for_that() {
     let world = World::default();

@@ -6,7 +6,11 @@ use crate::manager::share_error;
 use crate::state::{ShareRecord, VolumeRecord};
 use crate::store;
 use std::path::Path;
+use std::time::Duration;
 use targets::{Access, Chap, Look, Offered, Protocol, Share, TargetError, Targets};
+
+/// How long one target keeps a daemon that ends.
+const ENDING_LIMIT: Duration = Duration::from_secs(5);
 
 impl Machine {
     pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
@@ -25,7 +29,12 @@ impl Machine {
     }
 
     pub(super) fn withdraw_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
-        let removed = self.targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
+        // When the daemon ends, what still waits ends with the block device.
+        let targets = match self.end_by.get() {
+            Some(_) => self.targets.clone().with_limits(ENDING_LIMIT, ENDING_LIMIT),
+            None => self.targets.clone(),
+        };
+        let removed = targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
         let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
         if !others {
             self.kept.note_shared(volume, false);
