@@ -11,6 +11,8 @@ mkdir -p $run /mnt/v /mnt/w /run/lock/iscsi
 modprobe -a loop fuse ublk_drv target_core_mod nvmet iscsi_tcp nvme-tcp sd_mod
 
 wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
+# A command after `!` may do as it likes under `set -e`.
+none() { if grep "$@"; then echo "was found: $*" >&2; return 1; fi; }
 refused() { if "$@" >/run/refused 2>&1; then echo "was not refused: $*" >&2; return 1; fi; }
 serve() {
     "$hearth" serve >>"$kept/daemon" 2>&1 &
@@ -175,10 +177,10 @@ nvme disconnect -n "$subsystem" >/dev/null
 "$hearth" volume remove w >/dev/null
 echo "growth: seen by both"
 
-! grep -rqE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
+none -rE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
 [ -z "$(dmesg | grep -E 'I/O error|Buffer I/O|blocked for more')" ]
 # Nobody took anything away so far, and no look has missed anything.
-! grep -E 'by another program|does not answer' "$kept/daemon"
+none -E 'by another program|does not answer' "$kept/daemon"
 if [ "${3:-}" != long ]; then
     "$hearth" volume remove v >/dev/null
     kill $daemon
@@ -244,7 +246,7 @@ echo "a daemon that is gone for long: errors, then the same disk again"
 
 "$hearth" share remove v --iscsi >/dev/null
 [ -z "$(find /sys/kernel/config/target /sys/kernel/config/nvmet -name '*hearth*' -o -path '*/subsystems/*')" ]
-! grep -rqE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
+none -rE 'theirs-1234567|ours-123456789' "$kept/daemon" /run/state
 [ -z "$(dmesg | grep 'blocked for more')" ]
 "$hearth" volume remove v >/dev/null
 kill $daemon
