@@ -3,7 +3,8 @@
 //! A write that was under way when the daemon was killed may have taken effect already: its record may be in the log. It is carried out
 //! once more. If another queue took a newer write of the same place before that, the older one would come back over it, after somebody
 //! may have read the newer. So no queue takes new requests until all that was left is answered, and what was left is submitted in the
-//! order of its counters, which all queues of a device share.
+//! order of its counters, which all queues of a device share: one after another, each when the one before is answered, since on its way to
+//! the volume one may overtake another that comes from another reactor.
 //!
 //! A front end may never start a queue in which something was left, or never enable it. Such a queue is waited for [`PATIENCE`]. One that
 //! runs is waited for as long as it takes: its volume may be held, or slow.
@@ -78,7 +79,8 @@ impl Resumption {
         let inside = self.inside();
         let is_it = |(_, of, first): &Request| (*of, *first) == (queue, head);
         // Of a queue that was not waited for, no request is among them.
-        self.is_over() || inside.left.first().is_some_and(is_it) || !inside.left.iter().any(is_it)
+        let is_first = inside.open.is_empty() && inside.left.first().is_some_and(is_it);
+        self.is_over() || is_first || !inside.left.iter().any(is_it)
     }
 
     /// All parts of it were submitted.
@@ -88,8 +90,6 @@ impl Resumption {
         if let Some(request) = found {
             inside.left.remove(&request);
             inside.open.insert(request);
-            // Others may be next.
-            inside.lines.iter().for_each(|(_, line)| line.ring());
         }
     }
 
@@ -100,6 +100,10 @@ impl Resumption {
         inside.left.retain(other);
         inside.open.retain(other);
         self.look(&mut inside);
+        // Another one is next.
+        if let Some((_, next, _)) = inside.left.first() {
+            inside.lines.iter().filter(|(of, _)| of == next).for_each(|(_, line)| line.ring());
+        }
     }
 
     /// The queue is gone, or broken: nothing of it is waited for.
@@ -146,6 +150,11 @@ mod tests {
     use super::*;
     use crate::wishes::Wishes;
 
+    /// Whether a queue was told to look, since the last time.
+    fn rung(line: &Line) -> bool {
+        rustix::io::read(line.bell(), &mut [0; 8]).is_ok()
+    }
+
     #[test]
     fn what_was_left_comes_in_order_over_all_queues_and_before_anything_new() {
         let line = Line::new(Wishes::default()).expect("a descriptor");
@@ -156,10 +165,12 @@ mod tests {
         assert!(resumption.starts(1, [(4, 2)].into_iter(), &line));
         assert!(resumption.is_next(1, 2));
         resumption.submitted(1, 2);
-        assert!(resumption.is_next(0, 1));
+        assert!(!resumption.is_next(0, 1), "the older one is on its way, and may be overtaken");
+        rung(&line);
+        resumption.answered(1, 2);
+        assert!(resumption.is_next(0, 1) && rung(&line));
         resumption.submitted(0, 1);
         resumption.answered(0, 1);
-        resumption.answered(1, 2);
         assert!(!resumption.is_over(), "one queue is missing");
         resumption.give_up(0, true);
         assert!(!resumption.is_over(), "not yet");
@@ -182,9 +193,10 @@ mod tests {
         resumption.submitted(0, 1);
         assert!(!resumption.is_next(0, 3));
         resumption.give_up(1, false);
+        assert!(!resumption.is_next(0, 3), "one is at the volume");
+        resumption.answered(0, 1);
         assert!(resumption.is_next(0, 3), "queue 1 is not enabled");
         resumption.submitted(0, 3);
-        resumption.answered(0, 1);
         resumption.give_up(0, true);
         assert!(!resumption.is_over(), "one is at the volume");
         assert!(resumption.is_next(1, 2), "when it is enabled after all");

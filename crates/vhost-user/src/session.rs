@@ -9,6 +9,7 @@ use crate::block::{CONFIG_BYTES, CONFIG_WRITEBACK, QUEUES_MAX, feature};
 use crate::dirty::DirtyLog;
 use crate::export::{Claim, Shared};
 use crate::inflight::{self, Inflight, Tracker};
+use crate::mapping::may_wait_here;
 use crate::memory::{GuestMemory, Region};
 use crate::message::{Ask, InflightFacts, RegionFacts, config_body, protocol, reply, words};
 use crate::queue::{Queue, QueueParts};
@@ -55,6 +56,14 @@ struct QueueFacts {
     line: Option<Arc<Line>>,
 }
 
+/// A queue that does not run any more.
+struct Stopped {
+    /// Where another device has to go on.
+    base: u16,
+    /// All before that is answered.
+    in_order: bool,
+}
+
 /// See the module.
 pub(crate) struct Session {
     shared: Arc<Shared>,
@@ -94,6 +103,7 @@ impl Session {
     /// Serves the front end until it goes, or cannot be understood.
     pub(crate) fn run(mut self) {
         let volume = self.shared.device.volume.name().to_owned();
+        may_wait_here();
         loop {
             let said = match receive(self.socket.as_fd()) {
                 Ok(said) => said,
@@ -170,8 +180,10 @@ impl Session {
             Ask::SetLog { bytes, offset } => {
                 let mapping = self.shared.quota.map(&one(&mut descriptors)?, offset, bytes);
                 let mapping = mapping.map_err(|error| Refusal(format!("the log of written memory {error}")))?;
-                self.log = Some(Arc::new(DirtyLog(mapping)));
+                // Kept until the queues have let it go, so that it is unmapped here.
+                let before = self.log.replace(Arc::new(DirtyLog(mapping)));
                 self.tell_all()?;
+                drop(before);
                 return said(words(&[bytes, offset]));
             }
             Ask::SetEntries { queue, entries } => {
@@ -189,7 +201,12 @@ impl Session {
             }
             Ask::SetBase { queue, base } => stopped(self.queue(queue)?)?.base = base as u16,
             Ask::GetBase { queue } => {
-                let base = self.stop_queue(queue)?;
+                let Stopped { base, in_order } = self.stop_queue(queue)?;
+                if !in_order {
+                    return Err(
+                        "a queue was stopped before what an earlier daemon has left in it was carried out: only its notes tell".into()
+                    );
+                }
                 let body = [queue.to_ne_bytes(), u32::from(base).to_ne_bytes()].concat();
                 return said(body);
             }
@@ -269,8 +286,11 @@ impl Session {
     }
 
     fn change_memory(&mut self, memory: GuestMemory) -> Result<(), Refusal> {
-        self.memory = Arc::new(memory);
-        self.tell_all()
+        // Kept until the queues have let it go, so that it is unmapped here.
+        let before = std::mem::replace(&mut self.memory, Arc::new(memory));
+        self.tell_all()?;
+        drop(before);
+        Ok(())
     }
 
     fn give_inflight(&self, facts: InflightFacts) -> Result<Answer, Refusal> {
@@ -366,10 +386,10 @@ impl Session {
         Ok(())
     }
 
-    /// Stops a queue; gives where another device has to go on.
-    fn stop_queue(&mut self, number: u32) -> Result<u16, Refusal> {
+    /// Stops a queue.
+    fn stop_queue(&mut self, number: u32) -> Result<Stopped, Refusal> {
         let facts = self.queue(number)?;
-        let Some(line) = facts.line.take() else { return Ok(facts.base) };
+        let Some(line) = facts.line.take() else { return Ok(Stopped { base: facts.base, in_order: true }) };
         line.wish(|now| now.end = true, WISH_PATIENCE);
         let ended = line.wait_ended(DRAIN_PATIENCE);
         if ended.is_none_or(|ended| !ended.in_order) {
@@ -383,7 +403,7 @@ impl Session {
         };
         self.queue(number)?.base = ended.next_available;
         self.release_if_idle();
-        Ok(ended.next_available)
+        Ok(Stopped { base: ended.next_available, in_order: ended.in_order })
     }
 
     fn release_if_idle(&mut self) {

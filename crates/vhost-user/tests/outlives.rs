@@ -276,6 +276,36 @@ fn what_was_under_way_in_a_crash_is_not_guessed_for_another_front_end() {
     stage.start();
 }
 
+/// A front end that moves its guest asks where another device is to go on. Behind what was left and not carried out there is no such place.
+#[test]
+fn a_queue_that_is_stopped_before_what_was_left_in_it_names_no_place() {
+    let mut stage = Stage::new();
+    let mut guest = Guest::start(stage.export().path(), options(1)).expect("a guest");
+    stage.stop();
+    let queue = &mut guest.queues[0];
+    let slot = queue.take_slot().expect("a slot");
+    queue.memory().write(queue.data(slot), &[7; BLOCK_BYTES]);
+    queue.fill(slot, Kind::Write as u32, 8, BLOCK_BYTES, false, 1);
+    queue.notify();
+    // As a daemon notes it that is killed then.
+    let (_, notes) = guest.inflight.as_ref().expect("notes");
+    std::os::unix::fs::FileExt::write_at(notes, &[1, 0], 16 + 16 * slot as u64).expect("it is ours");
+    stage.start();
+    guest.disconnect();
+    guest.connect(&stage.socket()).expect("connected again");
+    // Writes are to be logged, and there is no log yet: nothing is carried out.
+    guest.promise_log().expect("agreed");
+    guest.begin().expect("runs");
+    let base = guest.stop_queue(0);
+    assert!(base.is_err(), "another device would never carry it out: {base:?}");
+    again(&mut guest, &stage);
+    assert_eq!(guest.queues[0].wait(PATIENCE).map(|done| (done.slot, done.status)), Some((slot, 0)));
+    let mut found = [0; BLOCK_BYTES];
+    assert_eq!(guest.queues[0].run(Kind::Read as u32, 8, &mut found, true, PATIENCE), 0);
+    assert_eq!(found, [7; BLOCK_BYTES]);
+    assert_eq!(guest.stop_queue(0).expect("stopped"), 2, "now all before is answered");
+}
+
 #[test]
 fn two_guests_never_run_at_once() {
     let stage = Stage::new();

@@ -1,11 +1,14 @@
 //! A queue on a reactor, without a front end.
 
 use super::*;
+use crate::export::{ExportOptions, VhostUserExport};
+use crate::mapping::tests::unmappers;
 use crate::memory::GuestMemory;
 use crate::memory::tests::region;
 use crate::ring::{Descriptor, Place};
 use device::Geometry;
-use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions};
+use guest::{Buffers, Guest, Kind, Options};
+use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;
@@ -53,9 +56,8 @@ impl Endpoint for Watched {
     }
 }
 
-/// One callback looks at as many descriptors as fit a turn, however little is asked for in them.
-#[test]
-fn descriptors_count_as_work() {
+/// A runtime with a volume over a file.
+fn stage() -> (tempfile::TempDir, Runtime, VolumeRef) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("backing");
     let mut options = std::fs::OpenOptions::new();
@@ -66,7 +68,13 @@ fn descriptors_count_as_work() {
         Geometry { size_bytes: VOLUME_BYTES, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: false, discard_zeroes: false };
     let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
     let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only: false }).expect("a volume");
+    (directory, runtime, volume)
+}
 
+/// One callback looks at as many descriptors as fit a turn, however little is asked for in them.
+#[test]
+fn descriptors_count_as_work() {
+    let (_directory, runtime, volume) = stage();
     let memory = Arc::new(GuestMemory::new(vec![region(0, 0, 1 << 20)]).expect("one"));
     let describe = |at: u64, guest: u64, bytes: u32, flags: u16, next: u16| {
         let words = [&guest.to_le_bytes()[..], &bytes.to_le_bytes(), &flags.to_le_bytes(), &next.to_le_bytes()].concat();
@@ -110,5 +118,31 @@ fn descriptors_count_as_work() {
     assert!(line.wish(|now| now.end = true, PATIENCE) && line.wait_ended(PATIENCE).is_some());
     let taken = taken.lock().expect("nobody panics").clone();
     assert_eq!((taken.iter().sum::<u16>(), taken.iter().max()), (ENTRIES, Some(&1)), "a table each: {taken:?}");
+    runtime.shutdown(PATIENCE).expect("the runtime ends");
+}
+
+/// To unmap what a large guest has used takes longer than a reactor may be away.
+#[test]
+fn no_reactor_unmaps_a_guests_memory() {
+    let (directory, runtime, volume) = stage();
+    let path = directory.path().join("disk.sock");
+    let export = VhostUserExport::start(&runtime, &volume, &path, &ExportOptions::default()).expect("exported");
+    // No other test maps as much.
+    let options = Options { queues: 3, buffers: Buffers { slots: 29, data_bytes: 12288 }, ..Options::default() };
+    let mut guest = Guest::start(&path, options).expect("a guest");
+    let bytes = guest.memory.bytes();
+    let mut data = [5; 4096];
+    for round in 1..4 {
+        assert_eq!(guest.queues[0].run(Kind::Write as u32, 0, &mut data, false, PATIENCE), 0);
+        guest.show_memory_in(1).expect("mapped anew");
+        assert_eq!(unmappers(bytes, round), vec!["vhost-volume"; round], "by its session, which may wait");
+    }
+    for queue in 0..3 {
+        assert_eq!(guest.queues[queue].run(Kind::Write as u32, 0, &mut data, false, PATIENCE), 0);
+    }
+    guest.disconnect();
+    let last = unmappers(bytes, 4).pop().expect("four");
+    assert!(["vhost-volume", "vhost-unmap"].contains(&last.as_str()), "{last}");
+    export.stop(&runtime, PATIENCE).expect("requests end");
     runtime.shutdown(PATIENCE).expect("the runtime ends");
 }
