@@ -264,6 +264,10 @@ impl Manager {
             in_force()?;
             return Ok(Swapped::default());
         }
+        // The stop may be past the moment when it leads devices past hearth.
+        if self.is_stopping() {
+            return Err(ControlError::Stopping);
+        }
         let may_lead_past = attachment.tables.is_empty() || !cached;
         let name_tables = |tables: Vec<String>, kept: Option<Kept>| {
             self.change(|state| {
@@ -547,6 +551,15 @@ impl Manager {
                 return;
             }
             std::thread::sleep(super::stop_watch::LOOK);
+        }
+    }
+
+    /// The same, of what was led here while the stop was under way: it was not waited for for ever.
+    pub(super) fn lead_latecomers_past(&self, pool: &str) {
+        let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).filter(|v| v.attachment.is_some()).cloned().collect();
+        for volume in volumes.iter().filter(|volume| matches!(self.data().mapped().leads(volume), Ok(Leads::Here))) {
+            self.lead_past_at_end(volume);
+            self.set_live_volume(&volume.name, |live| live.left = None);
         }
     }
 

@@ -11,12 +11,12 @@ use crate::options::OptionsPatch;
 use std::path::Path;
 use std::sync::Arc;
 
-const LV: &str = "vg-lv";
+pub(super) const LV: &str = "vg-lv";
 const DEVICE: &str = "/dev/vg/lv";
 const ORIGIN: &str = "/dev/mapper/hearth-v-origin";
 
 /// A pool, and a logical volume that holds version 1.
-fn lab() -> (World, Manager) {
+pub(super) fn lab() -> (World, Manager) {
     let world = world();
     world.add_mapped(LV, 1 << 30);
     world.inside().machine.sample_misses = true;
@@ -26,12 +26,12 @@ fn lab() -> (World, Manager) {
     (world, manager)
 }
 
-fn attach() -> Action {
+pub(super) fn attach() -> Action {
     let (name, device, pool) = ("v".into(), DEVICE.into(), Some("p".into()));
     Action::Attach(Attach { name, device, pool, trial: false, options: OptionsPatch::default() })
 }
 
-fn trial() -> Action {
+pub(super) fn trial() -> Action {
     Action::Attach(Attach { name: "v".into(), device: DEVICE.into(), pool: None, trial: true, options: OptionsPatch::default() })
 }
 
@@ -46,12 +46,12 @@ fn told(answer: Result<Answer, ControlError>) -> String {
     }
 }
 
-fn leads_to_volume(world: &World) -> bool {
+pub(super) fn leads_to_volume(world: &World) -> bool {
     !world.inside().mapped[LV].table.starts_with("own")
 }
 
 /// The next daemon, on a machine that goes on: exports were kept, and mapped devices are as they are.
-fn next(world: &World) -> Manager {
+pub(super) fn next(world: &World) -> Manager {
     let (mapped, origin) = {
         let inside = world.inside();
         (inside.mapped.clone(), inside.devices.get(ORIGIN).cloned())
@@ -82,7 +82,7 @@ fn boots(world: &World) {
 }
 
 /// Whoever has the device mounted writes and reads.
-fn works(world: &World, version: u64, case: &str) {
+pub(super) fn works(world: &World, version: u64, case: &str) {
     assert!(world.read_mapped(LV).is_some(), "{case}: it cannot be read");
     assert!(world.write_mapped(LV, version), "{case}: it cannot be written");
     assert_eq!(world.read_mapped(LV), Some(version), "{case}");

@@ -31,6 +31,11 @@ impl Claims {
         self.0.contains_key(&(named.word(), name.to_owned()))
     }
 
+    /// Whether anybody has a name of these.
+    fn any(&self, mut is_wanted: impl FnMut(&Key) -> bool) -> bool {
+        self.0.keys().any(|key| is_wanted(key))
+    }
+
     fn check(&self, key: &Key, together: bool) -> Result<(), ControlError> {
         match self.0.get(key) {
             Some(held) if !together || held.together.is_none() => {
@@ -116,6 +121,20 @@ impl Manager {
         self.claim_more(&mut claim, keys, doing, false)?;
         let volumes = self.memory().state.volumes_of(name).cloned().collect();
         Ok(WholePool { claim, record, volumes, disks: self.disk_volumes(name) })
+    }
+
+    /// Whether something is done to a pool, or to something that is in it or comes into it. Trials have the pool without a name, and so has a
+    /// volume that nothing is on record of yet.
+    pub(super) fn is_at_work_on(&self, pool: &str) -> bool {
+        let memory = self.memory();
+        let pool_of = |volume: &str| {
+            let of_volume = memory.state.volume(volume).map(|volume| volume.pool.as_str());
+            of_volume.or_else(|| memory.state.disk(volume).map(|disk| disk.pool.as_str())).unwrap_or_default()
+        };
+        memory.claims.any(|(named, name)| match *named == Named::Volume.word() {
+            true => pool_of(name) == pool,
+            false => (*named == Named::Pool.word() || *named == Named::SsdOfPool.word()) && name == pool,
+        })
     }
 
     /// Adds what a claim does not have yet, all of it or nothing.

@@ -106,6 +106,8 @@ pub struct Inside {
     /// The step at which LVM gives a mapped device its own table again, and what its users write then.
     pub refresh_at: Option<(u64, String, u64)>,
     pub origin_in_use: bool,
+    /// Done once, just before a device is led here.
+    pub at_lead_here: Option<Box<dyn FnOnce() + Send>>,
     /// What is so of the machine.
     pub machine: mapped::Machine,
     /// How often LVM's lock is still taken.
@@ -455,6 +457,9 @@ impl DataPath for World {
     fn sample(&self, volume: &VolumeRecord) -> Result<Sample, ControlError> {
         let mut inside = self.inside();
         let home = inside.device(&volume.backing)?.version;
+        if inside.machine.sample_fails {
+            return Err(ControlError::DataPath("a block cannot be read".into(), "check the backing device".into()));
+        }
         assert!(!inside.attached.contains_key(&volume.name), "sampled before it is attached");
         let uuid = inside.running[&volume.pool];
         let cached = inside.devices.values().find(|d| d.pool == Some(uuid)).and_then(|d| d.log.get(&volume.id).copied());

@@ -12,6 +12,8 @@
 
 mod attach;
 #[cfg(test)]
+mod attach_late_tests;
+#[cfg(test)]
 mod attach_tests;
 mod check;
 mod claims;

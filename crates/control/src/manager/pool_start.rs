@@ -40,8 +40,8 @@ impl Manager {
         }
         self.stop_quietly(name);
         let wanted: Vec<VolumeRecord> = self.memory().state.volumes_of(name).filter(|v| !v.rests()).cloned().collect();
-        let judged = self.judge_all(&wanted);
-        let saved = self.save_before_first_io(&judged);
+        let mut judged = self.judge_all(&wanted);
+        let saved = self.save_or_refuse(&mut judged);
         self.start_one_pool(&self.pool_record(name)?, &judged);
         saved?;
         let now = self.running_pool(name)?;

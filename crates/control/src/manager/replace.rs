@@ -95,8 +95,8 @@ impl Manager {
         }
         // With the new SSD or, after a failure, with the old one again.
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(name).filter(|v| !v.rests()).cloned().collect();
-        let judged = self.judge_all(&volumes);
-        let saved = self.save_before_first_io(&judged);
+        let mut judged = self.judge_all(&volumes);
+        let saved = self.save_or_refuse(&mut judged);
         self.start_one_pool(&self.pool_record(name)?, &judged);
         result.and(saved)?;
         self.running_pool(name)?;

@@ -15,6 +15,7 @@ use super::verdict::{self, Verdict};
 use super::{LivePool, LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
+use crate::mapped::Leads;
 use crate::names::Named;
 use crate::recognise;
 use crate::state::{BackingIdentity, PoolPhase, PoolRecord, State, VolumePhase, VolumeRecord};
@@ -105,6 +106,19 @@ impl Manager {
             }
         }
         Ok(())
+    }
+
+    /// The same; where it fails, volumes of which something had to be recorded are not served: what is cached of them is not to be believed, or
+    /// they are larger than is known.
+    pub(super) fn save_or_refuse(&self, judged: &mut Judged) -> Result<(), ControlError> {
+        let saved = self.save_before_first_io(judged);
+        if let Err(error) = &saved {
+            let changed = judged.values_mut().map(|(verdict, ..)| verdict);
+            for verdict in changed.filter(|verdict| matches!(verdict, Verdict::DropClean(_) | Verdict::Grown)) {
+                *verdict = Verdict::Refuse(format!("what its backing device is like cannot be recorded: {error}"), error.remedy());
+            }
+        }
+        saved
     }
 
     /// Volumes that were judged good are about to be used: what was known of them at rest is so no more.
@@ -243,7 +257,7 @@ impl Manager {
                 if let Some((Verdict::DropClean(why), ..)) = verdict {
                     self.events().note(Severity::Warning, &volume.name, format!("{why}: its cache is dropped"));
                 }
-                self.bring_up_volume(volume)
+                self.bring_up_volume(volume).or_else(|error| self.serve_who_waits(volume, error))
             }
         }
     }
@@ -422,6 +436,24 @@ impl Manager {
             }
             _ => self.serve_bare(volume, pool_error),
         }
+    }
+
+    /// Whoever uses the device of an attached volume waits if that leads here and nobody serves it. The disk has all that was ever written, so
+    /// they are served from it.
+    fn serve_who_waits(&self, volume: &VolumeRecord, error: ControlError) -> Result<(), ControlError> {
+        let may_be_served = volume.attachment.is_some() && !volume.may_have_dirty && !self.volume_attached(&volume.name);
+        if !may_be_served || !matches!(self.data().mapped().leads(volume), Ok(Leads::Here)) {
+            return Err(error);
+        }
+        let remedy = format!("then detach it with `hearth detach {0}`, and attach it again", volume.name);
+        let remedy = if error.remedy().is_empty() { remedy } else { format!("{}; {remedy}", error.remedy()) };
+        let why = ControlError::NotRunning { named: "volume", name: volume.name.clone(), reason: error.reason(), remedy };
+        let served = self.serve_bare(volume, &why);
+        if served.is_ok() {
+            let message = format!("it cannot be served with its cache, and is served without: {error}");
+            self.events().note(Severity::Warning, &volume.name, message);
+        }
+        served.map_err(|_| error)
     }
 
     fn serve_bare(&self, volume: &VolumeRecord, pool_error: &ControlError) -> Result<(), ControlError> {

@@ -41,8 +41,8 @@ impl Manager {
             .iter()
             .for_each(|(name, figures)| figures.stats.dirty_bytes.iter().for_each(|bytes| watch.note_dirty(name, *bytes)));
         let mut pools: BTreeSet<String> = self.memory().state.pools.iter().map(|pool| pool.name.clone()).collect();
-        // Trials have none.
-        pools.extend(self.memory().state.volumes.iter().filter(|volume| volume.is_trial()).map(|volume| volume.pool.clone()));
+        // That of trials; one may just be coming.
+        pools.insert(String::new());
         let (done, ended) = channel();
         for pool in &pools {
             let (manager, watch, pool, done) = (self.clone(), watch.clone(), pool.clone(), done.clone());
@@ -66,6 +66,10 @@ impl Manager {
         while !watch.is_over() && self.running_jobs().iter().any(|job| objects.contains(job.object())) {
             std::thread::sleep(LOOK);
         }
+        // A volume that is being attached, or whose device another program has led past hearth, may still get its device led here.
+        while !watch.is_half_over() && self.is_at_work_on(pool) {
+            std::thread::sleep(LOOK);
+        }
         watch.begins(pool, Step::Clients);
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
         let attached: Vec<&VolumeRecord> = volumes.iter().filter(|volume| self.volume_attached(&volume.name)).collect();
@@ -83,6 +87,7 @@ impl Manager {
             }
         }
         dirty_bytes.iter().for_each(|(volume, bytes)| watch.note_dirty(volume, *bytes));
+        self.lead_latecomers_past(pool);
         if let Err(error) = self.abandon_disks(pool, Withdrawal::DaemonEnds) {
             first_error = first_error.or(Some(error));
         }
@@ -101,7 +106,8 @@ impl Manager {
         // One that was given up may still change by what was in flight, and would not answer.
         clean.retain(|volume| !watch.has_given_up(&volume.name));
         let noted = self.note_stopped(&clean, &dirty_bytes);
-        self.leave_attachments(&volumes);
+        let now: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
+        self.leave_attachments(&now);
         first_error.map_or(noted, Err)
     }
 

@@ -88,6 +88,11 @@ impl Watch {
         self.deadline
     }
 
+    /// Whether to wait no longer for what may never end.
+    pub(super) fn is_half_over(&self) -> bool {
+        Instant::now() + self.limit / 2 >= self.deadline
+    }
+
     /// Whether only what must be done at the end is still to be begun.
     pub(super) fn is_mostly_over(&self) -> bool {
         Instant::now() + self.limit / SILENCE_ONE_IN >= self.deadline

@@ -265,18 +265,55 @@ impl Machine {
 fn compare(spec: &DeviceSpec, id: VolumeId, wanted: &[(u64, Proof)]) -> Result<Sample, ControlError> {
     let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
     let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
-    let mut sample = Sample::default();
-    for (block, proof) in wanted {
-        // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
-        if (block + 1) * BLOCK_BYTES > backing.geometry().size_bytes {
+    // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
+    let whole = wanted.iter().filter(|(block, _)| (block + 1) * BLOCK_BYTES <= backing.geometry().size_bytes);
+    let read = |block: u64, data: &mut [u8]| blocking.read_at(block * BLOCK_BYTES, data);
+    compare_blocks(id, whole, read).map_err(|e| failed(&e, "check the backing device"))
+}
+
+/// A block that cannot be read shows nothing, but that no block can be read does.
+fn compare_blocks<'a, E: std::fmt::Display>(
+    id: VolumeId,
+    blocks: impl Iterator<Item = &'a (u64, Proof)>,
+    read: impl Fn(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Sample, E> {
+    let (mut sample, mut unread) = (Sample::default(), None);
+    for (block, proof) in blocks {
+        let mut data = [0; BLOCK_BYTES as usize];
+        if let Err(error) = read(*block, &mut data) {
+            tracing::warn!("block {block} of a backing device cannot be read, and is not compared: {error}");
+            unread.get_or_insert(error);
             continue;
         }
-        let mut data = [0; BLOCK_BYTES as usize];
-        blocking.read_at(block * BLOCK_BYTES, &mut data).map_err(|e| failed(&e, "check the backing device"))?;
         sample.compared += 1;
         sample.different += u64::from(!proof.holds(id, *block, &data));
     }
-    Ok(sample)
+    unread.filter(|_| sample.compared == 0).map_or(Ok(sample), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One sector that went bad says nothing about the cache.
+    #[test]
+    fn blocks_that_cannot_be_read_are_not_compared() {
+        let id = VolumeId(7);
+        let data = [5; BLOCK_BYTES as usize];
+        let wanted: Vec<(u64, Proof)> =
+            (0..4).map(|block| (block, Proof::new(::format::payload_checksum(id, block, &data), None))).collect();
+        let check = |bad: std::ops::Range<u64>, content: u8| {
+            compare_blocks(id, wanted.iter(), |block, read: &mut [u8]| {
+                read.fill(content);
+                if bad.contains(&block) { Err("bad sector") } else { Ok(()) }
+            })
+            .map(|sample| (sample.compared, sample.different))
+        };
+        assert_eq!(check(0..0, 5), Ok((4, 0)));
+        assert_eq!(check(1..2, 5), Ok((3, 0)));
+        assert_eq!(check(1..2, 6), Ok((3, 3)));
+        assert_eq!(check(0..4, 5), Err("bad sector"));
+    }
 }
 
 struct TicketPending(CommandTicket);

@@ -34,6 +34,8 @@ pub struct Machine {
     pub ends: bool,
     /// Swap areas, each with the mapped device that it lies on.
     pub swap: Vec<(String, String)>,
+    /// Nothing can be compared of a cache.
+    pub sample_fails: bool,
     /// What is compared of a cache is not what differs.
     pub sample_misses: bool,
 }
@@ -208,6 +210,8 @@ impl MappedDevices for World {
     }
 
     fn lead_here(&self, volume: &VolumeRecord, table: &str, may_lead_past: bool) -> Result<Swapped, ControlError> {
+        let meanwhile = self.inside().at_lead_here.take();
+        meanwhile.into_iter().for_each(|act| act());
         let mut inside = self.inside();
         inside.step(table)?;
         let origin = inside.devices[&volume.backing].signature.clone();
