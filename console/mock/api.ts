@@ -1,6 +1,6 @@
 /** The calls of the API over a [`World`]. */
 
-import type { Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import type { DiskCreate, DiskResize, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -33,7 +33,7 @@ export async function handle(world: World, method: string, path: string, query: 
       return found;
     }
     case "stats": {
-      if (name === undefined) return { pools: {}, volumes: {} };
+      if (name === undefined) return { pools: {}, volumes: {}, disks: {} };
       const volume = world.volumes.get(name);
       if (volume) return volume.stats(now, world.started_s);
       if (world.pools.has(name)) return world.poolStats(name);
@@ -44,12 +44,60 @@ export async function handle(world: World, method: string, path: string, query: 
     case "pools":
       return pools(world, method, name, verb, body);
     case "disks":
-      return [];
+      return disks(world, method, name, body);
     case "volumes":
       return volumes(world, method, name, verb, word, number, body, query);
     default:
       throw new Problem(404, "not_found", "there is no such path", "see /api/v1/openapi.json");
   }
+}
+
+const disksOf = (world: World, pool: string): DiskView[] => [...world.disks.values()].filter((disk) => disk.pool === pool);
+
+/** The cache gives room for disks, or takes it back. */
+function setRoom(world: World, pool: PoolView, disks_bytes: number): void {
+  const all = pool.size_bytes + (pool.disks_bytes ?? 0);
+  Object.assign(pool, { disks_bytes, size_bytes: all - disks_bytes, cached_bytes: 0, disks: disksOf(world, pool.name).map((disk) => disk.name) });
+  world.say({ event: "changed", data: { what: "pools" } });
+}
+
+function disks(world: World, method: string, name: string | undefined, body: unknown): unknown {
+  if (name === undefined && method === "GET") return [...world.disks.values()];
+  if (name === undefined) {
+    const asked = body as DiskCreate;
+    const pool = world.pools.get(asked.pool);
+    if (!pool) throw missing("pool", asked.pool);
+    if (world.disks.has(asked.name) || world.volumes.has(asked.name)) throw new Problem(409, "conflict", `there is already a volume or disk "${asked.name}"`, "choose another name");
+    if (asked.size_bytes > pool.size_bytes) throw new Problem(409, "conflict", `it has room for ${pool.size_bytes >> 30} GiB more of disks at most`, "give a smaller --size, or remove another disk");
+    return world.begin("disk_room", pool.name, GIB, 2, () => {
+      const number = world.disks.size + 1;
+      world.disks.set(asked.name, {
+        name: asked.name, uuid: `22222222-0000-4000-8000-${String(number).padStart(12, "0")}`, health: "running", problem: null, remedy: null, pool: pool.name, ssd: pool.ssd,
+        pieces: [{ offset_bytes: pool.size_bytes - asked.size_bytes, size_bytes: asked.size_bytes }], size_bytes: asked.size_bytes, checksummed: false, sector_bytes: 512,
+        exports: Object.fromEntries((asked.exports ?? []).map((word) => [word, word === "block" ? `/dev/ublkb${number}` : `nbd+unix:///${asked.name}?socket=/run/hearth/nbd.sock`])),
+        on_restart: {}, export_notes: {}, stable_path: (asked.exports ?? []).includes("block") ? `/dev/hearth/${asked.name}` : null, shares: [],
+      });
+      world.tell("info", asked.name, "disk made");
+      setRoom(world, pool, disksOf(world, pool.name).reduce((sum, disk) => sum + disk.size_bytes, 0));
+    });
+  }
+  const disk = world.disks.get(name);
+  if (!disk) throw missing("disk", name);
+  const pool = world.pools.get(disk.pool)!;
+  if (method === "PATCH") {
+    const asked = body as DiskResize;
+    if (asked.size_bytes < disk.size_bytes && !asked.lose_content) throw new Problem(400, "usage", "the last part of the disk, and what it holds, would be lost", "confirm it with --lose-content");
+    disk.size_bytes = asked.size_bytes;
+    world.say({ event: "changed", data: { what: "pools" } });
+  }
+  if (method === "DELETE") {
+    if ((disk.shares ?? []).length > 0) throw new Problem(409, "conflict", `the disk "${name}": it is shared by iSCSI`, `remove the share first with \`hearth share remove ${name} --iscsi\``);
+    world.disks.delete(name);
+    pool.disks = disksOf(world, pool.name).map((other) => other.name);
+    world.say({ event: "changed", data: { what: "pools" } });
+    return { done: true };
+  }
+  return disk;
 }
 
 function jobs(world: World, method: string, name: string | undefined, verb: string | undefined): unknown {
@@ -82,6 +130,11 @@ async function pools(world: World, method: string, name: string | undefined, ver
   const one = world.pools.get(name);
   if (!one) throw missing("pool", name);
   if (verb === "check") return world.begin("check", name, one.size_bytes, 15, () => world.tell("info", name, "check done: no mismatches"));
+  if (verb === "take-back") {
+    const used = disksOf(world, name).reduce((sum, disk) => sum + disk.size_bytes, 0);
+    if ((one.disks_bytes ?? 0) <= used) throw new Problem(409, "conflict", "a disk begins where the cache ends", "remove the disk that lies there, or leave it so");
+    return world.begin("disk_room", name, GIB, 2, () => setRoom(world, one, used));
+  }
   if (verb === "replace") {
     const asked = body as PoolReplace;
     const device = DEVICES.find((other) => other.path === asked.ssd);
@@ -107,6 +160,13 @@ async function pools(world: World, method: string, name: string | undefined, ver
 
 async function volumes(world: World, method: string, name: string | undefined, verb: string | undefined, word: string | undefined, number: (key: string, otherwise: number) => number, body: unknown, query: URLSearchParams): Promise<unknown> {
   if (name === undefined) return method === "GET" ? [...world.volumes.values()].map((volume) => volume.view) : add(world, body as VolumeAdd);
+  const disk = world.disks.get(name);
+  if (disk && verb === "shares") {
+    const shares = disk.shares ?? [];
+    const share = method === "POST" ? shared(name, disk.uuid, body as ShareAdd) : null;
+    disk.shares = share ? [...shares, share] : shares.filter((other) => other.protocol !== word);
+    return share ?? { done: true, told: "no longer shared" };
+  }
   const volume = world.volumes.get(name);
   if (!volume) throw missing("volume", name);
   const changed = (): void => world.say({ event: "changed", data: { what: "volumes" } });

@@ -1,6 +1,6 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
-import type { Cause, ContentStats, DeviceView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
 import { poolValue, volumeValue } from "./values";
 import { GIB, MIB, MockVolume, OPTIONS, type Character } from "./volume";
 
@@ -25,6 +25,7 @@ export class World {
   started_s = Math.floor(Date.now() / 1000) - 5 * 3600;
   readonly volumes = new Map<string, MockVolume>();
   readonly pools = new Map<string, PoolView>();
+  readonly disks = new Map<string, DiskView>();
   readonly jobs = new Map<number, Job>();
   readonly events: EventView[] = [];
   readonly listeners = new Set<(told: Told) => void>();
@@ -144,7 +145,7 @@ export function view(job: Job): JobView {
 }
 
 export function pool(name: string, ssd: string, size_bytes: number): PoolView {
-  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, volumes: [], recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
+  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
 }
 
 function content(of: PoolView, cached_bytes: number): ContentStats {

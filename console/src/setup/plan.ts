@@ -1,13 +1,14 @@
 /** What the setup flow is about to do, as data: checked step by step, told in words, and turned into calls. */
 
 import { exportSentence } from "../words/exports";
+import { exportsOf, offerProblems, type Offer } from "../words/offer";
 import { listed, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
 import type { DeviceView, Mode, PoolCreate, PoolView, ShareAdd, ShareProtocol, VolumeAdd } from "../api";
 import { bytes } from "../format";
 import { nameProblem, size } from "../parse";
 import { MODES } from "../words/modes";
 
-export interface Plan {
+export interface Plan extends Offer {
   /** A pool that exists, or "" for a new one. */
   pool: string;
   /** How the new pool's SSD is chosen. */
@@ -25,12 +26,6 @@ export interface Plan {
   backingExamined: DeviceView | null;
   name: string;
   mode: Mode;
-  block: boolean;
-  vhostUser: boolean;
-  nbd: boolean;
-  nbdPort: string;
-  /** IP:PORT of an export with TLS; empty for none. */
-  tlsAddress: string;
   /** Shared with other machines by that protocol; "" if not. */
   share: ShareProtocol | "";
   shareAddresses: string;
@@ -100,9 +95,8 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
   }
   if (step === 2) {
     note("name", nameProblem(plan.name) ?? (volumes.includes(plan.name) ? "there is a volume of this name" : undefined));
-    if (plan.nbdPort.trim() !== "") note("nbdPort", /^\d+$/.test(plan.nbdPort.trim()) && Number(plan.nbdPort) >= 1 && Number(plan.nbdPort) <= 65_535 ? undefined : "a port is a number from 1 to 65535");
-    if (plan.tlsAddress.trim() !== "") note("tlsAddress", /^(\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.]+\]):\d+$/.test(plan.tlsAddress.trim()) ? undefined : "write IP:PORT, for instance 0.0.0.0:10809");
-    if (!plan.block && !plan.vhostUser && !plan.nbd && plan.nbdPort.trim() === "" && plan.tlsAddress.trim() === "") note("exports", "choose at least one way, or nothing can use the volume");
+    Object.assign(found, offerProblems(plan));
+    if (exportsOf(plan).length === 0) note("exports", "choose at least one way, or nothing can use the volume");
   }
   if (step === 2 && plan.share !== "") {
     note("share", plan.block ? undefined : "only a block device can be shared: choose it above");
@@ -111,12 +105,6 @@ export function problems(plan: Plan, step: number, pools: PoolView[], volumes: s
   }
   if (step === 3 && destroys(plan) !== null && !plan.agreed) note("agreed", "agree to what is destroyed");
   return found;
-}
-
-export function exportsOf(plan: Plan): string[] {
-  const port = plan.nbdPort.trim();
-  const tls = plan.tlsAddress.trim();
-  return [...(plan.block ? ["block"] : []), ...(plan.vhostUser ? ["vhost-user"] : []), ...(plan.nbd ? ["nbd"] : []), ...(port === "" ? [] : [`nbd:127.0.0.1:${port}`]), ...(tls === "" ? [] : [`nbds:${tls}`])];
 }
 
 export function poolBody(plan: Plan): PoolCreate | null {

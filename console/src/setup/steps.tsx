@@ -5,6 +5,7 @@ import type { DeviceView, Mode, PoolView, ShareProtocol } from "../api";
 import { bytes, counted } from "../format";
 import { MODES, MODE_NAMES } from "../words/modes";
 import { INITIATOR_EXAMPLES, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
+import { Offered, Text } from "../ui/form";
 import { Devices } from "./devices";
 import { destroys, review, ssdPath, type Plan } from "./plan";
 import { href } from "../route";
@@ -15,26 +16,6 @@ export interface StepProps {
   wrong: Record<string, string>;
   devices: DeviceView[] | null;
   pools: PoolView[];
-}
-
-interface TextProps {
-  label: string;
-  value: string;
-  hint?: ComponentChildren;
-  placeholder?: string;
-  wrong?: string | undefined;
-  onText: (text: string) => void;
-}
-
-function Text({ label, value, hint, placeholder, wrong, onText }: TextProps) {
-  const id = `f-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;
-  return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      <input id={id} value={value} placeholder={placeholder} spellcheck={false} autocomplete="off" aria-invalid={wrong !== undefined} aria-describedby={`${id}-hint`} onInput={(event) => onText(event.currentTarget.value)} />
-      <span class="under" id={`${id}-hint`}>{wrong ? <span class="wrong">{wrong}</span> : hint}</span>
-    </div>
-  );
 }
 
 function Choice({ name, checked, title, children, onChoose }: { name: string; checked: boolean; title: string; children?: ComponentChildren; onChoose: () => void }) {
@@ -125,14 +106,7 @@ export function VolumeStep({ plan, set, wrong }: StepProps) {
           <Choice key={mode} name="mode" checked={plan.mode === mode} title={mode} onChoose={() => set({ mode })}>{MODES[mode].about} {MODES[mode].loss}</Choice>
         ))}
       </fieldset>
-      <fieldset class="choices">
-        <legend>How is it offered?</legend>
-        <label class="choice"><input type="checkbox" checked={plan.block} onChange={(event) => set({ block: event.currentTarget.checked })} /><span><strong>Block device</strong><span class="under">/dev/hearth/NAME, to be mounted like any disk (the daemon must run as root)</span></span></label>
-        <label class="choice"><input type="checkbox" checked={plan.vhostUser} onChange={(event) => set({ vhostUser: event.currentTarget.checked })} /><span><strong>Disk for virtual machines</strong><span class="under">by vhost-user, for QEMU and cloud-hypervisor on this host: costs least</span></span></label>
-        <label class="choice"><input type="checkbox" checked={plan.nbd} onChange={(event) => set({ nbd: event.currentTarget.checked })} /><span><strong>NBD on a Unix socket</strong><span class="under">for QEMU and other NBD clients on this host</span></span></label>
-      </fieldset>
-      <Text label="NBD on TCP port (optional)" value={plan.nbdPort} placeholder="10809" wrong={wrong["nbdPort"]} hint="loopback addresses only, since it has no encryption" onText={(nbdPort) => set({ nbdPort })} />
-      <Text label="NBD with TLS, IP:PORT (optional)" value={plan.tlsAddress} placeholder="0.0.0.0:10809" wrong={wrong["tlsAddress"]} hint="for other machines; needs the certificates of hearth pki init" onText={(tlsAddress) => set({ tlsAddress })} />
+      <Offered of={plan} set={set} wrong={wrong} />
       {wrong["exports"] && <p class="wrong" role="alert">{wrong["exports"]}</p>}
       <fieldset class="choices row">
         <legend>Is its block device shared with other machines?</legend>

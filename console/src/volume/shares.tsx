@@ -1,4 +1,4 @@
-/** The volume offered to other machines: shown, added, removed. */
+/** A volume or disk offered to other machines: shown, added, removed. */
 
 import { useState } from "preact/hooks";
 import type { Done, ShareAdd, ShareProtocol, ShareView, VolumeView } from "../api";
@@ -19,20 +19,38 @@ export function connecting(share: ShareView): string[] {
   return [`iscsiadm -m discovery -t sendtargets -p ${address}`, `iscsiadm -m node -T ${share.target} -p ${address} --login`];
 }
 
+/** What is shared: a volume, or a disk beside a cache. */
+type Shareable = Pick<VolumeView, "name" | "health" | "exports" | "stable_path" | "shares">;
+
+interface SharesProps {
+  of: Shareable;
+  /** Fetches it anew. */
+  refresh: () => Promise<unknown>;
+}
+
 export function Shares({ volume }: { volume: VolumeView }) {
-  const [adding, setAdding] = useState(false);
-  const [removing, setRemoving] = useState<ShareView | null>(null);
-  const shares = volume.shares ?? [];
-  const free = (Object.keys(SHARE_TITLES) as ShareProtocol[]).filter((protocol) => !shares.some((share) => share.protocol === protocol));
-  const device = volume.stable_path ?? Object.values(volume.exports).find((place) => place?.startsWith("/dev/"));
   return (
     <Panel title="Shared with other machines" id="shares">
-      {shares.length === 0 && <p class="calm">Not shared. {device ? "By iSCSI or NVMe/TCP other machines can use it as a disk." : "Only a volume with a block device can be shared."}</p>}
-      {shares.map((share) => <Shown key={share.protocol} share={share} onRemove={() => setRemoving(share)} />)}
-      {free.length > 0 && device && <Operate onClick={() => setAdding(true)} disabled={volume.health === "removing"}>Share it</Operate>}
-      {adding && <Add volume={volume} free={free} onClose={() => setAdding(false)} />}
-      {removing && <Remove share={removing} onClose={() => setRemoving(null)} />}
+      <SharesOf of={volume} refresh={refreshVolumes} />
     </Panel>
+  );
+}
+
+/** The same without a frame. */
+export function SharesOf({ of, refresh }: SharesProps) {
+  const [adding, setAdding] = useState(false);
+  const [removing, setRemoving] = useState<ShareView | null>(null);
+  const shares = of.shares ?? [];
+  const free = (Object.keys(SHARE_TITLES) as ShareProtocol[]).filter((protocol) => !shares.some((share) => share.protocol === protocol));
+  const device = of.stable_path ?? Object.values(of.exports).find((place) => place?.startsWith("/dev/"));
+  return (
+    <>
+      {shares.length === 0 && <p class="calm">Not shared. {device ? "By iSCSI or NVMe/TCP other machines can use it as a disk." : "Only what has a block device can be shared."}</p>}
+      {shares.map((share) => <Shown key={share.protocol} share={share} onRemove={() => setRemoving(share)} />)}
+      {free.length > 0 && device && <Operate label={`Share it: ${of.name}`} onClick={() => setAdding(true)} disabled={of.health === "removing"}>Share it</Operate>}
+      {adding && <Add of={of} free={free} refresh={refresh} onClose={() => setAdding(false)} />}
+      {removing && <Remove share={removing} refresh={refresh} onClose={() => setRemoving(null)} />}
+    </>
   );
 }
 
@@ -59,7 +77,7 @@ function Shown({ share, onRemove }: { share: ShareView; onRemove: () => void }) 
   );
 }
 
-function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtocol[]; onClose: () => void }) {
+function Add({ of, free, refresh, onClose }: SharesProps & { free: ShareProtocol[]; onClose: () => void }) {
   const [protocol, setProtocol] = useState<ShareProtocol>(free[0]!);
   const [addresses, setAddresses] = useState("");
   const [initiators, setInitiators] = useState("");
@@ -67,12 +85,12 @@ function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtoco
   const [chap, setChap] = useState("");
   const confirm = async (): Promise<void> => {
     const body: ShareAdd = { protocol, addresses: listed(addresses), initiators: listed(initiators), any_initiator: any, chap_file: chap.trim() === "" || protocol !== "iscsi" ? null : chap.trim() };
-    const share = await post<ShareView>(`/volumes/${part(volume.name)}/shares`, body);
-    toast({ kind: "done", title: `${volume.name} is shared by ${SHARE_TITLES[protocol]}`, detail: share.target });
-    await refreshVolumes();
+    const share = await post<ShareView>(`/volumes/${part(of.name)}/shares`, body);
+    toast({ kind: "done", title: `${of.name} is shared by ${SHARE_TITLES[protocol]}`, detail: share.target });
+    await refresh();
   };
   return (
-    <Dialog title={`Share ${volume.name}`} confirm="Share it" onConfirm={confirm} onClose={onClose}>
+    <Dialog title={`Share ${of.name}`} confirm="Share it" onConfirm={confirm} onClose={onClose}>
       <fieldset class="choices row">
         <legend>How?</legend>
         {free.map((word) => (
@@ -92,7 +110,7 @@ function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtoco
       </label>
       <label class="check">
         <input type="checkbox" checked={any} onChange={(event) => { setAny(event.currentTarget.checked); setInitiators(""); }} />
-        <span>Allow every machine that reaches the address. It can read and write all of the volume.</span>
+        <span>Allow every machine that reaches the address. It can read and write all of it.</span>
       </label>
       {protocol === "iscsi" && (
         <label class="field">
@@ -102,28 +120,28 @@ function Add({ volume, free, onClose }: { volume: VolumeView; free: ShareProtoco
       )}
       <Meaning
         sentences={[
-          "A target of this machine (the kernel's, or tgt) offers the volume's block device. It comes back by itself after a restart of the daemon or the machine.",
-          "While it is shared, the volume cannot be stopped or removed; do not mount it on this machine.",
+          "A target of this machine (the kernel's, or tgt) offers its block device. It comes back by itself after a restart of the daemon or the machine.",
+          "While it is shared, it cannot be stopped or removed; do not mount it on this machine.",
         ]}
       />
     </Dialog>
   );
 }
 
-function Remove({ share, onClose }: { share: ShareView; onClose: () => void }) {
+function Remove({ share, refresh, onClose }: { share: ShareView; refresh: () => Promise<unknown>; onClose: () => void }) {
   const [force, setForce] = useState(false);
   const connected = share.connected ?? [];
   const confirm = async (): Promise<void> => {
     const done = await remove<Done>(`/volumes/${part(share.volume)}/shares/${share.protocol}`, { force });
     toast({ kind: "done", title: share.volume, detail: done.told ?? "done" });
-    await refreshVolumes();
+    await refresh();
   };
   return (
     <Dialog title={`Remove the share of ${share.volume} by ${SHARE_TITLES[share.protocol]}`} confirm="Remove the share" danger onConfirm={confirm} onClose={onClose}>
       <Meaning
         sentences={[
           connected.length > 0 ? `Connected: ${connected.join(", ")}. Log out there first.` : "No initiator is known to be connected.",
-          "The volume and its data do not change. Shared again, it is the same disk to initiators.",
+          "Its data does not change. Shared again, it is the same disk to initiators.",
         ]}
       />
       <label class="check">

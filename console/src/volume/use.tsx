@@ -31,6 +31,30 @@ export function commands(volume: { name: string; exports: Record<string, string 
   return found;
 }
 
+/** What a volume and a disk tell of how they are offered. */
+type Offered = Pick<VolumeView, "name" | "exports" | "on_restart" | "export_notes" | "stable_path">;
+
+/** Where it is offered, as entries of a list. */
+export function Places({ of }: { of: Offered }) {
+  return (
+    <>
+      {Object.entries(of.exports).map(([word, place]) => (
+        <div key={word}>
+          <dt>{exportName(word)}</dt>
+          <dd>
+            {place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}
+            {of.export_notes?.[word] && <p class="muted">{of.export_notes[word]}</p>}
+            {of.on_restart[word] && <p class="muted">While the daemon restarts: {WHILE_RESTARTING[of.on_restart[word]]}</p>}
+          </dd>
+        </div>
+      ))}
+      {of.stable_path && (
+        <div><dt>Name that stays</dt><dd><Copy text={of.stable_path} /></dd></div>
+      )}
+    </>
+  );
+}
+
 export function Use({ volume }: { volume: VolumeView }) {
   const places = Object.entries(volume.exports);
   if (volume.attached_to) {
@@ -48,19 +72,7 @@ export function Use({ volume }: { volume: VolumeView }) {
     <Panel title="Where it is offered" id="use">
       {places.length === 0 && <p class="calm">It has no export: nothing can use it yet. Remove it and set it up anew with one.</p>}
       <dl class="places">
-        {places.map(([word, place]) => (
-          <div key={word}>
-            <dt>{exportName(word)}</dt>
-            <dd>
-              {place ? <Copy text={place} /> : <span class="muted">not offered just now</span>}
-              {volume.export_notes?.[word] && <p class="muted">{volume.export_notes[word]}</p>}
-              {volume.on_restart[word] && <p class="muted">While the daemon restarts: {WHILE_RESTARTING[volume.on_restart[word]]}</p>}
-            </dd>
-          </div>
-        ))}
-        {volume.stable_path && (
-          <div><dt>Name that stays</dt><dd><Copy text={volume.stable_path} /></dd></div>
-        )}
+        <Places of={volume} />
         <div><dt>Backing device</dt><dd><code>{volume.backing}</code></dd></div>
       </dl>
       {places.length > 0 && (

@@ -13,7 +13,7 @@ export function exportName(word: string): string {
   return word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP";
 }
 
-/** What adding a volume so does, as a sentence. */
+/** What offering something so does, as a sentence. */
 export function exportSentence(word: string, name: string): string {
   if (isDevice(word)) return `A block device appears (/dev/ublkbN where the kernel has ublk, otherwise /dev/loopN), and /dev/hearth/${name} if possible.`;
   if (word.startsWith("vhost-user")) return "It is offered to virtual machines of this host by vhost-user, on a socket.";

@@ -236,3 +236,59 @@ test("a pool: its check, what is made of content, another SSD", { skip }, async 
   assert.equal(await page.getByRole("button", { name: "Destroy", exact: true }).isDisabled(), true, "it has volumes");
   await watched.done(/409/);
 });
+
+test("a disk beside the cache: made, shared, resized and removed with the words of the command line", { skip }, async () => {
+  const watched = await open(here, "#/pool/fast");
+  const { page } = watched;
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Make a disk" }).click();
+  const make = dialog.getByRole("button", { name: "Make it" });
+  assert.equal(await make.isDisabled(), true, "it has neither name nor size");
+  await dialog.getByLabel("Name of the disk").fill("plain");
+  await dialog.getByLabel("Size of the disk").fill("900GiB");
+  await make.click();
+  await dialog.getByText("more of disks at most", { exact: false }).waitFor();
+  await dialog.getByLabel("Size of the disk").fill("20GiB");
+  await dialog.getByText("Block device", { exact: true }).waitFor();
+  await dialog.getByText("NBD on a Unix socket", { exact: true }).click();
+  await dialog.getByText("the cache begins empty in what is left", { exact: false }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await shot(page, "disk-make", false);
+  await make.click();
+  await dialog.waitFor({ state: "detached" });
+  await page.getByRole("article", { name: "Change of the room for disks of fast" }).getByText("done").waitFor({ timeout: 15_000 });
+  const disk = page.getByRole("region", { name: "Disk plain" });
+  await disk.getByText("20 GiB", { exact: false }).waitFor();
+  await disk.getByText("/dev/hearth/plain", { exact: true }).first().waitFor();
+  await disk.getByText("nbd+unix:///plain", { exact: false }).first().waitFor();
+
+  await disk.getByRole("button", { name: "Share it: plain" }).click();
+  await dialog.getByRole("button", { name: "Share it" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await disk.getByText("iqn.2003-01.org.linux-iscsi.hearth:22222222", { exact: false }).first().waitFor();
+
+  await disk.getByRole("button", { name: "Resize plain" }).click();
+  await dialog.getByLabel("New size", { exact: false }).fill("8GiB");
+  const resize = dialog.getByRole("button", { name: "Resize it" });
+  assert.equal(await resize.isDisabled(), true, "what lies behind the new end is lost");
+  await dialog.getByText("Lose what lies behind the new end").click();
+  await resize.click();
+  await dialog.waitFor({ state: "detached" });
+  await disk.getByRole("heading", { name: "8 GiB", exact: false }).waitFor();
+
+  await disk.getByRole("button", { name: "Remove plain" }).click();
+  await dialog.getByRole("textbox").fill("plain");
+  await dialog.getByRole("button", { name: "Remove it" }).click();
+  await dialog.getByText("it is shared by iSCSI", { exact: false }).waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await disk.getByRole("button", { name: "Remove the share by iSCSI" }).click();
+  await dialog.getByRole("button", { name: "Remove the share" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await disk.getByRole("button", { name: "Remove plain" }).click();
+  await dialog.getByRole("textbox").fill("plain");
+  await dialog.getByRole("button", { name: "Remove it" }).click();
+  await disk.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Give room back to the cache" }).click();
+  await page.getByRole("article", { name: "Change of the room for disks of fast" }).first().getByText("done").waitFor({ timeout: 15_000 });
+  await watched.done(/409/);
+});

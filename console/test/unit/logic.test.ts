@@ -6,7 +6,8 @@ import { poolValue, volumeValue } from "../../src/charts/history";
 import { ends, Window } from "../../src/charts/window";
 import { perDay, ratedBytes, readRating, RATING_DEFAULT, yearsLeft } from "../../src/pool/endurance";
 import { href, loginCode, parse } from "../../src/route";
-import { exportsOf, FRESH, poolBody, problems, review, shareBody, volumeBody, type Plan } from "../../src/setup/plan";
+import { FRESH, poolBody, problems, review, shareBody, volumeBody, type Plan } from "../../src/setup/plan";
+import { exportsOf, offerProblems } from "../../src/words/offer";
 import { treeOf } from "../../src/setup/devices";
 import { address } from "../../src/rest";
 import { exact } from "../../src/volume/why";
@@ -109,4 +110,12 @@ test("each step says what it lacks", () => {
 test("partitions stand below their disk", () => {
   const list = treeOf([disk({ path: "/dev/sda1", parent: "/dev/sda" }), disk({}), disk({ path: "/dev/loop1", parent: "/dev/gone" })]);
   assert.deepEqual(list.map(({ device, under }) => [device.path, under]), [["/dev/sda", false], ["/dev/sda1", true], ["/dev/loop1", false]]);
+});
+
+test("how something is offered becomes the words of the command line, and what is wrong is said", () => {
+  const none = { block: false, vhostUser: false, nbd: false, nbdPort: "", tlsAddress: "" };
+  assert.deepEqual(exportsOf(none), []);
+  assert.deepEqual(exportsOf({ block: true, vhostUser: true, nbd: true, nbdPort: " 10809 ", tlsAddress: "0.0.0.0:10810" }), ["block", "vhost-user", "nbd", "nbd:127.0.0.1:10809", "nbds:0.0.0.0:10810"]);
+  assert.deepEqual(offerProblems(none), {});
+  assert.deepEqual(Object.keys(offerProblems({ ...none, nbdPort: "70000", tlsAddress: "store:1" })), ["nbdPort", "tlsAddress"]);
 });
