@@ -246,6 +246,23 @@ fn nothing_comes_into_a_pool_whose_cache_is_being_made_anew() {
     manager.handle(add("w", "p")).expect("now it may come");
 }
 
+/// A block device that cannot be told its new size is made anew, unless somebody uses it: then that is told.
+#[test]
+fn an_idle_block_device_gets_its_size_by_being_made_anew() {
+    let (world, manager) = begin(true);
+    run(&manager, create("a", 16)).expect("there is room");
+    world.inside().disks.keeps_size = true;
+    let told = |manager: &Manager| manager.events_after(0).into_iter().filter(|event| event.message.contains("keeps its size")).count();
+    run(&manager, resize("a", 17)).expect("there is room behind it");
+    assert_eq!(told(&manager), 0);
+    check(&world, &manager, "made anew");
+    world.add_mapped("user", MIB);
+    world.inside().mapped.get_mut("user").expect("it is there").table = "/loop/a".into();
+    run(&manager, resize("a", 18)).expect("it grows in use");
+    assert_eq!(told(&manager), 1);
+    check(&world, &manager, "in use");
+}
+
 /// Small numbers, different for each thread.
 struct Random(u64);
 

@@ -142,6 +142,15 @@ impl Manager {
         Ok(())
     }
 
+    /// Makes the block device anew that could not be told its new size, if nobody uses it. Gives whether there is one that has the size.
+    pub(super) fn renew_idle_device(&self, volume: &VolumeRecord) -> bool {
+        let Some(device) = self.offered(volume).into_iter().find(|export| export.is_device()) else { return false };
+        if self.check_one_unused(volume, device).is_err() || self.withdraw_one(volume, device, Withdrawal::IfUnused).is_err() {
+            return false;
+        }
+        self.export_missing(volume).is_ok()
+    }
+
     /// Makes the loop export anew whose device somebody else took away: nothing of ours may lead to a number that is another's.
     pub(super) fn renew_lost_loop(&self, volume: &VolumeRecord) {
         let name = &volume.name;

@@ -67,8 +67,8 @@ impl Manager {
         match self.data().grow(&grown) {
             Ok(warnings) => {
                 // A block device that keeps its size has nothing that initiators could be told.
-                let follow = warnings.is_empty();
-                for warning in warnings {
+                let follow = warnings.is_empty() || self.renew_idle_device(&grown);
+                for warning in warnings.into_iter().filter(|_| !follow) {
                     self.events().note(Severity::Warning, &record.name, warning);
                 }
                 self.set_live_volume(&record.name, |live| live.backing_bytes = None);

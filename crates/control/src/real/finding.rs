@@ -53,12 +53,19 @@ fn block_devices(wanted: &BackingIdentity) -> Vec<PathBuf> {
         // Of one whose name says nothing, what is on it must.
         match recognise::hardware(&wanted.fixed, &names) {
             Match::Same => true,
-            Match::Unknown => !wanted.content.is_empty() && found.size_bytes >= wanted.size_bytes && !found.served,
+            Match::Unknown => !wanted.content.is_empty() && found.size_bytes >= wanted.size_bytes && may_be_asked(found),
             Match::Other(_) => false,
         }
     };
     let free = list.into_iter().filter(|found| found.usages.is_empty());
     free.filter(may_be).map(|found| found.stable_path.unwrap_or(found.path)).collect()
+}
+
+/// Whether reading it waits for no program: for another one, or for this one, whose volume may be away just now.
+fn may_be_asked(found: &Found) -> bool {
+    let disk = found.parent.as_deref().unwrap_or(&found.path);
+    let is_ours = disk.file_name().and_then(|name| name.to_str()).is_some_and(ublk::is_ours);
+    !found.served && !is_ours
 }
 
 /// Files beside the path that have the number of the one wanted.
@@ -73,7 +80,7 @@ fn renamed_files(path: &Path, wanted: &BackingIdentity) -> Vec<PathBuf> {
 /// The SSD of a pool, among the block devices that nobody uses. Of two that both say they are it, one is a copy, perhaps an old one: then none.
 pub(super) fn find_ssd(examine: &Examine, uuid: Uuid) -> Option<String> {
     let list = discover::list(&SystemView::default()).ok()?;
-    let free = list.into_iter().filter(|found| found.usages.is_empty() && !found.served);
+    let free = list.into_iter().filter(|found| found.usages.is_empty() && may_be_asked(found));
     let specs = free.map(|found| found.stable_path.unwrap_or(found.path).display().to_string()).collect();
     let found: Vec<String> =
         examine_all(examine, specs).into_iter().filter(|(_, facts)| facts.pool == Some(uuid)).map(|(spec, _)| spec).collect();

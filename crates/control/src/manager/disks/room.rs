@@ -110,11 +110,16 @@ impl Manager {
     ///
     /// Gives the pool with its SSD where that is now.
     pub(in crate::manager) fn reformat(&self, pool: &PoolRecord, former: Uuid) -> Result<PoolRecord, ControlError> {
-        // It may have another name now.
-        let found = self.data().find_ssd(pool.uuid).or_else(|| self.data().find_ssd(former));
+        let carries_it = |ssd: &str| {
+            let carries = self.data().examine_ssd(ssd).map(|facts| facts.pool);
+            carries.map(|uuid| uuid == Some(former) || uuid == Some(pool.uuid))
+        };
+        let is_there = carries_it(&pool.ssd).unwrap_or(false);
+        // It may have another name now. Other devices are not asked without need: one of them may be our own, whose users wait.
+        let find = || self.data().find_ssd(pool.uuid).or_else(|| self.data().find_ssd(former));
+        let found = if is_there { None } else { find() };
         let pool = &PoolRecord { ssd: found.unwrap_or_else(|| pool.ssd.clone()), ..pool.clone() };
-        let carries = self.data().examine_ssd(&pool.ssd).map(|facts| facts.pool)?;
-        if carries != Some(former) && carries != Some(pool.uuid) {
+        if !carries_it(&pool.ssd)? {
             let remedy = format!("make its cache anew with `hearth pool replace {} --ssd {} --force`: its disks stay", pool.name, pool.ssd);
             let problem = "its cache was being made anew when hearth ended, and it does not carry this pool now".to_string();
             return Err(crate::manager::pools::device(&pool.ssd, problem, remedy, Kind::Conflict));

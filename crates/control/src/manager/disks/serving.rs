@@ -13,10 +13,11 @@ impl Manager {
         let volume = disk.as_volume(&pool.ssd);
         let was_there = self.volume_attached(name);
         if was_there {
-            for warning in self.data().grow_disk(disk)? {
-                self.events().note(Severity::Warning, name, warning);
-            }
+            let warnings = self.data().grow_disk(disk)?;
             self.export_missing(&volume)?;
+            if !warnings.is_empty() && !self.renew_idle_device(&volume) {
+                warnings.into_iter().for_each(|warning| self.events().note(Severity::Warning, name, warning));
+            }
         } else {
             let sector_bytes = self.data().attach_disk(disk)?;
             self.set_live_volume(name, |live| (live.attached, live.sector_bytes) = (true, Some(sector_bytes)));

@@ -16,6 +16,8 @@ pub struct Disks {
     pub served: BTreeMap<String, DiskRecord>,
     /// Users of exports can wait while a pool is stopped and started.
     pub can_wait: bool,
+    /// The kernel cannot tell users of a block device its new size.
+    pub keeps_size: bool,
     /// Volumes and exports whose users wait.
     pub waiting: BTreeSet<(String, String)>,
 }
@@ -76,7 +78,8 @@ impl World {
         let served = inside.disks.served.get_mut(&disk.name).expect("it is attached");
         assert!(served.size_bytes() <= disk.size_bytes(), "nothing is taken away under its users");
         served.clone_from(disk);
-        Ok(Vec::new())
+        let warning = inside.disks.keeps_size.then(|| "the block device keeps its size".to_owned());
+        Ok(warning.into_iter().collect())
     }
 }
 
