@@ -97,4 +97,5 @@ pub const ALL: &[(u32, &str)] = &[
     (80, "a block that was read when the volume ended in it is cached after the volume has grown"),
     (81, "a block that is completed while the volume grows counts as read up to the new end"),
     (82, "only one shard hears that a volume has grown"),
+    (83, "records that make blocks void take the room that the cleaner needs"),
 ];

@@ -404,6 +404,17 @@ impl Plan {
             (options.dirty_limit_bytes, options.max_io_bytes, options.sequential_cutoff_bytes) = (u64::MAX, 64 << 10, None);
             volume.pace.io_ns = prng.pick(&[4_000_000, 100_000_000]);
         }
+        let own = &mut Prng::new(self.seed).fork(11);
+        if own.percent(20) {
+            // Write-back is left, and what is written around the log makes block after block void, while
+            // the cleaner waits for the SSD: each group of such records takes a page.
+            self.ssd_faults.slow_read_per_10k = own.pick(&[1_000, 3_000]);
+            (self.operator_ns, self.operator) = (own.pick(&[10_000_000, 50_000_000]), [1, 0, 0, 0, 0, 0, 0]);
+            (self.crashes, self.mix.hot_percent) = (0, 90);
+            for volume in &mut self.volumes {
+                volume.pace.io_ns = own.pick(&[100_000, 4_000_000]);
+            }
+        }
     }
 
     /// One segment after the other is checked while it is written, with blocks stored as they are beside packed ones.

@@ -101,6 +101,13 @@ impl Shard {
         self.log.has_room() && self.log.space().free_segments() > RESERVE_SEGMENTS
     }
 
+    /// Whether a write may make blocks void. It may take some of the room that the cleaner needs, but
+    /// not all: while the cleaner waits for the SSD, short groups of such records can fill segments.
+    pub(super) fn has_room_to_void(&self) -> bool {
+        let least = if mutants::active(83) { 0 } else { RESERVE_SEGMENTS - 1 };
+        self.log.has_room() && self.log.space().free_segments() >= least
+    }
+
     /// Tells the policy of a touch, and stores the new heat. What is `wanted` needs no proof.
     pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32, wanted: bool) -> Advice {
         let place = match (self.ram.get(key), self.index.get(key)) {

@@ -364,8 +364,9 @@ impl Shard {
             let picked = if all { self.next_run_of_sweep(index) } else { self.next_aged_run(index, depth_ns) };
             let Some((first, count)) = picked else {
                 if all {
-                    let rests = self.destager.unreadable.iter().filter(|(key, _)| key.volume() == index).map(|(_, until_ns)| *until_ns);
-                    let nothing_until_ns = rests.min().unwrap_or(u64::MAX);
+                    // One whose rest is over is on its way: its completion looks again.
+                    let rests = self.destager.unreadable.iter().filter(|(key, until_ns)| key.volume() == index && **until_ns > now_ns);
+                    let nothing_until_ns = rests.map(|(_, until_ns)| *until_ns).min().unwrap_or(u64::MAX);
                     self.destager.sweeps.entry(index.0).or_default().nothing_until_ns = nothing_until_ns;
                 }
                 return;

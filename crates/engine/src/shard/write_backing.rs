@@ -75,7 +75,7 @@ impl Shard {
             }
         }
         let cached = keys.iter().any(|key| self.index.get(*key).is_some());
-        if cached && !self.log.is_failed() && !self.log.has_room() {
+        if cached && !self.log.is_failed() && !self.has_room_to_void() {
             self.starved.push_back(id);
             return;
         }
@@ -111,7 +111,7 @@ impl Shard {
                 self.ops.get_mut(id).was_cached[index / 64] |= 1 << (index % 64);
             }
             if on_ssd && !self.log.is_failed() {
-                if !self.log.has_room() {
+                if !self.has_room_to_void() {
                     // Half way: what is void stays void, the rest follows when there is room.
                     self.starved.push_back(id);
                     return;
@@ -199,7 +199,7 @@ impl Shard {
             self.fail(id, error);
             return;
         }
-        if !op.over_dirty.is_empty() && !self.log.is_failed() && !self.log.has_room() {
+        if !op.over_dirty.is_empty() && !self.log.is_failed() && !self.has_room_to_void() {
             self.starved.push_back(id);
             return;
         }
@@ -223,7 +223,7 @@ impl Shard {
             if past_ssd {
                 self.forget_past(key);
             } else if self.dirty.contains(key) {
-                if !self.log.has_room() {
+                if !self.has_room_to_void() {
                     self.ops.get_mut(id).over_dirty = core::iter::once(key).chain(keys).collect();
                     self.starved.push_back(id);
                     return;

@@ -155,6 +155,7 @@ impl World<'_> {
         };
         let draft = pending.draft;
         self.answered_at_ns = self.queue.now_ns();
+        self.steps_that_count_not = self.steps;
         self.note(40, reply.id ^ u64::from(reply.result.is_err()) << 60);
         if self.draft_watched(&draft) {
             self.tell(format!("reply to request {}: {:?} ({:?})", reply.id, reply.result, reply.outcome));

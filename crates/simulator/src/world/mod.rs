@@ -205,8 +205,9 @@ pub(crate) struct World<'a> {
     pub next_request: u64,
     pub tick_at: Option<u64>,
     pub steps: u64,
-    /// Of them, those that happen again and again whatever the system does: on a slow SSD a run may have millions.
-    steps_by_themselves: u64,
+    /// Of them, those until a client was last answered, and since then those that happen again and
+    /// again whatever the system does: on a slow SSD a run may have millions.
+    pub steps_that_count_not: u64,
     /// The last of these was after the last tick: it makes the next one, too.
     makes_tick: bool,
     /// When a client was last answered.
@@ -239,7 +240,7 @@ pub(crate) struct World<'a> {
     pub history: Vec<String>,
 }
 
-/// Steps after which a run is stuck: the longest good runs take a third of it.
+/// Steps without an answer to a client after which a run is stuck.
 const STEPS_MAX: u64 = 6_000_000;
 
 /// Virtual time without an answer after which the safety phase ends: four hangs of thirty seconds in a row.
@@ -332,7 +333,7 @@ impl<'a> World<'a> {
             next_request: 1,
             tick_at: None,
             steps: 0,
-            steps_by_themselves: 0,
+            steps_that_count_not: 0,
             makes_tick: false,
             answered_at_ns: 0,
             crash_at: None,
@@ -416,9 +417,9 @@ impl<'a> World<'a> {
     /// Lets the next thing happen.
     pub fn step(&mut self) -> Step {
         self.steps += 1;
-        if self.steps - self.steps_by_themselves > STEPS_MAX {
+        if self.steps - self.steps_that_count_not > STEPS_MAX {
             let inside = self.system_mut().describe();
-            return Err(failed(format!("no end after {STEPS_MAX} steps; pending: {}; {inside}", self.pending_text())));
+            return Err(failed(format!("no answer for {STEPS_MAX} steps; pending: {}; {inside}", self.pending_text())));
         }
         let Some(happening) = self.queue.pop() else {
             return Err(failed(format!("nothing more will happen; pending: {}", self.pending_text())));
@@ -428,7 +429,7 @@ impl<'a> World<'a> {
         let by_itself = matches!(happening, Happening::Shortage(_) | Happening::Busy(_) | Happening::Content(_));
         let follows = matches!(happening, Happening::Tick) && std::mem::take(&mut self.makes_tick);
         self.makes_tick |= by_itself;
-        self.steps_by_themselves += u64::from(by_itself || follows);
+        self.steps_that_count_not += u64::from(by_itself || follows);
         match happening {
             Happening::IoDone(device, token) => self.io_done(device, token),
             Happening::FlushRefused(lane, id) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::api::{Command, VolumeOptions};
+use engine::api::{Command, Event, VolumeOptions};
 use types::{Mode, VolumeId, VolumeIndex};
 
 use super::replace::Replacement;
@@ -10,7 +10,7 @@ use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::plan::other_options;
-use crate::system::Change;
+use crate::system::{Change, Output};
 
 /// An operator who never rests would leave clients no time.
 const ACTS_MAX: u64 = 300;
@@ -333,10 +333,14 @@ impl World<'_> {
             return Err(failed("I/O in flight after Quiesce was done"));
         }
         self.take_census();
-        let mut system = self.system.take().expect("a life is running");
-        if let Some(output) = system.poll() {
-            return Err(failed(format!("after Quiesce was done, the system still wants {output:?}")));
+        while let Some(output) = self.system_mut().poll() {
+            // All shards hear of a backing device whose flush failed in one, and each tells of it.
+            match output {
+                Output::Event(lane, event @ Event::BackingFailed(_)) => self.event(lane, event)?,
+                output => return Err(failed(format!("after Quiesce was done, the system still wants {output:?}"))),
+            }
         }
+        let mut system = self.system.take().expect("a life is running");
         let death = self.prng.below(40);
         let dies = self.safety && self.crashes_left > 0 && self.prng.percent(self.plan.crash_in_blocking_percent);
         let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies.then_some(death));
