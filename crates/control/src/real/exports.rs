@@ -345,6 +345,21 @@ fn fuse_error(error: &FuseError) -> ControlError {
             problem: format!("it is in use ({by})"),
             remedy: "unmount it or close what uses it, then try again".into(),
         },
+        // What the machine does not offer, or somebody else has: nothing has failed.
+        FuseError::NotRoot
+        | FuseError::NoFuse { .. }
+        | FuseError::NoLoop { .. }
+        | FuseError::TooOld { .. }
+        | FuseError::NoRing
+        | FuseError::NoDirectIo { .. }
+        | FuseError::NoFreeDevice { .. }
+        | FuseError::PathTaken { .. }
+        | FuseError::ServedElsewhere { .. }
+        | FuseError::Covered { .. } => {
+            let sentence = error.to_string();
+            let (problem, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, ""));
+            ControlError::Export { export: "loop".into(), problem: problem.into(), remedy: remedy.into() }
+        }
         other => failed(other, ""),
     }
 }
@@ -362,5 +377,21 @@ pub(super) fn directory_error(directory: &Path, error: &std::io::Error) -> Contr
         path: directory.display().to_string(),
         problem: format!("the directory of the exports cannot be made ({error})"),
         remedy: "give a socket in a writable directory with --socket PATH".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn what_the_machine_lacks_is_no_failure_of_the_daemon() {
+        let no = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        for error in [FuseError::NotRoot, FuseError::NoFuse { source: no() }, FuseError::NoLoop { source: no() }] {
+            let told = fuse_error(&error);
+            assert_eq!(told.kind(), Kind::Conflict, "{told}");
+            assert!(told.remedy().contains("NBD instead") && !told.to_string().contains("NBD"), "{told}; {}", told.remedy());
+        }
     }
 }
