@@ -25,7 +25,7 @@ fn disks_over_ublk_change_beside_others_in_use() {
     if std::path::Path::new("/dev/ublk-control").exists() {
         in_use();
     } else {
-        lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse"], &[]);
+        lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse", "target_core_mod", "target_core_iblock", "iscsi_target_mod"], &[]);
     }
 }
 
@@ -135,8 +135,16 @@ fn in_use() {
     changed = resize(&place, "changed", 8);
     holds(&changed);
 
+    // Shared with other machines, over a kill.
+    let target = place.must(&["share", "add", "changed", "--iscsi"]);
+    let uuid = shown(&place, "changed")["uuid"].as_str().expect("a UUID").to_owned();
+    assert!(target.starts_with(&format!("iqn.2003-01.org.linux-iscsi.hearth:{uuid}\n")), "{target}");
+    let shared = command::run(&mut place.hearth(&["disk", "resize", "changed", "--size", "4MiB", "--lose-content"]), LONG);
+    assert!(!shared.good() && shared.stderr.contains("hearth share remove changed --iscsi"), "{shared:#?}");
     place.kill();
     place.start();
+    assert_eq!(shown(&place, "changed")["shares"][0]["device"], changed.as_str(), "it is shared again");
+    place.must(&["share", "remove", "changed"]);
     assert_eq!((device(&place, "kept"), device(&place, "changed")), (kept.clone(), changed.clone()), "the same devices");
     holds(&changed);
     place.must(&["disk", "remove", "changed", "--lose-content"]);
