@@ -318,8 +318,8 @@ impl DataPath for World {
         }
     }
 
-    fn has_shards(&self, _pool: &str) -> bool {
-        locked(&self.running).engine.is_some()
+    fn has_shards(&self, pool: &str) -> bool {
+        locked(&self.running).engine.as_ref().is_some_and(|engine| engine.pool == pool)
     }
 
     fn has_lost_ssd(&self, _pool: &str) -> bool {
