@@ -193,6 +193,9 @@ pub(crate) fn device_of(tree: &dyn Tree, volume: &str, uuid: [u8; 16]) -> Option
 
 pub(crate) fn lacks(tree: &dyn Tree, share: &Share, has_secrets: bool) -> Vec<String> {
     let group = group(share.uuid);
+    if !tree.exists(&group) {
+        return vec!["it is not there".into()];
+    }
     let mut lacks = Vec::new();
     let mut check = |holds: bool, problem: String| {
         if !holds {
@@ -203,10 +206,6 @@ pub(crate) fn lacks(tree: &dyn Tree, share: &Share, has_secrets: bool) -> Vec<St
     let link = store_name(&share.volume);
     let device = device_of(tree, &share.volume, share.uuid);
     check(device.as_ref() == Some(&share.device) && is_enabled(tree, share), format!("{} is not with it", share.device));
-    if !tree.exists(&group) {
-        check(false, "it is not there".into());
-        return lacks;
-    }
     check(tree.is_link(&format!("{group}/lun/lun_0/{link}")), "LUN 0 is not there".into());
     check(is(format!("{group}/attrib/authentication"), flag(has_secrets)), "it asks for other secrets".into());
     let is_open = share.access == Access::Anyone;

@@ -187,15 +187,19 @@ impl Targets {
     /// If the server does not tell. Then nothing is known of it.
     pub fn look(&self, share: &Share, has_secrets: bool) -> Result<Look, TargetError> {
         let share = share.clone();
-        self.errand((share.protocol, share.uuid), self.look_limit, move |targets| match targets.server(share.protocol, share.uuid)? {
-            Server::Tgt => {
-                let (lacks, connected) = targets.tgtd.look(&share, has_secrets)?;
-                Ok(Look { lacks, connected: Some(connected) })
+        self.errand((share.protocol, share.uuid), self.look_limit, move |targets| {
+            if share.protocol == Protocol::Iscsi && !targets.is_in_lio(share.uuid) {
+                match targets.tgtd.look(&share, has_secrets) {
+                    Ok(Some(tgt::Seen::Target { lacks, connected })) => return Ok(Look { lacks, connected: Some(connected) }),
+                    Err(error) if !targets.has_lio() => return Err(error),
+                    // It is not there, as far as is known, whoever is to serve it.
+                    _ => {}
+                }
             }
-            Server::Lio | Server::Nvmet => Ok(Look {
+            Ok(Look {
                 lacks: crate::lacks(&targets.tree, &share, has_secrets),
                 connected: targets.connected_by_kernel(share.protocol, share.uuid),
-            }),
+            })
         })
     }
 

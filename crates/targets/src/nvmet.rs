@@ -167,6 +167,9 @@ pub(crate) fn device_of(tree: &dyn Tree, uuid: [u8; 16]) -> Option<String> {
 pub(crate) fn lacks(tree: &dyn Tree, share: &Share) -> Vec<String> {
     let name = names::target(Protocol::NvmeTcp, share.uuid);
     let subsystem = format!("{ROOT}/subsystems/{name}");
+    if !tree.exists(&subsystem) {
+        return vec!["it is not there".into()];
+    }
     let mut lacks = Vec::new();
     let mut check = |holds: bool, problem: String| {
         if !holds {
@@ -174,10 +177,6 @@ pub(crate) fn lacks(tree: &dyn Tree, share: &Share) -> Vec<String> {
         }
     };
     check(device_of(tree, share.uuid).as_ref() == Some(&share.device), format!("{} is not with it", share.device));
-    if !tree.exists(&subsystem) {
-        check(false, "it is not there".into());
-        return lacks;
-    }
     let is_open = share.access == Access::Anyone;
     let opens = tree.read(&format!("{subsystem}/attr_allow_any_host")).is_ok_and(|on| on == if is_open { "1" } else { "0" });
     check(opens, if is_open { "not all may connect" } else { "all may connect" }.into());

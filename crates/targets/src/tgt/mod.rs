@@ -56,6 +56,15 @@ pub(crate) enum Refused {
     Unknown,
 }
 
+/// What a look shows of a share.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// It has no such target.
+    Nothing,
+    /// What it lacks, and who is logged in.
+    Target { lacks: Vec<String>, connected: Vec<String> },
+}
+
 /// What was made for a share, to be undone.
 #[derive(Default)]
 struct Made {
@@ -164,7 +173,7 @@ impl Tgtd {
     pub(crate) fn remove(&self, uuid: [u8; 16], where_refused: Refused) -> Result<(), TargetError> {
         let known = match self.targets_if_there() {
             Err(_) if where_refused == Refused::HasNone && self.refuses() => return Ok(()),
-            known => known?,
+            known => known?.unwrap_or_default(),
         };
         let name = names::target(Protocol::Iscsi, uuid);
         let Some(target) = known.iter().find(|target| target.name == name) else { return Ok(()) };
@@ -222,15 +231,16 @@ impl Tgtd {
         Ok(())
     }
 
-    /// What the target of the share lacks, clauses for people, and who is logged in.
-    pub(crate) fn look(&self, share: &Share, has_secrets: bool) -> Result<(Vec<String>, Vec<String>), TargetError> {
-        if self.answers()? {
-            self.check_open()?;
-        }
-        let Some(target) = self.target_of(share.uuid)? else { return Ok((vec!["it is not there".to_owned()], Vec::new())) };
+    /// What the target of the share lacks, clauses for people, and who is logged in. `None`: it does not
+    /// run.
+    pub(crate) fn look(&self, share: &Share, has_secrets: bool) -> Result<Option<Seen>, TargetError> {
+        let Some(targets) = self.targets_if_there()? else { return Ok(None) };
+        self.check_open()?;
+        let name = share.target();
+        let Some(target) = targets.into_iter().find(|target| target.name == name) else { return Ok(Some(Seen::Nothing)) };
         let mut lacks = mend::lacks(&target, share, has_secrets);
         lacks.extend(self.deaf(&share.addresses)?.iter().map(|address| format!("it does not listen on {address}")));
-        Ok((lacks, logged_in(target)))
+        Ok(Some(Seen::Target { lacks, connected: logged_in(target) }))
     }
 
     pub(crate) fn connected(&self, uuid: [u8; 16]) -> Result<Vec<String>, TargetError> {
@@ -264,7 +274,7 @@ impl Tgtd {
 
     fn target_of(&self, uuid: [u8; 16]) -> Result<Option<Shown>, TargetError> {
         let name = names::target(Protocol::Iscsi, uuid);
-        Ok(self.targets_if_there()?.into_iter().find(|target| target.name == name))
+        Ok(self.targets_if_there()?.into_iter().flatten().find(|target| target.name == name))
     }
 
     fn targets(&self) -> Result<Vec<Shown>, TargetError> {
@@ -278,11 +288,11 @@ impl Tgtd {
         })
     }
 
-    /// None where it does not run.
-    fn targets_if_there(&self) -> Result<Vec<Shown>, TargetError> {
+    /// `None`: it does not run.
+    fn targets_if_there(&self) -> Result<Option<Vec<Shown>>, TargetError> {
         match self.ask(&Order::new(Mode::Target, Act::Show)) {
-            Ok(text) => self.read(&text),
-            Err(Refusal::Absent(_)) => Ok(Vec::new()),
+            Ok(text) => self.read(&text).map(Some),
+            Err(Refusal::Absent(_)) => Ok(None),
             Err(refusal) => Err(self.failed("look at its targets", &refusal)),
         }
     }
