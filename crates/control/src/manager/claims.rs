@@ -32,8 +32,8 @@ impl Claims {
     }
 
     /// Whether anybody has a name of these.
-    fn any(&self, mut is_wanted: impl FnMut(&Key) -> bool) -> bool {
-        self.0.keys().any(|key| is_wanted(key))
+    fn any(&self, is_wanted: impl FnMut(&Key) -> bool) -> bool {
+        self.0.keys().any(is_wanted)
     }
 
     fn check(&self, key: &Key, together: bool) -> Result<(), ControlError> {

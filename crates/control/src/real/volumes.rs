@@ -291,6 +291,19 @@ fn compare_blocks<'a, E: std::fmt::Display>(
     unread.filter(|_| sample.compared == 0).map_or(Ok(sample), Err)
 }
 
+struct TicketPending(CommandTicket);
+
+impl Pending for TicketPending {
+    fn poll(&mut self) -> Option<Result<(), ControlError>> {
+        let ended = self.0.wait(Duration::ZERO)?;
+        Some(ended.map_err(|reason| failed(&reason, "check the backing device, then give the command again to go on")))
+    }
+
+    fn cancel(&mut self) {
+        self.0.cancel();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,18 +326,5 @@ mod tests {
         assert_eq!(check(1..2, 5), Ok((3, 0)));
         assert_eq!(check(1..2, 6), Ok((3, 3)));
         assert_eq!(check(0..4, 5), Err("bad sector"));
-    }
-}
-
-struct TicketPending(CommandTicket);
-
-impl Pending for TicketPending {
-    fn poll(&mut self) -> Option<Result<(), ControlError>> {
-        let ended = self.0.wait(Duration::ZERO)?;
-        Some(ended.map_err(|reason| failed(&reason, "check the backing device, then give the command again to go on")))
-    }
-
-    fn cancel(&mut self) {
-        self.0.cancel();
     }
 }

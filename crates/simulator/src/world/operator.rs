@@ -340,7 +340,7 @@ impl World<'_> {
                 output => return Err(failed(format!("after Quiesce was done, the system still wants {output:?}"))),
             }
         }
-        let mut system = self.system.take().expect("a life is running");
+        let system = self.system.take().expect("a life is running");
         let death = self.prng.below(40);
         let dies = self.safety && self.crashes_left > 0 && self.prng.percent(self.plan.crash_in_blocking_percent);
         let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies.then_some(death));
