@@ -342,6 +342,12 @@ pub fn swap_areas_on(device: &Path, view: &SystemView) -> Result<Vec<PathBuf>, B
     Ok(on_it)
 }
 
+/// The kinds of the file systems that are mounted from a block device.
+pub fn mounted_kinds(device: &Path, view: &SystemView) -> Result<Vec<String>, BusyError> {
+    let number = DeviceNumber::from_raw(metadata(device)?.rdev());
+    Ok(mounts(view)?.into_iter().filter(|mount| mount.is_of(number)).map(|mount| mount.kind).collect())
+}
+
 fn name(place: &Place) -> &'static str {
     match place {
         Place::Block(_) => "block device",

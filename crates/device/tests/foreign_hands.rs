@@ -191,6 +191,8 @@ fn uses_of_partitions_count_for_the_disk() {
     let disk = machine.usages("sda");
     assert!(disk.starts_with("its partition sda1 is mounted at /srv/a b; its partition sda2 is used as swap"), "{disk}");
     assert_eq!(machine.usages("dm-0"), "");
+    let kinds = |name: &str| busy::mounted_kinds(&machine.path(name), &machine.view).expect("the kernel tells");
+    assert_eq!((kinds("sda1"), kinds("sda2")), (vec!["ext4".to_string()], vec![]));
 }
 
 #[test]

@@ -18,6 +18,8 @@ use types::SECTOR_BYTES;
 
 /// Targets that may stand under two devices at once: they hold nothing of their own.
 const PLAIN_TARGETS: [&str; 5] = ["linear", "striped", "delay", "flakey", "zero"];
+/// Several machines have these mounted at once.
+const CLUSTER_FILE_SYSTEMS: [&str; 2] = ["gfs2", "ocfs2"];
 /// Where mapped devices have their names.
 const DIRECTORY: &str = "/dev/mapper";
 
@@ -127,8 +129,15 @@ fn check_carries_none(path: &str, own: &[String], view: &SystemView) -> Result<(
     Ok(())
 }
 
-/// Refuses a table that cannot be had twice, or that leads to hearth itself.
-fn check_table(path: &str, table: &Table, exports: &Path) -> Result<(), ControlError> {
+/// Whether a mapped device belongs to the volume group of another one, by their UUIDs: LVM's begin with that of the group.
+fn is_of_its_group(uuid: &str, other: &str) -> bool {
+    /// "LVM-" and what LVM has for a UUID without hyphens.
+    const GROUP: usize = 4 + 32;
+    uuid.starts_with("LVM-") && uuid.get(..GROUP).is_some_and(|group| other.starts_with(group))
+}
+
+/// Refuses a table that cannot be had twice, or that leads to hearth itself, of the device with that UUID.
+fn check_table(path: &str, uuid: &str, table: &Table, exports: &Path) -> Result<(), ControlError> {
     if table.targets.is_empty() {
         return Err(conflict(path, "it has no table", "activate it"));
     }
@@ -142,6 +151,12 @@ fn check_table(path: &str, table: &Table, exports: &Path) -> Result<(), ControlE
     }
     for target in &table.targets {
         for number in target.arguments.split(' ').filter_map(|word| word.parse::<Number>().ok()) {
+            // As `pvmove` has it while it works. It waits for all that leads there when it ends, and does not know of an origin.
+            if told(number, "dm/uuid").is_some_and(|below| is_of_its_group(uuid, &below)) {
+                let below = told(number, "dm/name").unwrap_or_else(|| number.to_string());
+                let problem = format!("it leads to {below}, another device of its volume group: LVM may be moving it");
+                return Err(conflict(path, problem, "wait until `pvmove` is done: an attached volume then starts by itself"));
+            }
             let file = told(number, "loop/backing_file");
             let is_loop = file.is_some_and(|file| Path::new(&file).starts_with(exports) || Path::new(&file).file_name().is_none());
             if is_loop || kernel_name(number).is_some_and(|name| ublk::is_ours(&name)) {
@@ -256,7 +271,7 @@ impl MappedDevices for Machine {
         if status.uuid.starts_with("HEARTH-") {
             return Err(conflict(path, "it is the origin of a volume of hearth", "name the device that is in use"));
         }
-        check_table(path, &self.table_of(&mapper, &device)?, &self.export_directory)?;
+        check_table(path, &status.uuid, &self.table_of(&mapper, &device)?, &self.export_directory)?;
         let view = SystemView::default();
         let users = busy::usages(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
         if users.iter().any(|user| matches!(user, Usage::Swap { .. })) {
@@ -267,6 +282,11 @@ impl MappedDevices for Machine {
             return Err(conflict(path, format!("the swap area {} lies on it", area.display()), NO_SWAP));
         }
         check_carries_none(path, own, &view)?;
+        let kinds = busy::mounted_kinds(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
+        if let Some(kind) = kinds.iter().find(|kind| CLUSTER_FILE_SYSTEMS.contains(&kind.as_str())) {
+            let problem = format!("the file system on it ({kind}) is written by several machines");
+            return Err(conflict(path, problem, "a cache on one of them would not see what the others write"));
+        }
         let sectors = told(number, "size").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         Ok(MappedFacts { name: status.name, uuid: status.uuid, size_bytes: sectors * SECTOR_BYTES, sector_bytes: sector_bytes(number) })
     }
@@ -294,7 +314,7 @@ impl MappedDevices for Machine {
             return Ok(leads);
         }
         let table = self.table_of(&mapper, &Which::Number(status.number))?;
-        check_table(&path, &table, &self.export_directory)?;
+        check_table(&path, &status.uuid, &table, &self.export_directory)?;
         match self.origin_of(&mapper, volume)? {
             Some(origin) => {
                 if is_changing(&origin) || self.table_of(&mapper, &Which::Number(origin.number))? != table {
@@ -427,6 +447,18 @@ fn unlink(name: &str, number: Number) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_of_a_volume_group_are_known_by_their_uuids() {
+        let (group, other) = ("LVM-Zk3vXq0a1b2c3d4e5f6g7h8i9j0kLmNo", "LVM-Zk3vXq0a1b2c3d4e5f6g7h8i9j0kLmNp");
+        let of = |group: &str, rest: &str| format!("{group}{rest}");
+        let lv = of(group, "abcdefghijklmnopqrstuvwxyzabcdef");
+        assert!(is_of_its_group(&lv, &of(group, "pvmove0pvmove0pvmove0pvmove0abcd")) && is_of_its_group(&lv, &of(group, "x-real")));
+        assert!(!is_of_its_group(&lv, &of(other, "abcdefghijklmnopqrstuvwxyzabcdef")));
+        for foreign in ["", "mpath-360000000000000000e00000000010001", "CRYPT-LUKS2-x", "LVM-"] {
+            assert!(!is_of_its_group(&lv, foreign) && !is_of_its_group(foreign, &lv) && !is_of_its_group(foreign, foreign), "{foreign}");
+        }
+    }
 
     /// The second line is of a kernel before discards were counted.
     #[test]
