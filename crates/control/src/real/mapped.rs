@@ -9,11 +9,12 @@ use crate::state::{Attachment, VolumeRecord};
 use device::busy::{self, BusyError, Usage};
 use device::system::SystemView;
 use mapper::{Mapper, MapperError, Number, Status, Table, Which};
+use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use types::SECTOR_BYTES;
 
 /// Targets that may stand under two devices at once: they hold nothing of their own.
@@ -73,10 +74,42 @@ fn attachment(volume: &VolumeRecord) -> Result<&Attachment, ControlError> {
     volume.attachment.as_ref().ok_or_else(|| ControlError::Unknown { named: "attachment", name: volume.name.clone() })
 }
 
-/// One thread at a time is between the load of a table and its coming into force: LVM's lock does not say so of devices that are not LVM's.
-fn change() -> MutexGuard<'static, ()> {
-    static CHANGES: Mutex<()> = Mutex::new(());
-    CHANGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Devices that a thread is giving another table.
+static CHANGING: Mutex<BTreeSet<Number>> = Mutex::new(BTreeSet::new());
+/// How long the requests in flight of a device may keep another change of it waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn changing() -> MutexGuard<'static, BTreeSet<Number>> {
+    CHANGING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A device of which one thread is between the load of a table and its coming into force: LVM's lock does not say so of devices that are not
+/// LVM's. That may last as long as the requests in flight, and holds up no other device.
+#[derive(Debug)]
+struct Change(Number);
+
+impl Change {
+    fn begin(number: Number, patience: Duration) -> Result<Change, ControlError> {
+        let until = Instant::now() + patience;
+        while !changing().insert(number) {
+            if Instant::now() >= until {
+                return Err(ControlError::Device {
+                    path: number.to_string(),
+                    problem: "it is being given another table, and requests to it have not ended".into(),
+                    remedy: "check the disk below it; try again when it answers".into(),
+                    kind: Kind::Busy,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Change(number))
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        changing().remove(&self.0);
+    }
 }
 
 /// Another program is between two steps.
@@ -197,7 +230,11 @@ impl Machine {
             Err(error) if error.kind() == Kind::Busy => return Ok(status.clone()),
             taken => taken?,
         };
-        let _change = change();
+        let _change = match Change::begin(status.number, PATIENCE) {
+            // What is loaded is about to come into force.
+            Err(_) => return Ok(status.clone()),
+            Ok(change) => change,
+        };
         let device = Which::Number(status.number);
         let now = mapper.status(&device).map_err(mapper_error)?;
         if now.uuid != status.uuid || !self.has_left_over(mapper, volume, &now)? {
@@ -226,7 +263,7 @@ impl Machine {
         let device = Which::Number(status.number);
         let group = volume_group(&status.name, &status.uuid);
         let _lock = group.map(|group| VolumeGroupLock::take(&group)).transpose()?;
-        let _change = change();
+        let _change = Change::begin(status.number, PATIENCE)?;
         let now = mapper.status(&device).map_err(mapper_error)?;
         // Nobody else changes an origin: it may be as a killed daemon left it.
         let is_origin = now.uuid.starts_with("HEARTH-");
@@ -447,6 +484,17 @@ fn unlink(name: &str, number: Number) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_whose_change_hangs_holds_up_no_other() {
+        let (one, other) = (Number { major: 1023, minor: 1 }, Number { major: 1023, minor: 2 });
+        let begin = |number| Change::begin(number, Duration::from_millis(1));
+        let hangs = begin(one).expect("nobody is at it");
+        begin(other).expect("nobody is at it");
+        assert_eq!(begin(one).expect_err("one is at it").kind(), Kind::Busy);
+        drop(hangs);
+        begin(one).expect("nobody is at it any more");
+    }
 
     #[test]
     fn devices_of_a_volume_group_are_known_by_their_uuids() {
