@@ -1,7 +1,7 @@
 //! Mapped devices that volumes are attached to, by the kernel's device mapper.
 
 use super::lvm_lock::{VolumeGroupLock, volume_group};
-use super::swap::put_in_force;
+use super::swap::{put_in_force, resume_left};
 use super::{Machine, failed};
 use crate::error::{ControlError, Kind};
 use crate::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
@@ -81,6 +81,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 fn changing() -> MutexGuard<'static, BTreeSet<Number>> {
     CHANGING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Devices that hearth itself has suspended and could not resume, with their UUIDs.
+static LEFT_SUSPENDED: Mutex<BTreeSet<(Number, String)>> = Mutex::new(BTreeSet::new());
+
+fn left_suspended() -> MutexGuard<'static, BTreeSet<(Number, String)>> {
+    LEFT_SUSPENDED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A device of which one thread is between the load of a table and its coming into force: LVM's lock does not say so of devices that are not
@@ -219,6 +226,24 @@ impl Machine {
         Ok(is_left_over(&inactive.to_string(), attachment(volume)?, origin.map(|table| table.to_string()).as_deref()))
     }
 
+    /// Tries again to resume a device that hearth has left suspended.
+    fn resume_what_was_left(mapper: &Mapper, status: &Status) {
+        let left = (status.number, status.uuid.clone());
+        if !left_suspended().contains(&left) {
+            return;
+        }
+        if status.is_suspended {
+            // Whoever else suspends it has LVM's lock.
+            let lock = volume_group(&status.name, &status.uuid).map(|group| VolumeGroupLock::take(&group)).transpose();
+            let (Ok(_lock), Ok(_change)) = (lock, Change::begin(status.number, PATIENCE)) else { return };
+            if !resume_left(mapper, &Which::Number(status.number), &status.uuid) {
+                return;
+            }
+            tracing::warn!("{} is resumed", status.name);
+        }
+        left_suspended().remove(&left);
+    }
+
     /// Takes the table away that a swap of hearth's has left beside the one in force, where hearth was killed in it. Gives how the device is
     /// then.
     fn tidied(&self, mapper: &Mapper, volume: &VolumeRecord, status: &Status) -> Result<Status, ControlError> {
@@ -247,6 +272,8 @@ impl Machine {
 
     /// Where a device leads whose status is known.
     fn leads_of(&self, mapper: &Mapper, volume: &VolumeRecord, status: &Status) -> Result<Leads, ControlError> {
+        Self::resume_what_was_left(mapper, status);
+        let status = &mapper.status(&Which::Number(status.number)).map_err(mapper_error)?;
         if is_changing(&self.tidied(mapper, volume, status)?) {
             return Ok(Leads::Changing);
         }
@@ -276,6 +303,7 @@ impl Machine {
             false => mapper_error(refused.error),
             true => {
                 tracing::error!("{} is suspended, and its requests wait", status.name);
+                left_suspended().insert((status.number, status.uuid.clone()));
                 let problem = format!("{}; it is suspended now, and its requests wait", refused.error);
                 conflict(&status.name, problem, format!("resume it with `dmsetup resume {}`", status.name))
             }

@@ -50,6 +50,12 @@ pub(super) fn put_in_force(mapper: &impl Swaps, device: &Which, hidden: bool) ->
     Err(NotInForce { error, is_suspended: is_suspended() })
 }
 
+/// Resumes a device that was left suspended, unless another program has gone on with it. Gives whether it is resumed.
+pub(super) fn resume_left(mapper: &impl Swaps, device: &Which, uuid: &str) -> bool {
+    let Ok(now) = mapper.status(device) else { return false };
+    now.is_suspended && !now.has_inactive_table && now.uuid == uuid && mapper.swap(device, false).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +117,19 @@ mod tests {
         check(1, false, &["swap"], Some(false));
         check(1, true, &["swap", "resume"], Some(false));
         check(2, true, &["swap", "resume"], Some(true));
+    }
+
+    #[test]
+    fn what_was_left_suspended_is_resumed_later() {
+        let fake = Fake { failing: Cell::new(3), suspends: true, loaded: Cell::new(true), ..Fake::default() };
+        let device = Which::Name("vg-lv".into());
+        assert!(put_in_force(&fake, &device, false).is_err_and(|refused| refused.is_suspended));
+        assert!(!resume_left(&fake, &device, ""), "it still fails");
+        assert!(!resume_left(&fake, &device, "another device"));
+        fake.loaded.set(true);
+        assert!(!resume_left(&fake, &device, ""), "another program is at it");
+        fake.loaded.set(false);
+        assert!(resume_left(&fake, &device, "") && !fake.is_suspended.get());
+        assert!(!resume_left(&fake, &device, ""), "nothing is to be done");
     }
 }
