@@ -375,7 +375,10 @@ fn loses_acknowledged_writes(killed: bool) -> bool {
     for number in numbers() {
         let mut bytes = block(0, 0);
         file.read_exact_at(&mut bytes.0, number * 4096).expect("read");
-        assert!(bytes.0 == block(number, 1).0, "block {number}: what was flushed is there");
+        // Or what is newer, if it went home before the SSD was cut off for good; of the write that
+        // failed nobody knows.
+        let newest = if number == 1000 { 3 } else { 2 };
+        assert!((1..=newest).any(|version| bytes.0 == block(number, version).0), "block {number}: what was flushed is there");
     }
     drop(file);
     daemon.stop();
