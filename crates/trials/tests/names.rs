@@ -50,6 +50,13 @@ fn systemd_learns_the_names_of_devices() {
 
 /// The volume's own device, with the same content, gets none: a link by UUID leads where it led.
 fn an_attached_device_keeps_its_names(place: &Place) {
+    // The layers of the guest's root, an overlay, are not to be seen. They lie on none of its disks,
+    // as these do not.
+    for layer in ["/lower", "/rw"] {
+        std::fs::create_dir_all(layer).expect("it is a guest's");
+        place.must_tool(&["mount", "-t", "tmpfs", "layer", layer], SHORT);
+    }
+    std::fs::create_dir_all("/rw/upper").expect("it is a guest's");
     let lv = place.file("lv.img", 64 << 20);
     let below = place.must_tool(&["losetup", "--find", "--show", &lv], SHORT).trim().to_string();
     place.must_tool(&["mkfs.ext4", "-q", "-U", "0123abcd-0000-4000-8000-00000000000a", &below], SHORT);

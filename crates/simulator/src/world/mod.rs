@@ -241,7 +241,7 @@ pub(crate) struct World<'a> {
 }
 
 /// Steps without an answer to a client after which a run is stuck.
-const STEPS_MAX: u64 = 1_000_000;
+const STEPS_MAX: u64 = 6_000_000;
 
 /// Virtual time without an answer after which the safety phase ends: four hangs of thirty seconds in a row.
 const STALL_NS: u64 = 120_000_000_000;
