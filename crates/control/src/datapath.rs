@@ -344,12 +344,12 @@ pub trait DataPath: Send + Sync {
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
 
-    /// Whether the SSD of a pool, at this path, takes a write: its first page, as it is. Nobody
-    /// else may write there meanwhile.
+    /// Whether the SSD of a pool, at this path, is as large as it was and takes a write: its first
+    /// page, as it is. Nobody else may write there meanwhile.
     ///
     /// # Errors
     /// Why not.
-    fn ssd_takes_writes(&self, _path: &str, _uuid: Uuid) -> Result<(), ControlError> {
+    fn ssd_takes_writes(&self, _path: &str, _pool: &PoolRecord) -> Result<(), ControlError> {
         Ok(())
     }
 

@@ -253,6 +253,10 @@ fn faults_are_counted() {
     (0..64u64).for_each(|n| assert!(client.read(n * 4096, 4096) == blocks[n as usize], "block {n} without its SSD"));
 
     beside.try_read(0, 4096).expect_err("that end of the SSD is gone");
+    let is_degraded = || scrape(&place).value("hearth_pool_health", "state=\"degraded\"") > 0.0;
+    assert!((0..40).any(|_| is_degraded()), "the loss is recorded");
+    // It goes on without that SSD, and is not stopped for what is left of it.
+    place.must_fail(&["pool", "start", "p"], 1, "it was truncated or is another one");
 
     let now = scrape(&place);
     for d in documented().iter().filter(|d| d.moved_by == "a fault") {

@@ -31,6 +31,9 @@ impl Manager {
         // What runs without the SSD goes on if that is not there.
         super::start::check_is_believed(&record)?;
         self.check_ssd_is_there(&record)?;
+        if self.data().has_shards(name) && record.phase == PoolPhase::Ready {
+            self.check_ssd_takes_writes(&record)?;
+        }
         let gone = volumes.iter().try_for_each(|v| self.suspend_all(v));
         let gone = gone.and_then(|()| self.end_disks(name)).and_then(|()| self.let_go_of_all(name, &volumes));
         if let Err(error) = gone {
@@ -109,7 +112,7 @@ impl Manager {
             }
             // A pool that goes on without its SSD is not stopped for one that is read-only.
             if self.data().has_shards(&pool.name)
-                && let Err(error) = self.check_ssd_takes_writes(&pool)
+                && let Err(error) = self.look_whether_ssd_takes_writes(&pool)
             {
                 tracing::debug!("the SSD of pool {} takes no writes: {error}", pool.name);
                 continue;
@@ -127,11 +130,16 @@ impl Manager {
 
 impl Manager {
     /// Claimed meanwhile: nobody formats it, or puts another pool there.
-    fn check_ssd_takes_writes(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+    fn look_whether_ssd_takes_writes(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let _claim = self.claim(&[(Named::Pool, &pool.name), (Named::SsdOfPool, &pool.name)], "a look at its SSD")?;
+        self.check_ssd_takes_writes(pool)
+    }
+
+    /// Refuses an SSD that is smaller than it was, or takes no writes. It is claimed.
+    fn check_ssd_takes_writes(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let found = self.data().find_ssd(pool.uuid);
         let path = found.unwrap_or_else(|| pool.ssd.clone());
-        self.data().ssd_takes_writes(&path, pool.uuid)
+        self.data().ssd_takes_writes(&path, pool)
     }
 
     /// Whether nobody would see more than a pause. A pool without shards may be started anyway:

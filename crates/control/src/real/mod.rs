@@ -258,8 +258,8 @@ impl DataPath for Machine {
         self.end_pool(pool, clean)
     }
 
-    fn ssd_takes_writes(&self, path: &str, uuid: Uuid) -> Result<(), ControlError> {
-        self.rewrite_first_page(path, uuid)
+    fn ssd_takes_writes(&self, path: &str, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.rewrite_first_page(path, pool)
     }
 
     fn abandon_pool(&self, pool: &str) -> Result<(), ControlError> {

@@ -3,12 +3,14 @@
 
 use super::{Machine, devices, failed};
 use crate::error::{ControlError, Kind};
-use crate::uuid::Uuid;
+use crate::state::PoolRecord;
 use device::{AlignedBuffer, Geometry};
 use engine::api::{Op, Reply, Request};
+use engine::superblock::OpenError;
+use format::superblock::Superblock;
 use page::PageVec;
 use runtime::{BareVolumeOptions, Context, DeviceOptions, DeviceRef, Endpoint, VolumeRef};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::mpsc::{Sender, channel};
@@ -37,23 +39,35 @@ impl Machine {
         if self.probe(device, patience)? { Ok(()) } else { Err(silent(device.name(), patience)) }
     }
 
-    /// Writes the first page of a device as it is, durably, if it is the superblock of that pool.
-    pub(super) fn rewrite_first_page(&self, spec: &str, uuid: Uuid) -> Result<(), ControlError> {
+    /// Writes the first page of a device as it is, durably, if it is the superblock of that pool and
+    /// the device is as large as the pool needs it.
+    pub(super) fn rewrite_first_page(&self, spec: &str, pool: &PoolRecord) -> Result<(), ControlError> {
         self.probe_path(spec)?;
         let path = devices::parse(spec)?.path().to_path_buf();
-        let rewrite = move || {
+        let (uuid, room_end_bytes) = (pool.uuid, pool.disk_room.map_or(0, |room| room.end_bytes));
+        let rewrite = move || -> std::io::Result<()> {
             let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-            let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
+            let mut file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
             let mut page = AlignedBuffer::zeroed(BLOCK_BYTES as usize, BLOCK_BYTES as usize);
             file.read_exact_at(&mut page, 0)?;
             // It may be another device by now, on which nothing of ours may be written.
             if !page.windows(uuid.0.len()).any(|bytes| bytes == uuid.0) {
                 return Err(std::io::Error::other("it is not the SSD of the pool"));
             }
+            let (size_bytes, needed_bytes) = (file.seek(SeekFrom::End(0))?, log_end_bytes(&file, &page)?.max(room_end_bytes));
+            if size_bytes < needed_bytes {
+                let problem = OpenError::Truncated { needed_bytes, found_bytes: size_bytes };
+                return Err(std::io::Error::other(problem.to_string()));
+            }
             file.write_all_at(&page, 0)?;
             file.sync_data()
         };
-        self.patiently(spec, move || rewrite().map_err(|error: std::io::Error| failed(&error, "check the device")))
+        self.patiently(spec, move || Ok(rewrite()))?.map_err(|error| ControlError::Device {
+            path: spec.into(),
+            problem: error.to_string(),
+            remedy: format!("bring the SSD back as it was, or put the pool on another with `hearth pool replace {} --ssd PATH`", pool.name),
+            kind: Kind::Failed,
+        })
     }
 
     /// The same for a device that is not in use yet. Whatever else is wrong with it, others find.
@@ -139,4 +153,13 @@ impl Endpoint for Probe {
     fn stop(&mut self, cx: &mut Context<'_>) {
         self.end(cx);
     }
+}
+
+/// Where the log ends, as the superblock says that begins with this page; 0: it is not intact, and
+/// others tell that.
+fn log_end_bytes(file: &File, first_page: &[u8]) -> std::io::Result<u64> {
+    let Ok(length) = first_page.try_into().map_or(Ok(0), Superblock::stored_bytes) else { return Ok(0) };
+    let mut bytes = AlignedBuffer::zeroed(length.max(first_page.len()), BLOCK_BYTES as usize);
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(Superblock::decode(&bytes).map_or(0, |superblock| superblock.layout.ssd_bytes))
 }
