@@ -34,6 +34,12 @@ pub enum UblkError {
         /// The process.
         pid: i32,
     },
+    /// This process serves the device of this volume, for an export that was not withdrawn.
+    #[error("{device:?} is still served by this daemon for an earlier export: withdraw that by force, or restart the daemon")]
+    ServedHere {
+        /// The block device.
+        device: PathBuf,
+    },
     /// What lay in memory above the device may be lost.
     #[error("{device:?} went before all that lay in memory above it was written back: {problems}")]
     NotWrittenBack {

@@ -4,6 +4,7 @@ use crate::control::{self, Control, block_path, char_path};
 use crate::error::UblkError;
 use crate::left::{end, find, mark_of};
 use crate::queue::Queue;
+use crate::succession;
 use crate::support::{self, Probe};
 use crate::switch::Switch;
 use crate::table::Table;
@@ -64,6 +65,8 @@ pub struct UblkExport {
     link: Option<Link>,
     warnings: Vec<String>,
     was_taken_over: bool,
+    /// It was to go, whoever uses it.
+    is_ending: bool,
     patience: Duration,
 }
 
@@ -86,7 +89,7 @@ impl UblkExport {
             };
             match taken {
                 Ok(export) => made = Some(export),
-                Err(error @ UblkError::ServedElsewhere { .. }) => return Err(error),
+                Err(error @ (UblkError::ServedElsewhere { .. } | UblkError::ServedHere { .. })) => return Err(error),
                 Err(error) => {
                     warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
                     end(info.number, info.mark, options.patience)?;
@@ -140,14 +143,9 @@ impl UblkExport {
     /// Goes on with a device whose server has ended.
     fn take_over(runtime: &Runtime, volume: &VolumeRef, info: &DeviceInfo, options: &UblkOptions) -> Result<UblkExport, UblkError> {
         let number = info.number;
-        let device = block_path(number);
         let info = on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| {
             // The server before may be on its way out still.
-            wait_until(SERVER_PATIENCE, || control.info(number).is_ok_and(|info| !control::is_served(&info)));
-            let info = control.info(number)?;
-            if control::is_served(&info) {
-                return Err(UblkError::ServedElsewhere { device, pid: info.server_pid });
-            }
+            let info = succession::wait_for_server(control, number, SERVER_PATIENCE)?;
             let known = control.parameters(number)?;
             Ok((info, known))
         });
@@ -158,15 +156,7 @@ impl UblkExport {
                 source: io::Error::other(problem),
             });
         }
-        on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| {
-            let mut result = Ok(());
-            wait_until(SERVER_PATIENCE, || {
-                result = control.begin_recovery(number);
-                // Its server is still letting go.
-                !matches!(&result, Err(error) if error.is(libc::EBUSY))
-            });
-            result
-        })?;
+        on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| succession::begin(control, number, SERVER_PATIENCE))?;
         // From here on an end leaves the device without a server: its users get errors by `end`.
         let (switch, endpoints) = serve(runtime, volume, &info)?;
         on_control(options.patience, "taking a ublk device over", move |control| control.end_recovery(number))?;
@@ -179,6 +169,7 @@ impl UblkExport {
     }
 
     fn of(info: &DeviceInfo, switch: Arc<Switch>, endpoints: EndpointGroup, was_taken_over: bool, options: &UblkOptions) -> UblkExport {
+        succession::set_served_here(info.mark, true);
         UblkExport {
             number: info.number,
             mark: info.mark,
@@ -188,6 +179,7 @@ impl UblkExport {
             link: None,
             warnings: Vec::new(),
             was_taken_over,
+            is_ending: false,
             patience: options.patience,
         }
     }
@@ -270,19 +262,28 @@ impl UblkExport {
         on_control(self.patience, "stopping a ublk device", move |control| control.stop(number, mark))?;
         let stopped = runtime.stop_endpoints(&self.endpoints, END_PATIENCE);
         stopped.map_err(|_| UblkError::TimedOut { step: "ending a ublk device", seconds: END_PATIENCE.as_secs() })?;
-        on_control(self.patience, "removing a ublk device", move |control| control.end(number, mark))
+        on_control(self.patience, "removing a ublk device", move |control| control.end(number, mark))?;
+        succession::set_served_here(mark, false);
+        Ok(())
     }
 
     /// Takes the device away under its users: what lies in memory above it is written back as far as
-    /// the patience allows (without any, nothing is), and users get errors from then on.
+    /// the patience allows (without any, nothing is), and users get errors from then on. Gives what was not written back.
     ///
     /// # Errors
-    /// What went wrong first; everything has been tried.
-    pub fn abandon(mut self, runtime: &Runtime, patience: Duration) -> Result<(), UblkError> {
-        let written_back = self.write_back(patience);
+    /// The device is still there, and its users get errors: call it again.
+    pub fn abandon(&mut self, runtime: &Runtime, patience: Duration) -> Result<Option<UblkError>, UblkError> {
+        // What has failed once is not in memory any more.
+        let written_back = if self.is_ending { Ok(()) } else { self.write_back(patience) };
+        self.is_ending = true;
         // The kernel waits for what it has handed over.
         self.switch.fail();
-        self.remove(runtime).and(written_back)
+        self.remove(runtime).map(|()| written_back.err())
+    }
+
+    /// Whether it was to go, and did not.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending
     }
 
     /// The end of this daemon, and not of the device: what lies in memory above it is written back as
@@ -307,6 +308,7 @@ impl UblkExport {
         let is_quiet = self.switch.pause(END_PATIENCE);
         // The kernel gives its commands back when this process ends, and not before.
         runtime.leave_endpoints(&self.endpoints);
+        succession::set_served_here(self.mark, false);
         let seconds = END_PATIENCE.as_secs();
         if is_quiet { Ok(()) } else { Err(UblkError::TimedOut { step: "answering what is in flight", seconds }) }
     }
@@ -338,6 +340,10 @@ impl UblkExport {
     /// If it is not what the device promises; nothing has changed then.
     pub fn resume(&self, volume: &VolumeRef) -> Result<Vec<String>, UblkError> {
         let number = self.number;
+        if self.is_ending {
+            let action = format!("go on with {}", self.path.display());
+            return Err(UblkError::System { action, source: io::Error::other("its users got errors already") });
+        }
         let known = on_control(self.patience, "looking at a ublk device", move |control| control.parameters(number))?;
         if let Some(problem) = misfit(&known, volume) {
             return Err(UblkError::System { action: format!("go on with {}", self.path.display()), source: io::Error::other(problem) });

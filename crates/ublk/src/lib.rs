@@ -17,6 +17,7 @@ pub mod export;
 mod kernels;
 mod left;
 mod queue;
+mod succession;
 pub mod support;
 mod switch;
 mod table;

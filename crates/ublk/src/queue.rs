@@ -4,6 +4,9 @@
 //! Invariants: a tag is with the kernel, at the volume, or waiting (for pages, for room at the
 //! volume, or for a volume at all); each request is answered once. A tag ends only with its device.
 //!
+//! Data is moved by system calls of this thread, so only a part of it is moved at a time, and the rest
+//! when others on the reactor have had their turn.
+//!
 //! A volume may go and another one take its place (see [`Switch`]). What failed because the first
 //! went is asked of the second: its client has had no answer, and was promised that it waits.
 
@@ -21,6 +24,9 @@ use std::sync::Arc;
 use types::SECTOR_BYTES;
 
 const TOKEN_BELL: u32 = u32::MAX;
+const TOKEN_TURN: u32 = u32::MAX - 1;
+/// Bytes that are moved before others on the reactor have their turn; one request may go beyond it.
+const BYTES_PER_TURN: u32 = 256 << 10;
 /// Bytes of a block of the engine.
 const SECTORS_PER_PAGE: u64 = page::PAGE_BYTES as u64 / SECTOR_BYTES;
 
@@ -53,6 +59,14 @@ impl Slot {
     }
 }
 
+/// Data that is moved in a later turn.
+enum Deferred {
+    /// A write that is to begin.
+    Take(u16),
+    /// A read that is done.
+    Give(u16, PageVec),
+}
+
 /// One queue.
 pub(crate) struct Queue {
     /// `/dev/ublkcN`.
@@ -71,6 +85,14 @@ pub(crate) struct Queue {
     refused: VecDeque<Request>,
     /// Tags that wait for a volume.
     held: VecDeque<u16>,
+    /// What waits for the next turn.
+    deferred: VecDeque<Deferred>,
+    /// Bytes moved in this turn.
+    moved_bytes: u32,
+    /// The next turn will be told of, by an entry on the ring.
+    turn_pending: bool,
+    /// The end of this one will be told of.
+    turn_end_asked: bool,
     /// Requests that are not answered and not held.
     under_way: usize,
     /// Tags that have not ended.
@@ -98,6 +120,10 @@ impl Queue {
             short: VecDeque::new(),
             refused: VecDeque::new(),
             held: VecDeque::new(),
+            deferred: VecDeque::new(),
+            moved_bytes: 0,
+            turn_pending: false,
+            turn_end_asked: false,
             under_way: 0,
             alive: usize::from(depth),
             bell_value: Box::new([0; 8]),
@@ -174,8 +200,59 @@ impl Queue {
         if matches!(self.way, Way::Fail) { self.answer(cx, tag, -libc::EIO) } else { self.hold(tag) }
     }
 
+    /// Has data moved in a later turn.
+    fn defer(&mut self, cx: &mut Context<'_>, deferred: Deferred) {
+        self.deferred.push_back(deferred);
+        self.ask_for_turn(cx);
+    }
+
+    fn ask_for_turn(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.turn_pending, true) {
+            // SAFETY: the entry names no memory.
+            unsafe { cx.push(opcode::Nop::new().build(), TOKEN_TURN) };
+        }
+    }
+
+    /// Whether data has to wait for its turn.
+    fn has_moved_enough(&self) -> bool {
+        self.moved_bytes >= BYTES_PER_TURN || !self.deferred.is_empty()
+    }
+
+    /// Data is about to be moved.
+    fn moves(&mut self, cx: &mut Context<'_>, tag: u16) {
+        self.moved_bytes = self.moved_bytes.saturating_add(self.slots[usize::from(tag)].data_bytes());
+        if !std::mem::replace(&mut self.turn_end_asked, true) {
+            cx.ask_for_turn_end();
+        }
+    }
+
+    /// Others have had their turn.
+    fn next_turn(&mut self, cx: &mut Context<'_>) {
+        self.moved_bytes = 0;
+        while self.moved_bytes < BYTES_PER_TURN
+            && let Some(deferred) = self.deferred.pop_front()
+        {
+            match deferred {
+                Deferred::Give(tag, pages) => self.give(cx, tag, &pages),
+                Deferred::Take(tag) if !self.short.is_empty() || !self.start_now(cx, tag) => self.short.push_back(tag),
+                Deferred::Take(_) => {}
+            }
+        }
+        if !self.deferred.is_empty() {
+            self.ask_for_turn(cx);
+        }
+    }
+
     /// `false` if there are no pages for its data.
     fn start(&mut self, cx: &mut Context<'_>, tag: u16) -> bool {
+        if self.slots[usize::from(tag)].op == Op::Write && self.has_moved_enough() {
+            self.defer(cx, Deferred::Take(tag));
+            return true;
+        }
+        self.start_now(cx, tag)
+    }
+
+    fn start_now(&mut self, cx: &mut Context<'_>, tag: u16) -> bool {
         let Way::To(volume) = self.way.clone() else {
             self.put_off(cx, tag);
             return true;
@@ -186,6 +263,7 @@ impl Queue {
         let mut pages = PageVec::new();
         if slot.op == Op::Write {
             let Some(mut empty) = cx.allocate_pages(&volume, slot.pages()) else { return false };
+            self.moves(cx, tag);
             if let Err(error) = self.take_data(tag, &mut empty) {
                 tracing::error!(volume = volume.name(), %error, "the data of a write cannot be had from the kernel");
                 self.answer(cx, tag, -libc::EIO);
@@ -250,7 +328,15 @@ impl Queue {
         self.turn += 1;
         // What has not reached the volume before waits for this one.
         let refused = std::mem::take(&mut self.refused).into_iter().map(|request| tag_of(request.id));
-        let waiting: Vec<u16> = refused.chain(std::mem::take(&mut self.short)).collect();
+        let mut waiting: Vec<u16> = refused.chain(std::mem::take(&mut self.short)).collect();
+        // The data of reads is there already.
+        self.deferred.retain(|deferred| match deferred {
+            Deferred::Take(tag) => {
+                waiting.push(*tag);
+                false
+            }
+            Deferred::Give(..) => true,
+        });
         waiting.into_iter().for_each(|tag| self.hold(tag));
         if matches!(self.way, Way::Fail) {
             // The kernel waits for all that it has handed over, and the volume's device may hang. The
@@ -295,6 +381,10 @@ impl Endpoint for Queue {
             }
             return;
         }
+        if token == TOKEN_TURN {
+            self.turn_pending = false;
+            return self.next_turn(cx);
+        }
         if result == 0 {
             return self.arrived(cx, token as u16);
         }
@@ -320,13 +410,8 @@ impl Endpoint for Queue {
         match reply.result {
             Err(_) if self.lost_its_volume(tag) => self.begin_again(cx, tag),
             Err(error) => self.answer(cx, tag, -errno(error)),
-            Ok(()) if slot.op == Op::Read => match self.give_data(tag, &reply.pages) {
-                Ok(()) => self.answer(cx, tag, slot.data_bytes().cast_signed()),
-                Err(error) => {
-                    tracing::error!(queue = self.number, %error, "the data of a read cannot be given to the kernel");
-                    self.answer(cx, tag, -libc::EIO);
-                }
-            },
+            Ok(()) if slot.op == Op::Read && self.has_moved_enough() => self.defer(cx, Deferred::Give(tag, reply.pages)),
+            Ok(()) if slot.op == Op::Read => self.give(cx, tag, &reply.pages),
             Ok(()) if slot.op == Op::Write => self.answer(cx, tag, slot.data_bytes().cast_signed()),
             Ok(()) => self.answer(cx, tag, 0),
         }
@@ -354,12 +439,29 @@ impl Endpoint for Queue {
         }
     }
 
+    fn turn_ends(&mut self, _cx: &mut Context<'_>) {
+        self.turn_end_asked = false;
+        self.moved_bytes = 0;
+    }
+
     /// Nothing to do: whoever stops an export has stopped the device before, and the last tag to end
     /// closes this endpoint.
     fn stop(&mut self, _cx: &mut Context<'_>) {}
 }
 
 impl Queue {
+    /// Answers a read.
+    fn give(&mut self, cx: &mut Context<'_>, tag: u16, pages: &PageVec) {
+        self.moves(cx, tag);
+        match self.give_data(tag, pages) {
+            Ok(()) => self.answer(cx, tag, self.slots[usize::from(tag)].data_bytes().cast_signed()),
+            Err(error) => {
+                tracing::error!(queue = self.number, %error, "the data of a read cannot be given to the kernel");
+                self.answer(cx, tag, -libc::EIO);
+            }
+        }
+    }
+
     /// The bell may not have been heard yet.
     fn begin_again(&mut self, cx: &mut Context<'_>, tag: u16) {
         if self.knows_the_way() { self.begin(cx, tag) } else { self.hold(tag) }
@@ -393,3 +495,6 @@ fn errno(error: RequestError) -> i32 {
         RequestError::Invalid => libc::EINVAL,
     }
 }
+
+#[cfg(test)]
+mod tests;

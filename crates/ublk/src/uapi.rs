@@ -65,6 +65,8 @@ pub(crate) mod flag {
 
 /// `UBLK_S_DEV_LIVE`: the state of a device that has a block device and a server.
 pub(crate) const STATE_LIVE: u16 = 1;
+/// `UBLK_S_DEV_DEAD`: it has no block device, not yet or no more.
+pub(crate) const STATE_DEAD: u16 = 0;
 
 /// A free number, asked for with `ADD_DEV`.
 pub(crate) const ANY_DEVICE: u32 = u32::MAX;

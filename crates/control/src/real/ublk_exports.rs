@@ -59,17 +59,25 @@ impl Machine {
         let volume = self.volume(&record.name)?;
         let mut warnings = Vec::new();
         let suspended = locked(&self.ublk.suspended).remove(&record.uuid);
-        let resumed = suspended.and_then(|(_, export)| match export.resume(&volume.reference) {
-            Ok(told) => {
-                warnings.extend(told);
-                Some(export)
+        let mut resumed = None;
+        if let Some((since, mut export)) = suspended {
+            match export.resume(&volume.reference) {
+                Ok(told) => {
+                    warnings.extend(told);
+                    resumed = Some(export);
+                }
+                Err(error) => {
+                    warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
+                    match export.abandon(&self.runtime, Duration::ZERO) {
+                        Ok(lost) => warnings.extend(lost.map(|lost| lost.to_string())),
+                        Err(error) => {
+                            locked(&self.ublk.suspended).insert(record.uuid, (since, export));
+                            return Err(ublk_error(&error));
+                        }
+                    }
+                }
             }
-            Err(error) => {
-                warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
-                warnings.extend(export.abandon(&self.runtime, Duration::ZERO).err().map(|error| error.to_string()));
-                None
-            }
-        });
+        }
         let made = match resumed {
             Some(export) => export,
             None => {
@@ -124,13 +132,21 @@ impl Machine {
         let Some(mut made) = locked(&volume.ublk_export).take() else { return Ok(()) };
         let patience = self.patience(WRITE_BACK_PATIENCE);
         match how {
-            Withdrawal::DaemonEnds if self.kept.keeps_clients() && made.users().is_some() => {
+            Withdrawal::DaemonEnds if self.kept.keeps_clients() && !made.is_ending() && made.users().is_some() => {
                 made.park(&self.runtime, patience).map_err(|error| ublk_error(&error))
             }
             Withdrawal::DaemonEnds | Withdrawal::Forced => {
-                made.abandon(&self.runtime, patience).map_err(|error| ublk_error(&error))?;
-                self.kept.forget_ublk(record);
-                Ok(())
+                match made.abandon(&self.runtime, patience) {
+                    Ok(lost) => {
+                        self.kept.forget_ublk(record);
+                        lost.map_or(Ok(()), |lost| Err(ublk_error(&lost)))
+                    }
+                    Err(error) => {
+                        // It is still there, and is to go at the next try.
+                        *locked(&volume.ublk_export) = Some(made);
+                        Err(ublk_error(&error))
+                    }
+                }
             }
             Withdrawal::PoolRestarts => {
                 made.suspend();
@@ -169,15 +185,33 @@ impl Machine {
             self.forget_ublk_name(&record.name);
         }
         let ended = match suspended {
-            Some((_, export)) => export.abandon(&self.runtime, Duration::ZERO).map(|()| true),
+            Some((since, export)) => self.end_suspended_one(record.uuid, since, export).map(|()| true),
             None => end_left_device(record.uuid).map(|ended| ended.is_some()),
         };
         match ended {
             Ok(false) => {}
             Ok(true) => tracing::warn!("users of {} get errors: its content is not what they knew", record.name),
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => {
+                tracing::warn!("{error}");
+                return;
+            }
         }
         self.kept.forget_ublk(record);
+    }
+
+    /// Ends a device whose users wait. One that does not go is kept: its users get errors, and it is ended later.
+    fn end_suspended_one(&self, uuid: Uuid, since: Instant, mut export: UblkExport) -> Result<(), UblkError> {
+        match export.abandon(&self.runtime, Duration::ZERO) {
+            Ok(lost) => {
+                self.kept.forget_ublk_of(uuid);
+                self.told(lost.map_or(Ok(()), |lost| Err(lost.to_string())));
+                Ok(())
+            }
+            Err(error) => {
+                locked(&self.ublk.suspended).insert(uuid, (since, export));
+                Err(error)
+            }
+        }
     }
 
     /// Removes the stable name of a device that has ended.
@@ -203,12 +237,15 @@ impl Machine {
             Some(volume) => volume.rests() || since.elapsed() >= patience,
             None => true,
         };
+        // One that did not go is not tried all the time.
+        let is_due = |uuid: &Uuid, since: Instant, export: &UblkExport| {
+            if export.is_ending() { since.elapsed() >= patience } else { is_over(uuid, since) }
+        };
         let over: Vec<(Uuid, (Instant, UblkExport))> =
-            locked(&self.ublk.suspended).extract_if(.., |uuid, (since, _)| is_over(uuid, *since)).collect();
+            locked(&self.ublk.suspended).extract_if(.., |uuid, (since, export)| is_due(uuid, *since, export)).collect();
         let mut closed = Vec::new();
         for (uuid, (_, export)) in over {
-            self.told(export.abandon(&self.runtime, Duration::ZERO).map_err(|error| error.to_string()));
-            self.kept.forget_ublk_of(uuid);
+            self.told(self.end_suspended_one(uuid, Instant::now(), export).map_err(|error| error.to_string()));
             closed.extend(of(&uuid).map(|volume| volume.name.clone()));
         }
         closed
@@ -218,9 +255,9 @@ impl Machine {
     /// errors.
     pub(super) fn end_suspended(&self) {
         for (uuid, (_, export)) in std::mem::take(&mut *locked(&self.ublk.suspended)) {
-            let ended = match self.kept.keeps_clients() {
+            let ended = match self.kept.keeps_clients() && !export.is_ending() {
                 true => export.leave(&self.runtime),
-                false => export.abandon(&self.runtime, Duration::ZERO).map(|()| self.kept.forget_ublk_of(uuid)),
+                false => self.end_suspended_one(uuid, Instant::now(), export),
             };
             self.told(ended.map_err(|error| error.to_string()));
         }
