@@ -8,7 +8,7 @@ import { Copy, Panel } from "../ui/basics";
 import { Dialog, Meaning } from "../ui/dialog";
 import { Operate } from "../ui/operate";
 import { toast } from "../ui/toast";
-import { INITIATOR_EXAMPLES, listed, servedBy, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
+import { INITIATOR_EXAMPLES, listed, servedBy, SHARE_PORTS, SHARE_TITLES, whoIsConnected } from "../words/shares";
 
 /** The commands of a Linux machine that uses the share. */
 export function connecting(share: ShareView): string[] {
@@ -130,7 +130,6 @@ function Add({ of, free, refresh, onClose }: SharesProps & { free: ShareProtocol
 
 function Remove({ share, refresh, onClose }: { share: ShareView; refresh: () => Promise<unknown>; onClose: () => void }) {
   const [force, setForce] = useState(false);
-  const connected = share.connected ?? [];
   const confirm = async (): Promise<void> => {
     const done = await remove<Done>(`/volumes/${part(share.volume)}/shares/${share.protocol}`, { force });
     toast({ kind: "done", title: share.volume, detail: done.told ?? "done" });
@@ -140,7 +139,7 @@ function Remove({ share, refresh, onClose }: { share: ShareView; refresh: () => 
     <Dialog title={`Remove the share of ${share.volume} by ${SHARE_TITLES[share.protocol]}`} confirm="Remove the share" danger onConfirm={confirm} onClose={onClose}>
       <Meaning
         sentences={[
-          connected.length > 0 ? `Connected: ${connected.join(", ")}. Log out there first.` : "No initiator is known to be connected.",
+          whoIsConnected(share.connected),
           "Its data does not change. Shared again, it is the same disk to initiators.",
         ]}
       />

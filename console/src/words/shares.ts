@@ -11,3 +11,9 @@ export const listed = (text: string): string[] => text.split(/[\s,]+/).filter((w
 
 /** As `hearth share show` has it. */
 export const servedBy = (server: string): string => ({ lio: "the kernel (LIO)", nvmet: "the kernel (nvmet)" })[server] ?? server;
+
+/** What to know of initiators before a share is removed. */
+export function whoIsConnected(connected: string[] | null | undefined): string {
+  if (connected == null) return "Whether initiators are connected is not known. Log out everywhere first.";
+  return connected.length > 0 ? `Connected: ${connected.join(", ")}. Log out there first.` : "No initiator is connected.";
+}

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { connecting } from "../../src/volume/shares";
-import { listed, servedBy } from "../../src/words/shares";
+import { listed, servedBy, whoIsConnected } from "../../src/words/shares";
 import type { Options, VolumeView, ShareView } from "../../src/api";
 import { SETTINGS } from "../../src/words/settings";
 import { exposure, modeMeaning, type Situation } from "../../src/words/modes";
@@ -66,4 +66,7 @@ test("a share is used by the commands of its protocol, and lists are read as peo
   assert.deepEqual(connecting({ ...share, protocol: "nvme-tcp", target: "nqn.x", addresses: ["[2001:db8::1]:4420"] }), ["nvme connect -t tcp -a 2001:db8::1 -s 4420 -n nqn.x -l -1"]);
   assert.deepEqual(["lio", "nvmet", "tgt"].map(servedBy), ["the kernel (LIO)", "the kernel (nvmet)", "tgt"]);
   assert.deepEqual(listed(" iqn.a:b, iqn.c:d\niqn.e:f "), ["iqn.a:b", "iqn.c:d", "iqn.e:f"]);
+  assert.match(whoIsConnected(null), /not known/);
+  assert.equal(whoIsConnected([]), "No initiator is connected.");
+  assert.match(whoIsConnected(["iqn.a:b"]), /^Connected: iqn.a:b/);
 });

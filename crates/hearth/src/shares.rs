@@ -142,3 +142,30 @@ fn state(share: &ShareView) -> &'static str {
         (None, None) => "waiting",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn view(connected: Option<&[&str]>) -> ShareView {
+        let view = json!({
+            "volume": "v", "protocol": "iscsi", "target": "iqn.x:y", "serial": "1", "wwn": "naa.1", "addresses": [], "initiators": [],
+            "device": "/dev/loop7", "connected": connected, "problem": connected.is_none().then_some("tgt does not answer"),
+        });
+        serde_json::from_value(view).expect("a share")
+    }
+
+    #[test]
+    fn nobody_connected_and_nothing_known_are_told_apart() {
+        let check = |connected, expected: &str, in_list: &str| {
+            let share = view(connected);
+            let words: Vec<String> = show(&share).split_whitespace().map(str::to_owned).collect();
+            assert!(words.windows(2).any(|pair| pair == ["connected:", expected]), "{words:?}");
+            assert!(list(&[share]).contains(in_list));
+        };
+        check(None, "unknown", "v may not be shared by iSCSI: tgt does not answer");
+        check(Some(&[]), "none", " 0 ");
+        check(Some(&["iqn.a:b"]), "iqn.a:b", " 1 ");
+    }
+}

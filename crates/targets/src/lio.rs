@@ -13,6 +13,7 @@ use crate::error::TargetError;
 use crate::steps::{Removal, Steps, step};
 use crate::tree::Tree;
 use crate::{Access, Chap, Protocol, Share, names};
+use std::io;
 use std::path::PathBuf;
 
 const CORE: &str = "target/core";
@@ -243,7 +244,10 @@ pub(crate) fn connected(tree: &dyn Tree, uuid: [u8; 16]) -> Option<Vec<String>> 
         }
     }
     // Those without an entry of their own, each ended by a line feed or a zero.
-    let dynamic = tree.read(&format!("{group}/dynamic_sessions")).unwrap_or_default();
+    let dynamic = match tree.read(&format!("{group}/dynamic_sessions")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.ok()?,
+    };
     names.extend(dynamic.split(['\n', '\0']).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
     names.sort();
     names.dedup();

@@ -206,9 +206,18 @@ pub(crate) fn connected(tree: &dyn Tree, debugfs: &Path, net: &Path, uuid: [u8; 
         return Some(Vec::new());
     }
     let Ok(controllers) = std::fs::read_dir(debugfs.join(ROOT).join(&name)) else { return by_connection(tree, net, &name) };
-    let controllers = controllers.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("ctrl"));
-    let mut hosts: Vec<String> =
-        controllers.filter_map(|entry| Some(std::fs::read_to_string(entry.path().join("hostnqn")).ok()?.trim().to_owned())).collect();
+    let mut hosts = Vec::new();
+    for entry in controllers {
+        let entry = entry.ok()?;
+        if entry.file_name().to_string_lossy().starts_with("ctrl") {
+            match std::fs::read_to_string(entry.path().join("hostnqn")) {
+                Ok(host) => hosts.push(host.trim().to_owned()),
+                // It has disconnected since.
+                Err(_) if !entry.path().exists() => {}
+                Err(_) => return None,
+            }
+        }
+    }
     hosts.sort();
     hosts.dedup();
     Some(hosts)

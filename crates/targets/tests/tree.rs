@@ -280,6 +280,27 @@ fn connected_initiators_are_named() {
     });
 }
 
+/// Nobody is not the same as nothing known.
+#[test]
+fn who_is_connected_is_not_known_where_it_cannot_be_read() {
+    let (directory, nowhere) = (directory(), Path::new("/nonexistent"));
+    let model = Model::new(directory.path());
+    Protocol::ALL.into_iter().for_each(|protocol| apply(&model, &open(protocol)).expect("nothing fails"));
+    let target = |protocol| names::target(protocol, UUID);
+    let sessions = directory.path().join(format!("config/target/iscsi/{}/tpgt_1/dynamic_sessions", target(Protocol::Iscsi)));
+    std::fs::remove_file(&sessions).expect("it is there");
+    assert_eq!(connected(&model, nowhere, nowhere, Protocol::Iscsi, UUID), Some(vec![]), "a kernel without it");
+    std::fs::create_dir(&sessions).expect("it cannot be read so");
+    assert_eq!(connected(&model, nowhere, nowhere, Protocol::Iscsi, UUID), None);
+    let debugfs = directory.path().join("debugfs");
+    let controller = debugfs.join("nvmet").join(target(Protocol::NvmeTcp)).join("ctrl1");
+    std::fs::create_dir_all(&controller).expect("a directory");
+    let by_debugfs = || connected(&model, &debugfs, nowhere, Protocol::NvmeTcp, UUID);
+    assert_eq!(by_debugfs(), None, "its name cannot be read");
+    std::fs::write(controller.join("hostnqn"), "nqn.host\n").expect("a file");
+    assert_eq!(by_debugfs(), Some(vec!["nqn.host".into()]));
+}
+
 #[test]
 fn a_volume_that_has_grown_is_told_where_the_protocol_can() {
     with_model(|model| {

@@ -139,6 +139,10 @@ impl Manager {
         memory.left_shares.push((volume.clone(), protocol));
     }
 
+    pub(super) fn may_be_left(&self, volume: &VolumeRecord, protocol: Protocol) -> bool {
+        self.memory().left_shares.iter().any(|(left, of)| (left.uuid, *of) == (volume.uuid, protocol))
+    }
+
     /// Takes away what is left of it, unless it is offered again.
     fn take_left(&self, volume: &VolumeRecord, protocol: Protocol) {
         let Ok(_claim) = self.claim(&[(Named::Volume, &volume.name)], "the end of what is left of a share") else { return };

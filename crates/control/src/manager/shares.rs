@@ -123,9 +123,18 @@ impl Manager {
         let record = self.exported_record(name)?;
         let share = self.share_record(&record, protocol)?.clone();
         let view = self.view_of_share(&record, &share);
+        if view.device.is_none() && view.connected.is_some() {
+            return Ok(view);
+        }
         // Who asks for one share waits for a look of its own.
-        let connected = if view.device.is_some() { self.data().connected(&record, protocol).unwrap_or_default() } else { view.connected };
-        Ok(ShareView { connected, ..view })
+        match self.data().connected(&record, protocol) {
+            Ok(connected) => Ok(ShareView { connected, ..view }),
+            Err(error) => {
+                // Why it is not offered says more than why nothing is known of it.
+                let Trouble { problem, remedy } = live_trouble(&view).unwrap_or_else(|| Trouble::from(&error));
+                Ok(ShareView { connected: None, problem: Some(problem), remedy: Some(remedy), ..view })
+            }
+        }
     }
 
     /// The shares of a volume, as people see them.
@@ -136,6 +145,8 @@ impl Manager {
     fn view_of_share(&self, volume: &VolumeRecord, share: &ShareRecord) -> ShareView {
         let uuid = volume.uuid.0;
         let live = self.live_share(&volume.name, share.protocol);
+        // A target of an earlier daemon, or one that did not answer, may stand all the same.
+        let may_stand = live.device.is_some() || live.trouble.is_some() || self.may_be_left(volume, share.protocol);
         let (serial, wwn) = match share.protocol {
             Protocol::Iscsi => (names::scsi_serial(uuid), format!("naa.{}", names::naa(uuid))),
             Protocol::NvmeTcp => (names::nvme_serial(uuid), format!("uuid.{}", names::nvme_uuid(uuid))),
@@ -149,7 +160,7 @@ impl Manager {
             addresses: share.addresses.iter().map(ToString::to_string).collect(),
             initiators: share.initiators.clone(),
             chap_file: share.chap_file.clone(),
-            connected: if live.device.is_some() { live.connected } else { Some(Vec::new()) },
+            connected: if may_stand { live.connected } else { Some(Vec::new()) },
             device: live.device,
             server: live.server.map(|server| server.name().into()),
             limits: live.server.map_or(&[][..], Server::limits).iter().map(|&limit| limit.to_owned()).chain(live.note).collect(),
@@ -235,7 +246,7 @@ impl Manager {
     fn check_nobody_connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
         let name = &volume.name;
         let Some(connected) = self.data().connected(volume, protocol)? else {
-            let problem = "initiators are connected to its address, and the kernel does not tell whether to this volume";
+            let problem = "the kernel does not tell whether initiators are connected to it";
             return Err(share_error(name, protocol, problem, "log out of it everywhere, then remove it with --force"));
         };
         if connected.is_empty() {
@@ -276,6 +287,12 @@ impl Manager {
     fn set_live_share(&self, name: &str, protocol: Protocol, share: LiveShare) {
         self.set_live_volume(name, |live| drop(live.shares.insert(protocol, share)));
     }
+}
+
+/// Why it is not offered.
+fn live_trouble(view: &ShareView) -> Option<Trouble> {
+    let problem = view.problem.clone().filter(|_| view.device.is_none())?;
+    Some(Trouble { problem, remedy: view.remedy.clone().unwrap_or_default() })
 }
 
 fn live_of(offered: Offered, device: &str) -> LiveShare {

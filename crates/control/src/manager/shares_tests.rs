@@ -240,6 +240,41 @@ fn a_target_that_does_not_answer_is_told_once_and_not_touched() {
     assert!(events(&manager, Severity::Info).iter().any(|told| told.ends_with("answers again")));
 }
 
+/// Nobody is connected to what does not stand; to what may stand, nobody knows.
+#[test]
+fn that_nobody_is_connected_is_said_only_where_it_is_known() {
+    let world = World::default();
+    let manager = daemon(&world);
+    share(&manager, iscsi()).expect("nothing is in the way");
+    world.inside().sharing.silent = true;
+    let view = shown(&manager, Protocol::Iscsi);
+    assert_eq!((view.connected, view.remedy.as_deref()), (None, Some("start it anew")));
+    assert!(view.problem.is_some_and(|problem| problem.contains("it does not answer")), "before the watch has looked");
+    // The next daemon cannot offer it, and the target of the last one stands, or not: it does not answer.
+    world.inside().sharing.fail = Some("its secrets cannot be read".into());
+    world.reboot();
+    let manager = open(&world);
+    manager.start().expect("nothing fails");
+    let listed = || manager.share_views().remove(0);
+    assert_eq!((listed().device, listed().connected), (None, None));
+    let view = shown(&manager, Protocol::Iscsi);
+    assert_eq!((view.connected, view.problem), (None, listed().problem));
+    (world.inside().sharing.silent, world.inside().sharing.initiators) = (false, vec!["iqn.a:b".into()]);
+    assert_eq!(shown(&manager, Protocol::Iscsi).connected, Some(vec!["iqn.a:b".into()]));
+    world.inside().sharing.fail = None;
+    let mut watched = WatchedShares::default();
+    (0..64).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!(listed().connected, Some(vec!["iqn.a:b".into()]));
+    // It did not go when its device went.
+    world.inside().sharing.late = true;
+    manager.withdraw_shares(&manager.volume_record("v").expect("it is there"));
+    assert_eq!(listed().connected, None);
+    world.inside().sharing.late = false;
+    manager.set_live_volume("v", |live| live.exports.clear());
+    (0..64).for_each(|_| manager.watch_shares(&mut watched));
+    assert_eq!((listed().device, listed().connected), (None, Some(vec![])));
+}
+
 /// Its target may come to be after it was given up.
 #[test]
 fn what_is_left_of_a_share_that_was_not_added_goes_when_the_target_answers() {
