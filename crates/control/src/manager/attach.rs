@@ -471,17 +471,22 @@ impl Manager {
     pub(super) fn watch_attachments(&self, served: &[VolumeRecord]) {
         self.settle_later();
         for volume in served.iter().filter(|volume| volume.attachment.is_some()) {
-            self.tell_of_swap(volume);
+            let leads = self.data().mapped().leads(volume);
+            self.tell_of_look(volume, "whether its device still leads to it", leads.as_ref().err());
             // Of one that another program is changing it will be seen what it has become.
-            if matches!(self.data().mapped().leads(volume), Ok(Leads::Past | Leads::Nowhere)) && !self.is_stopping() {
+            if matches!(leads, Ok(Leads::Past | Leads::Nowhere)) && !self.is_stopping() {
                 self.led_past(volume);
+            } else {
+                self.tell_of_swap(volume);
             }
         }
     }
 
     /// Swap may be switched on later, on a device that is attached already.
     fn tell_of_swap(&self, volume: &VolumeRecord) {
-        let areas = self.data().mapped().swap_areas(volume).unwrap_or_default();
+        let areas = self.data().mapped().swap_areas(volume);
+        self.tell_of_look(volume, "whether swap is on its device", areas.as_ref().err());
+        let Ok(areas) = areas else { return };
         let mut told = false;
         self.set_live_volume(&volume.name, |live| told = std::mem::replace(&mut live.swap_told, !areas.is_empty()));
         if let (Some(area), false) = (areas.first(), told) {
@@ -490,6 +495,22 @@ impl Manager {
                  switch it off with `swapoff {area}`"
             );
             self.events().note(Severity::Warning, &volume.name, message);
+        }
+    }
+
+    /// A look that fails is told once, and when it works again.
+    fn tell_of_look(&self, volume: &VolumeRecord, what: &'static str, error: Option<&ControlError>) {
+        let mut is_news = false;
+        self.set_live_volume(&volume.name, |live| {
+            is_news = if error.is_some() { live.unseen.insert(what) } else { live.unseen.remove(what) };
+        });
+        match error {
+            Some(error) if is_news => {
+                let message = format!("it cannot be seen {what}, and is tried again: {error}");
+                self.events().note(Severity::Warning, &volume.name, message);
+            }
+            None if is_news => self.events().note(Severity::Info, &volume.name, format!("it is seen again {what}")),
+            _ => {}
         }
     }
 

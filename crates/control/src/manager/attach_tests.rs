@@ -5,7 +5,7 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{create, started, world};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, Attach, Health, VolumeSet};
+use crate::api::{Action, Answer, Attach, Health, Severity, VolumeSet};
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
 use std::path::Path;
@@ -245,6 +245,25 @@ fn swap_that_comes_later_is_told_of_once() {
     world.inside().machine.swap.push((LV.into(), "/srv/swapfile".into()));
     manager.watch_devices(&mut watched);
     assert_eq!(told(), 2, "switched on again");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told_once_and_again_when_it_can() {
+    let (world, manager) = lab();
+    manager.handle(attach()).expect("nothing fails");
+    let told = |severity, text: &str| {
+        manager.events_after(0).iter().filter(|event| event.severity == severity && event.message.contains(text)).count()
+    };
+    let mut watched = Watched::default();
+    for (look, what) in [("swap", "whether swap is on its device"), ("leads", "whether its device still leads to it")] {
+        world.inside().machine.blind = vec![look];
+        (0..3).for_each(|_| manager.watch_devices(&mut watched));
+        assert_eq!(told(Severity::Warning, &format!("it cannot be seen {what}, and is tried again")), 1, "{look}");
+        world.inside().machine.blind.clear();
+        (0..3).for_each(|_| manager.watch_devices(&mut watched));
+        assert_eq!(told(Severity::Info, &format!("it is seen again {what}")), 1, "{look}");
+    }
+    assert_eq!(manager.volume_view("v").expect("it is there").health, Health::Running);
 }
 
 /// LVM gives the device its own table at any step of a start, and its users write to the disk.

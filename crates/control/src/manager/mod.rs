@@ -91,7 +91,7 @@ use crate::words::{Export, OnRestart};
 use ::history::History;
 use claims::{Claim, Claims};
 pub(crate) use shares::share_error;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use targets::Protocol;
@@ -185,6 +185,8 @@ struct LiveVolume {
     left: Option<crate::state::Kept>,
     /// It was told that there is swap on the device that it is attached to.
     swap_told: bool,
+    /// What cannot be seen of that device lately, and was told.
+    unseen: BTreeSet<&'static str>,
     exports: BTreeMap<Export, String>,
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
@@ -209,6 +211,7 @@ impl LiveVolume {
             refused: None,
             left: None,
             swap_told: false,
+            unseen: BTreeSet::new(),
             exports: BTreeMap::new(),
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),

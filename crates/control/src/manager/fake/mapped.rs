@@ -34,10 +34,18 @@ pub struct Machine {
     pub ends: bool,
     /// Swap areas, each with the mapped device that it lies on.
     pub swap: Vec<(String, String)>,
+    /// What cannot be looked at: "swap", "leads".
+    pub blind: Vec<&'static str>,
     /// Nothing can be compared of a cache.
     pub sample_fails: bool,
     /// What is compared of a cache is not what differs.
     pub sample_misses: bool,
+}
+
+impl Machine {
+    fn see(&self, what: &str, name: &str) -> Result<(), ControlError> {
+        if self.blind.contains(&what) { Err(refused(name)) } else { Ok(()) }
+    }
 }
 
 /// Where a volume is offered.
@@ -163,6 +171,7 @@ impl MappedDevices for World {
 
     fn leads(&self, volume: &VolumeRecord) -> Result<Leads, ControlError> {
         let mut inside = self.inside();
+        inside.machine.see("leads", &name_of(volume))?;
         let origin = inside.devices.get(&volume.backing).and_then(|origin| origin.signature.clone());
         let is_dead = inside.dead;
         let Some(mapped) = inside.mapped.get_mut(&name_of(volume)) else { return Ok(Leads::Nowhere) };
@@ -251,6 +260,7 @@ impl MappedDevices for World {
 
     fn swap_areas(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
         let inside = self.inside();
+        inside.machine.see("swap", &name_of(volume))?;
         Ok(inside.machine.swap.iter().filter(|(name, _)| *name == name_of(volume)).map(|(_, area)| area.clone()).collect())
     }
 
