@@ -4,6 +4,7 @@
 //! * [`open`]: opening with O_DIRECT, locked against a second daemon, with the geometry found out.
 //! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
 //!   ask [`system`].
+//! * [`lvm`]: whether a volume group is used by several machines.
 //! * [`stack`]: what stands on a device, up to the mount points.
 //! * [`discover`]: which block devices there are.
 //! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
@@ -20,6 +21,7 @@ pub mod discover;
 mod error;
 pub mod failing;
 pub mod identity;
+pub mod lvm;
 pub mod memory;
 pub mod model;
 pub mod open;

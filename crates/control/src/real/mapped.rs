@@ -1,5 +1,6 @@
 //! Mapped devices that volumes are attached to, by the kernel's device mapper.
 
+use super::lvm_group::check_not_shared;
 use super::lvm_lock::{VolumeGroupLock, volume_group};
 use super::swap::{put_in_force, resume_left};
 use super::{Machine, failed};
@@ -37,7 +38,7 @@ fn mapper() -> Result<Mapper, ControlError> {
     Mapper::open().map_err(mapper_error)
 }
 
-fn mapper_error(error: MapperError) -> ControlError {
+pub(super) fn mapper_error(error: MapperError) -> ControlError {
     let remedy = match &error {
         MapperError::NoMapper { .. } => "",
         MapperError::Unknown { .. } => "see `dmsetup ls`",
@@ -46,7 +47,7 @@ fn mapper_error(error: MapperError) -> ControlError {
     failed(&error, remedy)
 }
 
-fn conflict(path: &str, problem: impl Into<String>, remedy: impl Into<String>) -> ControlError {
+pub(super) fn conflict(path: &str, problem: impl Into<String>, remedy: impl Into<String>) -> ControlError {
     ControlError::Device { path: path.into(), problem: problem.into(), remedy: remedy.into(), kind: Kind::Conflict }
 }
 
@@ -142,7 +143,7 @@ fn writes_in(stat: &str) -> Option<u64> {
 }
 
 /// The kernel's name of a block device: "ublkb0".
-fn kernel_name(number: Number) -> Option<String> {
+pub(super) fn kernel_name(number: Number) -> Option<String> {
     let place = std::fs::read_link(format!("/sys/dev/block/{number}")).ok()?;
     Some(place.file_name()?.to_string_lossy().into_owned())
 }
@@ -170,7 +171,7 @@ fn check_carries_none(path: &str, own: &[String], view: &SystemView) -> Result<(
 }
 
 /// Whether a mapped device belongs to the volume group of another one, by their UUIDs: LVM's begin with that of the group.
-fn is_of_its_group(uuid: &str, other: &str) -> bool {
+pub(super) fn is_of_its_group(uuid: &str, other: &str) -> bool {
     /// "LVM-" and what LVM has for a UUID without hyphens.
     const GROUP: usize = 4 + 32;
     uuid.starts_with("LVM-") && uuid.get(..GROUP).is_some_and(|group| other.starts_with(group))
@@ -336,7 +337,9 @@ impl MappedDevices for Machine {
         if status.uuid.starts_with("HEARTH-") {
             return Err(conflict(path, "it is the origin of a volume of hearth", "name the device that is in use"));
         }
-        check_table(path, &status.uuid, &self.table_of(&mapper, &device)?, &self.export_directory)?;
+        let table = self.table_of(&mapper, &device)?;
+        check_table(path, &status.uuid, &table, &self.export_directory)?;
+        check_not_shared(path, &mapper, &status, &table)?;
         let view = SystemView::default();
         let users = busy::usages(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
         if users.iter().any(|user| matches!(user, Usage::Swap { .. })) {

@@ -14,6 +14,7 @@ mod growth;
 mod kept;
 mod letting_go;
 mod looking;
+mod lvm_group;
 mod lvm_lock;
 mod mapped;
 mod naming;
