@@ -5,7 +5,7 @@
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only. [`recognise`]: whether a device is the one that
 //!   was recorded.
-//! * [`mapped`]: what it needs to attach a volume to a device in use.
+//! * [`mapped`]: what it needs to attach a volume to a device in use. [`rescue`]: such devices go on without hearth.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
@@ -35,6 +35,7 @@ pub mod privacy;
 pub mod real;
 pub mod recognise;
 pub mod repeats;
+pub mod rescue;
 pub mod sampler;
 pub mod sectors;
 pub mod series;

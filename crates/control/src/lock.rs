@@ -6,11 +6,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Stdio;
 
 /// The lock; held while the value lives.
 #[derive(Debug)]
 pub struct DaemonLock {
-    _file: File,
+    file: File,
 }
 
 impl DaemonLock {
@@ -48,7 +49,15 @@ impl DaemonLock {
             writeln!(file, "{}", std::process::id())
         };
         write(&mut file).map_err(failed)?;
-        Ok(DaemonLock { _file: file })
+        Ok(DaemonLock { file })
+    }
+
+    /// A copy for the standard input of a process that goes on under this lock, also when this one ends.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn share(&self) -> std::io::Result<Stdio> {
+        self.file.try_clone().map(Stdio::from)
     }
 }
 

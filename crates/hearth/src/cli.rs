@@ -123,7 +123,7 @@ pub enum Command {
     #[command(subcommand)]
     Pki(Pki),
     /// End block devices whose daemon was killed and does not come back, so that nobody waits for
-    /// them any more
+    /// them any more; devices that volumes are attached to go on without hearth
     Rescue(Rescue),
     /// Print the API's description (OpenAPI)
     #[command(hide = true)]
@@ -151,6 +151,9 @@ pub struct Rescue {
     /// Only if the service was stopped and is not being restarted: for the service's unit
     #[arg(long, hide = true)]
     pub after_stop: bool,
+    /// Serve attached volumes until their devices are led past hearth: for the command itself
+    #[arg(long, hide = true)]
+    pub serve: bool,
 }
 
 /// What to do with tokens.

@@ -22,6 +22,7 @@ mod quantity;
 mod recipes;
 mod replay;
 mod request;
+mod rescue;
 mod sampling;
 mod serve;
 mod service;
@@ -139,10 +140,11 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
         Command::Pki(command) => certificates::pki(command, &places.state_directory, cli.json).map_err(|f| f.cannot(&pki_action(command))),
-        Command::Rescue(Rescue { after_stop: true }) => keeping::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
+        Command::Rescue(Rescue { serve: true, .. }) => rescue::serve(&places).map_err(|f| f.cannot("serve attached volumes")),
+        Command::Rescue(Rescue { after_stop: true, .. }) => rescue::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
         Command::UdevName { device } => keeping::udev_name(&places, device).map_err(|f| f.cannot("name the device")),
         Command::UblkProbe => ublk::support::probe().map_err(|e| Failure::failed(e.to_string(), "")),
-        Command::Rescue(_) => keeping::rescue(&places).map_err(|f| f.cannot("end the exports")),
+        Command::Rescue(_) => rescue::rescue(&places).map_err(|f| f.cannot("end the exports")),
         Command::Keeper { socket } => keeping::keep(socket).map_err(|f| f.cannot("hold exports")),
         Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),

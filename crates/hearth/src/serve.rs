@@ -172,7 +172,7 @@ pub fn export_directory(socket: &Path) -> PathBuf {
 }
 
 /// A daemon that serves block devices must not wait, in a memory allocation, for a write-back that goes through itself.
-fn tell_kernel_that_io_depends_on_us() {
+pub fn tell_kernel_that_io_depends_on_us() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         tracing::debug!("PR_SET_IO_FLUSHER is not allowed ({error})");
     }
@@ -180,7 +180,7 @@ fn tell_kernel_that_io_depends_on_us() {
 
 /// What is swapped out may have to be read through hearth itself. Where memory may not be locked without limit, nothing is: a limit that is
 /// reached later would refuse memory.
-fn stay_in_memory() {
+pub fn stay_in_memory() {
     use rustix::mm::{MlockAllFlags, mlockall};
     use rustix::process::{Resource, getrlimit};
     if getrlimit(Resource::Memlock).current.is_some() {

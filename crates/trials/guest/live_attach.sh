@@ -1,8 +1,10 @@
 # Runs as root in a guest. $1 is `live` or `again`, $2 the binary, $3 a directory that outlives the guest.
 #
 # live:  a mounted logical volume under a load that verifies what it reads: attached, detached, attached again, extended and refreshed by LVM,
-#        given a snapshot, its daemon killed and stopped. Then the machine resets itself, with files noted in $3/synced.
-# again: the machine boots, the daemon comes after the mount, and what was written is there; a trial leaves nothing; without hearth too.
+#        given a snapshot, its daemon killed and stopped, and killed for good: `hearth rescue`. Then the machine resets itself, with files
+#        noted in $3/synced.
+# again: the machine boots, the daemon comes after the mount, and what was written is there; a rescue; a trial leaves nothing; without hearth
+#        too.
 set -eu
 step=$1 hearth=$2 kept=$3
 run=/run/hearth
@@ -42,6 +44,47 @@ note() {
     head -c "$2" "$hearth" >"/mnt/lv/$1"
     sync -f /mnt/lv
     (cd /mnt/lv && sha256sum "$1") >>"$kept/synced"
+}
+
+killed() {
+    kill -9 $daemon
+    wait $daemon || true
+}
+
+# The daemon is killed and nothing can be recorded, so that nothing can be served either: what is under way fails, and nothing after that.
+rescue_without_serving() {
+    # The journal must not be under way: whoever loses a write of that becomes read-only.
+    mount -o remount,noatime /mnt/lv
+    sync -f /mnt/lv
+    killed
+    dd if=/dev/vg/lv of=/dev/null iflag=direct bs=4k count=1 2>/dev/null &
+    reader=$!
+    sleep 1
+    chattr +i "$HEARTH_STATE/state.json"
+    "$hearth" rescue >/tmp/told
+    chattr -i "$HEARTH_STATE/state.json"
+    grep -q '/dev/mapper/vg-lv: goes on without hearth.*under way got errors' /tmp/told
+    if wait $reader; then echo "a read without a server" >&2; return 1; fi
+    leads_past
+    [ ! -e /dev/mapper/hearth-v-origin ]
+    note "$1" "$2"
+    rewrite again
+}
+
+# Writes other data into a file that is there.
+rewrite() {
+    tr 'a-z' 'b-za' <"/mnt/lv/$1" >/tmp/changed
+    dd if=/tmp/changed of="/mnt/lv/$1" conv=notrunc,fsync status=none
+    sed -i "/ $1\$/d" "$kept/synced"
+    (cd /mnt/lv && sha256sum "$1") >>"$kept/synced"
+}
+
+# What a daemon reads that has come after all.
+right() {
+    serve
+    wait_for serves
+    echo 3 >/proc/sys/vm/drop_caches
+    (cd /mnt/lv && sha256sum --quiet -c "$kept/synced")
 }
 
 if [ "$step" = live ]; then
@@ -93,8 +136,7 @@ if [ "$step" = live ]; then
     note merged 300007
     echo "went around a snapshot"
 
-    kill -9 $daemon
-    wait $daemon || true
+    killed
     serve
     wait_for serves
     note killed 300008
@@ -106,6 +148,21 @@ if [ "$step" = live ]; then
     wait_for serves
     echo "killed, stopped and started"
 
+    cat /mnt/lv/again >/dev/null
+    killed
+    # The load waits.
+    sleep 2
+    "$hearth" rescue >/tmp/told
+    grep -qx '/dev/mapper/vg-lv: goes on without hearth; the next start.*' /tmp/told
+    leads_past
+    [ ! -e /dev/mapper/hearth-v-origin ]
+    note rescued 300011
+    rewrite again
+    # With the load under way it is the SSD's turn to be right.
+    right
+    note returned 300012
+    echo "rescued, and attached again"
+
     kill -0 $load
     kill -INT $load
     wait $load || true
@@ -116,6 +173,9 @@ if [ "$step" = live ]; then
     for _ in 1 2 3; do echo 3 >/proc/sys/vm/drop_caches; cat /mnt/lv/[a-k]* /mnt/lv/last >/dev/null; done
     "$hearth" stats v | grep -E '^(read hits|cached)'
     dmesg | grep -E 'I/O error|EXT4-fs error' && exit 1
+    rescue_without_serving forced 300013
+    right
+    for _ in 1 2 3; do echo 3 >/proc/sys/vm/drop_caches; cat /mnt/lv/[a-k]* /mnt/lv/last >/dev/null; done
     sync
     sleep 1
     echo "the load saw no error"
@@ -128,18 +188,15 @@ mount /dev/vmlab/state /mnt/state
 vgchange -qq -ay vg
 mount /dev/vg/lv /mnt/lv
 # Written past hearth: its cache has the files as they were.
-for file in again last; do
-    tr 'a-z' 'b-za' <"/mnt/lv/$file" >/tmp/changed
-    dd if=/tmp/changed of="/mnt/lv/$file" conv=notrunc,fsync status=none
-    sed -i "/ $file\$/d" "$kept/synced"
-    (cd /mnt/lv && sha256sum "$file") >>"$kept/synced"
-done
+rewrite again
+rewrite last
 sync -f /mnt/lv
-serve
-wait_for serves
-echo 3 >/proc/sys/vm/drop_caches
-(cd /mnt/lv && sha256sum --quiet -c "$kept/synced")
+right
 echo "after the boot: attached under the mount, nothing stale"
+for _ in 1 2 3; do echo 3 >/proc/sys/vm/drop_caches; cat /mnt/lv/[a-k]* >/dev/null; done
+rescue_without_serving looped 300014
+right
+echo "rescued without serving"
 "$hearth" detach v
 
 before=$(dmsetup table; ls /dev/mapper)

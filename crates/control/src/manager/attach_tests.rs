@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub(super) const LV: &str = "vg-lv";
 const DEVICE: &str = "/dev/vg/lv";
-const ORIGIN: &str = "/dev/mapper/hearth-v-origin";
+pub(super) const ORIGIN: &str = "/dev/mapper/hearth-v-origin";
 
 /// A pool, and a logical volume that holds version 1.
 pub(super) fn lab() -> (World, Manager) {
@@ -50,8 +50,8 @@ pub(super) fn leads_to_volume(world: &World) -> bool {
     !world.inside().mapped[LV].table.starts_with("own")
 }
 
-/// The next daemon, on a machine that goes on: exports were kept, and mapped devices are as they are.
-pub(super) fn next(world: &World) -> Manager {
+/// The daemon dies, and the machine goes on: mapped devices are as they are.
+pub(super) fn dies(world: &World) {
     let (mapped, origin) = {
         let inside = world.inside();
         (inside.mapped.clone(), inside.devices.get(ORIGIN).cloned())
@@ -61,7 +61,16 @@ pub(super) fn next(world: &World) -> Manager {
     if let Some(origin) = origin {
         world.inside().devices.insert(ORIGIN.into(), origin);
     }
-    let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read");
+}
+
+pub(super) fn opened(world: &World) -> Manager {
+    Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read")
+}
+
+/// The next daemon: exports were kept.
+pub(super) fn next(world: &World) -> Manager {
+    dies(world);
+    let manager = opened(world);
     manager.start().expect("the state can be saved");
     manager
 }

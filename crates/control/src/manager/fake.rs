@@ -539,6 +539,7 @@ impl DataPath for World {
         let key = (volume.name.clone(), export.to_string());
         inside.disks.waiting.remove(&key);
         inside.exports.insert(key);
+        inside.machine.under_way &= !export.is_device();
         Ok(Offer { place: place(volume, export), ..Offer::default() })
     }
 

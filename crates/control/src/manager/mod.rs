@@ -27,6 +27,7 @@ pub mod past;
 mod pool_start;
 mod pools;
 mod replace;
+mod rescue;
 mod resume;
 mod sample;
 pub mod share_watch;
@@ -66,6 +67,8 @@ mod limits_tests;
 mod lost_ssd_tests;
 #[cfg(test)]
 mod modelled;
+#[cfg(test)]
+mod rescue_tests;
 #[cfg(test)]
 mod right_disk_tests;
 #[cfg(test)]

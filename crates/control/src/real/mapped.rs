@@ -1,9 +1,9 @@
 //! Mapped devices that volumes are attached to, by the kernel's device mapper.
 
+use super::failed;
 use super::lvm_group::check_not_shared;
 use super::lvm_lock::{VolumeGroupLock, volume_group};
 use super::swap::{put_in_force, resume_left};
-use super::{Machine, failed};
 use crate::error::{ControlError, Kind};
 use crate::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
 use crate::state::{Attachment, VolumeRecord};
@@ -17,6 +17,12 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use types::SECTOR_BYTES;
+
+/// The kernel's device mapper.
+pub struct KernelMapper {
+    /// Where the sockets and mounts of exports lie.
+    pub export_directory: PathBuf,
+}
 
 /// Targets that may stand under two devices at once: they hold nothing of their own.
 const PLAIN_TARGETS: [&str; 5] = ["linear", "striped", "delay", "flakey", "zero"];
@@ -209,7 +215,7 @@ fn check_table(path: &str, uuid: &str, table: &Table, exports: &Path) -> Result<
     Ok(())
 }
 
-impl Machine {
+impl KernelMapper {
     fn table_of(&self, mapper: &Mapper, device: &Which) -> Result<Table, ControlError> {
         mapper.table(device).map_err(mapper_error)
     }
@@ -313,7 +319,7 @@ impl Machine {
     }
 }
 
-impl MappedDevices for Machine {
+impl MappedDevices for KernelMapper {
     fn examine(&self, path: &str, own: &[String], attached: &[(String, Attachment)]) -> Result<MappedFacts, ControlError> {
         let unknown = || ControlError::Unknown { named: "device", name: path.into() };
         let facts = std::fs::metadata(path).map_err(|_| unknown())?;

@@ -30,6 +30,7 @@ mod warm;
 
 pub use exports::clear_killed_export;
 pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
+pub use mapped::KernelMapper;
 pub use naming::volume_of_device;
 pub use runtime::SsdMedium;
 pub use shares::{EndedShares, end_shares_of};
@@ -89,6 +90,7 @@ pub struct MachineOptions {
 /// The real data path.
 pub struct Machine {
     runtime: Arc<Runtime>,
+    mapper: KernelMapper,
     export_directory: PathBuf,
     certificates: PathBuf,
     /// Once an export has needed it.
@@ -133,6 +135,7 @@ impl Machine {
         Ok(Machine {
             runtime,
             targets: shares::targets_of(&options.export_directory),
+            mapper: KernelMapper { export_directory: options.export_directory.clone() },
             export_directory: options.export_directory,
             certificates: options.certificates,
             tls: Mutex::default(),
@@ -192,7 +195,7 @@ fn failed(error: &dyn std::fmt::Display, remedy: &str) -> ControlError {
 
 impl DataPath for Machine {
     fn mapped(&self) -> &dyn MappedDevices {
-        self
+        &self.mapper
     }
 
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {

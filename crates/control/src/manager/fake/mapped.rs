@@ -40,6 +40,8 @@ pub struct Machine {
     pub sample_fails: bool,
     /// What is compared of a cache is not what differs.
     pub sample_misses: bool,
+    /// Requests to a block device of hearth wait for who serves or ends it; a device above it can be given no other table until then.
+    pub under_way: bool,
 }
 
 impl Machine {
@@ -235,6 +237,9 @@ impl MappedDevices for World {
 
     fn lead_past(&self, volume: &VolumeRecord) -> Result<Swapped, ControlError> {
         let leads = self.leads(volume)?;
+        while leads == Leads::Here && self.inside().machine.under_way {
+            std::thread::yield_now();
+        }
         let mut inside = self.inside();
         inside.step(&volume.backing)?;
         if inside.busy_tries > 0 {

@@ -1,0 +1,55 @@
+//! Devices of attached volumes whose daemon does not come back are led past hearth, and nobody who has them open sees an error: what they
+//! wait for is carried out on their disks first.
+//!
+//! | step | after a crash here, the next daemon |
+//! |---|---|
+//! | 1. save that nothing cached is to be believed | serves the volume, whose cache is empty |
+//! | 2. serve it from its disk alone; what its users wait for is carried out | the same |
+//! | 3. the device leads past hearth | attaches the volume anew, by the table of the device |
+//! | 4. the block device goes, the volume is detached, its origin removed | the same |
+//!
+//! No pool is started: whatever keeps the daemon from coming is most likely there.
+
+use super::Manager;
+use super::verdict::Verdict;
+use crate::datapath::Withdrawal;
+use crate::error::ControlError;
+use crate::rescue;
+use crate::state::VolumeRecord;
+
+impl Manager {
+    /// Leads the devices of attached volumes past hearth. Nothing else was started of this manager, and nothing will be.
+    ///
+    /// # Errors
+    /// Why the first one stays as it is. Its users wait as before.
+    pub fn lead_all_past(&self) -> Result<(), ControlError> {
+        let waiting = rescue::waiting(self.data().mapped(), &self.memory().state);
+        let led: Vec<_> = waiting.volumes.iter().map(|volume| self.lead_past_served(volume)).collect();
+        led.into_iter().chain(waiting.refused.into_iter().map(Err)).collect()
+    }
+
+    fn lead_past_served(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let judged = self.judge_all(std::slice::from_ref(volume));
+        match judged.get(&volume.name) {
+            Some((Verdict::Same | Verdict::Grown, ..)) => {}
+            Some((Verdict::Refuse(problem, remedy), ..)) => return Err(ControlError::DataPath(problem.clone(), remedy.clone())),
+            // What its users wrote last may not be what is there.
+            Some((Verdict::DropClean(why), ..)) => return Err(ControlError::DataPath(why.clone(), String::new())),
+            None => return Err(ControlError::Unknown { named: "volume", name: volume.name.clone() }),
+        }
+        // Whoever is killed after this has written past the cache while the device led here.
+        self.change(|state| rescue::mark_stale(state, std::slice::from_ref(volume)))?;
+        let volume = &self.volume_record(&volume.name)?;
+        self.data().attach_bare(volume)?;
+        let devices = || volume.exports.iter().filter(|export| export.is_device());
+        devices().try_for_each(|export| self.data().export(volume, export).map(drop))?;
+        self.data().mapped().lead_past(volume)?;
+        // Nobody needs it any more: what remains of it is told, and does no harm.
+        let left = devices().try_for_each(|export| self.data().unexport(volume, export, Withdrawal::Forced));
+        let left = left.and_then(|()| self.data().release(volume)).and_then(|()| self.data().mapped().remove_origin(volume));
+        if let Err(error) = left {
+            tracing::warn!("what is left of {}: {error}", volume.name);
+        }
+        Ok(())
+    }
+}
