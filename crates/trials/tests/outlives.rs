@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trials::needs::{Need, met};
 use trials::place::{LONG, Place};
@@ -56,7 +57,7 @@ fn under_kills(export: &str) {
     let fio: Vec<String> = [
         "fio",
         "--name=files",
-        // Writes all of its files, reads them back, and begins again.
+        // Reads back every thousand blocks what it wrote, at the end all.
         "--rw=randwrite",
         "--bs=4k",
         "--size=24m",
@@ -68,6 +69,7 @@ fn under_kills(export: &str) {
         "--fsync=64",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_backlog=1024",
         "--verify_state_save=0",
         "--time_based",
         "--group_reporting",
@@ -79,25 +81,42 @@ fn under_kills(export: &str) {
     .collect();
     let limit = Duration::from_secs(seconds) + LONG;
     let begun = Instant::now();
-    let (report, mut pauses) = std::thread::scope(|scope| {
-        let load = scope.spawn(move || command::run(&mut command::words(&fio), limit));
+    let done = AtomicBool::new(false);
+    let (reports, mut pauses) = std::thread::scope(|scope| {
+        // Where a restart takes long, the load begins again until all kills are done.
+        let load = scope.spawn(|| {
+            let mut reports = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                let report = command::run(&mut command::words(&fio), limit);
+                assert!(report.good(), "{report:#?}");
+                reports.push(report);
+            }
+            reports
+        });
         let mut pauses = Vec::new();
         for kill in 0..kills() {
             // Anywhere between two and one and a half seconds apart.
             std::thread::sleep(Duration::from_millis(500 + u64::from(kill) * 7919 % 1000));
-            assert!(!load.is_finished(), "fio has ended before its time");
+            assert!(!load.is_finished(), "fio has failed");
             let killed = Instant::now();
             place.kill();
             place.start();
             pauses.push(killed.elapsed());
         }
+        done.store(true, Ordering::Relaxed);
         (load.join().expect("no panic"), pauses)
     });
-    assert!(report.good(), "{report:#?}");
-    let json: Value = serde_json::from_str(&report.stdout[report.stdout.find('{').unwrap_or(0)..]).expect("fio reports in JSON");
-    let job = &json["jobs"][0];
-    assert_eq!(job["error"], 0, "{job:#}");
-    let requests = job["read"]["total_ios"].as_u64().unwrap_or(0) + job["write"]["total_ios"].as_u64().unwrap_or(0);
+    let (mut requests, mut longest_ms) = (0, [0, 0]);
+    for report in &reports {
+        let json: Value = serde_json::from_str(&report.stdout[report.stdout.find('{').unwrap_or(0)..]).expect("fio reports in JSON");
+        let job = &json["jobs"][0];
+        assert_eq!(job["error"], 0, "{job:#}");
+        for (longest_ms, way) in longest_ms.iter_mut().zip(["read", "write"]) {
+            requests += job[way]["total_ios"].as_u64().unwrap_or(0);
+            *longest_ms = (*longest_ms).max(job[way]["lat_ns"]["max"].as_u64().unwrap_or(0) / 1_000_000);
+        }
+    }
+    assert!(longest_ms[0] > 0, "fio has read back nothing");
     assert!(requests > 1000, "{requests} requests are too few to tell");
     assert_eq!(place.exports(&volume).loop_device, device, "the same device");
 
@@ -111,15 +130,14 @@ fn under_kills(export: &str) {
     assert!(errors.is_empty(), "{errors:#?}");
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
     pauses.sort();
-    let longest = ["read", "write"].map(|way| job[way]["lat_ns"]["max"].as_u64().unwrap_or(0) / 1_000_000);
     eprintln!(
         "{export}: {} kills in {} s, {requests} requests, no error; from kill to ready {} ms at the median, {} ms at most; longest read {} ms, write {} ms",
         kills(),
         begun.elapsed().as_secs(),
         pauses[pauses.len() / 2].as_millis(),
         pauses.last().map_or(0, Duration::as_millis),
-        longest[0],
-        longest[1],
+        longest_ms[0],
+        longest_ms[1],
     );
     place.stop();
 }
