@@ -1,6 +1,6 @@
 /** The calls of the API over a [`World`]. */
 
-import type { DiskCreate, DiskResize, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import type { DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -85,7 +85,8 @@ function disks(world: World, method: string, name: string | undefined, body: unk
   if (!disk) throw missing("disk", name);
   const pool = world.pools.get(disk.pool)!;
   if (method === "PATCH") {
-    const asked = body as DiskResize;
+    const asked = body as DiskSet;
+    if (asked.size_bytes == null) throw new Problem(400, "usage", "nothing to change was given", "give a size, or exports");
     if (asked.size_bytes < disk.size_bytes && !asked.lose_content) throw new Problem(400, "usage", "the last part of the disk, and what it holds, would be lost", "confirm it with --lose-content");
     disk.size_bytes = asked.size_bytes;
     world.say({ event: "changed", data: { what: "pools" } });

@@ -170,9 +170,10 @@ export interface DiskCreate {
   exports?: string[];
 }
 
-export interface DiskResize {
-  size_bytes: number;
+export interface DiskSet {
+  size_bytes?: number | null;
   lose_content?: boolean;
+  exports?: string[] | null;
 }
 
 export interface PoolCreate {

@@ -1,7 +1,7 @@
 /** What is asked before a disk is made, resized or removed. */
 
 import { useState } from "preact/hooks";
-import type { DiskCreate, DiskResize, DiskView, JobView, PoolView } from "../api";
+import type { DiskCreate, DiskSet, DiskView, JobView, PoolView } from "../api";
 import { bytes } from "../format";
 import { takeJob } from "../live/store";
 import { nameProblem, size } from "../parse";
@@ -56,7 +56,7 @@ export function ResizeDisk({ disk, refresh, onClose }: Common & { disk: DiskView
   const parsed = size(amount);
   const smaller = parsed.value !== undefined && parsed.value < disk.size_bytes;
   const confirm = async (): Promise<void> => {
-    const body: DiskResize = { size_bytes: parsed.value!, lose_content: smaller && lose };
+    const body: DiskSet = { size_bytes: parsed.value!, lose_content: smaller && lose };
     const answer = await patch<DiskView | JobView>(`/disks/${part(disk.name)}`, body);
     await took(answer, `${disk.name} has ${bytes(parsed.value!)} now`, `${disk.name} is being made larger`, refresh);
   };

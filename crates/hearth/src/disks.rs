@@ -7,7 +7,7 @@ use crate::progress::{begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::table::{self, Align};
 use crate::{quantity, request, show};
-use control::api::{DiskCreate, DiskPiece, DiskResize, DiskView, Done, JobView};
+use control::api::{DiskCreate, DiskPiece, DiskSet, DiskView, Done, JobView};
 use control::human;
 use control::names::Named;
 
@@ -43,7 +43,7 @@ impl Session {
                 }
             }
             Disk::Resize { name, size, lose_content } => {
-                let body = DiskResize { size_bytes: quantity::size("--size", size)?, lose_content: *lose_content };
+                let body = DiskSet { size_bytes: Some(quantity::size("--size", size)?), lose_content: *lose_content, exports: None };
                 let path = path(name)?;
                 let send = || patiently("changing the size", || self.client.send("PATCH", &path, &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
@@ -53,6 +53,12 @@ impl Session {
                 self.print(&self.client.get::<DiskView>(&path)?, |disk| {
                     format!("disk {}: its size is {} now\n", disk.name, human::bytes(disk.size_bytes))
                 })
+            }
+            Disk::Set { name, export, tls } => {
+                let body = DiskSet { exports: Some(request::exports(export, *tls)?), ..DiskSet::default() };
+                let path = path(name)?;
+                let disk: DiskView = patiently("changing the exports", || self.client.send("PATCH", &path, &body))?;
+                self.print(&disk, |disk| format!("disk {}: {}\n", disk.name, places(disk)))
             }
             Disk::Remove { name, lose_content } => {
                 let path = format!("{}?lose_content={lose_content}", path(name)?);

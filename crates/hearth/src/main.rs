@@ -193,6 +193,7 @@ fn disk_action(command: &Disk) -> String {
         Disk::List => "list disks".into(),
         Disk::Show { name, .. } => format!("show disk \"{}\"", shown(name)),
         Disk::Resize { name, .. } => format!("change the size of disk \"{}\"", shown(name)),
+        Disk::Set { name, .. } => format!("change how disk \"{}\" is offered", shown(name)),
         Disk::Remove { name, .. } => format!("remove disk \"{}\"", shown(name)),
     }
 }

@@ -246,7 +246,7 @@ fn a_disk_is_used_like_a_volume() {
     assert!(place.must(&["disk", "show", "a", "--libvirt"]).contains("<disk type='network'"));
     assert!(place.must(&["disk", "show", "a", "--proxmox"]).starts_with("args: -blockdev"));
     place.must_fail(&["disk", "show", "a", "--fstab"], 1, "no block device");
-    place.must_fail(&["share", "add", "a", "--iscsi"], 2, "make another disk with --export block");
+    place.must_fail(&["share", "add", "a", "--iscsi"], 2, "hearth disk set a");
     place.must_fail(&["share", "remove", "a"], 1, "is not shared");
     place.must_fail(&["share", "remove", "nothing"], 1, "nothing");
     // Figures are a second old at most.
@@ -297,7 +297,16 @@ fn users_of_block_devices_wait_while_the_cache_gives_room() {
     }
     // While it is open, it is used.
     place.must_fail(&["disk", "remove", "a", "--lose-content"], 1, "in use");
+    place.must_fail(&["disk", "set", "a", "--export", "nbd"], 1, "in use");
+    // Offered by NBD, too, its users notice nothing; and by NBD alone when they have gone.
+    place.must(&["disk", "set", "a", "--export", "nbd", "--export", "loop"]);
+    users.iter().for_each(|user| user.write_all_at(&page.0, 4096).expect("it is written"));
     drop(users);
+    let told = place.must(&["disk", "set", "a", "--export", "nbd"]);
+    assert!(told.contains("nbd+unix:") && !told.contains("/dev/loop"), "{told}");
+    assert_eq!(Client::connect(&uri(&place, "disk", "a")).read(4096, 4096), page.0);
+    let exports = &place.json(&["disk", "show", "a"])["exports"];
+    assert_eq!(exports.as_object().expect("by export").len(), 1, "{exports}");
     place.must(&["disk", "remove", "a", "--lose-content"]);
     daemon.stop();
 }

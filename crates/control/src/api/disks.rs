@@ -27,17 +27,21 @@ pub struct DiskCreate {
     pub exports: Vec<Export>,
 }
 
-/// Body of a change of a disk's size.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+/// Body of a change of a disk: of its size, or of its exports.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DiskResize {
+pub struct DiskSet {
     /// Its new size in bytes; rounded up to whole mebibytes.
-    #[serde(deserialize_with = "crate::int64::number")]
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
     #[schema(minimum = 1, maximum = 9223372036854775807i64)]
-    pub size_bytes: u64,
-    /// Lose what lies behind the new end.
+    pub size_bytes: Option<u64>,
+    /// With a smaller size: lose what lies behind the new end.
     #[serde(default)]
     pub lose_content: bool,
+    /// How it is offered from now on, and no other way.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    pub exports: Option<Vec<Export>>,
 }
 
 /// A piece of a disk.

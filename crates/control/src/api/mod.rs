@@ -12,7 +12,7 @@ pub mod shares;
 pub mod why;
 
 pub use devices::{DeviceExamine, DeviceState, DeviceView};
-pub use disks::{DiskCreate, DiskPiece, DiskResize, DiskView};
+pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
 pub use history::{HistoryQuery, HistoryView};
 pub use jobs::{JobKind, JobState, JobView};
@@ -171,12 +171,12 @@ pub enum Action {
         /// Its name.
         name: String,
     },
-    /// Changes a disk's size.
-    DiskResize {
+    /// Changes a disk's size, or its exports.
+    DiskSet {
         /// Its name.
         name: String,
         /// To what.
-        resize: DiskResize,
+        set: DiskSet,
     },
     /// Removes a disk and its content.
     DiskRemove {

@@ -4,7 +4,7 @@
 use super::Manager;
 use super::fake::World;
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, DiskResize, Health, JobState, PoolCreate, PoolReplace, VolumeAdd, VolumeSet};
+use crate::api::{Action, Answer, DiskCreate, DiskSet, Health, JobState, PoolCreate, PoolReplace, VolumeAdd, VolumeSet};
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -56,7 +56,12 @@ fn create(name: &str, mib: u64) -> Action {
 }
 
 fn resize(name: &str, mib: u64) -> Action {
-    Action::DiskResize { name: name.into(), resize: DiskResize { size_bytes: mib * MIB, lose_content: true } }
+    Action::DiskSet { name: name.into(), set: DiskSet { size_bytes: Some(mib * MIB), lose_content: true, exports: None } }
+}
+
+fn offer(name: &str, exports: &[Export]) -> Action {
+    let set = DiskSet { exports: Some(exports.to_vec()), ..DiskSet::default() };
+    Action::DiskSet { name: name.into(), set }
 }
 
 fn remove(name: &str) -> Action {
@@ -114,6 +119,7 @@ fn cases() -> Vec<(&'static str, Vec<Action>, Action)> {
         ("grow", vec![create("a", 16)], resize("a", 64)),
         ("grow into a gap", vec![create("a", 48), resize("a", 8)], resize("a", 24)),
         ("shrink", vec![create("a", 48)], resize("a", 8)),
+        ("offer otherwise", vec![create("a", 16)], offer("a", &[Export::Nbd, Export::Block, Export::VhostUser(None)])),
         ("remove", vec![create("a", 16)], remove("a")),
         ("take back", vec![create("a", 16), create("b", 64), remove("b")], take_back()),
         ("take all back", vec![create("a", 16), remove("a")], take_back()),

@@ -3,10 +3,12 @@
 use super::Manager;
 use super::fake::World;
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, DiskResize, DiskView, JobState, PoolCreate, PoolReplace, VolumeAdd};
+use crate::api::{Action, Answer, DiskCreate, DiskSet, DiskView, JobState, PoolCreate, PoolReplace, ShareAdd, VolumeAdd};
 use crate::options::OptionsPatch;
+use crate::words::Export;
 use std::path::Path;
 use std::sync::Arc;
+use targets::Protocol;
 
 const MIB: u64 = 1 << 20;
 
@@ -79,8 +81,8 @@ fn place(manager: &Manager, name: &str) -> (u64, u64) {
 }
 
 fn resize(manager: &Manager, name: &str, size_bytes: u64, lose_content: bool) -> Result<(), String> {
-    let resize = DiskResize { size_bytes, lose_content };
-    wait(manager, manager.handle(Action::DiskResize { name: name.into(), resize }))
+    let set = DiskSet { size_bytes: Some(size_bytes), lose_content, exports: None };
+    wait(manager, manager.handle(Action::DiskSet { name: name.into(), set }))
 }
 
 /// What could not be served for a moment comes back by itself, or when it is asked for.
@@ -93,6 +95,65 @@ fn come_back(manager: &Manager, world: &World) {
 
 fn room_at(world: &World) -> Option<u64> {
     world.inside().saved.pool("p").expect("it is there").disk_room.map(|room| room.at_bytes / MIB)
+}
+
+/// Offers a disk otherwise; gives how it is offered then.
+fn offer(manager: &Manager, words: &[&str]) -> Result<Vec<String>, String> {
+    let exports: Vec<Export> = words.iter().map(|word| Export::parse(word).expect("a word")).collect();
+    let set = DiskSet { exports: Some(exports), ..DiskSet::default() };
+    match manager.handle(Action::DiskSet { name: "a".into(), set }) {
+        Ok(Answer::Disk(disk)) => {
+            Ok(disk.exports.iter().map(|(word, place)| format!("{word}{}", if place.is_some() { "" } else { ": nowhere" })).collect())
+        }
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(format!("{error}; {}", error.remedy())),
+    }
+}
+
+#[test]
+fn a_disk_is_offered_otherwise_and_what_is_in_use_stays() {
+    let (world, manager) = begin();
+    create(&manager, "a", 16 * MIB).expect("there is room");
+    let check = |words: &[&str], expected: &[&str]| {
+        let expected: Vec<String> = expected.iter().map(|&word| word.to_owned()).collect();
+        assert_eq!(offer(&manager, words), Ok(expected), "{words:?}");
+    };
+    check(&["nbd", "loop"], &["loop", "nbd"]);
+    check(&["loop"], &["loop"]);
+    let gone = manager.events_after(0);
+    assert!(gone.iter().any(|event| event.message == "it is offered as loop now"));
+    check(&["loop", "nbd:127.0.0.1:7000"], &["loop", "nbd:127.0.0.1:7000"]);
+    let (told, twice) = (manager.events_after(0).len(), ["loop", "nbd:127.0.0.1:7000"]);
+    check(&twice, &twice);
+    assert_eq!(manager.events_after(0).len(), told, "nothing was changed");
+    let refused = offer(&manager, &["loop", "loop"]).expect_err("twice");
+    assert!(refused.contains("twice"), "{refused}");
+    // Shared, the block device stays.
+    let share = ShareAdd { protocol: Protocol::Iscsi, addresses: vec![], initiators: vec![], any_initiator: false, chap_file: None };
+    manager.handle(Action::ShareAdd { volume: "a".into(), add: share }).expect("it has a block device");
+    let refused = offer(&manager, &["nbd"]).expect_err("shared");
+    assert!(refused.contains("it is shared by iSCSI") && refused.contains("hearth share remove a --iscsi"), "{refused}");
+    check(&["loop", "nbd"], &["loop", "nbd"]);
+    manager.handle(Action::ShareRemove { volume: "a".into(), protocol: Protocol::Iscsi, force: false }).expect("nobody is connected");
+    // Mounted, too.
+    world.add_mapped("vg-lv", 16 * MIB);
+    world.inside().mapped.get_mut("vg-lv").expect("it is there").table = "/loop/a".into();
+    let refused = offer(&manager, &["nbd"]).expect_err("in use");
+    assert!(refused.contains("it is in use (it is part of vg-lv)"), "{refused}");
+    check(&["loop"], &["loop"]);
+    world.inside().mapped.clear();
+    check(&["vhost-user"], &["vhost-user"]);
+    check(&[], &[]);
+    let not_both = DiskSet { size_bytes: Some(MIB), exports: Some(vec![]), ..DiskSet::default() };
+    for set in [DiskSet::default(), not_both, DiskSet { exports: Some(vec![]), lose_content: true, ..DiskSet::default() }] {
+        manager.handle(Action::DiskSet { name: "a".into(), set }).expect_err("one thing at a time");
+    }
+    // What is on record comes back with the next daemon.
+    check(&["nbd"], &["nbd"]);
+    drop(manager);
+    world.reboot();
+    let exports = disks(&open(&world)).remove(0).exports;
+    assert!(exports.len() == 1 && exports["nbd"].is_some(), "{exports:?}");
 }
 
 #[test]

@@ -42,6 +42,15 @@ impl Manager {
         Ok(())
     }
 
+    /// Takes these exports back, as far as they are offered.
+    ///
+    /// # Errors
+    /// Those before it are gone.
+    pub(super) fn withdraw_some(&self, volume: &VolumeRecord, exports: &[Export], how: Withdrawal) -> Result<(), ControlError> {
+        let offered = self.offered(volume).into_iter().filter(|export| exports.contains(export));
+        offered.collect::<Vec<_>>().into_iter().try_for_each(|export| self.withdraw_one(volume, export, how))
+    }
+
     /// Takes all exports away, used or not: the volume is made anew, or the daemon ends and leaves
     /// those in use to the next one. Gives whether no client is served any more.
     pub(super) fn abandon_exports(&self, volume: &VolumeRecord, how: Withdrawal) -> bool {
@@ -122,7 +131,7 @@ impl Manager {
         self.offered(volume).into_iter().try_for_each(|export| self.check_one_unused(volume, export))
     }
 
-    fn check_one_unused(&self, volume: &VolumeRecord, export: Export) -> Result<(), ControlError> {
+    pub(super) fn check_one_unused(&self, volume: &VolumeRecord, export: Export) -> Result<(), ControlError> {
         if export.is_device() {
             self.check_unshared(volume)?;
         }

@@ -326,7 +326,7 @@ impl Manager {
             Action::DiskCreate(create) => self.disk_create(&create),
             Action::DiskList => Ok(Answer::Disks(self.disk_views())),
             Action::DiskShow { name } => self.disk_view(&name).map(|d| Answer::Disk(Box::new(d))),
-            Action::DiskResize { name, resize } => self.disk_resize(&name, &resize),
+            Action::DiskSet { name, set } => self.disk_set(&name, &set),
             Action::DiskRemove { name, lose_content } => self.disk_remove(&name, lose_content).map(done),
             Action::PoolTakeBack { name } => self.pool_take_back(&name).map(|j| Answer::Job(Box::new(j))),
             Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),

@@ -55,7 +55,7 @@ impl Manager {
             let kind = self.kind_of(name);
             let problem = format!("the {kind} \"{name}\" has no block device that could be shared");
             let remedy = match self.is_disk(name) {
-                true => "make another disk with --export block, and copy what this one holds".to_owned(),
+                true => format!("give it one with `hearth disk set {name}`: name --export block, and all that it is to keep"),
                 false => "remove it and add it again with --export block: its data is on the backing device".to_owned(),
             };
             return Err(ControlError::BadCombination(problem, remedy));

@@ -3,7 +3,7 @@
 use super::Manager;
 use super::fake::World;
 use super::share_watch::WatchedShares;
-use crate::api::{Action, Answer, DiskCreate, DiskResize, EventView, JobState, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
+use crate::api::{Action, Answer, DiskCreate, DiskSet, EventView, JobState, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
 use crate::error::{ControlError, Kind};
 use crate::options::OptionsPatch;
 use crate::words::Export;
@@ -423,7 +423,7 @@ fn a_disk_is_shared_like_a_volume() {
     done(manager.handle(Action::DiskCreate(create("n", vec![Export::Nbd]))));
     let add = |volume: &str| manager.handle(Action::ShareAdd { volume: volume.into(), add: iscsi() });
     let refused = add("n").expect_err("it has no block device").refusal().to_string();
-    assert!(refused.contains("the disk \"n\" has no block device") && refused.contains("make another disk"), "{refused}");
+    assert!(refused.contains("the disk \"n\" has no block device") && refused.contains("hearth disk set n"), "{refused}");
     add("d").expect("nothing is in the way");
     let shown = || match manager.handle(Action::DiskShow { name: "d".into() }).expect("it is there") {
         Answer::Disk(disk) => *disk,
@@ -433,8 +433,8 @@ fn a_disk_is_shared_like_a_volume() {
     assert_eq!((share.target, share.device.as_deref()), (format!("iqn.2003-01.org.linux-iscsi.hearth:{uuid}"), Some("/loop/d")));
     let remove = || manager.handle(Action::DiskRemove { name: "d".into(), lose_content: true });
     let resize = |mib: u64| {
-        let resize = DiskResize { size_bytes: mib << 20, lose_content: true };
-        manager.handle(Action::DiskResize { name: "d".into(), resize })
+        let set = DiskSet { size_bytes: Some(mib << 20), lose_content: true, exports: None };
+        manager.handle(Action::DiskSet { name: "d".into(), set })
     };
     for refused in [remove(), resize(8)] {
         let told = refused.expect_err("it is shared").refusal().to_string();

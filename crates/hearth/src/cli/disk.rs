@@ -44,6 +44,17 @@ pub enum Disk {
         #[arg(long)]
         lose_content: bool,
     },
+    /// Change how a disk is offered: in the ways that are named, and no others
+    Set {
+        /// Its name
+        name: String,
+        /// How it is offered from now on; as for volumes
+        #[arg(long, value_name = "EXPORT", required = true)]
+        export: Vec<String>,
+        /// NBD over TCP with TLS; as for volumes
+        #[arg(long)]
+        tls: bool,
+    },
     /// Remove a disk that nobody uses; its content is lost
     Remove {
         /// Its name

@@ -3,7 +3,7 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
 use axum::extract::State;
-use control::api::{Action, DiskCreate, DiskResize, DiskView, Done, JobView};
+use control::api::{Action, DiskCreate, DiskSet, DiskView, Done, JobView};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -43,14 +43,14 @@ pub async fn disk_show(State(app): Shared, Name(name): Name) -> Answered {
     run(&app, Action::DiskShow { name }).await
 }
 
-/// Changes a disk's size.
+/// Changes a disk's size, or how it is offered.
 #[utoipa::path(
     patch, path = "/api/v1/disks/{name}", tag = "disks", params(DiskName),
-    request_body(content = DiskResize, example = json!({"size_bytes": 21474836480i64})),
+    request_body(content = DiskSet, example = json!({"size_bytes": 21474836480i64})),
     responses((status = 200, description = "The disk as it is now; or the job that grows it, if the cache has to give room first.", body = MadeDisk))
 )]
-pub async fn disk_resize(State(app): Shared, Name(name): Name, Json(resize): Json<DiskResize>) -> Answered {
-    run(&app, Action::DiskResize { name, resize }).await
+pub async fn disk_set(State(app): Shared, Name(name): Name, Json(set): Json<DiskSet>) -> Answered {
+    run(&app, Action::DiskSet { name, set }).await
 }
 
 /// Removes a disk and its content.

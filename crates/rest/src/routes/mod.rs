@@ -61,7 +61,7 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/pools/{name}/check", post(pool_check)),
         ("/pools/{name}/take-back", post(pool_take_back)),
         ("/disks", get(disk_list).post(disk_create)),
-        ("/disks/{name}", get(disk_show).patch(disk_resize).delete(disk_remove)),
+        ("/disks/{name}", get(disk_show).patch(disk_set).delete(disk_remove)),
         ("/volumes", get(volume_list).post(volume_add)),
         ("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove)),
         ("/volumes/{name}/start", post(volume_start)),
@@ -139,7 +139,7 @@ fn only_looks(action: &Action) -> bool {
             | Action::PoolCheck { .. }
             | Action::PoolTakeBack { .. }
             | Action::DiskCreate(_)
-            | Action::DiskResize { .. }
+            | Action::DiskSet { .. }
             | Action::DiskRemove { .. }
             | Action::VolumeAdd(_)
             | Action::Attach(_)
@@ -175,7 +175,7 @@ fn where_to_look(action: &Action) -> String {
         }
         Action::ShareAdd { .. } | Action::ShareRemove { .. } => "check with `hearth share list`".into(),
         Action::PoolTakeBack { name } => format!("check with `hearth pool show {name}`"),
-        Action::DiskCreate(_) | Action::DiskResize { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
+        Action::DiskCreate(_) | Action::DiskSet { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
         Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),
         _ => "check with `hearth volume list`".into(),
     }

@@ -20,6 +20,11 @@
 //!
 //! So the table on the SSD has every disk that is on record, and never less of it. Where the cache is made anew is checked against the table itself.
 //!
+//! | set exports | after a crash here, the start |
+//! |---|---|
+//! | 1. take those back that go | offers it as before |
+//! | 2. save the new ones, then offer them | offers the new ones |
+//!
 //! | move the room | after a crash here, the start |
 //! |---|---|
 //! | 1. all dirty data goes home, clients are suspended; the table has what is on record, and no more; the pool stops | as before |
@@ -27,6 +32,7 @@
 //! | 3. the cache is formatted, the table has the new room | the same |
 //! | 4. start it, save it as `ready` | – |
 
+mod offers;
 mod places;
 mod room;
 mod serving;
@@ -34,7 +40,7 @@ mod views;
 
 use super::claims::Claim;
 use super::{Health, LiveVolume, Manager, Trouble};
-use crate::api::{Answer, DiskCreate, DiskResize, JobView, Severity};
+use crate::api::{Answer, DiskCreate, DiskSet, JobView, Severity};
 use crate::error::ControlError;
 use crate::human;
 use crate::names::{self, Named};
@@ -118,9 +124,22 @@ impl Manager {
         Ok(())
     }
 
-    /// Changes a disk's size: to a larger one under I/O; to a smaller one only while nobody uses it. A job where the cache has to give room.
-    pub(super) fn disk_resize(&self, name: &str, resize: &DiskResize) -> Result<Answer, ControlError> {
-        let size_bytes = whole_grains(resize.size_bytes)?;
+    /// Changes a disk's size, or its exports.
+    pub(super) fn disk_set(&self, name: &str, set: &DiskSet) -> Result<Answer, ControlError> {
+        match (set.size_bytes, &set.exports) {
+            (Some(size_bytes), None) => self.disk_resize(name, size_bytes, set.lose_content),
+            (None, Some(exports)) if !set.lose_content => self.set_disk_exports(name, exports),
+            (None, None) => Err(ControlError::BadCombination("nothing to change was given".into(), "give a size, or exports".into())),
+            _ => {
+                let problem = "a disk's size and its exports are changed one after the other".into();
+                Err(ControlError::BadCombination(problem, "give a size, with or without --lose-content; or exports".into()))
+            }
+        }
+    }
+
+    /// To a larger size under I/O; to a smaller one only while nobody uses it. A job where the cache has to give room.
+    fn disk_resize(&self, name: &str, size_bytes: u64, lose_content: bool) -> Result<Answer, ControlError> {
+        let size_bytes = whole_grains(size_bytes)?;
         let (claim, disk) = self.claim_disk(name, "its change of size")?;
         let pool = self.running_pool(&disk.pool)?;
         let (was_bytes, now_bytes) = (disk.size_bytes(), size_bytes);
@@ -138,7 +157,7 @@ impl Manager {
             };
             self.grow_disk(&disk, pieces, &pool)?;
         } else if now_bytes < was_bytes {
-            if !resize.lose_content {
+            if !lose_content {
                 let lost = human::bytes(was_bytes - now_bytes);
                 let problem = format!("the last {lost} of the disk, and what they hold, would be lost");
                 let remedy = "shrink the file system first; then confirm it with --lose-content".to_string();

@@ -106,6 +106,9 @@ impl Inside {
                 wrong.push(format!("{name} is not served with its size"));
             }
             let missing = |export: &&Export| !self.exports.contains(&(name.clone(), export.to_string()));
+            let too_many =
+                self.exports.iter().filter(|(of, word)| *of == name && !exports.iter().any(|export| export.to_string() == *word));
+            wrong.extend(too_many.map(|(_, word)| format!("{name} is still offered by {word}")));
             wrong.extend(exports.iter().filter(missing).map(|export| format!("{name} is not offered by {export}")));
         }
         wrong.extend(self.disks.waiting.iter().map(|(name, export)| format!("users of {name} by {export} wait")));
