@@ -534,6 +534,9 @@ pub trait DataPath: Send + Sync {
     /// ends, and they get errors.
     fn end_kept(&self, _volume: &VolumeRecord) {}
 
+    /// These volumes are about to be served: who asks for their exports meanwhile waits, where the export's server can have him wait.
+    fn expect_exports(&self, _volumes: &[VolumeRecord]) {}
+
     /// All volumes have been started that start at once. Exports that an earlier daemon has kept
     /// open and nobody serves now are closed if they are of no `known` volume, or of one that is
     /// stopped; others when they have waited long enough. Gives the volumes whose users get errors

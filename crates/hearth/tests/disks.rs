@@ -39,6 +39,21 @@ fn pool_bytes(place: &Place) -> u64 {
     place.json(&["pool", "show", "p"])["size_bytes"].as_u64().expect("a number")
 }
 
+/// Connects again and again, and reads each time, until it is told to stop.
+fn newcomers(uri: String) -> (Arc<AtomicBool>, JoinHandle<u64>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let come = move || {
+        let mut served = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            Client::connect(&uri).read(0, 4096);
+            served += 1;
+        }
+        served
+    };
+    (stop, std::thread::spawn(come))
+}
+
 /// A pool on 256 MiB with a write-back volume "v" over NBD.
 fn begin(place: &Place) {
     place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "256MiB", "--ram", "0"]);
@@ -109,7 +124,11 @@ fn the_cache_gives_room_for_disks_and_takes_it_back() {
     v.write(0, &cached).expect("it is written");
 
     place.must_fail(&["disk", "create", "a", "--pool", "p", "--size", "1TiB"], 1, "room for 191 MiB more of disks at most");
+    // Whoever comes while the volume is away waits, and is served.
+    let (stop, newcomers) = newcomers(uri(&place, "volume", "v"));
     let told = place.must(&["disk", "create", "a", "--pool", "p", "--size", "64MiB", "--export", "nbd"]);
+    stop.store(true, Ordering::Relaxed);
+    assert!(newcomers.join().expect("each of them is served") > 0);
     assert!(told.contains("64 MiB on") && told.contains("without checksums"), "{told}");
     assert_eq!(pool_bytes(&place), 176 * MIB);
     assert_eq!(v.read(0, cached.len()), cached, "what was dirty is at home, and the client has waited");

@@ -25,6 +25,7 @@ use engine::api::Reply;
 use io_uring::opcode;
 use io_uring::types::Fd;
 use runtime::{Context, Endpoint};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
@@ -39,6 +40,9 @@ const BELL: u32 = 3;
 const HANDSHAKE_TIMER: u32 = 1;
 const STALL_TIMER: u32 = 2;
 const PAGES_TIMER: u32 = 3;
+const ABSENCE_TIMER: u32 = 4;
+/// How often to look whether an export is back, and whether who waits for it is still there.
+const ABSENCE_POLL_NS: u64 = 10_000_000;
 /// How long to wait before looking again whether other connections have given up pages. Only single large reads of clients
 /// without structured replies ever wait so.
 const PAGES_POLL_NS: u64 = 2_000_000;
@@ -96,6 +100,10 @@ pub(crate) struct Connection {
     /// When the client last moved a byte, or was first asked to.
     progress_ns: u64,
     has_begun: bool,
+    /// Its handshake waits for an export that is away.
+    waits: bool,
+    /// When it has waited long enough.
+    absence_end_ns: Option<u64>,
 }
 
 impl Connection {
@@ -113,6 +121,8 @@ impl Connection {
             secured: None,
             progress_ns: 0,
             has_begun: false,
+            waits: false,
+            absence_end_ns: None,
         }
     }
 
@@ -338,7 +348,10 @@ impl Connection {
     fn shake_hands(&mut self, cx: &mut Context<'_>) -> Advance {
         let Phase::Handshake(handshake) = &mut self.phase else { unreachable!("called in the handshake") };
         let names = self.secured.as_ref().map(|secured| secured.names.as_slice());
-        let view = View { shared: &self.shared, visit: &self.visit, names, now_ns: cx.now_ns() };
+        let waits = self.absence_end_ns.is_none_or(|end_ns| cx.now_ns() < end_ns);
+        let joined = RefCell::default();
+        let (shared, visit, socket, now_ns) = (&self.shared, &self.visit, &self.socket, cx.now_ns());
+        let view = View { shared, visit, names, waits, socket, joined: &joined, now_ns };
         loop {
             if self.sender.pending() >= HANDSHAKE_ANSWERS_MAX {
                 return Advance::Blocked;
@@ -349,8 +362,14 @@ impl Connection {
             if !output.is_empty() {
                 self.sender.queue(Outgoing::bare(Head::Handshake(output.into_boxed_slice())));
             }
+            if self.waits && progress != Progress::Wait {
+                self.waits = false;
+                cx.cancel_timer(ABSENCE_TIMER);
+                cx.set_timer(cx.now_ns() + self.shared.limits.handshake_ns, HANDSHAKE_TIMER);
+            }
             match progress {
                 Progress::NeedMore => return Advance::NeedInput,
+                Progress::Wait => return self.wait_for_export(cx),
                 Progress::Answered => (),
                 Progress::StartTls => return self.begin_tls(),
                 Progress::Close(reason) => {
@@ -361,10 +380,8 @@ impl Connection {
                     return Advance::Goodbye;
                 }
                 Progress::Done(session) => {
-                    // Between choosing and joining the export may have gone.
-                    let Some(export) = self.shared.export(&session.export.name).filter(|export| export.join(&self.socket, names)) else {
-                        return Advance::Goodbye;
-                    };
+                    // If it is away by now, the client goes where its other clients go.
+                    let export = joined.take().expect("who was admitted has joined");
                     cx.cancel_timer(HANDSHAKE_TIMER);
                     cx.set_timer(cx.now_ns() + self.shared.limits.stall_tick_ns(), STALL_TIMER);
                     let mut transmission = Box::new(Transmission::new(*session, export, &self.shared.limits));
@@ -374,6 +391,24 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// The export that the client asks for is away. Nothing is read meanwhile. It stays a handshake, which gives way to newer ones.
+    fn wait_for_export(&mut self, cx: &mut Context<'_>) -> Advance {
+        self.absence_end_ns.get_or_insert(cx.now_ns() + self.shared.limits.absence_ns);
+        if !self.waits {
+            self.waits = true;
+            cx.cancel_timer(HANDSHAKE_TIMER);
+        }
+        cx.set_timer(cx.now_ns() + ABSENCE_POLL_NS, ABSENCE_TIMER);
+        Advance::Blocked
+    }
+
+    /// Whether the client has gone, or had to give way, while nothing is read.
+    fn has_hung_up(&self) -> bool {
+        let mut socket = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut socket, Some(&now)).is_ok() && !socket[0].revents().is_empty()
     }
 
     /// The client begins TLS.
@@ -553,6 +588,12 @@ impl Endpoint for Connection {
 
     fn timer(&mut self, cx: &mut Context<'_>, token: u32) {
         if token == PAGES_TIMER {
+            return self.advance(cx);
+        }
+        if token == ABSENCE_TIMER {
+            if self.has_hung_up() {
+                return self.input_ended(cx);
+            }
             return self.advance(cx);
         }
         if token == HANDSHAKE_TIMER {

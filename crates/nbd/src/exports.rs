@@ -4,7 +4,7 @@ use crate::door::{Door, Visit};
 use crate::limits::Limits;
 use crate::parked::Parked;
 use crate::protocol::wire::NAME_BYTES_MAX;
-use crate::protocol::{Catalog, ExportInfo};
+use crate::protocol::{Admission, Catalog, ExportInfo};
 use crate::tls::Tls;
 use runtime::VolumeRef;
 use std::cell::RefCell;
@@ -191,6 +191,12 @@ impl Export {
         allowed && !self.is_removed() && !self.is_parking()
     }
 
+    /// The client does not get it after all. Gives false.
+    fn leave(&self, socket: &Arc<OwnedFd>) -> bool {
+        lock(&self.clients).retain(|client| !std::ptr::eq(client.socket.as_ptr(), Arc::as_ptr(socket)));
+        false
+    }
+
     /// Disconnects clients. Gives whether any is left.
     fn disconnect_clients(&self, how: rustix::net::Shutdown) -> bool {
         let mut clients = lock(&self.clients);
@@ -213,9 +219,35 @@ impl Export {
     }
 }
 
+/// The exports of a socket, by name.
+#[derive(Default)]
+struct Names {
+    here: BTreeMap<String, Arc<Export>>,
+    /// Those that are away for a moment, and since when.
+    away: BTreeMap<String, Instant>,
+}
+
+impl Names {
+    /// The export of that name; for the empty name the only one, if there is only one. One that is away counts, too.
+    fn find(&self, name: &[u8]) -> Option<Arc<Export>> {
+        if name.is_empty() {
+            return if self.here.len() == 1 && self.away.is_empty() { self.here.values().next().cloned() } else { None };
+        }
+        self.here.get(core::str::from_utf8(name).ok()?).cloned()
+    }
+
+    /// The name of an export that is away; as [`Names::find`].
+    fn find_away(&self, name: &[u8]) -> Option<&str> {
+        if name.is_empty() {
+            return if self.away.len() == 1 && self.here.is_empty() { self.away.keys().next().map(String::as_str) } else { None };
+        }
+        self.away.get_key_value(core::str::from_utf8(name).ok()?).map(|(name, _)| name.as_str())
+    }
+}
+
 /// What listener, connections and control share.
 pub(crate) struct Shared {
-    exports: Mutex<BTreeMap<String, Arc<Export>>>,
+    exports: Mutex<Names>,
     /// Clients that another server is to go on with; `None`: clients that have to go are
     /// disconnected.
     parked: Mutex<Option<Vec<Parked>>>,
@@ -270,7 +302,7 @@ impl Shared {
             return Err(ExportError::DescriptionTooLong(options.description.len()));
         }
         let mut exports = lock(&self.exports);
-        if exports.contains_key(name) {
+        if exports.here.contains_key(name) {
             return Err(ExportError::Exists(name.to_owned()));
         }
         let export = Export {
@@ -284,12 +316,17 @@ impl Shared {
             clients: Mutex::default(),
             parked: Mutex::default(),
         };
-        exports.insert(name.to_owned(), Arc::new(export));
+        exports.away.remove(name);
+        exports.here.insert(name.to_owned(), Arc::new(export));
         Ok(())
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), ExportError> {
-        let export = lock(&self.exports).remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
+        let export = {
+            let mut exports = lock(&self.exports);
+            exports.away.remove(name);
+            exports.here.remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?
+        };
         export.removed.store(true, Ordering::Release);
         let any = export.disconnect_clients(rustix::net::Shutdown::Read);
         if any && !export.wait_clients_gone(LEAVE_PATIENCE) {
@@ -302,9 +339,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes an export away, whose clients are to be left to whoever goes on with them.
+    /// Takes an export away, whose clients are to be left to whoever goes on with them. Who asks for it meanwhile waits.
     pub(crate) fn begin_to_suspend(&self, name: &str) -> Result<Arc<Export>, ExportError> {
-        let export = lock(&self.exports).remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
+        let export = {
+            let mut exports = lock(&self.exports);
+            let export = exports.here.remove(name).ok_or_else(|| ExportError::Unknown(name.to_owned()))?;
+            exports.away.insert(name.to_owned(), Instant::now());
+            export
+        };
         lock(&export.parked).get_or_insert_default();
         Ok(export)
     }
@@ -319,13 +361,21 @@ impl Shared {
         (lock(&export.parked).as_mut().map(std::mem::take).unwrap_or_default(), gone)
     }
 
-    /// The export of that name; for the empty name the only one, if there is only one.
-    fn find(&self, name: &[u8]) -> Option<Arc<Export>> {
-        let exports = lock(&self.exports);
-        if name.is_empty() {
-            return if exports.len() == 1 { exports.values().next().cloned() } else { None };
+    /// An export of that name will come: who asks for it waits.
+    pub(crate) fn expect(&self, name: &str) {
+        let mut exports = lock(&self.exports);
+        if !exports.here.contains_key(name) {
+            exports.away.entry(name.to_owned()).or_insert_with(Instant::now);
         }
-        exports.get(core::str::from_utf8(name).ok()?).cloned()
+    }
+
+    /// Nobody waits any more for those that are not to be kept, by their name and for how long they are away.
+    pub(crate) fn forget_absent(&self, keep: impl Fn(&str, Duration) -> bool) {
+        lock(&self.exports).away.retain(|name, since| keep(name, since.elapsed()));
+    }
+
+    fn find(&self, name: &[u8]) -> Option<Arc<Export>> {
+        lock(&self.exports).find(name)
     }
 
     pub(crate) fn export(&self, name: &str) -> Option<Arc<Export>> {
@@ -352,6 +402,11 @@ pub(crate) struct View<'a> {
     pub(crate) visit: &'a RefCell<Visit>,
     /// Names in the client's certificate, if it has shown one.
     pub(crate) names: Option<&'a [String]>,
+    /// It may wait for an export that is away.
+    pub(crate) waits: bool,
+    pub(crate) socket: &'a Arc<OwnedFd>,
+    /// What the client has joined.
+    pub(crate) joined: &'a RefCell<Option<Arc<Export>>>,
     pub(crate) now_ns: u64,
 }
 
@@ -370,12 +425,21 @@ impl View<'_> {
 impl Catalog for View<'_> {
     fn list(&self) -> Vec<(String, String)> {
         let exports = lock(&self.shared.exports);
-        let visible = exports.values().filter(|export| self.may_use(export));
+        let visible = exports.here.values().filter(|export| self.may_use(export));
         visible.map(|export| (export.name.clone(), export.options.description.clone())).collect()
     }
 
     fn find(&self, name: &[u8]) -> Option<ExportInfo> {
         self.shared.find(name).filter(|export| self.may_use(export)).map(|export| export.info())
+    }
+
+    fn is_awaited(&self, name: &[u8]) -> bool {
+        self.waits && lock(&self.shared.exports).find_away(name).is_some()
+    }
+
+    fn absence(&self, name: &[u8]) -> Option<String> {
+        let exports = lock(&self.shared.exports);
+        exports.find_away(name).map(|name| format!("the export {name} is away, and has not come back in time: try again later"))
     }
 
     fn refusal(&self, name: &[u8]) -> Option<String> {
@@ -393,7 +457,23 @@ impl Catalog for View<'_> {
         Some(format!("the certificate {shown} may not use the export {export}: its name is not in the export's list"))
     }
 
-    fn admit(&self) -> Result<(), String> {
-        self.visit.borrow_mut().become_client(self.now_ns).inspect_err(|_| count(&self.shared.counters.turned_away))
+    /// From here on whoever suspends or removes the export waits for this client.
+    fn admit(&self, name: &[u8]) -> Admission {
+        let joined = self.shared.find(name).filter(|export| export.join(self.socket, self.names) || export.leave(self.socket));
+        let Some(export) = joined else {
+            let is_away = self.is_awaited(name);
+            return if is_away { Admission::Away } else { Admission::Refused("the export is going: try again later".into()) };
+        };
+        match self.visit.borrow_mut().become_client(self.now_ns) {
+            Ok(()) => {
+                *self.joined.borrow_mut() = Some(export);
+                Admission::Welcome
+            }
+            Err(sentence) => {
+                export.leave(self.socket);
+                count(&self.shared.counters.turned_away);
+                Admission::Refused(sentence)
+            }
+        }
     }
 }

@@ -16,6 +16,8 @@ pub struct Limits {
     pub bytes_max: u64,
     /// From connecting to the end of the handshake.
     pub handshake_ns: u64,
+    /// How long a client that asks for an export which is away for a moment waits for it, from connecting on.
+    pub absence_ns: u64,
     /// A client that leaves a payload or a reply unfinished for this long, without moving a byte, is disconnected. While
     /// others are short of the pages that it holds, a sixth of this is enough.
     pub stall_ns: u64,
@@ -36,7 +38,7 @@ impl Limits {
 impl Default for Limits {
     /// 128 connections of a peer are far more than multi-conn clients open (16 at most in libnbd's tools and qemu), and half as many
     /// are left for others; a handshake takes a millisecond, so 64 at a time are thousands in a second; 128 requests of one connection cover the queue depths of the kernel's client (128) and fio; 8 MiB keep a fast reader busy over the whole
-    /// socket buffer many times; the handshake takes libnbd less than a millisecond.
+    /// socket buffer many times; the handshake takes libnbd less than a millisecond. A pool with millions of blocks is there again after seconds.
     fn default() -> Limits {
         Limits {
             connections_max: 192,
@@ -45,6 +47,7 @@ impl Default for Limits {
             requests_max: 128,
             bytes_max: 8 << 20,
             handshake_ns: 10_000_000_000,
+            absence_ns: 60_000_000_000,
             stall_ns: 30_000_000_000,
         }
     }

@@ -133,8 +133,19 @@ impl Server {
         self.shared.remove(name)
     }
 
+    /// An export of that name will come: who asks for it waits, as [`Limits::absence_ns`] says.
+    pub fn expect_export(&self, name: &str) {
+        self.shared.expect(name);
+    }
+
+    /// Of exports that are suspended or expected: nobody waits any more for those that are not to be kept, by their name and for how long
+    /// they are away.
+    pub fn forget_absent(&self, keep: impl Fn(&str, Duration) -> bool) {
+        self.shared.forget_absent(keep);
+    }
+
     /// Takes an export away, but not its clients: after answers to all that they have asked so far they wait, until [`Server::resume`] goes on
-    /// with them under an export of the same name. Clients of other exports notice nothing. Those that do not take their answers within
+    /// with them under an export of the same name. New clients wait for it. Clients of other exports notice nothing. Those that do not take their answers within
     /// `patience` are disconnected.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::client::{Client, READ, WRITE, header};
+use common::client::{Client, READ, WRITE, header, option};
 use common::{Fixture, Neighbour, VOLUME_BYTES, open_volume, wait_until};
 use nbd::{ExportOptions, Left, Limits, serve_again};
 use std::io::Write;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How long a client may take to end what it has begun.
 const PATIENCE: Duration = Duration::from_secs(20);
+const EXPORT_NAME: u32 = 1;
+const ERR_UNKNOWN: u32 = (1 << 31) + 6;
 
 fn leave(fixture: &mut Fixture) -> Left {
     let server = fixture.server.take().expect("it serves");
@@ -223,4 +225,100 @@ fn a_suspended_export_takes_its_own_clients_along_and_no_others() {
     assert_eq!(beside.write(0, 0, &[8; 512]), 0);
     drop((idle, beside));
     assert!(fixture.stop());
+}
+
+/// A client that has asked for an export and waits: its request was read.
+fn waiting(fixture: &Fixture, name: &str) -> Client {
+    let mut client = Client::connect(&fixture.socket);
+    client.flags();
+    client.stream.write_all(&option(EXPORT_NAME, name.as_bytes())).expect("the server reads");
+    wait_until("it was read", || !has_input(&client));
+    client
+}
+
+/// The server has told it that it has the export.
+fn has_it(client: &mut Client) {
+    client.read(10);
+    assert_eq!(client.write(0, 0, &[9; 512]), 0);
+}
+
+fn other(fixture: &Fixture) {
+    let other = open_volume(fixture.runtime(), &fixture.dir, "other.img");
+    fixture.server().add_export("other", other, ExportOptions::default()).expect("a new name");
+}
+
+#[test]
+fn who_asks_for_an_export_that_is_away_waits_for_it() {
+    let fixture = Fixture::new();
+    for round in 0..10 {
+        let left = fixture.server().suspend_export(fixture.runtime(), "disk", PATIENCE).expect("it is there");
+        // By its name, and by none: it is the only one.
+        let mut clients: Vec<Client> = ["disk", "", "disk"].map(|name| waiting(&fixture, name)).into();
+        let mut with_go = Client::connect(&fixture.socket);
+        with_go.flags();
+        let asks = std::thread::spawn(move || with_go.go("disk").map(|()| with_go));
+        if round % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        fixture.server().add_export("disk", fixture.volume.clone(), ExportOptions::default()).expect("it is away");
+        clients.iter_mut().for_each(has_it);
+        clients.push(asks.join().expect("no panic").expect("it is back"));
+        assert_eq!(clients[3].write(0, 0, &[9; 512]), 0);
+        assert_eq!(left.clients.len(), 0);
+        drop(clients);
+        fixture.wait_connections(0);
+    }
+    assert_eq!(fixture.server().counters().handshakes_failed, 0);
+    // The same before it comes for the first time.
+    fixture.server().expect_export("other");
+    let mut client = waiting(&fixture, "other");
+    other(&fixture);
+    has_it(&mut client);
+}
+
+#[test]
+fn who_waits_in_vain_is_told_why() {
+    let fixture = Fixture::with_limits(Limits { absence_ns: 300_000_000, ..Limits::default() });
+    let left = fixture.server().suspend_export(fixture.runtime(), "disk", PATIENCE).expect("it is there");
+    assert!(left.all_gone);
+    let mut client = Client::connect(&fixture.socket);
+    client.flags();
+    let (kind, told) = client.go("disk").expect_err("it does not come");
+    assert_eq!(kind, ERR_UNKNOWN);
+    assert!(told.contains("the export disk is away, and has not come back in time"), "{told}");
+    // It has waited: from now on it is told at once, and gets what is there.
+    assert_eq!(client.go("disk").expect_err("it does not come").0, ERR_UNKNOWN);
+    other(&fixture);
+    client.go("other").expect("it is there");
+    assert!(waiting(&fixture, "disk").is_closed(), "this option has no error");
+    // Nobody expects it any more.
+    fixture.server().forget_absent(|name, _| name != "disk");
+    let mut late = Client::connect(&fixture.socket);
+    late.flags();
+    assert_eq!(late.go("disk").expect_err("it is gone"), (ERR_UNKNOWN, "no such export".into()));
+}
+
+/// They are handshakes as others: at the limit the oldest gives way.
+#[test]
+fn those_who_wait_keep_nobody_out() {
+    let hour_ns = 3_600_000_000_000;
+    let limits = Limits { handshakes_max: 8, absence_ns: hour_ns, handshake_ns: hour_ns, ..Limits::default() };
+    let fixture = Fixture::with_limits(limits);
+    other(&fixture);
+    let left = fixture.server().suspend_export(fixture.runtime(), "disk", PATIENCE).expect("it is there");
+    assert!(left.all_gone);
+    // Far more than there are places for handshakes and for those that leave.
+    let mut crowd: Vec<Client> = (0..100).map(|_| waiting(&fixture, "disk")).collect();
+    let mut beside = Client::open(&fixture.socket, "other");
+    assert_eq!(beside.write(0, 0, &[1; 512]), 0);
+    // Those that gave way are gone, and so is one that leaves by itself.
+    wait_until("they end", || fixture.server().counters().connections <= 8);
+    let counters = fixture.server().counters();
+    assert!(counters.gave_way >= 92 && counters.turned_away == 0, "{counters:?}");
+    assert!(crowd[0].is_closed());
+    let mut last = crowd.pop().expect("a hundred");
+    drop(crowd);
+    wait_until("they end", || fixture.server().counters().connections == 2);
+    fixture.server().add_export("disk", fixture.volume.clone(), ExportOptions::default()).expect("it is away");
+    has_it(&mut last);
 }

@@ -308,3 +308,76 @@ fn where_tls_comes_first_nothing_else_does() {
         assert_eq!(progress, Progress::Close(reason));
     }
 }
+
+/// Exports of which one may be away.
+struct Away<'a>(&'a std::cell::Cell<bool>, bool);
+
+impl Catalog for Away<'_> {
+    fn list(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn find(&self, name: &[u8]) -> Option<ExportInfo> {
+        if self.0.get() { None } else { Disks.find(name) }
+    }
+
+    fn is_awaited(&self, _name: &[u8]) -> bool {
+        self.1 && self.0.get()
+    }
+
+    fn absence(&self, _name: &[u8]) -> Option<String> {
+        self.0.get().then(|| "it is away".into())
+    }
+}
+
+/// Whatever names an export waits for it, and is then answered as if it had been there all the time.
+#[test]
+fn options_wait_for_an_export_that_is_away() {
+    let structured = option_bytes(option::STRUCTURED_REPLY, &[]);
+    let cases = [
+        option_bytes(option::EXPORT_NAME, b"a"),
+        option_bytes(option::EXPORT_NAME, b""),
+        option_bytes(option::GO, &info_data(b"a", &[])),
+        option_bytes(option::INFO, &info_data(b"", &[3])),
+        option_bytes(option::SET_META_CONTEXT, &context_data(b"a", &[b"base:allocation"])),
+        option_bytes(option::LIST_META_CONTEXT, &context_data(b"disk", &[])),
+    ];
+    for (nth, asks) in cases.iter().enumerate() {
+        let mut talks = [false, true].map(|is_away| {
+            let away = std::cell::Cell::new(is_away);
+            let (mut handshake, mut output) = (Handshake::new(), Vec::new());
+            let mut say = |input: &[u8], waits: bool| {
+                let (used, progress) = handshake.feed(input, &Away(&away, waits), &mut output);
+                assert_eq!(used, input.len(), "case {nth}");
+                progress
+            };
+            say(CLIENT, true);
+            assert_eq!(say(&structured, true), Progress::Answered);
+            if is_away {
+                assert_eq!(say(asks, true), Progress::Wait, "case {nth}");
+                assert_eq!(say(&[], true), Progress::Wait, "case {nth}");
+                away.set(false);
+            }
+            let progress = if is_away { say(&[], true) } else { say(asks, true) };
+            assert!(matches!(progress, Progress::Answered | Progress::Done(_)), "case {nth}: {progress:?}");
+            (format!("{progress:?}"), output)
+        });
+        let waited = std::mem::take(&mut talks[1]);
+        assert!(talks[0] == waited, "case {nth}");
+        // Who waits no more is told why, where there is an answer.
+        let away = std::cell::Cell::new(true);
+        let (mut handshake, mut output) = (Handshake::new(), Vec::new());
+        let input = [CLIENT, &structured].concat();
+        handshake.feed(&input, &Away(&away, true), &mut output);
+        assert_eq!(handshake.feed(asks, &Away(&away, true), &mut output).1, Progress::Wait);
+        let answered = handshake.feed(&[], &Away(&away, false), &mut output).1;
+        let told = output.ends_with(b"it is away");
+        assert_eq!(told, answered == Progress::Answered, "case {nth}");
+        assert!(told || answered == Progress::Close(ClosedBy::UnknownExport), "case {nth}");
+    }
+    // What names none does not wait.
+    let (mut handshake, mut output, away) = (Handshake::new(), Vec::new(), std::cell::Cell::new(true));
+    let input = [CLIENT, &option_bytes(option::LIST, &[])].concat();
+    assert_eq!(handshake.feed(&input, &Away(&away, true), &mut output).1, Progress::Answered);
+    assert_eq!(handshake.feed(&option_bytes(option::GO, b"x"), &Away(&away, true), &mut output).1, Progress::Answered);
+}

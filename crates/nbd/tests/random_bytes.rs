@@ -117,6 +117,7 @@ fn feed(random: &mut Random, input: &[u8]) -> Progress {
                 (answered, secured) = (answered + 1, true);
                 handshake.secured();
             }
+            Progress::Wait => unreachable!("nothing is away"),
             Progress::Done(_) => {
                 assert!(secured, "an export was chosen before TLS");
                 return progress;

@@ -51,6 +51,8 @@ impl Manager {
         let state = self.memory().state.clone();
         // At once, and of all volumes: some take their time, or do not start at all.
         state.exported().iter().for_each(|volume| self.data().not_served(volume));
+        let expected: Vec<VolumeRecord> = state.exported().into_iter().filter(|volume| !volume.rests()).collect();
+        self.data().expect_exports(&expected);
         let wanted: Vec<VolumeRecord> = state.volumes.iter().filter(|v| !v.rests()).cloned().collect();
         let judged = self.judge_all(&wanted);
         self.save_before_first_io(&judged)?;

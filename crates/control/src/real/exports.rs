@@ -9,7 +9,7 @@ use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
 use fuse::{FuseError, LoopExport, LoopOptions, Transport};
 use nbd::{ExportOptions, Limits, ListenSpec, Server};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct Servers {
     unix: Option<Arc<Server>>,
     /// The volumes that are its exports.
     nbd_volumes: BTreeMap<String, Uuid>,
+    /// Those that will be, when there is no server yet.
+    expected: BTreeSet<String>,
     tcp: BTreeMap<SocketAddr, Server>,
 }
 
@@ -122,7 +124,9 @@ impl Machine {
                 Some((left, state)) => nbd::serve_again(&self.runtime, &path, Limits::default(), left, &state),
                 None => nbd::serve(&self.runtime, &ListenSpec::unix(path), Limits::default()),
             };
-            servers.unix = Some(Arc::new(server.map_err(|e| nbd_error(&e))?));
+            let server = server.map_err(|e| nbd_error(&e))?;
+            std::mem::take(&mut servers.expected).iter().for_each(|name| server.expect_export(name));
+            servers.unix = Some(Arc::new(server));
         }
         let server = servers.unix.clone().expect("just made");
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;
@@ -134,6 +138,25 @@ impl Machine {
         }
         let on_restart = if self.kept.keeps_clients() { OnRestart::WaitsIfRestarted } else { OnRestart::Ends };
         Ok(Offer { place: server.uri(&record.name), warnings, on_restart, ..Offer::default() })
+    }
+
+    /// The daemon starts: who asks for one of these on the NBD server, which comes with the first of them, waits.
+    pub(super) fn expect_nbd(&self, volumes: &[VolumeRecord]) {
+        let names = volumes.iter().filter(|volume| volume.exports.contains(&Export::Nbd)).map(|volume| volume.name.clone());
+        locked(&self.servers).expected.extend(names);
+    }
+
+    /// Nobody waits on the NBD server for what is known no more or stopped, nor longer than that for what does not come.
+    pub(super) fn forget_absent_nbd(&self, known: &[VolumeRecord], busy: &[String], patience: Duration) {
+        let mut servers = locked(&self.servers);
+        // The start is over.
+        servers.expected.clear();
+        let Some(server) = servers.unix.clone() else { return };
+        drop(servers);
+        server.forget_absent(|name, since| {
+            let is_to_come = |volume: &VolumeRecord| volume.name == name && volume.exports.contains(&Export::Nbd) && !volume.rests();
+            known.iter().any(is_to_come) && (since < patience || busy.iter().any(|busy| busy == name))
+        });
     }
 
     /// The daemon ends: the clients of the NBD server, of all volumes at once, are left to the next

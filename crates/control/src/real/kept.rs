@@ -268,6 +268,7 @@ impl Machine {
                 waiting.iter().filter(|(name, (since, _))| is_over(name, *since)).map(|(name, _)| name.clone()).collect();
             names.into_iter().filter_map(|name| waiting.remove(&name).map(|(_, set)| (name, set))).collect()
         };
+        self.forget_absent_nbd(known, busy, PATIENCE);
         let mut closed: BTreeSet<String> = self.close_suspended(known, busy, PATIENCE).into_iter().collect();
         for (name, set) in over {
             self.end_one_kept(&name, set);

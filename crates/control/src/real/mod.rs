@@ -436,6 +436,10 @@ impl DataPath for Machine {
         self.end_kept_of(volume);
     }
 
+    fn expect_exports(&self, volumes: &[VolumeRecord]) {
+        self.expect_nbd(volumes);
+    }
+
     fn close_kept(&self, known: &[VolumeRecord], busy: &[String]) -> Vec<String> {
         self.close_kept_exports(known, busy)
     }

@@ -85,18 +85,37 @@ pub trait Catalog {
     /// The export of that name; the empty name means the default export, if there is one. The name has not been checked to
     /// be UTF-8.
     fn find(&self, name: &[u8]) -> Option<ExportInfo>;
-    /// Called when a client has chosen an export, before it is told that it has it.
-    ///
-    /// # Errors
-    /// A sentence for the client: there are too many already.
-    fn admit(&self) -> Result<(), String> {
-        Ok(())
+    /// Whether the export of that name is away for a moment, and to be waited for.
+    fn is_awaited(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+    /// Why there is no export of that name now, where it is only away: a sentence.
+    fn absence(&self, name: &[u8]) -> Option<String> {
+        let _ = name;
+        None
+    }
+    /// Called when a client has chosen an export that was found, before it is told that it has it.
+    fn admit(&self, name: &[u8]) -> Admission {
+        let _ = name;
+        Admission::Welcome
     }
     /// Why a client that has shown who it is may not use the export of that name, which is not found for it: a sentence.
     fn refusal(&self, name: &[u8]) -> Option<String> {
         let _ = name;
         None
     }
+}
+
+/// Whether a client gets the export that it has chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It has it.
+    Welcome,
+    /// It has just gone for a moment, and is to be waited for.
+    Away,
+    /// A sentence for the client: there are too many already, say.
+    Refused(String),
 }
 
 /// Why a connection must be closed during the handshake.
@@ -120,9 +139,9 @@ pub enum ClosedBy {
     /// EXPORT_NAME with a name above the limit.
     #[error("export name of {0} bytes")]
     NameTooLong(u32),
-    /// EXPORT_NAME while there are too many clients; that option has no error answer.
-    #[error("too many clients")]
-    TooManyClients,
+    /// EXPORT_NAME while there are too many clients, or of an export that goes; that option has no error answer.
+    #[error("the client was refused")]
+    Refused,
 }
 
 /// What [`Handshake::feed`] came to.
@@ -130,6 +149,9 @@ pub enum ClosedBy {
 pub enum Progress {
     /// All input is consumed and more is needed.
     NeedMore,
+    /// The export that the client asks for is away for a moment. Send the output; feed again when it may be there, or is to be waited for no
+    /// more.
+    Wait,
     /// One option was answered; send the output, then feed the rest of the input.
     Answered,
     /// The client begins TLS: send the output, then shake hands; the rest of the input belongs to that. Then call
@@ -141,6 +163,7 @@ pub enum Progress {
     Close(ClosedBy),
 }
 
+#[derive(Clone, Copy)]
 enum State {
     ClientFlags,
     OptionHeader,
@@ -237,10 +260,34 @@ impl Handshake {
                 return (consumed, Progress::NeedMore);
             }
             let element = core::mem::take(&mut self.partial);
-            if let Some(progress) = self.element(&element, catalog, output) {
+            let state = self.state;
+            let progress = match self.asks_for_an_absent_export(&element, catalog) {
+                true => Some(Progress::Wait),
+                false => self.element(&element, catalog, output),
+            };
+            if let Some(progress) = progress {
+                if progress == Progress::Wait {
+                    // It is looked at again.
+                    (self.state, self.partial) = (state, element);
+                }
                 return (consumed, progress);
             }
         }
+    }
+
+    /// Whether a complete element is an option with the name of an export that is to be waited for.
+    fn asks_for_an_absent_export(&self, element: &[u8], catalog: &dyn Catalog) -> bool {
+        let name = match self.state {
+            _ if self.tls == Security::Required => None,
+            State::OptionData { option: option::EXPORT_NAME, .. } => Some(element),
+            State::OptionData { option: option::GO | option::INFO | option::SET_META_CONTEXT | option::LIST_META_CONTEXT, .. } => {
+                Fields(element).string()
+            }
+            // The default export by a name without a byte.
+            State::OptionHeader if element[8..] == [option::EXPORT_NAME.to_be_bytes(), [0; 4]].concat() => Some(&[][..]),
+            _ => None,
+        };
+        name.is_some_and(|name| catalog.is_awaited(name))
     }
 
     /// One complete element; `None` if the next may be read at once.
@@ -332,8 +379,10 @@ impl Handshake {
             drop(catalog.refusal(name));
             return Progress::Close(ClosedBy::UnknownExport);
         };
-        if catalog.admit().is_err() {
-            return Progress::Close(ClosedBy::TooManyClients);
+        match catalog.admit(name) {
+            Admission::Welcome => {}
+            Admission::Away => return Progress::Wait,
+            Admission::Refused(_) => return Progress::Close(ClosedBy::Refused),
         }
         output.extend_from_slice(&export.size_bytes.to_be_bytes());
         output.extend_from_slice(&export.transmission_flags().to_be_bytes());
@@ -369,11 +418,15 @@ impl Handshake {
             not_found(output, option, name, catalog);
             return Progress::Answered;
         };
-        if option == option::GO
-            && let Err(sentence) = catalog.admit()
-        {
-            answer(output, option, option_reply::ERR_POLICY, sentence.as_bytes());
-            return Progress::Answered;
+        if option == option::GO {
+            match catalog.admit(name) {
+                Admission::Welcome => {}
+                Admission::Away => return Progress::Wait,
+                Admission::Refused(sentence) => {
+                    answer(output, option, option_reply::ERR_POLICY, sentence.as_bytes());
+                    return Progress::Answered;
+                }
+            }
         }
         let wants = |kind: u16| kinds.chunks_exact(2).any(|field| u16_at(field, 0) == kind);
         let mut fact = |kind: u16, fields: &[&[u8]]| {
@@ -460,9 +513,10 @@ fn list(catalog: &dyn Catalog, output: &mut Vec<u8>) {
 }
 
 fn not_found(output: &mut Vec<u8>, option: u32, name: &[u8], catalog: &dyn Catalog) {
-    match catalog.refusal(name) {
-        Some(sentence) => answer(output, option, option_reply::ERR_POLICY, sentence.as_bytes()),
-        None => answer(output, option, option_reply::ERR_UNKNOWN, b"no such export"),
+    match (catalog.refusal(name), catalog.absence(name)) {
+        (Some(sentence), _) => answer(output, option, option_reply::ERR_POLICY, sentence.as_bytes()),
+        (None, Some(sentence)) => answer(output, option, option_reply::ERR_UNKNOWN, sentence.as_bytes()),
+        (None, None) => answer(output, option, option_reply::ERR_UNKNOWN, b"no such export"),
     }
 }
 

@@ -11,7 +11,7 @@ pub mod reply;
 pub mod request;
 pub mod wire;
 
-pub use handshake::{Catalog, ClosedBy, ExportInfo, GREETING, Handshake, Progress};
+pub use handshake::{Admission, Catalog, ClosedBy, ExportInfo, GREETING, Handshake, Progress};
 pub use reply::ReplyBytes;
 pub use request::{Command, NotNbd, RequestHeader, Session, Verdict};
 pub use wire::Errno;
