@@ -75,7 +75,8 @@ fn serve() {
 fn hold() {
     if let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) {
         let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).expect("a socket");
-        holder::hold(listener, &directory.join(keeper::SOCKET), Duration::from_secs(60), &mut |_| {}).expect("nothing fails");
+        holder::hold(listener, &directory.join(keeper::SOCKET), Duration::from_secs(60), &mut || false, &mut |_| {})
+            .expect("nothing fails");
     }
 }
 

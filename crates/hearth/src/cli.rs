@@ -8,6 +8,7 @@ pub use job::Job;
 
 use crate::attach::Attach;
 use crate::certificates::Pki;
+use crate::rescue::Rescue;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -141,19 +142,10 @@ pub enum Command {
     #[command(hide = true)]
     Keeper {
         /// Where daemons find it
-        socket: PathBuf,
+        keeper_socket: PathBuf,
+        /// The daemon's own
+        daemon_socket: Option<PathBuf>,
     },
-}
-
-/// When to end what is left.
-#[derive(Args, Debug)]
-pub struct Rescue {
-    /// Only if the service was stopped and is not being restarted: for the service's unit
-    #[arg(long, hide = true)]
-    pub after_stop: bool,
-    /// Serve attached volumes until their devices are led past hearth: for the command itself
-    #[arg(long, hide = true)]
-    pub serve: bool,
 }
 
 /// What to do with tokens.

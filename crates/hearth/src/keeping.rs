@@ -6,23 +6,27 @@ use crate::failure::Failure;
 use control::lock::DaemonLock;
 use control::places::Places;
 use control::real::{end_ublk_devices, volume_of_device};
+use control::state::State;
+use control::store;
 use keeper::{Keeper, ProcessOptions, SOCKET, holder};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How long exports are held without a daemon. Whoever uses them waits for so long, and gets errors
 /// then.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who holds the exports of the daemon that has this state directory.
-pub fn keeper(state_directory: &Path) -> Keeper {
+/// Who holds the exports of the daemon that is known by these places.
+pub fn keeper(places: &Places) -> Keeper {
     // The process lives in another directory.
-    let state_directory = std::path::absolute(state_directory).unwrap_or_else(|_| state_directory.to_owned());
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let state_directory = absolute(&places.state_directory);
     Keeper::open(ProcessOptions {
         directory: state_directory.clone(),
         // Also where the file of this program was replaced meanwhile.
         program: "/proc/self/exe".into(),
-        arguments: vec!["keeper".into(), state_directory.join(SOCKET).into()],
+        arguments: vec!["keeper".into(), state_directory.join(SOCKET).into(), absolute(&places.socket).into()],
     })
 }
 
@@ -31,7 +35,7 @@ pub fn keeper(state_directory: &Path) -> Keeper {
 ///
 /// # Errors
 /// If that is no socket that daemons can connect to.
-pub fn keep(socket: &Path) -> Result<(), Failure> {
+pub fn keep(socket: &Path, daemon_socket: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(error.to_string(), "it is started by `hearth serve`, and by nobody else");
     // By its own name in lists of processes.
     rustix::thread::set_name(c"hearth-keeper").map_err(|error| failed(error.into()))?;
@@ -50,7 +54,21 @@ pub fn keep(socket: &Path) -> Result<(), Failure> {
             eprintln!("hearth-keeper: {problem}");
         }
     };
-    holder::hold(listener, socket, PATIENCE, &mut over).map_err(failed)
+    let mut last = || daemon_socket.is_some_and(|daemon_socket| begin_rescue(state_directory, daemon_socket));
+    holder::hold(listener, socket, PATIENCE, &mut last, &mut over).map_err(failed)
+}
+
+/// No daemon has come. Where devices in use lead to volumes, their users can go on without hearth: that
+/// needs what is held. Gives whether somebody will ask for it.
+fn begin_rescue(state_directory: &Path, daemon_socket: &Path) -> bool {
+    let is_attached = |state: State| state.volumes.iter().any(|volume| volume.attachment.is_some());
+    if !store::look(state_directory).is_ok_and(is_attached) {
+        return false;
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("--state").arg(state_directory).arg("--socket").arg(daemon_socket).arg("rescue");
+    // It ends before this process does, or soon after it.
+    command.stdin(Stdio::null()).spawn().is_ok()
 }
 
 /// Prints `HEARTH_VOLUME=NAME` for a block device of ours; nothing for others.

@@ -41,13 +41,14 @@ mod why;
 use certificates::Pki;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command, ConfigCommand, Content, Disk, Job, Pool, Rescue, Serve, Share, Token, Volume};
+use cli::{Cli, Command, ConfigCommand, Content, Disk, Job, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
 use failure::Failure;
 use generate::Generate;
 use progress::Interrupt;
+use rescue::Rescue;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -145,7 +146,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::UdevName { device } => keeping::udev_name(&places, device).map_err(|f| f.cannot("name the device")),
         Command::UblkProbe => ublk::support::probe().map_err(|e| Failure::failed(e.to_string(), "")),
         Command::Rescue(_) => rescue::rescue(&places).map_err(|f| f.cannot("end the exports")),
-        Command::Keeper { socket } => keeping::keep(socket).map_err(|f| f.cannot("hold exports")),
+        Command::Keeper { keeper_socket, daemon_socket } => {
+            keeping::keep(keeper_socket, daemon_socket.as_deref()).map_err(|f| f.cannot("hold exports"))
+        }
         Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),
     }

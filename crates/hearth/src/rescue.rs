@@ -9,6 +9,7 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::keeping::keeper;
 use crate::serve::{export_directory, stay_in_memory, tell_kernel_that_io_depends_on_us};
+use clap::Args;
 use control::lock::DaemonLock;
 use control::manager::Manager;
 use control::mapped::MappedDevices;
@@ -23,6 +24,17 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+
+/// When to end what is left.
+#[derive(Args, Debug)]
+pub struct Rescue {
+    /// Only if the service was stopped and is not being restarted: for the service's unit
+    #[arg(long, hide = true)]
+    pub after_stop: bool,
+    /// Serve attached volumes until their devices are led past hearth: for the command itself
+    #[arg(long, hide = true)]
+    pub serve: bool,
+}
 
 /// How long volumes may be served until their devices are led past hearth.
 const SERVE_PATIENCE: Duration = Duration::from_secs(60);
@@ -75,7 +87,7 @@ fn end_exports(places: &Places) -> Result<EndedExports, Failure> {
     let (state_directory, exports) = (&places.state_directory, export_directory(&places.socket));
     let mut ended = EndedExports::default();
     if state_directory.join(SOCKET).exists() {
-        ended = end_kept_exports(&keeper(state_directory), &exports)?;
+        ended = end_kept_exports(&keeper(places), &exports)?;
     }
     // The kernel keeps these by itself: also those of a service, and of a keeper that was killed.
     ended.add_ublk(end_ublk_devices_of(state_directory)?);
@@ -239,7 +251,7 @@ pub fn serve(places: &Places) -> Result<(), Failure> {
         export_directory: export_directory(&places.socket),
         certificates: state_directory.join(certificates::DIRECTORY),
         stable_names: true,
-        keeper: state_directory.join(SOCKET).exists().then(|| keeper(state_directory)),
+        keeper: state_directory.join(SOCKET).exists().then(|| keeper(places)),
         notices,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(FileStore::open(state_directory)?), state_directory)?;

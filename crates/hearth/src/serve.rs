@@ -75,7 +75,7 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
         export_directory: export_directory(&places.socket),
         certificates: places.state_directory.join(certificates::DIRECTORY),
         stable_names: true,
-        keeper: Some(keeper(&places.state_directory)),
+        keeper: Some(keeper(places)),
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;

@@ -20,13 +20,21 @@ const LOOK: Duration = Duration::from_secs(1);
 /// that is found under the name `path`), until there is nothing to hold and nobody connected, or
 /// nobody was connected for `patience`, or nobody can connect any more, since the name is gone.
 /// A set that has a limit of its own ([`crate::Keeper::limit`]) is let go when nobody was connected for so
-/// long. `over` gets the names of what is let go for want of a daemon; the descriptors are closed by
+/// long. `last` is called once when `patience` is over: if it has begun something that will connect,
+/// as a daemon does, there is that time once more. `over` gets the names of what is let go for want of a daemon; the descriptors are closed by
 /// then.
 ///
 /// # Errors
 /// The system's.
-pub fn hold(listener: OwnedFd, path: &Path, patience: Duration, over: &mut dyn FnMut(Vec<String>)) -> io::Result<()> {
+pub fn hold(
+    listener: OwnedFd,
+    path: &Path,
+    patience: Duration,
+    last: &mut dyn FnMut() -> bool,
+    over: &mut dyn FnMut(Vec<String>),
+) -> io::Result<()> {
     let mut kept = Kept::new();
+    let mut is_last = false;
     let mut daemon: Option<OwnedFd> = None;
     // The daemon that has started this process connects at once.
     let mut alone_since = Instant::now();
@@ -35,6 +43,10 @@ pub fn hold(listener: OwnedFd, path: &Path, patience: Duration, over: &mut dyn F
         let is_over = || Instant::now() >= alone_since + patience || !path.exists();
         if daemon.is_none() && !listens {
             let all = is_over();
+            if all && path.exists() && !std::mem::replace(&mut is_last, true) && last() {
+                alone_since = Instant::now();
+                continue;
+            }
             let ended = if all { kept.keys().cloned().collect() } else { beyond_their_limit(&kept, alone_since.elapsed()) };
             ended.iter().for_each(|name| drop((kept.remove(name), kept.remove(&limit_name(name)))));
             if !ended.is_empty() {
@@ -113,13 +125,17 @@ mod tests {
     }
 
     fn start(path: &Path, patience: Duration) -> JoinHandle<io::Result<Vec<String>>> {
+        start_with(path, patience, || false)
+    }
+
+    fn start_with(path: &Path, patience: Duration, mut last: impl FnMut() -> bool + Send + 'static) -> JoinHandle<io::Result<Vec<String>>> {
         let listener = socket();
         bind(&listener, &SocketAddrUnix::new(path).expect("short")).expect("free");
         listen(&listener, 4).expect("bound");
         let path = path.to_owned();
         std::thread::spawn(move || {
             let mut ended = Vec::new();
-            hold(listener, &path, patience, &mut |names| ended.extend(names)).map(|()| ended)
+            hold(listener, &path, patience, &mut last, &mut |names| ended.extend(names)).map(|()| ended)
         })
     }
 
@@ -179,6 +195,31 @@ mod tests {
         drop(daemon);
         assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
         assert_eq!(holder.join().expect("no panic").expect("it has ended"), ["one"]);
+    }
+
+    /// Once: what it begins may fail.
+    #[test]
+    fn when_its_patience_ends_somebody_may_take_what_is_there() {
+        for connects in [true, false] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("s");
+            let (asked_in, asked) = std::sync::mpsc::channel();
+            let holder = start_with(&path, Duration::from_millis(300), move || asked_in.send(()).is_ok());
+            let daemon = join(&path);
+            let (mut far, near) = std::io::pipe().expect("a pipe");
+            say(&daemon, Kind::Keep, "one", &[near.into()]);
+            drop(daemon);
+            asked.recv().expect("it is asked");
+            if connects {
+                let last = join(&path);
+                assert_eq!(say(&last, Kind::Take, "", &[]).len(), 1);
+                say(&last, Kind::Forget, "one", &[]);
+            }
+            assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
+            let let_go = holder.join().expect("no panic").expect("it has ended");
+            assert_eq!(let_go.len(), usize::from(!connects));
+            asked.recv().expect_err("it is asked once");
+        }
     }
 
     #[test]

@@ -194,6 +194,19 @@ sync -f /mnt/lv
 right
 echo "after the boot: attached under the mount, nothing stale"
 for _ in 1 2 3; do echo 3 >/proc/sys/vm/drop_caches; cat /mnt/lv/[a-k]* >/dev/null; done
+killed
+head -c 4096 "$hearth" >/tmp/page
+dd if=/tmp/page of=/mnt/lv/attached oflag=direct conv=notrunc status=none &
+writer=$!
+# Who keeps the block device open calls the rescue after two minutes.
+for _ in 1 2 3; do wait_for leads_past && break; done 2>/dev/null
+leads_past
+wait $writer
+wait_for [ ! -e /dev/mapper/hearth-v-origin ]
+rewrite again
+right
+echo "rescued by who keeps the block device"
+for _ in 1 2 3; do echo 3 >/proc/sys/vm/drop_caches; cat /mnt/lv/[a-k]* >/dev/null; done
 rescue_without_serving looped 300014
 right
 echo "rescued without serving"

@@ -78,7 +78,7 @@ impl Place {
 
     /// The process that holds the exports of this place's daemon, if it runs.
     pub fn keeper(&self) -> Option<rustix::process::Pid> {
-        let wanted = format!("hearth\0keeper\0{}\0", self.path("state/keeper.sock"));
+        let wanted = format!("hearth\0keeper\0{}\0{}\0", self.path("state/keeper.sock"), self.path("run/h.sock"));
         let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
         let keeper = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &i32| {
             // What has ended has no command line any more.
