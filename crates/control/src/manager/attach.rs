@@ -447,7 +447,7 @@ impl Manager {
         }
         self.data().attach_bare(volume)?;
         self.set_live_volume(&volume.name, |live| live.attached = true);
-        self.export_all(volume)?;
+        self.export_what_can_be(volume)?;
         self.lead_here(volume, false)?;
         self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Running, None));
         Ok(())

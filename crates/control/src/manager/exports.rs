@@ -1,15 +1,16 @@
-//! Exports of a volume, all or none.
+//! Exports of a volume: all or none of a new one; of one that starts, all that can be.
 
-use super::Manager;
+use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
 use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::names::Named;
 use crate::state::VolumeRecord;
 use crate::words::Export;
+use std::collections::BTreeMap;
 
 impl Manager {
-    /// Makes all exports of an attached volume.
+    /// Makes all exports of a volume that is new: nobody uses any of them yet.
     ///
     /// # Errors
     /// Then none is left.
@@ -25,6 +26,17 @@ impl Manager {
             }
         }
         Ok(())
+    }
+
+    /// Makes the exports of a volume that starts. Users of the daemon before may have been taken over by one of them: it stays whatever becomes
+    /// of the others, which are told, shown, and tried again.
+    ///
+    /// # Errors
+    /// If an attached volume has no block device: nothing can lead to it.
+    pub(super) fn export_what_can_be(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let made = self.export_missing(volume);
+        let has_device = self.offered(volume).iter().any(|export| export.is_device());
+        if volume.attachment.is_some() && !has_device { made } else { Ok(()) }
     }
 
     /// Takes all exports back.
@@ -90,12 +102,38 @@ impl Manager {
         let made: Vec<_> = missing
             .map(|export| {
                 self.offer_one(volume, *export).map(drop).inspect_err(|error| {
-                    let message = format!("the export {export} could not be made again: {error}");
-                    self.events().note(Severity::Error, &volume.name, message);
+                    let problem = format!("the export {export} could not be made: {error}");
+                    let trouble = Trouble { problem, remedy: error.remedy() };
+                    // Told once, and not at each new try.
+                    if self.lacking(&volume.name).get(export) != Some(&trouble) {
+                        self.events().note(Severity::Error, &volume.name, &trouble.problem);
+                    }
+                    self.set_live_volume(&volume.name, |live| drop(live.lacking.insert(*export, trouble)));
                 })
             })
             .collect();
         made.into_iter().collect()
+    }
+
+    /// The exports that could not be made, and why.
+    pub(super) fn lacking(&self, name: &str) -> BTreeMap<Export, Trouble> {
+        self.memory().volumes.get(name).map(|live| live.lacking.clone()).unwrap_or_default()
+    }
+
+    /// Tries again to make the exports that a volume lacks. Whoever is at it sees to it.
+    pub(super) fn export_again(&self, name: &str) {
+        let Ok(_claim) = self.claim(&[(Named::Volume, name)], "another try to export it") else { return };
+        let Ok(volume) = self.volume_record(name) else { return };
+        let lacking = self.lacking(name);
+        if lacking.is_empty() || !self.volume_attached(name) || self.is_stopping() {
+            return;
+        }
+        // What is in the way still is shown.
+        drop(self.export_missing(&volume));
+        let left = self.lacking(name);
+        for export in lacking.keys().filter(|export| !left.contains_key(export)) {
+            self.events().note(Severity::Info, name, format!("the export {export} is there now"));
+        }
     }
 
     /// Whether a volume or disk is there and takes no more writes: its device has failed to flush. Nobody may go on with it as if nothing had
@@ -219,6 +257,7 @@ impl Manager {
         }
         self.set_live_volume(&volume.name, |live| {
             live.exports.insert(export, offer.place.clone());
+            live.lacking.remove(&export);
             live.on_restart.insert(export, offer.on_restart);
             live.export_notes.extend(offer.note.map(|note| (export, note)));
             live.stable_path = offer.stable_path.or(live.stable_path.take());

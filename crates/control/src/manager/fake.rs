@@ -119,6 +119,8 @@ pub struct Inside {
     /// Block devices outlive the daemon.
     pub outlives: bool,
     pub exports: BTreeSet<(String, String)>,
+    /// It cannot be made now.
+    pub no_export: Option<Export>,
     pub disks: disks::Disks,
 }
 
@@ -536,6 +538,9 @@ impl DataPath for World {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         assert!(inside.attached.contains_key(&volume.name), "only attached volumes are exported");
+        if inside.no_export == Some(*export) {
+            return Err(ControlError::DataPath("its address is taken".into(), "free it".into()));
+        }
         let key = (volume.name.clone(), export.to_string());
         inside.disks.waiting.remove(&key);
         inside.exports.insert(key);

@@ -66,12 +66,13 @@ impl LiveVolume {
     /// What is wrong with it, as it is shown.
     pub(super) fn shown_trouble(&self) -> Option<Trouble> {
         let refused = self.refused.as_ref().filter(|_| self.shown_health() == Health::Failing).map(refusal);
-        match (&self.trouble, refused) {
+        let trouble = self.trouble.as_ref().or(self.lacking.values().next());
+        match (trouble, refused) {
             (Some(trouble), Some(refused)) => Some(Trouble {
                 problem: format!("{}; {}", refused.problem, trouble.problem),
                 remedy: format!("{}; {}", refused.remedy, trouble.remedy),
             }),
-            (trouble, refused) => refused.or_else(|| trouble.clone()),
+            (trouble, refused) => refused.or_else(|| trouble.cloned()),
         }
     }
 }

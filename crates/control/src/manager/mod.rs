@@ -52,6 +52,8 @@ mod disk_fault_tests;
 mod disk_tests;
 #[cfg(test)]
 mod every_io;
+#[cfg(test)]
+mod export_tests;
 #[cfg(any(test, feature = "fake"))]
 #[allow(missing_docs)] // For tests only.
 pub mod fake;
@@ -191,6 +193,8 @@ struct LiveVolume {
     /// What cannot be seen of that device lately, and was told.
     unseen: BTreeSet<&'static str>,
     exports: BTreeMap<Export, String>,
+    /// Exports that could not be made, and why. They are tried again.
+    lacking: BTreeMap<Export, Trouble>,
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
     stable_path: Option<String>,
@@ -216,6 +220,7 @@ impl LiveVolume {
             swap_told: false,
             unseen: BTreeSet::new(),
             exports: BTreeMap::new(),
+            lacking: BTreeMap::new(),
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),
             stable_path: None,

@@ -43,7 +43,8 @@ impl Manager {
         match started {
             Ok(record) => {
                 self.events().note(Severity::Info, name, "the volume is started");
-                Ok(format!("running over {}", record.backing))
+                let lacking = self.lacking(name).into_values().map(|trouble| format!("; {}", trouble.problem)).collect::<String>();
+                Ok(format!("running over {}{lacking}", record.backing))
             }
             Err(error) => {
                 self.fail_volume(&record, &error);

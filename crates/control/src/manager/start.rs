@@ -298,7 +298,7 @@ impl Manager {
         };
         let volume = self.forget_past(&volume)?;
         self.attach(&volume)?;
-        let offered = self.drop_stale(&volume).and_then(|()| self.export_all(&volume)).and_then(|()| self.lead_here(&volume, true));
+        let offered = self.drop_stale(&volume).and_then(|()| self.export_what_can_be(&volume)).and_then(|()| self.lead_here(&volume, true));
         if let Err(error) = offered {
             // What its device leads to is never taken away.
             if self.step_back_quietly(&volume) {
@@ -468,7 +468,7 @@ impl Manager {
         let attached = self.data().attach_bare(volume);
         self.set_live_volume(&volume.name, |live| (live.attached, live.waits) = (attached.is_ok(), attached.is_err()));
         attached?;
-        if let Err(error) = self.export_all(volume).and_then(|()| self.lead_here(volume, false)) {
+        if let Err(error) = self.export_what_can_be(volume).and_then(|()| self.lead_here(volume, false)) {
             self.step_back_quietly(volume);
             return Err(error);
         }

@@ -17,6 +17,7 @@ const LOOKS_MAX: u32 = 64;
 pub struct Watched {
     waiting: WaitingByName,
     pools: WaitingByName,
+    exports: WaitingByName,
     lost: LostSsds,
 }
 
@@ -86,6 +87,12 @@ impl Manager {
         };
         for volume in attached.iter().chain(&disks).filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
+        }
+        watched.exports.retain(|name| !self.lacking(name).is_empty());
+        for volume in attached.iter().filter(|v| !self.lacking(&v.name).is_empty() && !self.is_stopping()) {
+            if watched.exports.is_due(&volume.name, 0) {
+                self.export_again(&volume.name);
+            }
         }
         self.watch_attachments(&attached);
         let (known, busy) = {

@@ -37,6 +37,7 @@ impl Machine {
             }
             self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
         }
+        self.keep_what_did_not_go(record, &live);
         locked(&self.volumes).remove(&record.name);
         self.close_flushed(&live, record);
         Ok(())

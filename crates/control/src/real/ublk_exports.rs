@@ -2,6 +2,7 @@
 
 use super::exports::{STABLE_DIRECTORY, WRITE_BACK_PATIENCE};
 use super::kept::end_left_device;
+use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
 use crate::datapath::{Offer, Withdrawal};
 use crate::error::ControlError;
@@ -164,6 +165,16 @@ impl Machine {
                 }
             },
         }
+    }
+
+    /// The volume goes, and its ublk device is still there: it was to end, and did not. It is kept until it can be ended, or gone on with, and
+    /// its users wait unless they get errors already.
+    pub(super) fn keep_what_did_not_go(&self, record: &VolumeRecord, live: &LiveVolume) {
+        let Some(made) = locked(&live.ublk_export).take() else { return };
+        if !made.is_ending() {
+            made.suspend();
+        }
+        locked(&self.ublk.suspended).insert(record.uuid, (Instant::now(), made));
     }
 
     /// Whether users of the volume's block device wait for the next daemon when this one is stopped.

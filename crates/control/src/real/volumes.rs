@@ -138,6 +138,7 @@ impl Machine {
         if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
             self.forget_place(pool, *place, record.id)?;
         }
+        self.keep_what_did_not_go(record, &live);
         locked(&self.volumes).remove(&record.name);
         let backing = locked(&live.backing).take();
         match (&live.cached, backing) {

@@ -110,7 +110,7 @@ impl Manager {
         })?;
         self.memory().volumes.insert(disk.name.clone(), LiveVolume::new(Health::Starting));
         if let Err(error) = self.serve_disk(&disk, &pool) {
-            if let Err(also) = self.forget_disk(&disk) {
+            if let Err(also) = self.put_away(&disk.as_volume(&pool.ssd)).and_then(|()| self.forget_disk(&disk)) {
                 let trouble = Trouble {
                     problem: format!("its creation failed ({error}), and that could not be undone: {also}"),
                     remedy: format!("it is tried again; or remove it with `hearth disk remove {} --lose-content`", disk.name),

@@ -8,39 +8,42 @@ use crate::state::{DiskRecord, PoolRecord, VolumeRecord};
 
 impl Manager {
     /// Serves a disk of a pool that runs, as it is on record; what is so already stays.
+    ///
+    /// # Errors
+    /// Those exports that could be made are there all the same: somebody may use them.
     pub(super) fn serve_disk(&self, disk: &DiskRecord, pool: &PoolRecord) -> Result<(), ControlError> {
         let name = &disk.name;
         let volume = disk.as_volume(&pool.ssd);
         let was_there = self.volume_attached(name);
-        if was_there {
+        let made = if was_there {
             let warnings = self.data().grow_disk(disk)?;
-            self.export_missing(&volume)?;
+            let made = self.export_missing(&volume);
             if !warnings.is_empty() && !self.renew_idle_device(&volume) {
                 warnings.into_iter().for_each(|warning| self.events().note(Severity::Warning, name, warning));
             }
+            made
         } else {
             let sector_bytes = self.data().attach_disk(disk)?;
             self.set_live_volume(name, |live| (live.attached, live.sector_bytes) = (true, Some(sector_bytes)));
-            if let Err(error) = self.export_all(&volume) {
-                self.data().detach(&volume, false)?;
-                self.set_live_volume(name, |live| live.attached = false);
-                return Err(error);
-            }
-        }
+            self.export_missing(&volume)
+        };
         let has_failed = was_there && self.has_failed(name);
         self.set_live_volume(name, |live| {
-            live.waits = false;
+            live.waits = made.is_err();
             if !has_failed {
                 (live.health, live.trouble) = (Health::Running, None);
             }
         });
-        Ok(())
+        made
     }
 
     /// The same; what is in the way is told, and the disk is tried again by itself.
     pub(super) fn serve_or_tell(&self, disk: &DiskRecord, pool: &PoolRecord) -> Result<(), ControlError> {
         self.serve_disk(disk, pool).inspect_err(|error| {
-            self.fail_volume(&disk.as_volume(&pool.ssd), error);
+            // What it lacks is told and shown; who has it open by another export goes on.
+            if !self.volume_attached(&disk.name) || self.lacking(&disk.name).is_empty() {
+                self.fail_volume(&disk.as_volume(&pool.ssd), error);
+            }
             self.set_live_volume(&disk.name, |live| live.waits = true);
         })
     }

@@ -1,0 +1,104 @@
+//! Exports that cannot be made at a start, over the fake data path.
+
+use super::Manager;
+use super::fake::World;
+use super::tests::{add, carry_out, create, must, started, stopped_without_ssd, volume, world};
+use super::waiting::Watched;
+use crate::api::{Action, Answer, DiskCreate, Health};
+use crate::words::Export;
+
+/// The exports of `v` that are there.
+fn offered(world: &World, name: &str) -> Vec<String> {
+    world.inside().exports.iter().filter(|(volume, _)| volume == name).map(|(_, export)| export.clone()).collect()
+}
+
+fn lacks_one(world: &World, manager: &Manager, health: Health) {
+    assert_eq!(offered(world, "v"), ["loop"], "who has it open goes on");
+    assert!(world.inside().write_by_export("v", 6));
+    let view = volume(manager).expect("it is on record");
+    let (problem, remedy) = (view.problem.expect("it is shown"), view.remedy.expect("so is what to do"));
+    assert_eq!(view.health, health, "{problem}");
+    assert!(problem.contains("nbd") && problem.contains("address is taken") && remedy == "free it", "{problem}; {remedy}");
+}
+
+/// A device that was taken over from the daemon before has users: it is not taken from under them because another export fails.
+#[test]
+fn an_export_that_fails_at_a_start_takes_no_other_away() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", super::tests::DISK, "write-back"));
+    manager.stop().expect("nothing fails");
+    world.inside().no_export = Some(Export::Nbd);
+    let manager = started(&world);
+    lacks_one(&world, &manager, Health::Running);
+    let mut watched = Watched::default();
+    manager.watch_devices(&mut watched);
+    manager.watch_devices(&mut watched);
+    lacks_one(&world, &manager, Health::Running);
+    let told = manager.events().after(0).into_iter().filter(|event| event.message.contains("address is taken")).count();
+    assert_eq!(told, 1, "told once, however often it is tried");
+    let tried = carry_out(&manager, Action::VolumeStart { name: "v".into() }).expect_err("it was asked for");
+    assert!(tried.contains("address is taken"), "{tried}");
+    lacks_one(&world, &manager, Health::Running);
+    world.inside().no_export = None;
+    (0..4).for_each(|_| manager.watch_devices(&mut watched));
+    assert_eq!(offered(&world, "v"), ["loop", "nbd"], "it is tried again by itself");
+    let view = volume(&manager).expect("it is on record");
+    assert_eq!((view.health, view.problem), (Health::Running, None));
+    assert_eq!(world.read("v"), Some(6));
+}
+
+/// The same of a volume that is served without its cache.
+#[test]
+fn a_volume_without_its_pool_keeps_the_exports_that_can_be_made() {
+    let (world, _ssd) = stopped_without_ssd("write-through");
+    world.inside().no_export = Some(Export::Nbd);
+    let manager = started(&world);
+    assert_eq!(offered(&world, "v"), ["loop"]);
+    assert_eq!(volume(&manager).expect("it is on record").health, Health::Degraded);
+    world.inside().no_export = None;
+    manager.watch_devices(&mut Watched::default());
+    assert_eq!(offered(&world, "v"), ["loop", "nbd"]);
+}
+
+/// Nobody uses a new volume yet: it has all its exports, or is not made.
+#[test]
+fn a_new_volume_has_all_its_exports_or_none() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    world.inside().no_export = Some(Export::Nbd);
+    carry_out(&manager, add("v", super::tests::DISK, "write-back")).expect_err("not all of it works");
+    assert!(volume(&manager).is_none() && world.inside().exports.is_empty());
+}
+
+#[test]
+fn a_disk_keeps_the_exports_that_can_be_made() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    let create = || {
+        let exports = vec![Export::Loop, Export::Nbd];
+        Action::DiskCreate(DiskCreate { name: "d".into(), pool: "p".into(), size_bytes: 8 << 20, exports })
+    };
+    world.inside().no_export = Some(Export::Nbd);
+    carry_out(&manager, create()).expect_err("not all of it works");
+    assert!(world.inside().exports.is_empty() && world.inside().disks.served.is_empty());
+    world.inside().no_export = None;
+    must(&manager, create());
+    manager.stop().expect("nothing fails");
+    world.inside().no_export = Some(Export::Nbd);
+    let manager = started(&world);
+    let show = || match manager.handle(Action::DiskList) {
+        Ok(Answer::Disks(disks)) => (disks[0].health, disks[0].problem.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(offered(&world, "d"), ["loop"]);
+    let (health, problem) = show();
+    assert!(health == Health::Running && problem.is_some_and(|problem| problem.contains("address is taken")));
+    world.inside().no_export = None;
+    manager.watch_devices(&mut Watched::default());
+    assert_eq!(offered(&world, "d"), ["loop", "nbd"]);
+    assert_eq!(show(), (Health::Running, None));
+}
