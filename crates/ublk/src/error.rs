@@ -40,6 +40,14 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
     },
+    /// The volume, as it is now, is not what the device promises its users; or the device is none any more.
+    #[error("cannot go on with {device:?}: {problem}")]
+    Unfit {
+        /// The block device.
+        device: PathBuf,
+        /// Why.
+        problem: String,
+    },
     /// What lay in memory above the device may be lost.
     #[error("{device:?} went before all that lay in memory above it was written back: {problems}")]
     NotWrittenBack {
@@ -70,6 +78,16 @@ impl UblkError {
     /// For `map_err`.
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> UblkError {
         move |source| UblkError::System { action: action.into(), source }
+    }
+
+    pub(crate) fn unfit(number: u32, problem: &str) -> UblkError {
+        UblkError::Unfit { device: crate::control::block_path(number), problem: problem.to_owned() }
+    }
+
+    /// Whether nobody can ever go on with the device, so that it has to end. After any other failure to do so it waits: the next try may
+    /// succeed, when descriptors or memory are there again.
+    pub fn is_unfit(&self) -> bool {
+        matches!(self, UblkError::Unfit { .. })
     }
 
     /// Whether an errno is this one.

@@ -77,7 +77,7 @@ impl UblkExport {
     /// Blocks until the device is there; must not be called on a reactor's thread.
     ///
     /// # Errors
-    /// See [`UblkError`]; nothing new is left behind.
+    /// See [`UblkError`]; nothing new is left behind. A device of before is there still, and waits, if there is one (see [`crate::is_there`]).
     pub fn start(runtime: &Runtime, volume: &VolumeRef, name: &str, options: &UblkOptions) -> Result<UblkExport, UblkError> {
         let mut warnings = Vec::new();
         let left = find(mark_of(options.owner))?;
@@ -85,15 +85,16 @@ impl UblkExport {
         if let Some(info) = left {
             let taken = match options.may_take_over {
                 true => UblkExport::take_over(runtime, volume, &info, options),
-                false => Err(UblkError::system("go on with the device of before")(io::Error::other("its content is another"))),
+                false => Err(UblkError::unfit(info.number, "its content is another")),
             };
             match taken {
                 Ok(export) => made = Some(export),
-                Err(error @ (UblkError::ServedElsewhere { .. } | UblkError::ServedHere { .. })) => return Err(error),
-                Err(error) => {
+                Err(error) if error.is_unfit() => {
                     warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
                     end(info.number, info.mark, options.patience)?;
                 }
+                // Its users wait on: the next try may succeed.
+                Err(error) => return Err(error),
             }
         }
         let mut made = match made {
@@ -151,16 +152,21 @@ impl UblkExport {
         });
         let (info, known) = info?;
         if let Some(problem) = misfit(&known, volume) {
-            return Err(UblkError::System {
-                action: format!("go on with {}", block_path(number).display()),
-                source: io::Error::other(problem),
-            });
+            return Err(UblkError::unfit(number, &problem));
         }
         on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| succession::begin(control, number, SERVER_PATIENCE))?;
-        // From here on an end leaves the device without a server: its users get errors by `end`.
+        // What fails here leaves the device without a server, as it was.
         let (switch, endpoints) = serve(runtime, volume, &info)?;
-        on_control(options.patience, "taking a ublk device over", move |control| control.end_recovery(number))?;
+        // From here on its queues are this process's: nobody else can have them while it lives.
+        let ended = on_control(options.patience, "taking a ublk device over", move |control| control.end_recovery(number));
+        let late = match ended {
+            Ok(()) => None,
+            // The kernel still waits for the queues, and users for the kernel; both go on when the reactors do.
+            Err(error @ UblkError::TimedOut { .. }) => Some(error.to_string()),
+            Err(error) => return Err(UblkError::unfit(number, &error.to_string())),
+        };
         let mut made = UblkExport::of(&info, switch, endpoints, true, options);
+        made.warnings.extend(late);
         made.warnings.extend(differences(&known, volume, &made.path));
         if volume.size_bytes() > known.size_bytes {
             made.warnings.extend(made.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string()));
@@ -337,16 +343,16 @@ impl UblkExport {
     /// Users go on, with this volume. Gives what an administrator should know, a sentence each.
     ///
     /// # Errors
-    /// If it is not what the device promises; nothing has changed then.
+    /// [`UblkError::Unfit`] if it is not what the device promises, or its users got errors already. Nothing has changed then, nor after any
+    /// other.
     pub fn resume(&self, volume: &VolumeRef) -> Result<Vec<String>, UblkError> {
         let number = self.number;
         if self.is_ending {
-            let action = format!("go on with {}", self.path.display());
-            return Err(UblkError::System { action, source: io::Error::other("its users got errors already") });
+            return Err(UblkError::unfit(number, "its users got errors already"));
         }
         let known = on_control(self.patience, "looking at a ublk device", move |control| control.parameters(number))?;
         if let Some(problem) = misfit(&known, volume) {
-            return Err(UblkError::System { action: format!("go on with {}", self.path.display()), source: io::Error::other(problem) });
+            return Err(UblkError::unfit(number, &problem));
         }
         self.switch.resume(volume.clone());
         let has_grown = volume.size_bytes() > known.size_bytes;

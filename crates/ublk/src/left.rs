@@ -46,6 +46,14 @@ pub fn left(owner: u128) -> Result<Option<Left>, UblkError> {
     Ok(info.map(|info| Left { number: info.number, mark: info.mark, path: block_path(info.number) }))
 }
 
+/// Whether there is a device of this volume, served or not.
+///
+/// # Errors
+/// If the driver does not tell.
+pub fn is_there(owner: u128) -> Result<bool, UblkError> {
+    find(mark_of(owner)).map(|info| info.is_some())
+}
+
 /// Whether the block device of this kernel's name ("ublkb0") is one of this volume, served or not.
 pub fn is_of(device: &str, owner: u128) -> bool {
     let Some(number) = device.strip_prefix("ublkb").and_then(|number| number.parse().ok()) else { return false };

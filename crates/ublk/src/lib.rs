@@ -25,5 +25,5 @@ mod uapi;
 
 pub use error::UblkError;
 pub use export::{UblkExport, UblkOptions};
-pub use left::{Left, end_left, forget_name, is_of, is_ours, left};
+pub use left::{Left, end_left, forget_name, is_of, is_ours, is_there, left};
 pub use support::Probe;

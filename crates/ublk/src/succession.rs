@@ -5,7 +5,6 @@ use crate::error::UblkError;
 use crate::uapi::{DeviceInfo, STATE_DEAD};
 use node::patience::wait_until;
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,16 +59,17 @@ pub(crate) fn wait_for_server(driver: &mut impl Driver, number: u32, patience: D
 /// This process is to be the next server. The one before may be letting go still.
 ///
 /// # Errors
-/// At once if the device has no block device any more: it was stopped, and is never free.
+/// [`UblkError::Unfit`] at once if the device has no block device any more: it was stopped, and is never free. The same if the kernel lets it
+/// have one server only.
 pub(crate) fn begin(driver: &mut impl Driver, number: u32, patience: Duration) -> Result<(), UblkError> {
     let mut result = Ok(());
     wait_until(patience, || {
         result = match driver.info(number) {
-            Ok(info) if info.state == STATE_DEAD => {
-                let action = format!("go on with {}", block_path(number).display());
-                Err(UblkError::system(action)(io::Error::other("it was stopped already")))
-            }
-            _ => driver.begin_recovery(number),
+            Ok(info) if info.state == STATE_DEAD => Err(UblkError::unfit(number, "it was stopped already")),
+            _ => match driver.begin_recovery(number) {
+                Err(error) if error.is(libc::EINVAL) => Err(UblkError::unfit(number, "the kernel does not let another server have it")),
+                begun => begun,
+            },
         };
         !matches!(&result, Err(error) if error.is(libc::EBUSY))
     });
@@ -80,6 +80,7 @@ pub(crate) fn begin(driver: &mut impl Driver, number: u32, patience: Duration) -
 mod tests {
     use super::*;
     use crate::uapi::STATE_LIVE;
+    use std::io;
 
     const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -90,6 +91,8 @@ mod tests {
         looks: usize,
         /// So often its server still lets go.
         busy: usize,
+        /// And then it answers so.
+        refuses: Option<i32>,
         tries: usize,
     }
 
@@ -104,13 +107,13 @@ mod tests {
 
         fn begin_recovery(&mut self, _number: u32) -> Result<(), UblkError> {
             self.tries += 1;
-            let busy = || UblkError::system("take over")(io::Error::from_raw_os_error(libc::EBUSY));
-            if self.tries <= self.busy { Err(busy()) } else { Ok(()) }
+            let refuse = |errno| Err(UblkError::system("take over")(io::Error::from_raw_os_error(errno)));
+            if self.tries <= self.busy { refuse(libc::EBUSY) } else { self.refuses.map_or(Ok(()), refuse) }
         }
     }
 
     fn fake(states: &[(u16, i32)], mark: u64, busy: usize) -> Fake {
-        Fake { states: states.to_vec(), mark, looks: 0, busy, tries: 0 }
+        Fake { states: states.to_vec(), mark, looks: 0, busy, refuses: None, tries: 0 }
     }
 
     /// A daemon that was killed between stopping a device and removing it leaves one that is busy for ever.
@@ -118,7 +121,7 @@ mod tests {
     fn a_stopped_device_is_not_waited_for() {
         let mut stopped = fake(&[(STATE_DEAD, -1)], 1, usize::MAX);
         let error = begin(&mut stopped, 3, PATIENCE).expect_err("it has no block device");
-        assert!(error.to_string().contains("stopped already"), "{error}");
+        assert!(error.is_unfit() && error.to_string().contains("stopped already"), "{error}");
         assert_eq!(stopped.tries, 0);
         // Quiesced, or failing requests, as its flags say; before that it is live still.
         for state in [STATE_LIVE, 2, 3] {
@@ -129,6 +132,18 @@ mod tests {
         let mut stops = fake(&[(2, -1), (2, -1), (STATE_DEAD, -1)], 1, usize::MAX);
         assert!(begin(&mut stops, 3, PATIENCE).is_err());
         assert_eq!(stops.tries, 2);
+    }
+
+    /// Users of a device are not given errors for what may be over in a moment.
+    #[test]
+    fn only_a_device_that_nobody_can_have_is_to_end() {
+        for (errno, is_unfit) in [(libc::EINVAL, true), (libc::ENOMEM, false), (libc::EMFILE, false), (libc::EINTR, false)] {
+            let mut device = Fake { refuses: Some(errno), ..fake(&[(2, -1)], 1, 0) };
+            let error = begin(&mut device, 3, PATIENCE).expect_err("it is refused");
+            assert_eq!(error.is_unfit(), is_unfit, "{error}");
+        }
+        assert!(!UblkError::TimedOut { step: "looking", seconds: 1 }.is_unfit());
+        assert!(!UblkError::Unsupported { reason: "too many open files".into() }.is_unfit());
     }
 
     #[test]

@@ -110,9 +110,33 @@ impl KeptExports {
     pub(super) fn keep_ublk(&self, record: &VolumeRecord) -> Result<(), String> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         let name = ublk_name(record);
-        locked(&self.waiting).remove(&name);
         let kept = memory_of(record.name.as_bytes()).and_then(|sign| keeper.keep(&name, &[sign.as_fd()]));
         kept.map_err(|error| format!("users of its ublk device may wait for ever if the daemon does not come back ({error})"))
+    }
+
+    /// Whether users of the volume's ublk device wait for it, as far as is known.
+    pub(super) fn ublk_waits(&self, record: &VolumeRecord) -> bool {
+        locked(&self.waiting).contains_key(&ublk_name(record))
+    }
+
+    /// They are served.
+    pub(super) fn ublk_waits_no_more(&self, record: &VolumeRecord) {
+        locked(&self.waiting).remove(&ublk_name(record));
+    }
+
+    /// The ublk device could not be made, or not be taken over. If there is one, its users wait, as long as they may.
+    pub(super) fn ublk_not_served(&self, record: &VolumeRecord, is_there: bool) {
+        if is_there {
+            self.waits_on(ublk_name(record), Instant::now(), memory_of(record.name.as_bytes()).into_iter().collect());
+        } else {
+            self.ublk_waits_no_more(record);
+            self.forget_ublk(record);
+        }
+    }
+
+    /// Who waits since before goes on waiting since then.
+    fn waits_on(&self, name: String, since: Instant, set: Vec<OwnedFd>) {
+        locked(&self.waiting).entry(name).or_insert((since, set));
     }
 
     pub(super) fn forget_ublk(&self, record: &VolumeRecord) {
@@ -271,7 +295,9 @@ impl Machine {
         self.forget_absent_nbd(known, busy, PATIENCE);
         let mut closed: BTreeSet<String> = self.close_suspended(known, busy, PATIENCE).into_iter().collect();
         for (name, set) in over {
-            self.end_one_kept(&name, set);
+            if !self.end_one_kept(&name, set) {
+                continue;
+            }
             match known.iter().find(|volume| is_of(&name, volume)) {
                 Some(volume) => drop(closed.insert(volume.name.clone())),
                 None => tracing::info!("{name} was kept open, and nothing needs it any more: it is closed"),
@@ -296,23 +322,23 @@ impl Machine {
     }
 
     /// Closes what is kept under a name; of a block device nothing is left, but for those who have
-    /// it open.
-    fn end_one_kept(&self, name: &str, set: Vec<OwnedFd>) {
+    /// it open. `false`: it did not end, and is ended later.
+    fn end_one_kept(&self, name: &str, set: Vec<OwnedFd>) -> bool {
         if let Some(uuid) = name.strip_prefix(UBLK).and_then(Uuid::parse) {
-            let volume = text_of(set);
             // Its number is another's soon.
-            self.forget_ublk_name(&volume);
-            self.told(end_left_device(uuid).map(|_| ()).map_err(|error| error.to_string()));
-            return self.kept.forget(name);
+            self.forget_ublk_name(&text_of(&set));
+            return self.kept.ublk_was_to_end(name, set, end_left_device(uuid));
         }
         let Some(uuid) = name.strip_prefix(LOOP) else {
             drop(set);
-            return self.kept.forget(name);
+            self.kept.forget(name);
+            return true;
         };
         match fuse::end_kept(name, set, || self.kept.forget(name)) {
             Ok((_, volume)) => self.clear_leftovers_of(uuid, &volume),
             Err(error) => tracing::warn!("{error}"),
         }
+        true
     }
 
     /// Notes which acknowledged writes are not known to be durable in a pool that ends as by a
@@ -343,6 +369,21 @@ impl Machine {
 }
 
 impl KeptExports {
+    /// Forgets a ublk device that has ended; one that has not is tried again when its users have waited as long once more. Gives whether it has.
+    fn ublk_was_to_end(&self, name: &str, sign: Vec<OwnedFd>, ended: Result<Option<PathBuf>, ublk::UblkError>) -> bool {
+        match ended {
+            Ok(_) => {
+                self.forget(name);
+                true
+            }
+            Err(error) => {
+                tracing::warn!("{error}; it is tried again");
+                self.waits_on(name.to_owned(), Instant::now(), sign);
+                false
+            }
+        }
+    }
+
     /// Whether who has used the volume before this daemon must not go on as if nothing had
     /// happened.
     pub(super) fn is_strange(&self, volume: &VolumeRecord) -> bool {
@@ -357,10 +398,13 @@ fn is_of(name: &str, volume: &VolumeRecord) -> bool {
 }
 
 /// What the first of these files holds.
-fn text_of(set: Vec<OwnedFd>) -> String {
+fn text_of(set: &[OwnedFd]) -> String {
     let mut text = String::new();
-    let read = set.into_iter().next().map(File::from).map(|mut file| file.rewind().and_then(|()| file.read_to_string(&mut text)));
-    if let Some(Err(error)) = read {
+    let mut read = |file: &OwnedFd| {
+        let mut file = File::from(file.try_clone()?);
+        file.rewind().and_then(|()| file.read_to_string(&mut text))
+    };
+    if let Some(Err(error)) = set.first().map(&mut read) {
         tracing::warn!("what was kept of an export cannot be read: {error}");
     }
     text
@@ -448,7 +492,7 @@ pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<Ende
     let mut ended = EndedExports::default();
     for (name, set) in kept {
         if name.starts_with(UBLK) {
-            ended.remains.extend(ublk::forget_name(Path::new(STABLE_DIRECTORY), &text_of(set)).err());
+            ended.remains.extend(ublk::forget_name(Path::new(STABLE_DIRECTORY), &text_of(&set)).err());
             ended.add_ublk(end_ublk_devices([name.as_str()]));
             keeper.forget(&name);
             continue;
@@ -463,4 +507,52 @@ pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<Ende
         }
     }
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples;
+
+    fn record() -> VolumeRecord {
+        samples::volume("v", &mut samples::pool("p"))
+    }
+
+    /// Who waits for a ublk device, and since when.
+    fn waits(kept: &KeptExports, record: &VolumeRecord) -> Option<Instant> {
+        locked(&kept.waiting).get(&ublk_name(record)).map(|(since, _)| *since)
+    }
+
+    /// Users of a device that could not be taken over would wait for ever if it were not known any more that they do.
+    #[test]
+    fn a_take_over_that_fails_leaves_its_users_waiting_since_when_they_do() {
+        let (kept, record) = (KeptExports::new(None), record());
+        let since = Instant::now();
+        let sign = memory_of(b"v").expect("there is memory");
+        locked(&kept.waiting).insert(ublk_name(&record), (since, vec![sign]));
+        kept.keep_ublk(&record).expect("there is no keeper");
+        kept.ublk_not_served(&record, true);
+        assert_eq!(waits(&kept, &record), Some(since), "each try would give them another two minutes");
+        kept.keep_ublk(&record).expect("there is no keeper");
+        kept.ublk_waits_no_more(&record);
+        assert_eq!(waits(&kept, &record), None, "they are served");
+        kept.ublk_not_served(&record, true);
+        assert!(kept.ublk_waits(&record), "one that was made and did not go is ended, too");
+        kept.ublk_not_served(&record, false);
+        assert!(!kept.ublk_waits(&record), "there is no device");
+    }
+
+    #[test]
+    fn a_device_that_does_not_end_is_tried_again() {
+        let (kept, record) = (KeptExports::new(None), record());
+        let name = ublk_name(&record);
+        let sign = || vec![memory_of(b"the name").expect("there is memory")];
+        let late = ublk::UblkError::TimedOut { step: "ending a ublk device", seconds: 1 };
+        assert!(!kept.ublk_was_to_end(&name, sign(), Err(late)));
+        assert!(kept.ublk_waits(&record));
+        let (_, set) = locked(&kept.waiting).remove(&name).expect("it waits");
+        assert_eq!((text_of(&set), text_of(&set)), ("the name".into(), "the name".into()));
+        assert!(kept.ublk_was_to_end(&name, set, Ok(None)));
+        assert!(!kept.ublk_waits(&record));
+    }
 }

@@ -47,8 +47,8 @@ impl Machine {
         if self.kept.waits(record) {
             return over_loop("its users have a loop device open");
         }
-        let is_there =
-            locked(&self.ublk.suspended).contains_key(&record.uuid) || ublk::left(owner(record)).is_ok_and(|left| left.is_some());
+        let is_left = ublk::left(owner(record)).map_or_else(|_| self.kept.ublk_waits(record), |left| left.is_some());
+        let is_there = is_left || locked(&self.ublk.suspended).contains_key(&record.uuid);
         match if is_there { Ok(()) } else { ublk::support::check(&self.ublk.probe) } {
             Ok(()) => self.offer_ublk(record).map(|offer| Offer { note: Some("by ublk".into()), ..offer }),
             Err(UblkError::Unsupported { reason }) => over_loop(&reason),
@@ -66,6 +66,11 @@ impl Machine {
                 Ok(told) => {
                     warnings.extend(told);
                     resumed = Some(export);
+                }
+                Err(error) if !error.is_unfit() => {
+                    // Its users wait on: the next try may succeed.
+                    locked(&self.ublk.suspended).insert(record.uuid, (since, export));
+                    return Err(ublk_error(&error));
                 }
                 Err(error) => {
                     warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
@@ -93,10 +98,17 @@ impl Machine {
                     patience: PATIENCE,
                     outlives: self.kept.has_keeper(),
                 };
-                UblkExport::start(&self.runtime, &volume.reference, &record.name, &options).map_err(|error| {
-                    self.kept.forget_ublk(record);
-                    ublk_error(&error)
-                })?
+                match UblkExport::start(&self.runtime, &volume.reference, &record.name, &options) {
+                    Ok(made) => {
+                        self.kept.ublk_waits_no_more(record);
+                        made
+                    }
+                    Err(error) => {
+                        // What cannot be seen may be there.
+                        self.kept.ublk_not_served(record, ublk::is_there(owner(record)).unwrap_or(true));
+                        return Err(ublk_error(&error));
+                    }
+                }
             }
         };
         warnings.extend(made.warnings().iter().cloned());
