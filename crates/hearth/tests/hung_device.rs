@@ -7,6 +7,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Stdio};
 use support::nbd::Client;
 use support::{Daemon, Place};
@@ -204,5 +205,51 @@ fn a_pool_whose_ssd_hangs_is_left_as_by_a_crash_and_the_others_stop() {
     for (volume, seed) in [("v", 1), ("x", 2)] {
         assert!(client(&place, volume).read(0, DATA_BYTES) == data(seed), "{volume}");
     }
+    daemon.stop();
+}
+
+/// Whether anybody has the device for itself, as whoever caches it does.
+fn is_taken(model: &Model) -> bool {
+    let open = std::fs::File::options().read(true).custom_flags(rustix::fs::OFlags::EXCL.bits() as i32).open(&model.device);
+    open.is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy)
+}
+
+/// A write of a killed daemon that the kernel still has may come to the device at any time: over a
+/// newer one of the next daemon, if that could have the device already.
+#[test]
+fn a_device_is_not_free_while_writes_of_a_killed_daemon_are_under_way() {
+    if !machine_can() {
+        return;
+    }
+    let place = Place::new();
+    let disk = Model::start(&place, "disk");
+    let daemon = daemon(&place);
+    pool(&place, "p", "ssd-p.img");
+    let options = ["--mode", "write-through", "--export", "nbd"];
+    place.must(&[&["volume", "add", "v", "--pool", "p", "--backing", &disk.device][..], &options].concat());
+    let mut client = client(&place, "v");
+    client.write(0, &data(1)).expect("the disk takes it");
+    disk.hangs();
+    let waits = std::thread::spawn(move || client.write(0, &data(2)));
+    let inflight = format!("/sys/block/{}/inflight", disk.device.trim_start_matches("/dev/"));
+    while std::fs::read_to_string(&inflight).expect("the kernel counts").split_whitespace().nth(1) == Some("0") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    daemon.kill();
+    assert!(waits.join().is_err(), "the client's connection ends");
+    for _ in 0..20 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(is_taken(&disk), "the device is free, and the write still to come");
+    }
+
+    let daemon = self::daemon(&place);
+    let health = || place.json(&["volume", "show", "v"])["health"].as_str().map(String::from);
+    assert_ne!(health().as_deref(), Some("running"), "{}", daemon.log());
+    disk.answers();
+    while health().as_deref() != Some("running") {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let read = self::client(&place, "v").read(0, DATA_BYTES);
+    assert!(read == data(1) || read == data(2), "the write took place, or it did not");
     daemon.stop();
 }

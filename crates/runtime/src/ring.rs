@@ -3,7 +3,6 @@
 use io_uring::{IoUring, cqueue, squeue::Entry128, types::SubmitArgs, types::Timespec};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `IORING_ENTER_GETEVENTS` of io_uring_enter(2): run deferred completions.
 const ENTER_GETEVENTS: u32 = 1;
@@ -23,12 +22,7 @@ pub(crate) struct Ring {
     ring: IoUring<Entry128, cqueue::Entry>,
     waiting: VecDeque<Entry128>,
     has_min_wait: bool,
-    /// Places for files that the ring holds, and whether they are taken; none until the first is needed.
-    held_files: Vec<bool>,
 }
-
-/// Files that a ring can hold: far more than devices hang at a time.
-const HELD_FILES_MAX: u32 = 256;
 
 impl Ring {
     /// Makes the ring. Must run on the thread that will use it: `SINGLE_ISSUER` binds the ring to it.
@@ -51,7 +45,7 @@ impl Ring {
                     // Without these the code here would be wrong, not slow; both are older (5.5, 5.11) than SQE128.
                     assert!(parameters.is_feature_nodrop() && parameters.is_feature_submit_stable() && parameters.is_feature_ext_arg());
                     let has_min_wait = parameters.is_feature_min_timeout();
-                    return Ok(Ring { ring, waiting: VecDeque::new(), has_min_wait, held_files: Vec::new() });
+                    return Ok(Ring { ring, waiting: VecDeque::new(), has_min_wait });
                 }
                 Err(error) => refused = Some(error),
             }
@@ -136,27 +130,6 @@ impl Ring {
             self.enter(0, 0, ENTER_GETEVENTS, None)?;
         }
         Ok(self.completions_ready())
-    }
-
-    /// Keeps a file open until [`Ring::release_file`]; after the end of the process, until the kernel has completed all entries. Gives its place.
-    pub(crate) fn hold_file(&mut self, file: BorrowedFd<'_>) -> io::Result<u32> {
-        if self.held_files.is_empty() {
-            self.ring.submitter().register_files_sparse(HELD_FILES_MAX)?;
-            self.held_files = vec![false; HELD_FILES_MAX as usize];
-        }
-        let free = self.held_files.iter().position(|taken| !taken).ok_or_else(|| io::Error::other("too many devices hang"))?;
-        self.ring.submitter().register_files_update(free as u32, &[file.as_raw_fd()])?;
-        self.held_files[free] = true;
-        Ok(free as u32)
-    }
-
-    /// Lets a file go.
-    pub(crate) fn release_file(&mut self, at: u32) {
-        if let Err(error) = self.ring.submitter().register_files_update(at, &[-1]) {
-            // Its place stays taken, and the file open, until the process ends.
-            return tracing::warn!("a device that answers again stays locked until the daemon ends ({error})");
-        }
-        self.held_files[at as usize] = false;
     }
 
     fn completions_ready(&mut self) -> usize {

@@ -2,8 +2,7 @@
 //!
 //! The owners of its I/Os get an error, as from a device that fails. The kernel still has the entries and may read and write their
 //! memory at any time, so each [`Active`] stays in the table, owned by nobody, until its entry completes, if ever: a reactor that ends
-//! before is not freed. As long as the kernel may write to the device, its file (and so its lock) stays open, beyond the end of the process
-//! too: the ring holds it. Otherwise another daemon could use the device while writes of this one are still to come.
+//! before is not freed.
 
 use super::transfer::{Waits, Work};
 use super::{Device, DeviceIo, Finished, Owner};
@@ -11,7 +10,6 @@ use crate::ring::Ring;
 use crate::waits::DeviceWait;
 use engine::api::IoError;
 use page::PageMutVec;
-use std::os::fd::AsFd;
 
 impl DeviceIo {
     /// How the devices known here stand, by number. What waits for a flush that others asked for is counted with those it waits with.
@@ -57,7 +55,6 @@ impl DeviceIo {
                 Waits::Flush => {}
             }
         }
-        self.hold_while_stuck(ring, number);
     }
 
     /// Forgets a device: at once, or when the kernel has completed what it still has of it. Gives how many I/Os that are.
@@ -99,14 +96,9 @@ impl DeviceIo {
     }
 
     /// The kernel has let go of an I/O that belongs to nobody: its memory is free.
-    pub(super) fn orphan_completed(&mut self, ring: &mut Ring, slot: u32) {
+    pub(super) fn orphan_completed(&mut self, slot: u32) {
         let number = self.active.remove(slot).device;
         self.orphans -= 1;
-        if !self.is_stuck(number)
-            && let Some(at) = self.device(number).held_at.take()
-        {
-            ring.release_file(at);
-        }
         self.forget_if_gone(number);
     }
 
@@ -114,24 +106,6 @@ impl DeviceIo {
     pub(super) fn forget_if_gone(&mut self, number: u32) {
         if !self.active.iter().any(|(_, active)| active.device == number) {
             self.devices[number as usize].take_if(|device| device.leaving);
-        }
-    }
-
-    fn is_stuck(&self, number: u32) -> bool {
-        self.active.iter().any(|(_, active)| active.device == number && matches!(active.owner, Owner::Nobody))
-    }
-
-    fn hold_while_stuck(&mut self, ring: &mut Ring, number: u32) {
-        if !self.is_stuck(number) || self.device(number).held_at.is_some() {
-            return;
-        }
-        let device = self.device(number);
-        match ring.hold_file(device.shared.file.as_fd()) {
-            Ok(at) => device.held_at = Some(at),
-            Err(error) => {
-                let name = &device.shared.name;
-                tracing::warn!("{name}: its lock ends with this process, although the kernel may still write to it ({error})");
-            }
         }
     }
 }

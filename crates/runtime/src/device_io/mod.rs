@@ -58,7 +58,8 @@ pub(crate) struct Finished {
 
 struct Device {
     shared: Arc<DeviceShared>,
-    file: File,
+    /// For flushes: it hears of each write-back error once.
+    flush_file: File,
     model: Option<Box<DiskModel>>,
     zero_method: ZeroMethod,
     can_discard: bool,
@@ -69,8 +70,15 @@ struct Device {
     given_up: bool,
     /// It goes when the kernel has completed what it still has of it.
     leaving: bool,
-    /// Where the ring holds its file: as long as the kernel may write to the device, its lock is held too.
-    held_at: Option<u32>,
+}
+
+impl Device {
+    /// All but flushes go to the file that has the lock: the kernel keeps it open, and so locked, as
+    /// long as it has the I/O, also after the end of the process. Otherwise another daemon could use
+    /// the device while writes of this one are still to come.
+    fn file_for(&self, work: &Work) -> &File {
+        if matches!(work, Work::Flush) { &self.flush_file } else { &self.shared.file }
+    }
 }
 
 /// All device I/O of one reactor.
@@ -110,9 +118,9 @@ impl DeviceIo {
         if self.devices.len() <= number {
             self.devices.resize_with(number + 1, || None);
         }
-        let file = reopen(&shared.file).or_else(|_| shared.file.try_clone())?;
+        let flush_file = reopen(&shared.file).or_else(|_| shared.file.try_clone())?;
         self.devices[number] = Some(Device {
-            file,
+            flush_file,
             model,
             zero_method: ZeroMethod::PunchHole,
             can_discard: shared.geometry().discard,
@@ -120,7 +128,6 @@ impl DeviceIo {
             answered_ns: 0,
             given_up: false,
             leaving: false,
-            held_at: None,
             shared,
         });
         Ok(())
@@ -248,7 +255,7 @@ impl DeviceIo {
         let active = self.active.get_mut(slot).expect("in flight");
         let device = self.devices[active.device as usize].as_ref().expect("a device outlives its I/Os");
         active.waits = Waits::Kernel;
-        let entry = active.entry(Fd(device.file.as_raw_fd()));
+        let entry = active.entry(Fd(device.file_for(&active.work).as_raw_fd()));
         // SAFETY: the entry names pages, static zeroes and the vector of pieces: all live as long as the `Active`, which leaves the table
         // only in `finish`, after the entry's completion. Since IORING_FEAT_SUBMIT_STABLE the vector itself is
         // read at submission.
@@ -261,7 +268,7 @@ impl DeviceIo {
         let device = self.devices[active.device as usize].as_mut().expect("a device outlives its I/Os");
         device.answered_ns = now_ns;
         if matches!(active.owner, Owner::Nobody) {
-            return self.orphan_completed(ring, slot);
+            return self.orphan_completed(slot);
         }
         let block_bytes = u64::from(device.shared.geometry().logical_block_bytes);
         match active.judge(result, block_bytes) {
