@@ -375,8 +375,11 @@ impl Endpoint for Queue {
 
     fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, _flags: u32) {
         if token == TOKEN_BELL {
-            if result > 0 {
+            // A read that failed for want of memory or by a signal has heard nothing, and what rang is there still.
+            if result != -libc::ECANCELED {
                 self.listen(cx);
+            }
+            if result > 0 {
                 self.turned(cx);
             }
             return;

@@ -3,7 +3,7 @@
 
 use super::*;
 use device::Geometry;
-use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions};
+use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -76,8 +76,8 @@ fn content(tag: u16) -> Vec<u8> {
     vec![tag as u8 + 1; BYTES as usize]
 }
 
-#[test]
-fn only_a_part_of_all_data_is_moved_before_others_have_their_turn() {
+/// A reactor, and a volume over a file on it.
+fn begin() -> (tempfile::TempDir, Runtime, VolumeRef) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("backing");
     let mut options = std::fs::OpenOptions::new();
@@ -88,6 +88,13 @@ fn only_a_part_of_all_data_is_moved_before_others_have_their_turn() {
         Geometry { size_bytes: VOLUME_BYTES, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: false, discard_zeroes: false };
     let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
     let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only: false }).expect("a volume");
+    (directory, runtime, volume)
+}
+
+#[test]
+fn only_a_part_of_all_data_is_moved_before_others_have_their_turn() {
+    let (directory, runtime, volume) = begin();
+    let path = directory.path().join("backing");
     for operation in [1u32, 0] {
         let kernel = memfd_create("ublkc", MemfdFlags::CLOEXEC).expect("memory");
         ftruncate(&kernel, data_offset(0, TAGS) as u64).expect("sparse memory");
@@ -122,5 +129,38 @@ fn only_a_part_of_all_data_is_moved_before_others_have_their_turn() {
             assert!(found == content(tag), "operation {operation}, tag {tag}");
         }
     }
+    runtime.shutdown(PATIENCE).expect("the runtime ends");
+}
+
+/// A queue whose bell cannot be read at first.
+struct Deaf(Queue);
+
+impl Endpoint for Deaf {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.0.ring(cx, TOKEN_BELL, -libc::EINTR, 0);
+    }
+
+    fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, flags: u32) {
+        self.0.ring(cx, token, result, flags);
+    }
+
+    fn reply(&mut self, _cx: &mut Context<'_>, _reply: Reply) {}
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        cx.close();
+    }
+}
+
+#[test]
+fn a_bell_that_could_not_be_read_is_heard_the_next_time() {
+    let (_directory, runtime, volume) = begin();
+    let kernel = memfd_create("ublkc", MemfdFlags::CLOEXEC).expect("memory");
+    ftruncate(&kernel, data_offset(0, TAGS) as u64).expect("sparse memory");
+    let table = Table::map(&kernel, 0, TAGS).expect("mapped");
+    let switch = Arc::new(Switch::new(volume, 1).expect("a bell"));
+    let queue = Queue::new(Arc::new(kernel), table, switch.clone(), 0, TAGS, BYTES);
+    let group = runtime.add_endpoint(Box::new(Deaf(queue)));
+    assert!(switch.pause(PATIENCE), "the queue is to say that nothing is under way");
+    runtime.stop_endpoints(&group, PATIENCE).expect("it ends");
     runtime.shutdown(PATIENCE).expect("the runtime ends");
 }
