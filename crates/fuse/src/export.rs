@@ -12,11 +12,10 @@ use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::table::Table;
 use node::link::{Link, forget_stale_name, is_there};
-use node::patience::{begin, within};
+use node::patience::{within, within_or_never};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -298,20 +297,14 @@ impl LoopExport {
         // The name goes while the number is still ours, so that it never leads to a device of others.
         let mut link = self.link.take();
         let had_link = link.is_some();
-        // Who is first: the end of the patience, or the order to the kernel. After a timeout the device stays, however late the I/O ends
-        // that it waited for.
-        let decided = Arc::new(AtomicBool::new(false));
-        let (decides, seconds) = (decided.clone(), self.patience.as_secs());
+        // After a timeout the device stays, however late the I/O ends that it waited for.
+        let seconds = self.patience.as_secs();
         let timed_out = move || FuseError::TimedOut { step: "detaching the loop device", seconds };
-        let detach = move || {
-            let may_go = || if decides.swap(true, Ordering::SeqCst) { Err(timed_out()) } else { Ok(()) };
+        let detach = move |may_go: &dyn Fn() -> bool| {
+            let may_go = || if may_go() { Ok(()) } else { Err(timed_out()) };
             device.lock().unwrap_or_else(PoisonError::into_inner).detach(may_go, || drop(link.take()))
         };
-        let answer = begin("loop-detach", detach);
-        let detached = answer.and_then(|answer| match answer.recv_timeout(self.patience) {
-            Err(_) if decided.swap(true, Ordering::SeqCst) => answer.recv_timeout(self.patience).ok(),
-            result => result.ok(),
-        });
+        let detached = within_or_never(self.patience, "loop-detach", detach);
         if let Err(error) = detached.ok_or_else(timed_out).and_then(|detached| detached) {
             // Both names lead to a device that goes on.
             if had_link && let Err(warning) = self.make_link() {

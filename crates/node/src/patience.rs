@@ -1,6 +1,7 @@
 //! Blocking calls that may hang are made on a thread of their own and waited for with a limit.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// What `work` gives, or `None` if it takes longer than `patience`. The thread is then left to itself: a call that hangs in
@@ -11,6 +12,23 @@ use std::time::{Duration, Instant};
 /// descriptors of its own, empty but for the standard ones: `work` must bring paths, not files.
 pub fn within<T: Send + 'static>(patience: Duration, thread_name: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     begin(thread_name, work)?.recv_timeout(patience).ok()
+}
+
+/// The same of work with a step that must not be done once nobody waits for it: before that it asks whether it may, and if not leaves the
+/// step out. After `None` it never does it, however late what comes before it ends; once it may, it is waited for as long again.
+pub fn within_or_never<T: Send + 'static>(
+    patience: Duration,
+    thread_name: &str,
+    work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+) -> Option<T> {
+    // Who is first: the end of the patience, or the step.
+    let decided = Arc::new(AtomicBool::new(false));
+    let decides = decided.clone();
+    let answer = begin(thread_name, move || work(&|| !decides.swap(true, Ordering::SeqCst)))?;
+    match answer.recv_timeout(patience) {
+        Err(_) if decided.swap(true, Ordering::SeqCst) => answer.recv_timeout(patience).ok(),
+        result => result.ok(),
+    }
 }
 
 /// Begins such work, and gives where its answer comes; `None` if no thread can be started.
@@ -50,6 +68,29 @@ pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A device is not taken away after its stop was reported as failed.
+    #[test]
+    fn what_nobody_waits_for_any_more_is_never_done() {
+        let (go, waits) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let slow = move |may: &dyn Fn() -> bool| {
+            let _ = waits.recv();
+            let _ = tell.send(may());
+        };
+        assert_eq!(within_or_never(Duration::from_millis(10), "late", slow), None);
+        drop(go);
+        assert_eq!(told.recv(), Ok(false), "it asked after the end of the patience");
+        // Begun in time, it is waited for.
+        let begun = |may: &dyn Fn() -> bool| {
+            let may = may();
+            std::thread::sleep(Duration::from_millis(100));
+            may
+        };
+        let patience = Duration::from_millis(60);
+        assert_ne!(within_or_never(patience, "begun", begun), Some(false));
+        assert_eq!(within_or_never(Duration::from_secs(60), "quick", |may| (may(), may())), Some((true, false)));
+    }
 
     #[test]
     fn patience_ends() {

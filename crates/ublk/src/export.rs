@@ -10,7 +10,7 @@ use crate::switch::Switch;
 use crate::table::Table;
 use crate::uapi::{ANY_DEVICE, DeviceInfo, Parameters, flag};
 use node::link::{Link, is_there};
-use node::patience::{wait_until, within};
+use node::patience::{wait_until, within, within_or_never};
 use node::users::users_of;
 use node::writeback::{Opens, write_back};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
@@ -238,14 +238,16 @@ impl UblkExport {
         if let Some(by) = self.users() {
             return in_use(by);
         }
-        let (path, number, mark) = (self.path.clone(), self.number, self.mark);
-        let go = move || -> io::Result<Result<(), UblkError>> {
+        let (path, number, mark, patience) = (self.path.clone(), self.number, self.mark, self.patience);
+        let late = move || UblkError::TimedOut { step: "stopping a ublk device", seconds: patience.as_secs() };
+        let go = move |may_stop: &dyn Fn() -> bool| -> io::Result<Result<(), UblkError>> {
             // Held until the device has gone, so that nobody mounts it meanwhile.
             let claim = OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&path)?;
             claim.sync_all()?;
-            Ok(Control::open().and_then(|mut control| control.stop(number, mark)))
+            // After a timeout the device stays, however late the I/O ends that was waited for.
+            Ok(if may_stop() { Control::open().and_then(|mut control| control.stop(number, mark)) } else { Err(late()) })
         };
-        match within(self.patience, "ublk-stop", go) {
+        match within_or_never(patience, "ublk-stop", go) {
             Some(Ok(stopped)) => stopped?,
             Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => return in_use("mounted just now".to_owned()),
             Some(Err(error)) if is_gone(&error) => {}
