@@ -167,7 +167,7 @@ impl UblkExport {
         };
         let mut made = UblkExport::of(&info, switch, endpoints, true, options);
         made.warnings.extend(late);
-        made.warnings.extend(differences(&known, volume, &made.path));
+        made.warnings.extend(differences(&known, volume.read_only(), &made.path));
         if volume.size_bytes() > known.size_bytes {
             made.warnings.extend(made.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string()));
         }
@@ -252,7 +252,7 @@ impl UblkExport {
             Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => return in_use("mounted just now".to_owned()),
             Some(Err(error)) if is_gone(&error) => {}
             Some(Err(error)) => return Err(UblkError::system(format!("flush {}", self.path.display()))(error)),
-            None => return Err(UblkError::TimedOut { step: "stopping a ublk device", seconds: self.patience.as_secs() }),
+            None => return Err(late()),
         }
         self.remove(runtime)
     }
@@ -359,7 +359,7 @@ impl UblkExport {
         self.switch.resume(volume.clone());
         let has_grown = volume.size_bytes() > known.size_bytes;
         let told = has_grown.then(|| self.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string())).flatten();
-        Ok(told.into_iter().chain(differences(&known, volume, &self.path)).collect())
+        Ok(told.into_iter().chain(differences(&known, volume.read_only(), &self.path)).collect())
     }
 }
 
@@ -456,9 +456,16 @@ fn misfit(known: &Parameters, volume: &VolumeRef) -> Option<String> {
 }
 
 /// What an administrator should know of a device that goes on: in the kernel it is as it was made.
-fn differences(known: &Parameters, volume: &VolumeRef, device: &Path) -> Option<String> {
-    let stays = known.read_only && !volume.read_only();
-    stays.then(|| format!("{} stays read-only until it is made anew: unmount it, then restart the daemon", device.display()))
+fn differences(known: &Parameters, is_read_only: bool, device: &Path) -> Option<String> {
+    let device = device.display();
+    match (known.read_only, is_read_only) {
+        (true, false) => Some(format!("{device} stays read-only until it is made anew: unmount it, then restart the daemon")),
+        (false, true) => Some(format!(
+            "{device} was made for writing, and its volume is read-only now: writes to it fail until it is made anew: unmount it, then \
+             restart the daemon"
+        )),
+        _ => None,
+    }
 }
 
 /// Puts the queues on the reactors: they fetch all tags.
@@ -507,4 +514,27 @@ pub(crate) fn is_served_device(path: &Path) -> bool {
     let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix("ublkb")?.parse().ok());
     let Some(number) = number else { return is_there(path) };
     Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| control::is_served(&info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Users learn of a device that does not do what its volume does, whichever of both is read-only.
+    #[test]
+    fn a_device_that_goes_on_otherwise_than_its_volume_is_told_of() {
+        let told = |device_is, volume_is| {
+            let known = Parameters {
+                size_bytes: 1 << 20,
+                block_bytes: 512,
+                request_bytes_max: REQUEST_BYTES_MAX,
+                read_only: device_is,
+                can_discard: true,
+            };
+            differences(&known, volume_is, Path::new("/dev/ublkb3"))
+        };
+        assert_eq!((told(false, false), told(true, true)), (None, None));
+        assert!(told(true, false).is_some_and(|told| told.starts_with("/dev/ublkb3 stays read-only")));
+        assert!(told(false, true).is_some_and(|told| told.contains("writes to it fail")));
+    }
 }
