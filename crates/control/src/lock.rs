@@ -2,11 +2,21 @@
 
 use crate::error::ControlError;
 use rustix::fs::FlockOperation;
+use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// What the process is called that holds block devices while there is no daemon.
+pub const KEEPER_NAME: &CStr = c"hearth-keeper";
+/// How long to wait for it: it ends the devices that nobody has come for, which the kernel may take a
+/// minute for.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(90);
+/// How often to look meanwhile.
+const KEEPER_LOOK: Duration = Duration::from_millis(100);
 
 /// The lock; held while the value lives.
 #[derive(Debug)]
@@ -27,6 +37,7 @@ impl DaemonLock {
             problem: format!("the lock file cannot be opened ({e})"),
             remedy: "make its directory writable, or use another one with --state DIR".into(),
         };
+        let give_up_at = Instant::now() + KEEPER_PATIENCE;
         let mut file = loop {
             let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -38,6 +49,11 @@ impl DaemonLock {
                     // What is written there may be of an earlier holder, while the present one is about to write its id: the kernel knows.
                     let written = file.read_to_string(&mut text).ok().map(|_| text.trim().to_string());
                     let pid = holder_of(&file).or(written).filter(|pid| !pid.is_empty()).unwrap_or_else(|| "unknown".into());
+                    // It ends devices that nobody has come for, and lets go.
+                    if is_keeper(&pid) && Instant::now() < give_up_at {
+                        std::thread::sleep(KEEPER_LOOK);
+                        continue;
+                    }
                     return Err(ControlError::SecondDaemon { pid, path: shown });
                 }
                 Err(e) => return Err(failed(e.into())),
@@ -82,6 +98,10 @@ fn holder_of(file: &File) -> Option<String> {
     })
 }
 
+fn is_keeper(pid: &str) -> bool {
+    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == KEEPER_NAME.to_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,5 +119,26 @@ mod tests {
         assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
         drop(first);
         DaemonLock::take(&path).expect("it was dropped");
+    }
+
+    #[test]
+    fn who_holds_the_exports_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("lock");
+        drop(DaemonLock::take(&path).expect("nobody has it"));
+        // A process of that name, which is that of its file, has the lock for a moment.
+        let named = directory.path().join("hearth-keeper");
+        std::os::unix::fs::symlink("/usr/bin/flock", &named).expect("an empty directory");
+        let mut keeper = std::process::Command::new(named);
+        keeper.arg(&path).args(["sh", "-c", "echo has it; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut keeper = keeper.spawn().expect("bash");
+        let mut told = [0; 7];
+        keeper.stdout.take().expect("piped").read_exact(&mut told).expect("it has the lock");
+        let waits = std::thread::spawn(move || DaemonLock::take(&path).map(drop));
+        std::thread::sleep(KEEPER_LOOK * 3);
+        assert!(!waits.is_finished(), "it is waited for");
+        drop(keeper.stdin.take());
+        waits.join().expect("no panic").expect("it has let go");
+        keeper.wait().expect("it ends");
     }
 }

@@ -48,6 +48,8 @@ struct Slot {
     unique: u64,
     work: Work,
     reply: [u8; OUT_HEADER_BYTES + 8],
+    /// Of `reply`, to be sent; 0: it goes with data, as `pieces` say.
+    reply_bytes: u32,
     pieces: SmallVec<[libc::iovec; 4]>,
     /// What `pieces` points into.
     pages: PageVec,
@@ -102,6 +104,7 @@ impl Connection {
             unique: 0,
             work: Work { op: Op::Flush, start_sector: 0, sectors: 0, skip_bytes: 0, data_bytes: 0 },
             reply: [0; OUT_HEADER_BYTES + 8],
+            reply_bytes: 0,
             pieces: SmallVec::new(),
             pages: PageVec::new(),
         };
@@ -391,6 +394,18 @@ impl Connection {
         }
     }
 
+    /// Hands the kernel the reply that stands in the slot.
+    fn send(&mut self, cx: &mut Context<'_>, index: usize) {
+        let (slot, device) = (&self.slots[index], ring::Fd(self.device.as_raw_fd()));
+        let entry = match slot.reply_bytes {
+            0 => opcode::Writev::new(device, slot.pieces.as_ptr(), slot.pieces.len() as u32).build(),
+            bytes => opcode::Write::new(device, slot.reply.as_ptr(), bytes).build(),
+        };
+        // SAFETY: the slot (boxed, never moved), its pieces and its pages stay as they are until this entry's completion
+        // gives the slot free, or until the endpoint is dropped.
+        unsafe { cx.push(entry, index as u32) };
+    }
+
     fn release(&mut self, slot: u32) {
         self.table.free(slot);
         self.slots[slot as usize].pages.clear();
@@ -422,6 +437,8 @@ impl Endpoint for Connection {
                 self.turn_pending = false;
                 self.pump(cx);
             }
+            // The kernel was short of something, and still waits for the reply.
+            slot if matches!(-result, libc::ENOMEM | libc::EAGAIN | libc::EINTR) => self.send(cx, slot as usize),
             slot => {
                 if result < 0 {
                     self.reply_failed(-result);
@@ -446,22 +463,19 @@ impl Endpoint for Connection {
         let error = reply.result.map_or_else(|error| -errno(error), |()| 0);
         self.table.answer(index as u32, error);
         slot.reply[..OUT_HEADER_BYTES].copy_from_slice(&out_header(slot.unique, error, body_bytes));
-        let entry = if slot.work.op == Op::Read && error == 0 {
+        if slot.work.op == Op::Read && error == 0 {
             slot.pages = reply.pages;
             slot.pieces.clear();
             slot.pieces.push(libc::iovec { iov_base: slot.reply.as_mut_ptr().cast(), iov_len: OUT_HEADER_BYTES });
             for_each_run(&slot.pages, slot.work.skip_bytes, slot.work.data_bytes, |start, length| {
                 slot.pieces.push(libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length });
             });
-            opcode::Writev::new(ring::Fd(self.device.as_raw_fd()), slot.pieces.as_ptr(), slot.pieces.len() as u32).build()
+            slot.reply_bytes = 0;
         } else {
             slot.reply[OUT_HEADER_BYTES..OUT_HEADER_BYTES + 4].copy_from_slice(&slot.work.data_bytes.to_ne_bytes());
-            let length = (OUT_HEADER_BYTES + body_bytes) as u32;
-            opcode::Write::new(ring::Fd(self.device.as_raw_fd()), slot.reply.as_ptr(), length).build()
-        };
-        // SAFETY: the slot (boxed, never moved), its pieces and its pages stay as they are until this entry's completion
-        // gives the slot free, or until the endpoint is dropped.
-        unsafe { cx.push(entry, index as u32) };
+            slot.reply_bytes = (OUT_HEADER_BYTES + body_bytes) as u32;
+        }
+        self.send(cx, index);
     }
 
     fn pages_available(&mut self, cx: &mut Context<'_>) {

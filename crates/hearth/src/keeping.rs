@@ -3,7 +3,7 @@
 
 use crate::commands::print;
 use crate::failure::Failure;
-use control::lock::DaemonLock;
+use control::lock::{DaemonLock, KEEPER_NAME};
 use control::places::Places;
 use control::real::{end_ublk_devices, volume_of_device};
 use control::state::State;
@@ -38,7 +38,8 @@ pub fn keeper(places: &Places) -> Keeper {
 pub fn keep(socket: &Path, daemon_socket: Option<&Path>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(error.to_string(), "it is started by `hearth serve`, and by nobody else");
     // By its own name in lists of processes.
-    rustix::thread::set_name(c"hearth-keeper").map_err(|error| failed(error.into()))?;
+    rustix::thread::set_name(KEEPER_NAME).map_err(|error| failed(error.into()))?;
+    raise_descriptor_limit();
     let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).map_err(|error| failed(error.into()))?;
     let state_directory = socket.parent().unwrap_or(Path::new("/"));
     let mut over = |held: Vec<String>| {
@@ -56,6 +57,16 @@ pub fn keep(socket: &Path, daemon_socket: Option<&Path>) -> Result<(), Failure> 
     };
     let mut last = || daemon_socket.is_some_and(|daemon_socket| begin_rescue(state_directory, daemon_socket));
     holder::hold(listener, socket, PATIENCE, &mut last, &mut over).map_err(failed)
+}
+
+/// As many descriptors as may be had: each block device takes some.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        // A set that does not fit is refused.
+        tracing::debug!(%error, "the limit of descriptors is as it was");
+    }
 }
 
 /// No daemon has come. Where devices in use lead to volumes, their users can go on without hearth: that

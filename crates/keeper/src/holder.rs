@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How often a holder without a daemon looks whether one can come at all.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long to wait when a connection cannot be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
 /// Holds descriptors for daemons that connect to `listener` (a listening `SOCK_SEQPACKET` socket
 /// that is found under the name `path`), until there is nothing to hold and nobody connected, or
 /// nobody was connected for `patience`, or nobody can connect any more, since the name is gone.
@@ -66,10 +69,11 @@ pub fn hold(
             }
         }
         if listens {
-            let socket = accept_with(&listener, SocketFlags::CLOEXEC)?;
-            let peer = sockopt::socket_peercred(&socket)?;
-            if peer.uid == rustix::process::geteuid() {
-                daemon = Some(socket);
+            // Nothing that fails here ends what others hang on: the daemon tries again.
+            match accept_with(&listener, SocketFlags::CLOEXEC).and_then(|socket| Ok((sockopt::socket_peercred(&socket)?, socket))) {
+                Ok((peer, socket)) if peer.uid == rustix::process::geteuid() => daemon = Some(socket),
+                Ok(_) => {}
+                Err(_) => std::thread::sleep(ACCEPT_AGAIN),
             }
         }
     }
@@ -97,7 +101,16 @@ fn wait(listener: &OwnedFd, daemon: Option<&OwnedFd>) -> io::Result<(bool, bool)
 
 /// Does what one message asks. `false` when the daemon has gone.
 fn serve(socket: &OwnedFd, kept: &mut Kept) -> io::Result<bool> {
-    let Some((kind, name, descriptors)) = wire::receive(socket.as_fd())? else { return Ok(false) };
+    let (kind, name, descriptors) = match wire::receive(socket.as_fd()) {
+        Ok(Some(message)) => message,
+        Ok(None) => return Ok(false),
+        // A part of a set is no use.
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            wire::send(socket.as_fd(), Kind::Forget, "", &[])?;
+            return Ok(true);
+        }
+        Err(error) => return Err(error),
+    };
     match kind {
         Kind::Keep => drop(kept.insert(name, descriptors)),
         Kind::Forget => drop(kept.remove(&name)),
@@ -255,6 +268,27 @@ mod tests {
         drop(daemon);
         assert_eq!(far.read_to_end(&mut Vec::new()).expect("let go"), 0);
         holder.join().expect("no panic").expect("it has ended");
+    }
+
+    #[test]
+    fn a_set_that_comes_in_part_is_refused() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        const MANY: usize = crate::DESCRIPTORS_MAX + 16;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let holder = start(&path, Duration::from_secs(60));
+        let daemon = join(&path);
+        let file = File::open("/dev/null").expect("it is there");
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let many = [file.as_fd(); MANY];
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&many)));
+        sendmsg(&daemon, &[io::IoSlice::new(b"Kmany")], &mut ancillary, SendFlags::NOSIGNAL).expect("it listens");
+        let answer = wire::receive(daemon.as_fd()).expect("an answer").expect("it goes on");
+        assert_eq!(answer.0, Kind::Forget, "it cannot be kept");
+        assert!(say(&daemon, Kind::Take, "", &[]).is_empty(), "no part of it is kept");
+        drop(daemon);
+        assert_eq!(holder.join().expect("no panic").expect("it goes on"), [""; 0]);
     }
 
     #[test]

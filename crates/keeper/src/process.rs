@@ -59,17 +59,20 @@ impl Process {
         if inner.socket.is_none() {
             return self.start(&mut inner);
         }
-        let told = ask(&inner, Kind::Keep, name);
-        // One that has ended is started anew, with all there is.
-        told.or_else(|_| self.start(&mut inner))
+        match ask(&inner, Kind::Keep, name) {
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(error),
+            // One that has ended is started anew, with all there is.
+            told => told.or_else(|_| self.start(&mut inner)),
+        }
     }
 
-    pub(crate) fn forget(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn forget(self: &Arc<Process>, name: &str) -> io::Result<()> {
         let mut inner = locked(&self.inner);
         if inner.kept.remove(name).is_none() || inner.socket.is_none() {
             return Ok(());
         }
-        ask(&inner, Kind::Forget, name)
+        // An answer that came late would be taken for that to the next question.
+        ask(&inner, Kind::Forget, name).or_else(|_| self.start(&mut inner))
     }
 
     /// Starts the process and gives it all that is kept.
@@ -99,7 +102,9 @@ impl Process {
         connect(&socket, &address)?;
         self.watch(inner, socket);
         let names: Vec<String> = inner.kept.keys().cloned().collect();
-        names.iter().try_for_each(|name| ask(inner, Kind::Keep, name))
+        // One set that cannot be kept does not take the others along.
+        let told: Vec<io::Result<()>> = names.iter().map(|name| ask(inner, Kind::Keep, name)).collect();
+        told.into_iter().collect()
     }
 
     /// The process that an earlier daemon has started, if there is one.
@@ -166,6 +171,7 @@ fn ask(inner: &Inner, kind: Kind, name: &str) -> io::Result<()> {
     wire::send(socket.as_fd(), kind, name, &descriptors)?;
     match wire::receive(socket.as_fd())? {
         Some((Kind::Done, ..)) => Ok(()),
+        Some((Kind::Forget, ..)) => Err(io::ErrorKind::OutOfMemory.into()),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

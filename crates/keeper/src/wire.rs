@@ -2,8 +2,8 @@
 
 use crate::DESCRIPTORS_MAX;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, recvmsg,
-    sendmsg, sendmsg_addr,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, recvmsg, sendmsg, sendmsg_addr,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 pub(crate) enum Kind {
     /// Keep the descriptors that come along; also the answer to `Take`, once for each set.
     Keep,
-    /// Let the set of this name go.
+    /// Let the set of this name go; as an answer: it cannot be kept.
     Forget,
     /// Give me everything.
     Take,
@@ -69,7 +69,8 @@ pub(crate) fn send_to(socket: BorrowedFd<'_>, to: &SocketAddrUnix, text: &str, d
 /// Waits for one message. `None` when the peer has gone.
 ///
 /// # Errors
-/// The system's, or [`io::ErrorKind::InvalidData`] for what is no message of ours.
+/// The system's, [`io::ErrorKind::InvalidData`] for what is no message of ours, or
+/// [`io::ErrorKind::OutOfMemory`] if descriptors were lost on the way: this process may have no more.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Kind, String, Vec<OwnedFd>)>> {
     let mut bytes = [0u8; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
@@ -88,6 +89,9 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Kind, String
     }
     if received.bytes == 0 {
         return Ok(None);
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::ErrorKind::OutOfMemory.into());
     }
     let name = std::str::from_utf8(&bytes[1..received.bytes]).map_err(io::Error::other)?;
     let kind = Kind::of_byte(bytes[0]).ok_or(io::ErrorKind::InvalidData)?;
