@@ -36,8 +36,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = runtime.open_device(DeviceOptions { name: path.clone(), file, geometry, model: None })?;
     let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "bare".into(), read_only: is_zero })?;
     let probe = Probe { program: std::env::current_exe()?, arguments: vec!["probe".into()] };
-    let options =
-        UblkOptions { owner: 7, probe, link_directory: None, may_take_over: true, outlives: true, patience: Duration::from_secs(60) };
+    let options = UblkOptions {
+        owner: 7,
+        probe,
+        link_directory: None,
+        may_take_over: true,
+        outlives: true,
+        patience: Duration::from_secs(60),
+        server_patience: ublk::SERVER_PATIENCE,
+    };
     let mut export = UblkExport::start(&runtime, &volume, "bare", &options)?;
     for warning in export.warnings() {
         eprintln!("{warning}");

@@ -30,7 +30,7 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the server before may take to end: its memory and rings go first.
 /// Some kernels (6.7 to 6.14) notice it only by the time limit of requests, 30 s, if it had all of them.
-const SERVER_PATIENCE: Duration = Duration::from_secs(90);
+pub const SERVER_PATIENCE: Duration = Duration::from_secs(90);
 /// How long the nodes of a new device may take to appear.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -51,11 +51,13 @@ pub struct UblkOptions {
     pub outlives: bool,
     /// How long setting up and taking down may take. Both do I/O on the volume.
     pub patience: Duration,
+    /// How long the server before may take to end: [`SERVER_PATIENCE`], unless it was waited for already.
+    pub server_patience: Duration,
 }
 
 /// A volume as a block device.
 ///
-/// Dropping it does nothing to the device, which then waits for another server.
+/// Dropping it leaves the device to its users, who wait; and its queues to this process, so that nobody else can serve it while that lives.
 pub struct UblkExport {
     number: u32,
     mark: u64,
@@ -143,10 +145,10 @@ impl UblkExport {
 
     /// Goes on with a device whose server has ended.
     fn take_over(runtime: &Runtime, volume: &VolumeRef, info: &DeviceInfo, options: &UblkOptions) -> Result<UblkExport, UblkError> {
-        let number = info.number;
+        let (number, patience) = (info.number, options.server_patience);
         let info = on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| {
             // The server before may be on its way out still.
-            let info = succession::wait_for_server(control, number, SERVER_PATIENCE)?;
+            let info = succession::wait_for_server(control, number, patience)?;
             let known = control.parameters(number)?;
             Ok((info, known))
         });
@@ -154,7 +156,7 @@ impl UblkExport {
         if let Some(problem) = misfit(&known, volume) {
             return Err(UblkError::unfit(number, &problem));
         }
-        on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| succession::begin(control, number, SERVER_PATIENCE))?;
+        on_control(SERVER_PATIENCE * 2, "taking a ublk device over", move |control| succession::begin(control, number, patience))?;
         // What fails here leaves the device without a server, as it was.
         let (switch, endpoints) = serve(runtime, volume, &info)?;
         // From here on its queues are this process's: nobody else can have them while it lives.
@@ -360,6 +362,15 @@ impl UblkExport {
         let has_grown = volume.size_bytes() > known.size_bytes;
         let told = has_grown.then(|| self.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string())).flatten();
         Ok(told.into_iter().chain(differences(&known, volume.read_only(), &self.path)).collect())
+    }
+}
+
+impl Drop for UblkExport {
+    fn drop(&mut self) {
+        // The volume may go, and users are not to take that for the end of the device.
+        if !self.is_ending {
+            self.switch.pause(Duration::ZERO);
+        }
     }
 }
 

@@ -160,6 +160,13 @@ mod tests {
         set_served_here(mark, false);
         let mut again = fake(&[(STATE_LIVE, own), (STATE_LIVE, own), (2, -1)], mark, 0);
         assert!(wait_for_server(&mut again, 3, PATIENCE).is_ok() && again.looks > 2);
+        // Nor is one that was waited for already: it is looked at, and the next try may find that it has ended.
+        let mut elsewhere = fake(&[(STATE_LIVE, 1)], mark, 0);
+        let error = wait_for_server(&mut elsewhere, 3, Duration::ZERO).expect_err("it is served");
+        assert!(matches!(error, UblkError::ServedElsewhere { pid: 1, .. }), "{error}");
+        let mut busy = fake(&[(2, -1)], mark, 1);
+        assert!(begin(&mut busy, 3, Duration::ZERO).is_err_and(|error| !error.is_unfit()));
+        assert!(begin(&mut busy, 3, Duration::ZERO).is_ok());
         // One that is gone is not waited for either.
         let mut gone = fake(&[], mark, 0);
         assert!(wait_for_server(&mut gone, 3, PATIENCE).is_err());

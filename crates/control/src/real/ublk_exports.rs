@@ -10,11 +10,11 @@ use crate::state::VolumeRecord;
 use crate::uuid::Uuid;
 use crate::words::OnRestart;
 use fuse::Transport;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use ublk::{Probe, UblkError, UblkExport, UblkOptions};
+use ublk::{Probe, SERVER_PATIENCE, UblkError, UblkExport, UblkOptions};
 
 /// How long setting a device up and taking it down may take. Both do I/O on the volume.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,13 +27,15 @@ pub(super) struct UblkExports {
     probe: Probe,
     /// Exports whose pool is stopped and started: their users wait.
     suspended: Mutex<BTreeMap<Uuid, (Instant, UblkExport)>>,
+    /// Volumes for whose devices the server before was waited for in vain. Whoever tries again does not wait as long once more.
+    in_vain: Mutex<BTreeSet<Uuid>>,
 }
 
 impl UblkExports {
     pub(super) fn new() -> UblkExports {
         // The program that this is a part of answers to this word.
         let probe = Probe { program: "/proc/self/exe".into(), arguments: vec![PROBE.into()] };
-        UblkExports { probe, suspended: Mutex::default() }
+        UblkExports { probe, suspended: Mutex::default(), in_vain: Mutex::default() }
     }
 }
 
@@ -96,14 +98,17 @@ impl Machine {
                     probe: self.ublk.probe.clone(),
                     link_directory,
                     patience: PATIENCE,
+                    server_patience: if locked(&self.ublk.in_vain).contains(&record.uuid) { Duration::ZERO } else { SERVER_PATIENCE },
                     outlives: self.kept.has_keeper(),
                 };
                 match UblkExport::start(&self.runtime, &volume.reference, &record.name, &options) {
                     Ok(made) => {
                         self.kept.ublk_waits_no_more(record);
+                        locked(&self.ublk.in_vain).remove(&record.uuid);
                         made
                     }
                     Err(error) => {
+                        locked(&self.ublk.in_vain).insert(record.uuid);
                         // What cannot be seen may be there.
                         self.kept.ublk_not_served(record, ublk::is_there(owner(record)).unwrap_or(true));
                         return Err(ublk_error(&error));
