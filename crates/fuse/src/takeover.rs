@@ -92,8 +92,8 @@ impl LoopExport {
     /// descriptors these are copies. Requests that wait are served from here on.
     ///
     /// # Errors
-    /// [`FuseError::NotTakenOver`]: when its descriptors are closed everywhere, users of the device
-    /// get errors.
+    /// [`FuseError::NotTakenOver`] if nobody can: when its descriptors are closed everywhere, users of the device get errors. After any
+    /// other, all is as before, and the next try may succeed with other copies.
     pub fn take_over(
         runtime: &Runtime,
         volume: &VolumeRef,
@@ -105,7 +105,10 @@ impl LoopExport {
         check_name(name)?;
         let refused = |problem: &str| FuseError::NotTakenOver { name: name.to_owned(), problem: problem.to_owned() };
         let [connection, memory] = <[OwnedFd; 2]>::try_from(kept).map_err(|_| refused("what was kept of it is not complete"))?;
-        let (table, text) = Table::of_earlier(memory).map_err(|error| refused(&error.to_string()))?;
+        let (table, text) = Table::of_earlier(memory).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => refused(&error.to_string()),
+            _ => FuseError::system("map", "the table of its requests")(error),
+        })?;
         let facts: Facts = serde_json::from_slice(&text).map_err(|_| refused("it was not complete"))?;
         let mark = mark_of(&options.owner, name);
         if facts.mark != mark {
@@ -119,9 +122,10 @@ impl LoopExport {
             return Err(refused("its loop device is gone"));
         };
         let geometry = facts.geometry();
-        let mount = Mount::taken_over(&path, facts.mount, facts.below)?;
         let file = VolumeFile { size_bytes: facts.size_bytes, block_bytes: facts.block_bytes, can_discard: facts.can_discard };
         let second = connection.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
+        // The last that can fail: from here on, who drops it ends the export.
+        let mount = Mount::taken_over(&path, facts.mount, facts.below)?;
         let (table, negotiated) = (Arc::new(table), facts.negotiated);
         let endpoint = Connection::taken_over(
             second,

@@ -58,7 +58,7 @@ impl Machine {
         std::fs::create_dir_all(&mounts).map_err(|e| directory_error(&mounts, &e))?;
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
         let options = LoopOptions { owner: record.uuid.to_string(), link_directory, transport, ..LoopOptions::default() };
-        let (made, problem) = match self.take_over_loop(record, &volume.reference, &mounts, &options) {
+        let (made, problem) = match self.take_over_loop(record, &volume.reference, &mounts, &options)? {
             Some(made) => (made, None),
             None => {
                 let start = LoopExport::start(&self.runtime, &volume.reference, &record.name, &mounts, &options);

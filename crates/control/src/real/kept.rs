@@ -6,7 +6,7 @@ use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use crate::store;
 use crate::uuid::Uuid;
-use fuse::{LoopExport, LoopOptions};
+use fuse::{FuseError, LoopExport, LoopOptions};
 use keeper::{Keeper, Kept};
 use runtime::VolumeRef;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -134,6 +134,34 @@ impl KeptExports {
         }
     }
 
+    /// Tries to take an export over, with copies of its descriptors. Gives what became of it for good; `None` if nothing is kept under that
+    /// name.
+    ///
+    /// # Errors
+    /// Any but that nobody can take it over; its users wait on, since when they do.
+    fn try_kept<T>(
+        &self,
+        name: &str,
+        take: impl FnOnce(Vec<OwnedFd>) -> Result<T, FuseError>,
+    ) -> Result<Option<Result<T, FuseError>>, ControlError> {
+        let Some((since, set)) = locked(&self.waiting).remove(name) else { return Ok(None) };
+        let copies = set.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let taken = match copies {
+            Ok(copies) => take(copies),
+            Err(error) => {
+                self.waits_on(name.to_owned(), since, set);
+                return Err(failed(&format!("its descriptors cannot be duplicated ({error})"), "raise the limit on open files"));
+            }
+        };
+        match taken {
+            Err(error) if !matches!(error, FuseError::NotTakenOver { .. }) => {
+                self.waits_on(name.to_owned(), since, set);
+                Err(failed(&error, "it is tried again"))
+            }
+            settled => Ok(Some(settled)),
+        }
+    }
+
     /// Who waits since before goes on waiting since then.
     fn waits_on(&self, name: String, since: Instant, set: Vec<OwnedFd>) {
         locked(&self.waiting).entry(name).or_insert((since, set));
@@ -249,25 +277,29 @@ impl KeptExports {
 impl Machine {
     /// Goes on with the loop device that an earlier daemon has made of the volume, if there is one
     /// that fits.
+    ///
+    /// # Errors
+    /// If it cannot be had now: its users wait on, as long as they may.
     pub(super) fn take_over_loop(
         &self,
         record: &VolumeRecord,
         volume: &VolumeRef,
         mounts: &Path,
         options: &LoopOptions,
-    ) -> Option<LoopExport> {
+    ) -> Result<Option<LoopExport>, ControlError> {
         let name = loop_name(record);
-        let (_, waiting) = locked(&self.kept.waiting).remove(&name)?;
-        match LoopExport::take_over(&self.runtime, volume, &record.name, mounts, options, waiting) {
-            Ok(made) => {
+        let take = |copies| LoopExport::take_over(&self.runtime, volume, &record.name, mounts, options, copies);
+        match self.kept.try_kept(&name, take)? {
+            Some(Ok(made)) => {
                 locked(&self.kept.kept).insert(name);
-                Some(made)
+                Ok(Some(made))
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 tracing::warn!("{error}: users of the old device get errors, and a new one is made");
                 self.kept.forget(&name);
-                None
+                Ok(None)
             }
+            None => Ok(None),
         }
     }
 
@@ -540,6 +572,25 @@ mod tests {
         assert!(kept.ublk_waits(&record), "one that was made and did not go is ended, too");
         kept.ublk_not_served(&record, false);
         assert!(!kept.ublk_waits(&record), "there is no device");
+    }
+
+    /// The same of a loop device: its descriptors are all that keeps it.
+    #[test]
+    fn a_loop_device_that_cannot_be_had_now_is_kept() {
+        let (kept, record) = (KeptExports::new(None), record());
+        let name = loop_name(&record);
+        kept.waits_for(&record, vec![memory_of(b"table").expect("there is memory")]);
+        let since = locked(&kept.waiting)[&name].0;
+        let late = |_: Vec<OwnedFd>| Err::<(), _>(FuseError::TimedOut { step: "looking", seconds: 1 });
+        assert!(kept.try_kept(&name, late).is_err() && kept.waits(&record));
+        assert_eq!(locked(&kept.waiting)[&name].0, since);
+        let other = |_: Vec<OwnedFd>| Err::<(), _>(FuseError::NotTakenOver { name: "v".into(), problem: "it is another".into() });
+        assert!(matches!(kept.try_kept(&name, other), Ok(Some(Err(_)))));
+        assert!(!kept.waits(&record), "nobody can have it");
+        assert!(matches!(kept.try_kept(&name, |_| Ok(())), Ok(None)));
+        kept.waits_for(&record, vec![memory_of(b"table").expect("there is memory")]);
+        assert!(matches!(kept.try_kept(&name, |copies| Ok(text_of(&copies))), Ok(Some(Ok(text))) if text == "table"));
+        assert!(!kept.waits(&record), "it is taken over");
     }
 
     #[test]
