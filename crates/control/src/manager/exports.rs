@@ -98,6 +98,8 @@ impl Manager {
     /// The first that cannot be offered; the others are.
     pub(super) fn export_missing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let offered = self.offered(volume);
+        // One that it is not to have any more is not missed.
+        self.set_live_volume(&volume.name, |live| live.lacking.retain(|export, _| volume.exports.contains(export)));
         let missing = volume.exports.iter().filter(|export| !offered.contains(export));
         let made: Vec<_> = missing
             .map(|export| {
