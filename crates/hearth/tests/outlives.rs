@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
@@ -180,6 +181,41 @@ fn a_killed_daemon_is_not_noticed_by_who_uses_its_device() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the device or who held it is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The address of another export is taken when the daemon is back: whoever uses the device goes on, and the export comes when it can.
+#[test]
+fn an_export_that_cannot_be_made_takes_no_device_away() {
+    if !machine_can("an_export_that_cannot_be_made_takes_no_device_away") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let daemon = place.daemon();
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("there is a free port");
+    let nbd = format!("nbd:{address}");
+    let device = add_volume_so(&place, &["--export", &nbd]);
+    let client = Client::start(&device);
+    client.wait_for(200);
+    daemon.kill();
+    // The rings of a killed daemon end a little later, and its sockets with them.
+    let taken = (0..1000).find_map(|_| TcpListener::bind(address).map_err(|_| std::thread::sleep(Duration::from_millis(10))).ok());
+    let taken = taken.expect("it is free again");
+    let daemon = place.daemon();
+    client.wait_for(200);
+    assert_eq!(self::device(&place), device);
+    let shown = || place.json(&["volume", "show", "v"]);
+    assert!(shown()["exports"][&nbd].is_null() && shown()["health"] == "running", "{}", shown());
+    assert!(shown()["problem"].as_str().is_some_and(|problem| problem.contains(&nbd)), "{}", shown());
+    drop(taken);
+    let begun = Instant::now();
+    while shown()["exports"][&nbd].is_null() {
+        assert!(begun.elapsed() < Duration::from_secs(100), "it is not tried again: {}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(shown()["problem"].is_null(), "{}", shown());
+    client.end().expect("no error");
+    daemon.stop();
 }
 
 /// Faster, and said so: it ends with the daemon. Without the kernel's switch it is as any other.
