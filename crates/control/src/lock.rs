@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 /// What the process is called that holds block devices while there is no daemon.
 pub const KEEPER_NAME: &CStr = c"hearth-keeper";
-/// How long to wait for it: it ends the devices that nobody has come for, which the kernel may take a
-/// minute for.
+/// What the process is called that goes on in the place of a daemon that does not come back.
+pub const RESCUE_NAME: &CStr = c"hearth-rescue";
+/// How long to wait for them: they end the devices that nobody has come for, which the kernel may take
+/// a minute for.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(90);
 /// How often to look meanwhile.
 const KEEPER_LOOK: Duration = Duration::from_millis(100);
@@ -31,13 +33,24 @@ impl DaemonLock {
     /// # Errors
     /// [`ControlError::SecondDaemon`] if somebody holds it, [`ControlError::State`] if the file cannot be used.
     pub fn take(path: &Path) -> Result<DaemonLock, ControlError> {
+        DaemonLock::take_until(path, Instant::now() + KEEPER_PATIENCE)
+    }
+
+    /// The same, without waiting for anybody.
+    ///
+    /// # Errors
+    /// As [`DaemonLock::take`].
+    pub fn take_now(path: &Path) -> Result<DaemonLock, ControlError> {
+        DaemonLock::take_until(path, Instant::now())
+    }
+
+    fn take_until(path: &Path, give_up_at: Instant) -> Result<DaemonLock, ControlError> {
         let shown = path.display().to_string();
         let failed = |e: std::io::Error| ControlError::State {
             path: shown.clone(),
             problem: format!("the lock file cannot be opened ({e})"),
             remedy: "make its directory writable, or use another one with --state DIR".into(),
         };
-        let give_up_at = Instant::now() + KEEPER_PATIENCE;
         let mut file = loop {
             let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -49,8 +62,8 @@ impl DaemonLock {
                     // What is written there may be of an earlier holder, while the present one is about to write its id: the kernel knows.
                     let written = file.read_to_string(&mut text).ok().map(|_| text.trim().to_string());
                     let pid = holder_of(&file).or(written).filter(|pid| !pid.is_empty()).unwrap_or_else(|| "unknown".into());
-                    // It ends devices that nobody has come for, and lets go.
-                    if is_keeper(&pid) && Instant::now() < give_up_at {
+                    // They end devices that nobody has come for, and let go.
+                    if goes_soon(&pid) && Instant::now() < give_up_at {
                         std::thread::sleep(KEEPER_LOOK);
                         continue;
                     }
@@ -98,8 +111,18 @@ fn holder_of(file: &File) -> Option<String> {
     })
 }
 
-fn is_keeper(pid: &str) -> bool {
-    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == KEEPER_NAME.to_bytes())
+fn goes_soon(pid: &str) -> bool {
+    let is_one = |name: Vec<u8>| [KEEPER_NAME, RESCUE_NAME].iter().any(|one| name.trim_ascii_end() == one.to_bytes());
+    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(is_one)
+}
+
+impl Drop for DaemonLock {
+    /// A process that shares the lock and was killed may take its time to end.
+    fn drop(&mut self) {
+        if let Err(error) = rustix::fs::flock(&self.file, FlockOperation::Unlock) {
+            tracing::debug!(%error, "the lock goes with its last holder");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -146,6 +146,13 @@ pub trait MappedDevices {
     /// Whether the machine is going down: nothing more will be mounted.
     fn machine_ends(&self) -> bool;
 
+    /// Whether somebody has the origin open: also a daemon that was killed, as long as the kernel carries
+    /// out what it had asked of its disk.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    fn origin_in_use(&self, volume: &VolumeRecord) -> Result<bool, ControlError>;
+
     /// Removes the origin, if there is one. The volume is not attached, and its device leads past hearth.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use crate::error::{ControlError, Kind};
 use crate::mapped::{Leads, MappedDevices};
 use crate::state::{State, VolumeRecord};
 use crate::store::Store;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use types::Mode;
 
@@ -114,11 +114,12 @@ pub fn lead_past(
     patience: Patience,
 ) -> Vec<Led> {
     let (led_in, led) = channel();
-    let until = Instant::now() + patience.for_requests + patience.for_exchange;
+    // Set anew when the block devices have ended, which may take long.
+    let until = Arc::new(Mutex::new(Instant::now() + patience.for_requests + patience.for_exchange));
     for (at, volume) in volumes.iter().cloned().enumerate() {
-        let (mapped, led_in) = (mapped.clone(), led_in.clone());
+        let (mapped, led_in, until) = (mapped.clone(), led_in.clone(), until.clone());
         // Whoever waits in the kernel is not waited for: the thread ends with the process, and the exchange with it.
-        std::thread::spawn(move || drop(led_in.send((at, lead_one_past(&*mapped, &volume, until)))));
+        std::thread::spawn(move || drop(led_in.send((at, lead_one_past(&*mapped, &volume, &until)))));
     }
     drop(led_in);
     let mut results: Vec<Option<Result<bool, ControlError>>> = volumes.iter().map(|_| None).collect();
@@ -130,7 +131,9 @@ pub fn lead_past(
             Err(RecvTimeoutError::Timeout) if !ended => {
                 end();
                 // An exchange that has failed meanwhile is tried again until then, and a little later it has said so.
-                (ended, limit) = (true, until.max(Instant::now()) + PAUSE * 10);
+                let last = Instant::now() + patience.for_exchange;
+                *until.lock().expect("no holder of this lock panics") = last;
+                (ended, limit) = (true, last + PAUSE * 10);
             }
             Err(_) => break,
         }
@@ -144,11 +147,11 @@ pub fn lead_past(
 }
 
 /// Another program may be at it, and wait for the same requests.
-fn lead_one_past(mapped: &dyn MappedDevices, volume: &VolumeRecord, until: Instant) -> Result<(), ControlError> {
+fn lead_one_past(mapped: &dyn MappedDevices, volume: &VolumeRecord, until: &Mutex<Instant>) -> Result<(), ControlError> {
     loop {
-        match mapped.lead_past(volume) {
+        match past_old_writes(mapped, volume).and_then(|()| mapped.lead_past(volume)) {
             Ok(_) => break,
-            Err(error) if Instant::now() >= until => return Err(error),
+            Err(error) if Instant::now() >= *until.lock().expect("no holder of this lock panics") => return Err(error),
             Err(_) => std::thread::sleep(PAUSE),
         }
     }
@@ -157,4 +160,14 @@ fn lead_one_past(mapped: &dyn MappedDevices, volume: &VolumeRecord, until: Insta
         tracing::debug!("{error}");
     }
     Ok(())
+}
+
+/// What the daemon had asked of the disk before it was killed must be done: it could come over what
+/// users write as soon as the device leads past hearth.
+fn past_old_writes(mapped: &dyn MappedDevices, volume: &VolumeRecord) -> Result<(), ControlError> {
+    if !mapped.origin_in_use(volume)? {
+        return Ok(());
+    }
+    let problem = "it still leads to hearth: what the daemon had asked of the disk below it is not done";
+    Err(refused(volume, problem.into(), "check that disk, then give `hearth rescue` again", Kind::Busy))
 }

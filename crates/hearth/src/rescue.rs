@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::keeping::keeper;
 use crate::serve::{export_directory, stay_in_memory, tell_kernel_that_io_depends_on_us};
 use clap::Args;
-use control::lock::DaemonLock;
+use control::lock::{DaemonLock, RESCUE_NAME};
 use control::manager::Manager;
 use control::mapped::MappedDevices;
 use control::places::Places;
@@ -59,6 +59,7 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     if !state_directory.join("lock").exists() {
         return Err(nothing());
     }
+    name_process();
     let lock = DaemonLock::take(&state_directory.join("lock"))?;
     let is_kept = state_directory.join(SOCKET).exists();
     let mut ended = None;
@@ -110,6 +111,7 @@ pub fn rescue_after_stop(places: &Places) -> Result<(), Failure> {
     if failed || is_being_restarted()? || !places.state_directory.join("lock").exists() {
         return Ok(());
     }
+    name_process();
     let lock = DaemonLock::take(&places.state_directory.join("lock"))?;
     let mut devices = None;
     let end = || end_ublk_devices_of(&places.state_directory);
@@ -131,6 +133,13 @@ pub fn rescue_after_stop(places: &Places) -> Result<(), Failure> {
         first.get_or_insert(Failure::failed(problem, "see the kernel's log (dmesg), then give `hearth rescue`"));
     }
     first.map_or(Ok(()), Err)
+}
+
+/// A daemon that comes meanwhile knows by it that this does not take long.
+fn name_process() {
+    if let Err(error) = rustix::thread::set_name(RESCUE_NAME) {
+        tracing::debug!(%error, "this process has the name it had");
+    }
 }
 
 /// Whether systemd has a job to restart the service.
@@ -188,6 +197,7 @@ fn lead_attached_past(places: &Places, lock: &DaemonLock, end: &mut dyn FnMut())
     let on = |volume: &VolumeRecord| {
         let next = match volume.is_trial() {
             true => "its trial is over",
+            false if volume.attachment.as_ref().is_some_and(|attachment| attachment.leaving) => "its detachment ends with the next start",
             false => "the next start of the daemon attaches it again, with an empty cache",
         };
         format!("{}: goes on without hearth; {next}", device_of(volume))
@@ -238,7 +248,8 @@ fn serve_until_past(places: &Places, lock: &DaemonLock) -> Result<(), String> {
 /// If a device does not lead past hearth; then its users wait as before.
 pub fn serve(places: &Places) -> Result<(), Failure> {
     let state_directory = &places.state_directory;
-    if DaemonLock::take(&state_directory.join("lock")).is_ok() {
+    name_process();
+    if DaemonLock::take_now(&state_directory.join("lock")).is_ok() {
         return Err(Failure::usage("`--serve` is for `hearth rescue` itself", "leave it out"));
     }
     tell_kernel_that_io_depends_on_us();

@@ -246,9 +246,11 @@ fn a_device_is_not_free_while_writes_of_a_killed_daemon_are_under_way() {
     let health = || place.json(&["volume", "show", "v"])["health"].as_str().map(String::from);
     assert_ne!(health().as_deref(), Some("running"), "{}", daemon.log());
     disk.answers();
-    while health().as_deref() != Some("running") {
+    let runs = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+        health().as_deref() == Some("running")
+    });
+    assert!(runs, "{}", daemon.log());
     let read = self::client(&place, "v").read(0, DATA_BYTES);
     assert!(read == data(1) || read == data(2), "the write took place, or it did not");
     daemon.stop();

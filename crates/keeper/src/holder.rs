@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -37,12 +38,17 @@ pub fn hold(
     over: &mut dyn FnMut(Vec<String>),
 ) -> io::Result<()> {
     let mut kept = Kept::new();
-    let mut is_last = false;
+    let (own_name, mut is_last) = (name_of(path), false);
     let mut daemon: Option<OwnedFd> = None;
     // The daemon that has started this process connects at once.
     let mut alone_since = Instant::now();
+    let mut connected_at = alone_since;
     loop {
         let (listens, speaks) = wait(&listener, daemon.as_ref())?;
+        // Another process has been started in its place, and has all there is.
+        if daemon.is_none() && path.exists() && name_of(path) != own_name {
+            return Ok(());
+        }
         let is_over = || Instant::now() >= alone_since + patience || !path.exists();
         if daemon.is_none() && !listens {
             let all = is_over();
@@ -63,6 +69,8 @@ pub fn hold(
             let goes_on = serve(socket, &mut kept).unwrap_or(false);
             if !goes_on {
                 (daemon, alone_since) = (None, Instant::now());
+                // One that was there for so long was no last one.
+                is_last &= connected_at.elapsed() < patience;
                 if kept.is_empty() {
                     return Ok(());
                 }
@@ -71,12 +79,19 @@ pub fn hold(
         if listens {
             // Nothing that fails here ends what others hang on: the daemon tries again.
             match accept_with(&listener, SocketFlags::CLOEXEC).and_then(|socket| Ok((sockopt::socket_peercred(&socket)?, socket))) {
-                Ok((peer, socket)) if peer.uid == rustix::process::geteuid() => daemon = Some(socket),
+                Ok((peer, socket)) if peer.uid == rustix::process::geteuid() => {
+                    (daemon, connected_at) = (Some(socket), Instant::now());
+                }
                 Ok(_) => {}
                 Err(_) => std::thread::sleep(ACCEPT_AGAIN),
             }
         }
     }
+}
+
+/// Which file the name leads to now.
+fn name_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// The sets that are to be let go when nobody was connected for so long.
@@ -217,7 +232,9 @@ mod tests {
             let directory = tempfile::tempdir().expect("a directory");
             let path = directory.path().join("s");
             let (asked_in, asked) = std::sync::mpsc::channel();
-            let holder = start_with(&path, Duration::from_millis(300), move || asked_in.send(()).is_ok());
+            // Who connects in the end has time for it.
+            let patience = if connects { Duration::from_secs(5) } else { Duration::from_millis(300) };
+            let holder = start_with(&path, patience, move || asked_in.send(()).is_ok());
             let daemon = join(&path);
             let (mut far, near) = std::io::pipe().expect("a pipe");
             say(&daemon, Kind::Keep, "one", &[near.into()]);

@@ -41,7 +41,11 @@ use crate::options::Options;
 use crate::state::{Attachment, BackingIdentity, Kept, VolumePhase, VolumeRecord};
 use crate::stats::VolumeStats;
 use crate::words::Export;
+use std::time::Duration;
 use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUMES_MAX};
+
+/// How long a start waits for requests of a device's users that keep it from being led past hearth.
+const STEP_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Refuses options that a volume attached to a device in use cannot have.
 pub(super) fn check_options(options: &Options) -> Result<(), ControlError> {
@@ -296,10 +300,23 @@ impl Manager {
     pub(super) fn step_back(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let volume = self.volume_record(&volume.name)?;
         if volume.attachment.is_some() {
-            self.data().mapped().lead_past(&volume)?;
+            self.lead_past_patiently(&volume)?;
         }
         self.abandon_exports(&volume, Withdrawal::Forced);
         Ok(())
+    }
+
+    /// Requests of its users that wait for a server which is not there hold it up: then it goes on by
+    /// itself when they have ended, and whoever starts the volume finds where the device leads.
+    fn lead_past_patiently(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let (led_in, led) = std::sync::mpsc::channel();
+        let (manager, of) = (self.clone(), volume.clone());
+        std::thread::spawn(move || drop(led_in.send(manager.data().mapped().lead_past(&of).map(drop))));
+        led.recv_timeout(STEP_BACK_PATIENCE).unwrap_or_else(|_| {
+            let problem = "it still leads to hearth: requests that are under way do not end".into();
+            let device_name = volume.attachment.as_ref().map_or("", |attachment| attachment.device.as_str());
+            Err(device(device_name, problem, "hearth tries again by itself".into(), Kind::Busy))
+        })
     }
 
     /// The device of a volume was found to lead past hearth: nothing that is cached may be served again, and no table leads here. What begins

@@ -16,6 +16,12 @@ use crate::datapath::Withdrawal;
 use crate::error::ControlError;
 use crate::rescue;
 use crate::state::VolumeRecord;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take for what a killed daemon had asked of a disk: until then that is in use.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(40);
+/// How often to look meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl Manager {
     /// Leads the devices of attached volumes past hearth. Nothing else was started of this manager, and nothing will be.
@@ -24,11 +30,20 @@ impl Manager {
     /// Why the first one stays as it is. Its users wait as before.
     pub fn lead_all_past(&self) -> Result<(), ControlError> {
         let waiting = rescue::waiting(self.data().mapped(), &self.memory().state);
-        let led: Vec<_> = waiting.volumes.iter().map(|volume| self.lead_past_served(volume)).collect();
+        // A disk that does not answer holds up its own volume only.
+        let led: Vec<_> = std::thread::scope(|scope| {
+            let lead = |volume| scope.spawn(move || self.lead_past_served(volume));
+            let threads: Vec<_> = waiting.volumes.iter().map(lead).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+        });
         led.into_iter().chain(waiting.refused.into_iter().map(Err)).collect()
     }
 
     fn lead_past_served(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let until = Instant::now() + IN_USE_PATIENCE;
+        while self.data().mapped().origin_in_use(volume)? && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
         let judged = self.judge_all(std::slice::from_ref(volume));
         match judged.get(&volume.name) {
             Some((Verdict::Same | Verdict::Grown, ..)) => {}

@@ -10,6 +10,7 @@ use crate::mapped::MappedDevices;
 use crate::rescue::{Led, Patience, lead_past, note_stale, waiting};
 use crate::state::State;
 use crate::store::{Loaded, Store};
+use crate::words::Export;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,10 @@ fn mapped(world: &World) -> Arc<dyn MappedDevices + Send + Sync> {
 
 /// What `hearth rescue` does where it serves nothing; gives whether block devices were ended.
 fn exchange(world: &World) -> (Vec<Led>, bool) {
+    exchange_by(world, PATIENCE)
+}
+
+fn exchange_by(world: &World, patience: Patience) -> (Vec<Led>, bool) {
     let mut ended = false;
     let found = waiting(world, &saved(world));
     assert!(found.refused.is_empty(), "{found:?}");
@@ -47,7 +52,7 @@ fn exchange(world: &World) -> (Vec<Led>, bool) {
         assert!(!std::mem::replace(&mut ended, true), "once");
         world.inside().machine.under_way = false;
     };
-    let led = lead_past(&mapped(world), found.volumes, &mut end, PATIENCE);
+    let led = lead_past(&mapped(world), found.volumes, &mut end, patience);
     (led, ended)
 }
 
@@ -158,12 +163,51 @@ fn tables_are_exchanged_where_nothing_can_be_served() {
 
     let (world, id) = killed(attach());
     world.inside().machine.under_way = false;
-    let (led, ended) = exchange(&world);
+    let (led, ended) = exchange_by(&world, Patience { for_requests: Duration::from_secs(60), ..PATIENCE });
     assert!(!ended && matches!(led[..], [Led { result: Ok(false), .. }]), "nothing was under way: {led:?}");
     goes_on_alone(&world, 7, "rescued");
     let (led, ended) = exchange(&world);
     assert!(led.is_empty() && !ended, "nothing is to be done");
     comes_back(&world, 7, id, "the next daemon");
+}
+
+/// A write of the killed daemon that the kernel still has could come over what users write past hearth.
+#[test]
+fn what_is_under_way_at_the_disk_is_waited_for() {
+    let (world, id) = killed(attach());
+    world.inside().machine.under_way = false;
+    world.inside().origin_in_use = true;
+    let short = Patience { for_exchange: Duration::from_millis(300), ..PATIENCE };
+    let (led, _) = exchange_by(&world, short);
+    assert!(matches!(&led[..], [Led { result: Err(error), .. }] if error.to_string().contains("is not done")), "{led:?}");
+    assert!(leads_to_volume(&world), "its users wait");
+
+    let disk = world.clone();
+    let done = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(leads_to_volume(&disk), "not before");
+        disk.inside().origin_in_use = false;
+    });
+    assert!(exchange(&world).0.iter().all(|led| led.result.is_ok()));
+    done.join().expect("no panic");
+    goes_on_alone(&world, 7, "rescued");
+    comes_back(&world, 7, id, "the next daemon");
+}
+
+/// Its block device cannot be had now, and users wait for that: the start does not wait with them.
+#[test]
+fn a_start_ends_although_users_of_a_device_wait_for_ever() {
+    let (world, _) = killed(attach());
+    world.inside().dead = false;
+    world.inside().no_export = Some(Export::Block);
+    let manager = next(&world);
+    assert!(leads_to_volume(&world), "nobody has taken it from its users");
+    drop(manager);
+    // When their requests have ended, the exchange that has begun goes on.
+    world.inside().machine.under_way = false;
+    while leads_to_volume(&world) {
+        std::thread::yield_now();
+    }
 }
 
 /// It is killed between the load of a table and its coming into force.

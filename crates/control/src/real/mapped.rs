@@ -472,6 +472,10 @@ impl MappedDevices for KernelMapper {
         asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"stopping")
     }
 
+    fn origin_in_use(&self, volume: &VolumeRecord) -> Result<bool, ControlError> {
+        Ok(self.origin_of(&mapper()?, volume)?.is_some_and(|origin| origin.open_count > 0))
+    }
+
     fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mapper = mapper()?;
         if let Some(origin) = self.origin_of(&mapper, volume)? {

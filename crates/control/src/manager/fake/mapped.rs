@@ -273,6 +273,10 @@ impl MappedDevices for World {
         self.inside().machine.ends
     }
 
+    fn origin_in_use(&self, _volume: &VolumeRecord) -> Result<bool, ControlError> {
+        Ok(self.inside().origin_in_use)
+    }
+
     fn remove_origin(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let leads = self.leads(volume)?;
         let mut inside = self.inside();
