@@ -27,6 +27,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("ublk", 4),
     ("traces", 5),
     ("history", 5),
+    ("analysis", 5),
     ("control", 6),
     ("rest", 7),
     ("evaluate", 7),

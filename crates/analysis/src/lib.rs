@@ -1,0 +1,22 @@
+//! How much cache a load needs: hit-rate curves from a sample of its references, with their error.
+//!
+//! ```text
+//! references ─▶ line_hash ─▶ Stack (a sample, its reuse distances) ─▶ Profile ─▶ Curve ─▶ Size with a band
+//! ```
+//!
+//! The method is SHARDS with a fixed number of sampled lines (Waldspurger and others, "Efficient MRC
+//! Construction with SHARDS", FAST 2015), with its correction of the number of references
+//! (SHARDS-adj). The error is estimated from the sample itself, see [`curve`].
+//!
+//! No threads, no clock, no input or output.
+
+#![forbid(unsafe_code)]
+
+pub mod buckets;
+pub mod curve;
+pub mod profile;
+mod stack;
+
+pub use curve::{Curve, Size};
+pub use profile::Profile;
+pub use stack::{Reused, Stack, line_hash};
