@@ -165,6 +165,62 @@ impl Content {
     }
 }
 
+/// An application's object (a table, an index, a log), numbered by the part that found it. 0 is nobody's: unknown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ObjectId(pub u32);
+
+/// What a stream of requests is for. A class decides about speed only, never about what is answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum StreamClass {
+    /// What the users of an application wait for, and all that is not known to be something else.
+    #[default]
+    Application,
+    /// A reader that passes over an object once, in order: a table scan, read-ahead, a file copy.
+    Scan,
+    /// A scan that passes over whole objects one after the other, or a session known as a backup.
+    Backup,
+    /// Writes that continue or rewrite their own tail and are hardly read: redo, WAL, binlog.
+    Log,
+    /// Second places of pages that are written in bursts and never read.
+    Doublewrite,
+    /// A replica's session.
+    Replication,
+    /// Vacuum, purge, index builds and their like, known by process or session only.
+    Maintenance,
+}
+
+impl StreamClass {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [StreamClass; 7] = [
+        StreamClass::Application,
+        StreamClass::Scan,
+        StreamClass::Backup,
+        StreamClass::Log,
+        StreamClass::Doublewrite,
+        StreamClass::Replication,
+        StreamClass::Maintenance,
+    ];
+
+    /// The word used on the command line, in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StreamClass::Application => "application",
+            StreamClass::Scan => "scan",
+            StreamClass::Backup => "backup",
+            StreamClass::Log => "log",
+            StreamClass::Doublewrite => "doublewrite",
+            StreamClass::Replication => "replication",
+            StreamClass::Maintenance => "maintenance",
+        }
+    }
+
+    /// The class of that name; `None` if there is none.
+    pub fn from_name(name: &str) -> Option<StreamClass> {
+        StreamClass::ALL.into_iter().find(|class| class.name() == name)
+    }
+}
+
 /// Why a request (or part of one) went around the cache, or had to wait to get in. Each has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

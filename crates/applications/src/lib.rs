@@ -1,0 +1,6 @@
+//! What the blocks of a volume belong to: pages of databases, their names, and the streams that read them.
+//!
+//! No threads, no clock, no input or output: bytes and requests go in, findings come out. Nothing here
+//! can change an answer to a client; a wrong finding costs speed.
+
+#![forbid(unsafe_code)]
