@@ -1,0 +1,138 @@
+//! Why a device cannot be watched, each in one sentence, and what is left then.
+
+use crate::tap::Way;
+use std::io;
+
+/// Why a tap cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.sentence())]
+pub enum Refused {
+    /// The process, or the thread that opens, may not.
+    NoRights {
+        /// Which way.
+        way: Way,
+        /// What it lacks: names of capabilities, or what was denied.
+        missing: String,
+    },
+    /// The kernel is locked down so far that nobody may look into it.
+    Lockdown,
+    /// The kernel was built without what the way needs, or is too old.
+    Kernel {
+        /// Which way.
+        way: Way,
+        /// What it has not, in words.
+        lacks: String,
+    },
+    /// The kernel's descriptions of its tracepoints cannot be reached.
+    TracefsAbsent {
+        /// Why it could not be mounted privately either.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no block device of that number.
+    DeviceUnknown {
+        /// Its major number.
+        major: u32,
+        /// Its minor number.
+        minor: u32,
+    },
+    /// A step failed for a reason that is not among the others.
+    Failed {
+        /// Which way.
+        way: Way,
+        /// The step, in words.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// All ways were tried.
+    Neither {
+        /// Why not by BPF.
+        bpf: Box<Refused>,
+        /// Why not by tracefs.
+        tracefs: Box<Refused>,
+    },
+}
+
+/// What needs none of the kernel's tracing.
+const OTHERWISE: &str = "what is left is a trace recorded elsewhere, or a pass-through volume";
+
+impl Refused {
+    /// A step that failed with `source`: missing rights where it says so.
+    pub(crate) fn at(way: Way, step: &'static str, source: io::Error) -> Refused {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Refused::NoRights { way, missing: format!("the right to {step}") },
+            _ => Refused::Failed { way, step, source },
+        }
+    }
+
+    /// Whether another way may work where this one does not.
+    pub(crate) fn is_of_one_way(&self) -> bool {
+        matches!(self, Refused::NoRights { .. } | Refused::Kernel { .. } | Refused::Failed { .. })
+    }
+
+    fn sentence(&self) -> String {
+        let left = match self {
+            Refused::NoRights { way: Way::Bpf, .. } => "add them, or try the way `tracefs` as root",
+            Refused::NoRights { way: Way::Tracefs, .. } => "run as root, or try the way `bpf`",
+            Refused::Kernel { way: Way::Bpf, .. } | Refused::Failed { way: Way::Bpf, .. } => "try the way `tracefs`",
+            Refused::Kernel { way: Way::Tracefs, .. } | Refused::Failed { way: Way::Tracefs, .. } => "try the way `bpf`",
+            Refused::Lockdown | Refused::Neither { .. } => OTHERWISE,
+            Refused::TracefsAbsent { .. } => "mount it with `mount -t tracefs nodev /sys/kernel/tracing`",
+            Refused::DeviceUnknown { .. } => "see `lsblk` for those there are",
+        };
+        format!("{}; {left}", self.reason())
+    }
+
+    /// The sentence without what is left.
+    fn reason(&self) -> String {
+        match self {
+            Refused::NoRights { way, missing } => format!("watching by {way} needs {missing}, which this process does not have"),
+            Refused::Lockdown => "the kernel is locked down for confidentiality, which forbids watching by BPF and by tracefs".into(),
+            Refused::Kernel { way, lacks } => format!("watching by {way} is impossible, since this kernel has no {lacks}"),
+            Refused::TracefsAbsent { source } => format!("tracefs is not mounted and cannot be mounted privately ({source})"),
+            Refused::DeviceUnknown { major, minor } => format!("the kernel has no block device {major}:{minor}"),
+            Refused::Failed { way, step, source } => format!("watching by {way} failed to {step} ({source})"),
+            Refused::Neither { bpf, tracefs } => format!("{}, and {}", bpf.reason(), tracefs.reason()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_one_sentence_that_says_what_is_left() {
+        let check = |refused: Refused, sentence: &str| assert_eq!(refused.to_string(), sentence);
+        let rights = |way, missing: &str| Refused::NoRights { way, missing: missing.into() };
+        check(
+            rights(Way::Bpf, "CAP_BPF and CAP_PERFMON"),
+            "watching by BPF needs CAP_BPF and CAP_PERFMON, which this process does not have; \
+             add them, or try the way `tracefs` as root",
+        );
+        check(
+            Refused::Neither {
+                bpf: Box::new(rights(Way::Bpf, "CAP_BPF")),
+                tracefs: Box::new(Refused::at(Way::Tracefs, "make an instance", io::Error::from_raw_os_error(libc::EACCES))),
+            },
+            "watching by BPF needs CAP_BPF, which this process does not have, and watching by tracefs \
+             needs the right to make an instance, which this process does not have; \
+             what is left is a trace recorded elsewhere, or a pass-through volume",
+        );
+        check(
+            Refused::Kernel { way: Way::Bpf, lacks: "BPF ring buffer (Linux 5.8)".into() },
+            "watching by BPF is impossible, since this kernel has no BPF ring buffer (Linux 5.8); try the way `tracefs`",
+        );
+        check(Refused::DeviceUnknown { major: 7, minor: 900 }, "the kernel has no block device 7:900; see `lsblk` for those there are");
+        check(
+            Refused::TracefsAbsent { source: io::Error::from_raw_os_error(libc::ENODEV) },
+            "tracefs is not mounted and cannot be mounted privately (No such device (os error 19)); \
+             mount it with `mount -t tracefs nodev /sys/kernel/tracing`",
+        );
+        let full = Refused::at(Way::Tracefs, "make an instance", io::Error::from_raw_os_error(libc::ENOSPC));
+        check(full, "watching by tracefs failed to make an instance (No space left on device (os error 28)); try the way `bpf`");
+        assert!(Refused::Lockdown.to_string().ends_with("a pass-through volume"));
+    }
+}
