@@ -1,6 +1,20 @@
-//! What the blocks of a volume belong to: pages of databases, their names, and the streams that read them.
+//! What the blocks of a volume belong to: pages of databases, their names, and the streams that
+//! read them.
 //!
-//! No threads, no clock, no input or output: bytes and requests go in, findings come out. Nothing here
-//! can change an answer to a client; a wrong finding costs speed.
+//! No threads, no clock, no input or output: bytes and requests go in, findings come out. Nothing
+//! here can change an answer to a client; a wrong finding costs speed.
 
 #![forbid(unsafe_code)]
+
+mod bytes;
+mod page;
+mod recognise;
+
+pub mod innodb;
+pub mod mssql;
+pub mod oracle;
+mod other;
+pub mod postgres;
+
+pub use page::{Certainty, Engine, Native, Page, PageKind};
+pub use recognise::{STEP_BYTES, examine, pages, recognise, verify};
