@@ -15,6 +15,7 @@ pub mod mssql;
 pub mod oracle;
 mod other;
 pub mod postgres;
+pub mod streams;
 
 pub use page::{Certainty, Engine, Native, Page, PageKind};
 pub use recognise::{STEP_BYTES, examine, pages, recognise, verify};

@@ -1,0 +1,30 @@
+//! What a stream of requests is for: application, scan, backup, log or doublewrite.
+//!
+//! [`Streams`] watches one volume: every request goes in, in the order of arrival, and its class comes
+//! out at once. A scan is known late, so its first blocks are told afterwards as *confirmed*: they may
+//! be forgotten. What no rule knows is `Application`.
+//!
+//! | rule, first that holds | room | needs |
+//! |---|---|---|
+//! | the user's, by process or session | [`rules`] | host access |
+//! | second places of pages, rewritten | [`doublewrite`] | page content |
+//! | writes that continue their tail | [`log`] | nothing |
+//! | leaves read along their chain | [`chain`] | page content |
+//! | reads that go forward | [`sequence`], less [`loops`] | nothing |
+//! | scans of whole objects | [`backup`] | a map |
+//!
+//! Everything is bounded when a volume is taken up ([`Streams::bytes`]); there is no clock.
+
+pub mod backup;
+pub mod chain;
+pub mod doublewrite;
+pub mod log;
+pub mod loops;
+pub mod pieces;
+pub mod rules;
+pub mod seen;
+pub mod sequence;
+mod volume;
+
+pub use seen::{Evidence, OriginSlot, PageAt, Place, Position, Seen, Verdict};
+pub use volume::{Listed, Streams};

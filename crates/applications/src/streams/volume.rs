@@ -1,0 +1,255 @@
+//! The rules of one volume, asked in their order.
+
+use super::backup::Backups;
+use super::chain::Chains;
+use super::doublewrite::Doublewrites;
+use super::log::{Log, Logs};
+use super::rules::Origins;
+use super::seen::{Evidence, OriginSlot, Place, Seen, Verdict};
+use super::sequence::{Sequences, Step};
+use std::ops::Range;
+use types::StreamClass;
+
+/// Readers and writers that are kept for the list of streams.
+const LISTED_MAX: usize = 64;
+/// One that has been silent for so long is another one when it comes back.
+const SILENT_MS: u64 = 60_000;
+
+/// One line of the list of streams: requests of one class, for one reason, from one origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Class and reason.
+    pub verdict: Verdict,
+    /// Who, if that is visible.
+    pub origin: Option<OriginSlot>,
+    /// First request of it.
+    pub began_ms: u64,
+    /// Last request of it.
+    pub last_ms: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+/// What the streams of one volume are for.
+///
+/// Requests go in by [`Streams::note`], in the order of arrival; sessions that are known by
+/// [`Streams::origins`]. It keeps no blocks and reads no clock.
+#[derive(Debug)]
+pub struct Streams {
+    origins: Origins,
+    sequences: Sequences,
+    chains: Chains,
+    backups: Backups,
+    logs: Logs,
+    doublewrites: Doublewrites,
+    listed: Vec<Listed>,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams {
+            origins: Origins::default(),
+            sequences: Sequences::default(),
+            chains: Chains::default(),
+            backups: Backups::default(),
+            logs: Logs::default(),
+            doublewrites: Doublewrites::default(),
+            listed: Vec::with_capacity(LISTED_MAX),
+        }
+    }
+}
+
+impl Streams {
+    /// Takes a request in and says what it is for. When it shows that reads before it were a scan too,
+    /// their ranges (whole blocks, or pages) are added to `confirmed`: at most a few dozen.
+    pub fn note(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> Verdict {
+        let given = seen.origin.and_then(|origin| self.origins.class_of(origin, seen.at_ms));
+        let verdict = match given {
+            Some((class, rule)) => Verdict::new(class, Evidence::Rule(rule)),
+            None if seen.write => self.written(seen),
+            None => self.read(seen, confirmed),
+        };
+        self.list(seen, verdict);
+        verdict
+    }
+
+    fn written(&mut self, seen: &Seen) -> Verdict {
+        // Both are asked: each learns from what the other knows already.
+        let (doublewrite, log) = (self.doublewrites.written(seen), self.logs.written(seen));
+        if doublewrite {
+            Verdict::new(StreamClass::Doublewrite, Evidence::SecondPlace)
+        } else if log {
+            Verdict::new(StreamClass::Log, Evidence::Tail)
+        } else {
+            Verdict::UNKNOWN
+        }
+    }
+
+    fn read(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> Verdict {
+        let mut chained = false;
+        for page in seen.pages {
+            chained |= self.chains.read(page, confirmed);
+        }
+        let step = self.sequences.read(seen, confirmed);
+        let evidence = match step {
+            Step::Unknown if chained => Evidence::Chain,
+            Step::Unknown => {
+                self.logs.read(seen);
+                self.doublewrites.read(seen);
+                return Verdict::UNKNOWN;
+            }
+            Step::Confirmed(_) | Step::Continued => Evidence::Sequence,
+        };
+        let backup = seen.place.and_then(|place| {
+            let end = place.offset_bytes.saturating_add(u64::from(seen.len_bytes));
+            let from = match step {
+                Step::Confirmed(began) => began.min(place.offset_bytes),
+                _ => place.offset_bytes,
+            };
+            self.backups.scanned(seen.at_ms, seen.origin, Place { offset_bytes: from, ..place }, end - from)
+        });
+        match backup {
+            Some(evidence) => Verdict::new(StreamClass::Backup, evidence),
+            None => Verdict::new(StreamClass::Scan, evidence),
+        }
+    }
+
+    fn list(&mut self, seen: &Seen, verdict: Verdict) {
+        let same =
+            |line: &Listed| line.verdict == verdict && line.origin == seen.origin && seen.at_ms.saturating_sub(line.last_ms) < SILENT_MS;
+        let index = self.listed.iter().position(same).unwrap_or_else(|| {
+            let fresh = Listed {
+                verdict,
+                origin: seen.origin,
+                began_ms: seen.at_ms,
+                last_ms: seen.at_ms,
+                requests: 0,
+                read_bytes: 0,
+                written_bytes: 0,
+            };
+            if self.listed.len() < LISTED_MAX {
+                self.listed.push(fresh);
+                return self.listed.len() - 1;
+            }
+            let oldest = self.listed.iter().enumerate().min_by_key(|(_, line)| line.last_ms).map_or(0, |(at, _)| at);
+            self.listed[oldest] = fresh;
+            oldest
+        });
+        let line = &mut self.listed[index];
+        line.last_ms = seen.at_ms;
+        line.requests += 1;
+        *if seen.write { &mut line.written_bytes } else { &mut line.read_bytes } += u64::from(seen.len_bytes);
+    }
+
+    /// Where processes and sessions that are known get their class.
+    pub fn origins(&mut self) -> &mut Origins {
+        &mut self.origins
+    }
+
+    /// What was seen, by class, reason and origin; the last minutes, at most 64 lines.
+    pub fn listed(&self) -> &[Listed] {
+        &self.listed
+    }
+
+    /// The logs that are known now.
+    pub fn logs(&self) -> impl Iterator<Item = Log> + '_ {
+        self.logs.found()
+    }
+
+    /// First bytes of the regions of 1 MiB that are doublewrite areas now.
+    pub fn doublewrites(&self) -> impl Iterator<Item = u64> + '_ {
+        self.doublewrites.found()
+    }
+
+    /// Memory held, in bytes; it does not grow.
+    pub fn bytes(&self) -> usize {
+        size_of::<Streams>()
+            + self.origins.bytes()
+            + self.sequences.bytes()
+            + self.chains.bytes()
+            + self.backups.bytes()
+            + self.logs.bytes()
+            + self.doublewrites.bytes()
+            + self.listed.capacity() * size_of::<Listed>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::PageAt;
+    use types::ObjectId;
+
+    /// What a volume of the note's section 6 may hold for streams and chains.
+    const BYTES_MAX: usize = 100 << 10;
+
+    #[test]
+    fn memory_is_bounded_and_does_not_grow_whatever_comes() {
+        let (mut streams, mut confirmed) = (Streams::default(), Vec::new());
+        let before = streams.bytes();
+        assert!(before <= BYTES_MAX, "{before}");
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 20, state)
+        };
+        for step in 0..60_000 {
+            let (number, wide) = random();
+            let page = PageAt {
+                offset_bytes: wide,
+                len_bytes: number as u32,
+                owner: number % 3,
+                number: number as u32 % 500,
+                prev: Some((wide >> 50) as u32 % 500),
+                next: None,
+                level: 0,
+                leaf: number % 5 != 0,
+                home_bytes: Some(wide / 2),
+            };
+            let offset = if step % 3 == 0 { wide } else { number % (1 << 34) };
+            let place = Place { object: ObjectId(number as u32 % 9), offset_bytes: offset, object_bytes: number % (1 << 30) };
+            let seen = Seen {
+                at_ms: step * 3,
+                offset_bytes: offset,
+                len_bytes: (wide >> 40) as u32,
+                write: number % 2 == 0,
+                origin: (number % 4 == 0).then_some(OriginSlot(number as u32)),
+                place: (number % 7 < 3).then_some(place),
+                pages: if number % 3 == 0 { std::slice::from_ref(&page) } else { &[] },
+            };
+            confirmed.clear();
+            streams.note(&seen, &mut confirmed);
+            assert!(confirmed.len() <= 64 && confirmed.iter().all(|range| range.start <= range.end));
+            if number % 5 == 0 {
+                streams.origins().give(OriginSlot(number as u32), step * 3, StreamClass::Scan, 0);
+            }
+        }
+        assert_eq!(streams.bytes(), before);
+    }
+
+    #[test]
+    fn a_rule_goes_before_what_is_inferred() {
+        let (mut streams, mut confirmed) = (Streams::default(), Vec::new());
+        streams.origins().give(OriginSlot(1), 0, StreamClass::Application, 5);
+        for mib in 0..10u64 {
+            let seen = |origin, base: u64| Seen {
+                at_ms: mib,
+                offset_bytes: base + (mib << 20),
+                len_bytes: 1 << 20,
+                write: false,
+                origin: Some(OriginSlot(origin)),
+                place: None,
+                pages: &[],
+            };
+            let ruled = streams.note(&seen(1, 0), &mut confirmed);
+            assert_eq!(ruled, Verdict::new(StreamClass::Application, Evidence::Rule(5)));
+            assert_eq!(streams.note(&seen(2, 1 << 40), &mut confirmed).class, StreamClass::Scan);
+        }
+        assert_eq!(streams.listed().len(), 2);
+        assert_eq!(streams.listed()[1].read_bytes, 10 << 20);
+    }
+}
