@@ -36,7 +36,7 @@ struct Report {
 pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
     let requests = traces::read::read_file(&options.trace)
-        .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace or .csv file, plain or .zst"))?;
+        .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace, .csv or .blkparse file, plain or .zst"))?;
     let report = patiently("replaying", || {
         let stream = Stream::new(&requests);
         // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.

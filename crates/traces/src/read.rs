@@ -1,4 +1,4 @@
-//! Trace files: four formats, plain or compressed with Zstandard.
+//! Trace files: five formats, plain or compressed with Zstandard.
 //!
 //! | format | content |
 //! |---|---|
@@ -6,6 +6,9 @@
 //! | `.lis` | text, `first_block count 0 request_number`. Blocks are 512 bytes; where the count is always 1 they are database pages, taken as one 4 KiB block each |
 //! | `.trace` | text, `time_ns disk first_sector sectors type`, type 1 read, 0 write |
 //! | `.csv` | a header, then `time_us,R|W,offset_bytes,length_bytes` |
+//! | `.blkparse` | what `blkparse` prints of a recording by `blktrace`; see `read/blkparse.rs` |
+
+mod blkparse;
 
 use std::fs;
 use std::io::Read;
@@ -55,7 +58,7 @@ pub enum TraceError {
         reason: String,
     },
     /// The name does not tell the format.
-    #[error("trace {path} has an unknown format; names end in .vscsi, .lis, .trace or .csv, and .zst if compressed")]
+    #[error("trace {path} has an unknown format; names end in .vscsi, .lis, .trace, .csv or .blkparse, and .zst if compressed")]
     UnknownFormat {
         /// Which.
         path: PathBuf,
@@ -81,6 +84,8 @@ pub enum Format {
     Trace,
     /// Recorded for hearth.
     Csv,
+    /// Text of `blkparse`.
+    Blkparse,
 }
 
 impl Format {
@@ -91,6 +96,7 @@ impl Format {
             "lis" => Some(Format::Lis),
             "trace" => Some(Format::Trace),
             "csv" => Some(Format::Csv),
+            "blkparse" => Some(Format::Blkparse),
             _ => None,
         }
     }
@@ -119,6 +125,7 @@ pub fn parse(format: Format, bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceErr
     match format {
         Format::Vscsi => parse_vscsi(bytes),
         Format::Lis => parse_lis(bytes),
+        Format::Blkparse => blkparse::parse(bytes),
         Format::Trace => lines(bytes, 0, |line| {
             let [time_ns, disk, sector, sectors, kind] = numbers(line.split_ascii_whitespace())?;
             let disk = u16::try_from(disk).map_err(|_| "disk number above 65535")?;
@@ -260,6 +267,7 @@ mod tests {
     #[test]
     fn a_name_tells_the_format_or_is_refused() {
         assert_eq!(Format::of_name("a.b.csv"), Some(Format::Csv));
+        assert_eq!(Format::of_name("sda.blkparse"), Some(Format::Blkparse));
         assert!(matches!(read_file(Path::new("/nonexistent/x.txt")), Err(TraceError::UnknownFormat { .. })));
         assert!(matches!(read_file(Path::new("/nonexistent/x.csv.zst")), Err(TraceError::Read { .. })));
     }
