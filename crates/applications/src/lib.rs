@@ -12,6 +12,7 @@ mod recognise;
 
 pub mod innodb;
 pub mod mssql;
+pub mod naming;
 pub mod oracle;
 mod other;
 pub mod postgres;

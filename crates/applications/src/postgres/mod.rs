@@ -9,7 +9,7 @@ mod recognise;
 pub mod wal;
 
 pub use checksum::holds;
-pub(crate) use recognise::{certainty, filenode_map, may_be, recognise};
+pub(crate) use recognise::{certainty, filenode_map, may_be, pointer, recognise};
 
 /// What a page belongs to, by its special space and its layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -173,7 +173,7 @@ fn pointers_fit(seen: &[u8], header: &Header) -> bool {
 }
 
 /// A line pointer: offset, flags (0 unused, 1 normal, 2 redirected, 3 dead), length.
-pub(super) fn pointer(page: &[u8], at: usize) -> (usize, u8, usize) {
+pub(crate) fn pointer(page: &[u8], at: usize) -> (usize, u8, usize) {
     let word = le32(page, at);
     ((word & 0x7fff) as usize, (word >> 15 & 3) as u8, (word >> 17) as usize)
 }

@@ -1,0 +1,174 @@
+//! PostgreSQL: `pg_class`, `pg_namespace`, `pg_index` and `pg_filenode.map`.
+//!
+//! A page does not say which relation it is of, so rows are known by their form: the number of
+//! attributes, a name of 64 bytes filled up with zeroes, and fields that can have few values.
+//! Versions 12 to 18; the number of attributes of `pg_class` is 33 until 17 and 34 in 18, where one
+//! more counter stands before the last fields.
+//!
+//! Whether a transaction came to its end stands in `pg_xact`, and in the rows only once somebody
+//! looked: names of an aborted one may show until then. Their files do not exist, so nothing is
+//! named wrongly by them.
+
+use super::rows::Rows;
+use super::{Name, NativeKey, ObjectKind};
+use crate::bytes::{byte, le16, le32, le64};
+use crate::postgres::{Identity, Method, pointer};
+
+/// `NAMEDATALEN`: bytes of a name.
+const NAME_BYTES: usize = 64;
+/// Attributes of `pg_namespace`, of `pg_index` before 15 and since, of `pg_class` before 18 and
+/// since.
+const NAMESPACE: u16 = 4;
+const INDEX: [u16; 2] = [20, 21];
+const CLASS: [u16; 2] = [33, 34];
+/// Mappings that `pg_filenode.map` holds at most (`MAX_MAPPINGS`, 62 before 16).
+const MAPPINGS_MAX: usize = 64;
+
+#[derive(PartialEq, Eq, Debug)]
+struct Relation {
+    name: String,
+    namespace: u32,
+    /// The file; 0 where `pg_filenode.map` says it.
+    file: u32,
+    /// The relation of its long values, 0 for none.
+    toast: u32,
+    kind: u8,
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Catalogue {
+    /// By oid.
+    relations: Rows<u32, Relation>,
+    namespaces: Rows<u32, String>,
+    /// The table of each index.
+    indexes: Rows<u32, u32>,
+    /// Oid to file, of relations whose file the catalogue cannot say.
+    mapped: Rows<u32, u32>,
+}
+
+impl Catalogue {
+    /// Takes a page of a heap in.
+    pub(super) fn page(&mut self, identity: &Identity, bytes: &[u8]) -> bool {
+        let Some(attributes) = identity.attributes.filter(|_| identity.method == Method::Heap) else { return false };
+        // Rows of one kind lie in one file, so the block tells pages of a kind apart.
+        let Some(page) = identity.block_by_tuples.map(u64::from) else { return false };
+        let lsn = identity.lsn.max(1);
+        let tuples = tuples(bytes, attributes);
+        match attributes {
+            NAMESPACE => put_all(&mut self.namespaces, page, lsn, tuples.filter_map(namespace)),
+            _ if INDEX.contains(&attributes) => put_all(&mut self.indexes, page, lsn, tuples.filter_map(index)),
+            _ if CLASS.contains(&attributes) => {
+                let shift = if attributes == CLASS[1] { 4 } else { 0 };
+                put_all(&mut self.relations, page, lsn, tuples.filter_map(|tuple| relation(tuple, shift)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes `pg_filenode.map` in, that of a database or that of shared relations.
+    pub(super) fn map(&mut self, bytes: &[u8]) -> bool {
+        let count = (le32(bytes, 4) as usize).min(MAPPINGS_MAX);
+        // It has no LSN: the last one that is seen counts.
+        for at in (0..count).map(|index| 8 + 8 * index) {
+            let (oid, file) = (le32(bytes, at), le32(bytes, at + 4));
+            if oid != 0 && file != 0 {
+                self.mapped.put(0, 0, oid, file);
+            }
+        }
+        count > 0
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
+        let owners: std::collections::BTreeMap<u32, u32> =
+            self.relations.iter().filter(|(_, relation)| relation.toast != 0).map(|(oid, relation)| (relation.toast, oid)).collect();
+        self.relations.iter().filter_map(move |(oid, relation)| {
+            let file = if relation.file != 0 { relation.file } else { *self.mapped.get(oid)? };
+            let table_of = |oid: u32| {
+                let oid = owners.get(&oid).copied().unwrap_or(oid);
+                self.relations.get(oid).map(|table| table.name.clone())
+            };
+            let (table, index) = match relation.kind {
+                b'i' => (self.indexes.get(oid).and_then(|table| table_of(*table)), Some(relation.name.clone())),
+                b't' => (owners.get(&oid).and_then(|owner| table_of(*owner)), None),
+                _ => (Some(relation.name.clone()), None),
+            };
+            // What the server makes itself has the lowest numbers.
+            let own = oid < 16384;
+            let kind = match relation.kind {
+                _ if own => ObjectKind::Dictionary,
+                b'i' => ObjectKind::Index,
+                b't' => ObjectKind::Lob,
+                b'S' => ObjectKind::Sequence,
+                _ => ObjectKind::Table,
+            };
+            let table = if relation.kind == b't' { table.or_else(|| Some(relation.name.clone())) } else { table };
+            let schema = self.namespaces.get(relation.namespace).cloned();
+            Some(Name { key: NativeKey::Postgres(file), database: None, schema, table, index, kind, root: None })
+        })
+    }
+
+    pub(super) fn conflicts(&self) -> u64 {
+        self.relations.conflicts() + self.namespaces.conflicts() + self.mapped.conflicts()
+    }
+}
+
+/// Puts rows in; nothing changes if there are none, as the page was of another table then.
+fn put_all<V: PartialEq>(rows: &mut Rows<u32, V>, page: u64, lsn: u64, found: impl Iterator<Item = (u32, V)>) -> bool {
+    let mut found = found.peekable();
+    if found.peek().is_none() || !rows.begin(page, lsn) {
+        return false;
+    }
+    found.for_each(|(key, value)| rows.put(page, lsn, key, value));
+    true
+}
+
+/// The data of a page's live tuples with that many attributes.
+fn tuples(page: &[u8], attributes: u16) -> impl Iterator<Item = &[u8]> {
+    let lower = usize::from(le16(page, 12)).min(page.len());
+    (24..lower).step_by(4).filter_map(move |at| {
+        let (offset, flags, length) = pointer(page, at);
+        let tuple = page.get(offset..offset + length).filter(|tuple| flags == 1 && tuple.len() > 23)?;
+        let infomask = le16(tuple, 20);
+        // Never committed; or deleted or replaced, if nothing says that this came to nothing.
+        let aborted = infomask & 0x0300 == 0x0200;
+        let gone = le32(tuple, 4) != 0 && infomask & 0x0880 == 0;
+        if aborted || gone || le16(tuple, 18) & 0x7ff != attributes {
+            return None;
+        }
+        tuple.get(usize::from(tuple[22])..)
+    })
+}
+
+fn relation(tuple: &[u8], shift: usize) -> Option<(u32, Relation)> {
+    let (oid, name) = oid_and_name(tuple)?;
+    let (persistence, kind) = (byte(tuple, 114 + shift), byte(tuple, 115 + shift));
+    let flags_fit = byte(tuple, 112 + shift) <= 1 && byte(tuple, 113 + shift) <= 1;
+    if !b"put".contains(&persistence) || !b"ritSvmcfpI".contains(&kind) || !flags_fit {
+        return None;
+    }
+    let relation = Relation { name, namespace: le32(tuple, 68), file: le32(tuple, 88), toast: le32(tuple, 108 + shift), kind };
+    // Views, types and partitioned tables have no file.
+    b"ritSm".contains(&kind).then_some((oid, relation))
+}
+
+fn namespace(tuple: &[u8]) -> Option<(u32, String)> {
+    let owner = le32(tuple, 68);
+    oid_and_name(tuple).filter(|_| owner != 0 && tuple.len() >= 72)
+}
+
+fn index(tuple: &[u8]) -> Option<(u32, u32)> {
+    let (index, table) = (le32(tuple, 0), le32(tuple, 4));
+    let (columns, keys) = (le16(tuple, 8), le16(tuple, 10));
+    let flags_fit = le64(tuple, 12) & 0xfefe_fefe_fefe_fefe == 0;
+    (index != 0 && table != 0 && index != table && 0 < keys && keys <= columns && columns <= 32 && flags_fit).then_some((index, table))
+}
+
+/// An oid and a name that fills 64 bytes.
+fn oid_and_name(tuple: &[u8]) -> Option<(u32, String)> {
+    let name = tuple.get(4..4 + NAME_BYTES)?;
+    let length = name.iter().position(|byte| *byte == 0)?;
+    let filled = length > 0 && name[length..].iter().all(|byte| *byte == 0);
+    let oid = le32(tuple, 0);
+    let name = std::str::from_utf8(&name[..length]).ok()?;
+    (filled && oid != 0).then(|| (oid, name.to_owned()))
+}
