@@ -1,5 +1,6 @@
 //! Why a device cannot be watched, each in one sentence, and what is left then.
 
+use crate::rights;
 use crate::tap::Way;
 use std::io;
 
@@ -14,8 +15,13 @@ pub enum Refused {
         /// What it lacks: names of capabilities, or what was denied.
         missing: String,
     },
-    /// The kernel is locked down so far that nobody may look into it.
-    Lockdown,
+    /// The kernel is locked down so far that it refused this way. Measured with Linux 6.12: tracefs
+    /// always. BPF works where it was locked down after the start; before, there are no descriptions
+    /// of tracepoints.
+    Lockdown {
+        /// Which way.
+        way: Way,
+    },
     /// The kernel was built without what the way needs, or is too old.
     Kernel {
         /// Which way.
@@ -59,17 +65,27 @@ pub enum Refused {
 const OTHERWISE: &str = "what is left is a trace recorded elsewhere, or a pass-through volume";
 
 impl Refused {
-    /// A step that failed with `source`: missing rights where it says so.
+    /// A step that failed with `source`: lockdown or missing rights where it looks like it.
     pub(crate) fn at(way: Way, step: &'static str, source: io::Error) -> Refused {
+        Refused::of_step(way, step, source, rights::is_confidential())
+    }
+
+    fn of_step(way: Way, step: &'static str, source: io::Error, confidential: bool) -> Refused {
         match source.raw_os_error() {
+            _ if confidential => Refused::Lockdown { way },
             Some(libc::EPERM | libc::EACCES) => Refused::NoRights { way, missing: format!("the right to {step}") },
             _ => Refused::Failed { way, step, source },
         }
     }
 
+    /// What is not there, in words.
+    pub(crate) fn lacking(way: Way, lacks: impl Into<String>) -> Refused {
+        if rights::is_confidential() { Refused::Lockdown { way } } else { Refused::Kernel { way, lacks: lacks.into() } }
+    }
+
     /// Whether another way may work where this one does not.
     pub(crate) fn is_of_one_way(&self) -> bool {
-        matches!(self, Refused::NoRights { .. } | Refused::Kernel { .. } | Refused::Failed { .. })
+        matches!(self, Refused::NoRights { .. } | Refused::Lockdown { .. } | Refused::Kernel { .. } | Refused::Failed { .. })
     }
 
     fn sentence(&self) -> String {
@@ -78,7 +94,8 @@ impl Refused {
             Refused::NoRights { way: Way::Tracefs, .. } => "run as root, or try the way `bpf`",
             Refused::Kernel { way: Way::Bpf, .. } | Refused::Failed { way: Way::Bpf, .. } => "try the way `tracefs`",
             Refused::Kernel { way: Way::Tracefs, .. } | Refused::Failed { way: Way::Tracefs, .. } => "try the way `bpf`",
-            Refused::Lockdown | Refused::Neither { .. } => OTHERWISE,
+            Refused::Lockdown { way: Way::Tracefs } => "try the way `bpf`",
+            Refused::Lockdown { way: Way::Bpf } | Refused::Neither { .. } => OTHERWISE,
             Refused::TracefsAbsent { .. } => "mount it with `mount -t tracefs nodev /sys/kernel/tracing`",
             Refused::DeviceUnknown { .. } => "see `lsblk` for those there are",
         };
@@ -89,7 +106,7 @@ impl Refused {
     fn reason(&self) -> String {
         match self {
             Refused::NoRights { way, missing } => format!("watching by {way} needs {missing}, which this process does not have"),
-            Refused::Lockdown => "the kernel is locked down for confidentiality, which forbids watching by BPF and by tracefs".into(),
+            Refused::Lockdown { way } => format!("the kernel is locked down for confidentiality, which forbids watching by {way}"),
             Refused::Kernel { way, lacks } => format!("watching by {way} is impossible, since this kernel has no {lacks}"),
             Refused::TracefsAbsent { source } => format!("tracefs is not mounted and cannot be mounted privately ({source})"),
             Refused::DeviceUnknown { major, minor } => format!("the kernel has no block device {major}:{minor}"),
@@ -106,6 +123,7 @@ mod tests {
     #[test]
     fn each_is_one_sentence_that_says_what_is_left() {
         let check = |refused: Refused, sentence: &str| assert_eq!(refused.to_string(), sentence);
+        let at = |step, number, confidential| Refused::of_step(Way::Tracefs, step, io::Error::from_raw_os_error(number), confidential);
         let rights = |way, missing: &str| Refused::NoRights { way, missing: missing.into() };
         check(
             rights(Way::Bpf, "CAP_BPF and CAP_PERFMON"),
@@ -113,10 +131,7 @@ mod tests {
              add them, or try the way `tracefs` as root",
         );
         check(
-            Refused::Neither {
-                bpf: Box::new(rights(Way::Bpf, "CAP_BPF")),
-                tracefs: Box::new(Refused::at(Way::Tracefs, "make an instance", io::Error::from_raw_os_error(libc::EACCES))),
-            },
+            Refused::Neither { bpf: Box::new(rights(Way::Bpf, "CAP_BPF")), tracefs: Box::new(at("make an instance", libc::EACCES, false)) },
             "watching by BPF needs CAP_BPF, which this process does not have, and watching by tracefs \
              needs the right to make an instance, which this process does not have; \
              what is left is a trace recorded elsewhere, or a pass-through volume",
@@ -131,8 +146,18 @@ mod tests {
             "tracefs is not mounted and cannot be mounted privately (No such device (os error 19)); \
              mount it with `mount -t tracefs nodev /sys/kernel/tracing`",
         );
-        let full = Refused::at(Way::Tracefs, "make an instance", io::Error::from_raw_os_error(libc::ENOSPC));
+        let full = at("make an instance", libc::ENOSPC, false);
         check(full, "watching by tracefs failed to make an instance (No space left on device (os error 28)); try the way `bpf`");
-        assert!(Refused::Lockdown.to_string().ends_with("a pass-through volume"));
+        check(
+            at("make an instance", libc::EINVAL, true),
+            "the kernel is locked down for confidentiality, which forbids watching by tracefs; try the way `bpf`",
+        );
+        let lockdown = |way| Box::new(Refused::Lockdown { way });
+        check(
+            Refused::Neither { bpf: lockdown(Way::Bpf), tracefs: lockdown(Way::Tracefs) },
+            "the kernel is locked down for confidentiality, which forbids watching by BPF, and the kernel is locked \
+             down for confidentiality, which forbids watching by tracefs; what is left is a trace recorded elsewhere, or a \
+             pass-through volume",
+        );
     }
 }

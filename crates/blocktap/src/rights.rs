@@ -23,7 +23,7 @@ fn missing_in(status: &str) -> Option<String> {
     }
 }
 
-/// Whether the kernel is locked down for confidentiality. Integrity allows to watch.
+/// Whether the kernel is locked down for confidentiality. Integrity allows watching.
 /// (`kernel_lockdown(7)`; a kernel without it has no such file.)
 pub fn is_confidential() -> bool {
     std::fs::read_to_string("/sys/kernel/security/lockdown").is_ok_and(|text| confidential_in(&text))

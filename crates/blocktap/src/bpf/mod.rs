@@ -56,7 +56,7 @@ impl BpfTap {
             return Err(Refused::NoRights { way: Way::Bpf, missing });
         }
         let tracefs = Tracefs::open(tracefs::Use::Reading)?;
-        let lacks = |lacks: String| Refused::Kernel { way: Way::Bpf, lacks };
+        let lacks = |lacks: String| Refused::lacking(Way::Bpf, lacks);
         let described = |file: &str| match tracefs.read(format!("{TRACEPOINT}/{file}")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(lacks("tracepoint block_bio_queue".into())),
             told => told.map_err(at("read what tracefs says of the tracepoint")),

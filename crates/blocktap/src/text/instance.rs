@@ -35,7 +35,7 @@ impl Instance {
     /// Makes one that records the requests of one disk, and opens its pipe.
     pub fn make(watched: &Watched, ring_bytes: u32) -> Result<(Instance, File), Refused> {
         let tracefs = Tracefs::open(Use::Changing)?;
-        let lacks = |lacks: &str| Refused::Kernel { way: Way::Tracefs, lacks: lacks.into() };
+        let lacks = |lacks: &str| Refused::lacking(Way::Tracefs, lacks);
         if tracefs.names(TRACEPOINT).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Err(lacks("tracepoint block_bio_queue"));
         }
