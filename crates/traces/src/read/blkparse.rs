@@ -106,6 +106,42 @@ Events (sda): 12 entries
         assert_eq!(parse(text).expect("valid"), expected);
     }
 
+    /// Some lines of what `blktrace` recorded of a loop device on Linux 6.12, as blkparse 1.2.0 printed
+    /// them: direct reads and writes of `dd`, `fsync`, write-zeroes that became writes, a discard.
+    #[test]
+    fn lines_of_a_recording() {
+        let text = "
+  7,0    0        1     0.000000000   281  Q  RS 0 + 8 [dd]
+  7,0    0        2     0.000225060   281  G  RS 0 + 8 [dd]
+  7,0    0        3     0.000321359   281  P   N [dd]
+  7,0    0        4     0.000923232   281  U   N [dd] 1
+  7,0    0        5     0.001143503   281  D  RS 0 + 8 [dd]
+  7,0    1        1     0.002090949    27  C  RS 0 + 8 [0]
+  7,0    0        6     0.002909196   281  Q  RS 8 + 8 [dd]
+  7,0    0       26     0.100848676   282  Q  WS 64 + 16 [dd]
+  7,0    0       41     0.102581608   282  Q FWS [dd]
+  7,0    1       11     0.220986945   283  Q  WS 0 + 128 [fallocate]
+  7,0    1       26     0.351217889   284  Q  RA 32640 + 8 [blkdiscard]
+  7,0    1      196     0.377796815   284  Q  DS 0 + 8 [blkdiscard]
+
+Total (t):
+ Reads Queued:          39,      356KiB\t Writes Queued:           8,      156KiB
+ Read depth:             2        \t Write depth:             1
+
+Throughput (R/W): 941KiB/s / 412KiB/s
+Events (t): 283 entries
+Skips: 0 forward (0 -   0.0%)
+";
+        let expected = [
+            made(0, 0, 0, 8, false),
+            made(2_909_196, 0, 8, 8, false),
+            made(100_848_676, 0, 64, 16, true),
+            made(220_986_945, 0, 0, 128, true),
+            made(351_217_889, 0, 32_640, 8, false),
+        ];
+        assert_eq!(parse(text.as_bytes()).expect("valid"), expected);
+    }
+
     #[test]
     fn without_any_of_that_where_they_are_issued() {
         let text = b"  8,16  0  1  3.000000001  9  D  R 8 + 8 [x]\n  8,16  0  2  3.000000002  9  C  R 8 + 8 [0]\n";
