@@ -11,6 +11,7 @@ mod page;
 mod recognise;
 
 pub mod innodb;
+pub mod map;
 pub mod mssql;
 pub mod naming;
 pub mod oracle;

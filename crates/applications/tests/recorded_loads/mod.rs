@@ -134,14 +134,14 @@ fn row(line: &str) -> Row {
     let must = |at: usize| number(at).unwrap_or_else(|| panic!("column {at} of {line}"));
     let (offset_bytes, len_bytes) = (must(4) as u64 * 512, must(5) as u32 * 512);
     let link = |at: usize| number(at).and_then(|page| u32::try_from(page).ok());
-    let page = number(13).filter(|level| *level >= 0).map(|level| PageAt {
+    let page = number(13).filter(|level| *level >= -1).map(|level| PageAt {
         offset_bytes,
         len_bytes,
         owner: (must(9) as u64) << 32 | must(14) as u64,
         number: must(10) as u32,
         prev: link(11),
         next: link(12),
-        level: level as u16,
+        level: level.max(0) as u16,
         leaf: level == 0,
         home_bytes: None,
     });
