@@ -29,7 +29,7 @@ pub enum Refused {
         /// What it has not, in words.
         lacks: String,
     },
-    /// The kernel's descriptions of its tracepoints cannot be reached.
+    /// The kernel's descriptions of its tracepoints cannot be reached, or not be changed.
     TracefsAbsent {
         /// Why it could not be mounted privately either.
         #[source]
@@ -96,7 +96,7 @@ impl Refused {
             Refused::Kernel { way: Way::Tracefs, .. } | Refused::Failed { way: Way::Tracefs, .. } => "try the way `bpf`",
             Refused::Lockdown { way: Way::Tracefs } => "try the way `bpf`",
             Refused::Lockdown { way: Way::Bpf } | Refused::Neither { .. } => OTHERWISE,
-            Refused::TracefsAbsent { .. } => "mount it with `mount -t tracefs nodev /sys/kernel/tracing`",
+            Refused::TracefsAbsent { .. } => "mount it with `mount -t tracefs nodev /sys/kernel/tracing`, or run as root",
             Refused::DeviceUnknown { .. } => "see `lsblk` for those there are",
         };
         format!("{}; {left}", self.reason())
@@ -108,7 +108,9 @@ impl Refused {
             Refused::NoRights { way, missing } => format!("watching by {way} needs {missing}, which this process does not have"),
             Refused::Lockdown { way } => format!("the kernel is locked down for confidentiality, which forbids watching by {way}"),
             Refused::Kernel { way, lacks } => format!("watching by {way} is impossible, since this kernel has no {lacks}"),
-            Refused::TracefsAbsent { source } => format!("tracefs is not mounted and cannot be mounted privately ({source})"),
+            Refused::TracefsAbsent { source } => {
+                format!("tracefs is not mounted where this process may use it, and cannot be mounted privately ({source})")
+            }
             Refused::DeviceUnknown { major, minor } => format!("the kernel has no block device {major}:{minor}"),
             Refused::Failed { way, step, source } => format!("watching by {way} failed to {step} ({source})"),
             Refused::Neither { bpf, tracefs } => format!("{}, and {}", bpf.reason(), tracefs.reason()),
@@ -143,8 +145,8 @@ mod tests {
         check(Refused::DeviceUnknown { major: 7, minor: 900 }, "the kernel has no block device 7:900; see `lsblk` for those there are");
         check(
             Refused::TracefsAbsent { source: io::Error::from_raw_os_error(libc::ENODEV) },
-            "tracefs is not mounted and cannot be mounted privately (No such device (os error 19)); \
-             mount it with `mount -t tracefs nodev /sys/kernel/tracing`",
+            "tracefs is not mounted where this process may use it, and cannot be mounted privately (No such device (os error 19)); \
+             mount it with `mount -t tracefs nodev /sys/kernel/tracing`, or run as root",
         );
         let full = at("make an instance", libc::ENOSPC, false);
         check(full, "watching by tracefs failed to make an instance (No space left on device (os error 28)); try the way `bpf`");

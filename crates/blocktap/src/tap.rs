@@ -24,9 +24,11 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// How events come out of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
-    /// A BPF program on the tracepoint. Needs Linux 5.8, CAP_BPF and CAP_PERFMON.
+    /// A BPF program on the tracepoint. Needs Linux 5.8, CAP_BPF, CAP_PERFMON, and to read a tracefs
+    /// that is mounted: as root without further capabilities, as others with CAP_DAC_READ_SEARCH. It
+    /// may be mounted read-only.
     Bpf,
-    /// An instance of our own below tracefs. Needs write access to tracefs.
+    /// An instance of our own below tracefs. Needs to write there, as root without capabilities may.
     Tracefs,
 }
 
@@ -140,7 +142,7 @@ impl Tap {
     /// programs of the machine then, which costs each run a little. No effect by tracefs.
     ///
     /// # Errors
-    /// The kernel's, for instance before Linux 5.8.
+    /// The kernel's, for instance without CAP_SYS_ADMIN.
     pub fn measure(&mut self) -> io::Result<()> {
         match &mut self.kind {
             Kind::Bpf(tap) => tap.measure(),

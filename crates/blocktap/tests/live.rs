@@ -149,6 +149,48 @@ fn a_discard_of_another_process_by_tracefs() {
     a_discard_of_another_process(Way::Tracefs);
 }
 
+/// A program chooses its name such that text about it falls apart. It costs the name, no request.
+fn a_hostile_name_hides_nothing(way: Way, known_as: &[u8]) {
+    let Some(device) = LoopDevice::make(MIB) else { return };
+    let Some(mut tap) = tap(device.watched(), way, RING_BYTES) else { return };
+    let path = device.path.clone();
+    let played = std::thread::spawn(move || {
+        rustix::thread::set_name(c"x] \n8,0 [R 1 + 1").expect("any name is taken");
+        let mut player = Player::new(&path, 5);
+        for _ in 0..100 {
+            player.read(8, 4096);
+        }
+        (tid(), player.made)
+    });
+    let (tid, made) = played.join().expect("it played");
+    let mut events = Vec::new();
+    let mut lost = 0;
+    for _ in 0..5 {
+        lost += tap.read(&mut events, Duration::from_millis(30)).expect("it reads").lost;
+    }
+    assert_eq!(lost, 0);
+    assert_eq!(made_by(&events, tid), made);
+    assert!(events.iter().filter(|event| event.tid == tid).all(|event| event.comm.as_bytes() == known_as));
+}
+
+#[test]
+fn a_hostile_name_hides_nothing_by_bpf() {
+    a_hostile_name_hides_nothing(Way::Bpf, b"x] \n8,0 [R 1 + ");
+}
+
+#[test]
+fn a_hostile_name_hides_nothing_by_tracefs() {
+    a_hostile_name_hides_nothing(Way::Tracefs, b"x");
+}
+
+#[test]
+fn bpf_is_tried_first() {
+    let Some(device) = LoopDevice::make(MIB) else { return };
+    let Some(tap) = tap(device.watched(), Way::Bpf, RING_BYTES) else { return };
+    drop(tap);
+    assert_eq!(Tap::open(device.watched(), Ways::Auto).expect("as before").way(), Way::Bpf);
+}
+
 /// Who does not read in time is told how much is missing, and goes on.
 fn what_found_no_room_is_counted(way: Way, ring_bytes: u32, requests: u32) {
     let Some(device) = LoopDevice::make(MIB) else { return };

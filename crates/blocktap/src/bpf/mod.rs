@@ -71,6 +71,11 @@ impl BpfTap {
         let ring = kernel::create_ring(ring_bytes).map_err(|source| match source.raw_os_error() {
             Some(libc::ENOSYS) => lacks("bpf(2)".into()),
             Some(libc::EINVAL) => lacks("BPF ring buffer (Linux 5.8)".into()),
+            // Up to Linux 5.10 its memory counts as locked.
+            Some(libc::EPERM) if locked_memory_is_less_than(ring_bytes) => {
+                let missing = format!("RLIMIT_MEMLOCK above {ring_bytes} bytes (before Linux 5.11)");
+                Refused::NoRights { way: Way::Bpf, missing }
+            }
             _ => Refused::at(Way::Bpf, "create a BPF ring buffer", source),
         })?;
         let counter = kernel::create_counter().map_err(at("create a BPF map"))?;
@@ -123,6 +128,10 @@ impl BpfTap {
         let counts = kernel::program_counts(self.program.as_fd()).ok()?;
         Some(Cost { runs: counts.runs, run_time_ns: counts.run_time_ns })
     }
+}
+
+fn locked_memory_is_less_than(bytes: u32) -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Memlock).current.is_some_and(|most| most < u64::from(bytes))
 }
 
 /// The perf event needs a processor that is on; which does not matter.
