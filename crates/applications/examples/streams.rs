@@ -2,9 +2,10 @@
 //!
 //! `cargo run --release -p applications --example streams -- TRACE`
 //!
-//! For `oltp-with-backups.tsv.zst`, which says who sent each request: precision and recall by stream, for
-//! three amounts of knowledge, and the cache that nine hits of ten need after the filter. For other
-//! traces (`.csv`, `.vscsi`, `.lis`, `.trace`): what share of them is called a scan or a log.
+//! For `oltp-with-backups.tsv.zst`, which says who sent each request: precision and recall by
+//! stream, for three amounts of knowledge, and the cache that nine hits of ten need after the
+//! filter. For other traces (`.csv`, `.vscsi`, `.lis`, `.trace`): what share of them is called a
+//! scan or a log.
 
 #[path = "../tests/recorded_loads/mod.rs"]
 mod recorded_loads;

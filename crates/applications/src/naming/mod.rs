@@ -12,7 +12,7 @@
 //! | MariaDB, MySQL 5.5-5.7 | SYS_TABLES, SYS_INDEXES: indexes 1 and 3 of space 0 | all with these |
 //! | MySQL 8 | SDI pages of each tablespace, if the description fits in the page | 8.0, 8.4 |
 //! | PostgreSQL | `pg_class`, `pg_namespace`, `pg_index`, `pg_filenode.map` | 12 to 18; before 12 the oid was no column |
-//! | SQL Server | sysschobjs, sysrowsets, sysallocunits, sysidxstats, sysclsobjs | seen on 2014-2016 files |
+//! | SQL Server | sysschobjs, sysrowsets, sysallocunits, sysidxstats, sysclsobjs | seen on files of version 611 (2005) |
 //!
 //! Memory is bounded: rows beyond [`ROWS_MAX`] of a kind are left out, and their objects stay
 //! unnamed.

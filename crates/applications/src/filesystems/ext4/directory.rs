@@ -1,0 +1,70 @@
+//! Entries of a directory.
+
+use super::{FLAG_EXTENTS, FLAG_INLINE, MODE_DIRECTORY, Reader, extents};
+use crate::bytes::{byte, le16, le32};
+
+/// Bytes of a directory that are read at most: some two million names.
+const BYTES_MAX: u64 = 64 << 20;
+/// Types in entries.
+const REGULAR: u8 = 1;
+const DIRECTORY: u8 = 2;
+
+/// A file or directory in a directory.
+pub(super) struct Entry {
+    pub(super) inode: u32,
+    pub(super) name: String,
+    pub(super) is_directory: bool,
+}
+
+impl Reader<'_, '_> {
+    /// The regular files and directories in a directory; empty if it is none.
+    pub(super) fn directory(&mut self, number: u32) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let Some(inode) = self.inode(number).filter(|inode| inode.mode == MODE_DIRECTORY) else {
+            self.failed = true;
+            return entries;
+        };
+        if inode.flags & FLAG_EXTENTS == 0 || inode.flags & FLAG_INLINE != 0 {
+            self.failed = true;
+            return entries;
+        }
+        let block_bytes = self.superblock.block_bytes;
+        let mut block = vec![0; block_bytes as usize];
+        let mut left = inode.bytes.min(BYTES_MAX);
+        for extent in extents::of(self, &inode) {
+            for at in (0..extent.bytes).step_by(block_bytes as usize) {
+                if left == 0 {
+                    return entries;
+                }
+                left = left.saturating_sub(block_bytes);
+                let offset = extent.volume_offset - self.superblock.start + at;
+                if !self.bytes(offset, &mut block) {
+                    return entries;
+                }
+                entries_of(&block, &mut entries);
+            }
+        }
+        entries
+    }
+}
+
+/// The entries of a block. Blocks of the index of a large directory look as if they had one unused
+/// entry.
+fn entries_of(block: &[u8], entries: &mut Vec<Entry>) {
+    let mut at = 0;
+    while at + 8 <= block.len() {
+        let (inode, length, name_length) = (le32(block, at), usize::from(le16(block, at + 4)), usize::from(byte(block, at + 6)));
+        let kind = byte(block, at + 7);
+        // A length of a whole 64 KiB block does not fit in the field.
+        let length = if length == 0 || length == 65535 { block.len() - at } else { length };
+        if length < 8 || length > block.len() - at {
+            return;
+        }
+        let name = block.get(at + 8..at + 8 + name_length).filter(|_| name_length > 0 && name_length + 8 <= length);
+        let wanted = inode != 0 && matches!(kind, REGULAR | DIRECTORY);
+        if let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()).filter(|name| wanted && !matches!(*name, "." | "..")) {
+            entries.push(Entry { inode, name: name.to_owned(), is_directory: kind == DIRECTORY });
+        }
+        at += length;
+    }
+}

@@ -1,0 +1,146 @@
+//! ext4, read from the raw volume: superblock, directories, and where the bytes of files lie.
+//!
+//! Sources: `Documentation/filesystems/ext4/` of the Linux kernel. The crate `ext4-view` reads the
+//! same file system, but does not say where on the device a file lies, which is all that is wanted
+//! here. Not read: files without extents (made by ext2 and ext3), and directories that fit in their
+//! inode.
+
+mod directory;
+mod extents;
+mod reader;
+mod superblock;
+
+pub use superblock::Refused;
+
+use super::{DataFile, Found, Limits, ReadAt, role};
+use crate::bytes::{le16, le32};
+use reader::Reader;
+use std::collections::{HashSet, VecDeque};
+use superblock::Superblock;
+
+/// The root directory's inode.
+const ROOT: u32 = 2;
+/// Names of directories below one another that are followed; a path has 4096 bytes.
+const DEPTH_MAX: usize = 32;
+/// Bytes of the fields that are read of an inode.
+const INODE_BYTES: usize = 128;
+/// Types of files, the upper four bits of the mode.
+const MODE_DIRECTORY: u16 = 4;
+const MODE_REGULAR: u16 = 8;
+/// Inode flags: a tree of extents; data inside the inode.
+const FLAG_EXTENTS: u32 = 0x8_0000;
+const FLAG_INLINE: u32 = 0x1000_0000;
+
+/// An ext4 file system on a volume.
+#[derive(Debug)]
+pub struct Ext4 {
+    superblock: Superblock,
+}
+
+/// What is read of an inode.
+struct Inode {
+    mode: u16,
+    bytes: u64,
+    flags: u32,
+    /// The root of the tree of extents.
+    tree: [u8; 60],
+}
+
+impl Ext4 {
+    /// Looks for a file system that begins at `start` of the volume.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none that can be read.
+    pub fn open(read: &mut ReadAt, start: u64) -> Result<Ext4, Refused> {
+        Ok(Ext4 { superblock: Superblock::read(read, start)? })
+    }
+
+    /// The file system's UUID.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.superblock.uuid
+    }
+
+    /// Its block size.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.superblock.block_bytes
+    }
+
+    /// Files of databases, with where they lie. Directories that usually hold them are looked into
+    /// first.
+    pub fn data_files(&self, read: &mut ReadAt, limits: &Limits) -> Found {
+        let mut reader = Reader::new(&self.superblock, read, limits);
+        let mut found = Found::default();
+        let mut seen = HashSet::from([ROOT]);
+        let mut waiting = VecDeque::from([(ROOT, String::new(), 0)]);
+        while let Some((number, path, depth)) = waiting.pop_front() {
+            if found.directories >= limits.directories || reader.bytes_left == 0 {
+                reader.failed = true;
+                break;
+            }
+            found.directories += 1;
+            for entry in reader.directory(number) {
+                let path = if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) };
+                if entry.is_directory {
+                    if depth < DEPTH_MAX && seen.len() < 2 * limits.directories && seen.insert(entry.inode) {
+                        let place = if is_likely(&path) { VecDeque::push_front } else { VecDeque::push_back };
+                        place(&mut waiting, (entry.inode, path, depth + 1));
+                    }
+                } else if let Some(role) = role(&path) {
+                    if found.files.len() >= limits.files {
+                        reader.failed = true;
+                        break;
+                    }
+                    if let Some((bytes, extents)) = reader.file(entry.inode) {
+                        found.files.push(DataFile { path, role, bytes, extents });
+                    }
+                }
+            }
+        }
+        found.bytes_read = limits.bytes - reader.bytes_left;
+        found.complete = !reader.failed;
+        found
+    }
+}
+
+/// Whether files of databases are often below a directory of that name.
+fn is_likely(path: &str) -> bool {
+    const NAMES: [&str; 10] = ["var", "lib", "mysql", "mariadb", "postgresql", "pgsql", "mssql", "data", "base", "main"];
+    path.rsplit('/')
+        .next()
+        .is_some_and(|name| NAMES.contains(&name) || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())))
+}
+
+impl Reader<'_, '_> {
+    fn inode(&mut self, number: u32) -> Option<Inode> {
+        let (descriptor, place) = self.superblock.place_of_inode(number)?;
+        let mut fields = [0; 64];
+        let length = self.superblock.descriptor_bytes.min(64);
+        if !self.bytes(descriptor, &mut fields[..length]) {
+            return None;
+        }
+        let high = if length == 64 { u64::from(le32(&fields, 0x28)) << 32 } else { 0 };
+        let table = high | u64::from(le32(&fields, 8));
+        let mut inode = [0; INODE_BYTES];
+        let offset = table.checked_mul(self.superblock.block_bytes)?.checked_add(place)?;
+        if !self.bytes(offset, &mut inode) {
+            return None;
+        }
+        let bytes = u64::from(le32(&inode, 0x6c)) << 32 | u64::from(le32(&inode, 4));
+        let tree = inode[0x28..0x64].try_into().ok()?;
+        // A deleted file keeps its inode until another takes it.
+        (le16(&inode, 0x1a) != 0).then_some(Inode { mode: le16(&inode, 0) >> 12, bytes, flags: le32(&inode, 0x20), tree })
+    }
+
+    /// Size and extents of a regular file.
+    fn file(&mut self, number: u32) -> Option<(u64, Vec<super::FileExtent>)> {
+        let inode = self.inode(number).filter(|inode| inode.mode == MODE_REGULAR)?;
+        if inode.flags & FLAG_EXTENTS == 0 {
+            return None;
+        }
+        let extents = extents::of(self, &inode);
+        Some((inode.bytes, extents))
+    }
+}
