@@ -58,7 +58,9 @@ pub struct Drained {
     /// Events that were appended.
     pub events: usize,
     /// Requests since the last look that are missing, for want of room. Where they were is unknown:
-    /// somewhere between the events of this look and the one before.
+    /// somewhere between the events of this look and the one before. By BPF, requests are counted
+    /// too that came while another tracing program ran on the same processor; these may be of other
+    /// disks.
     pub lost: u64,
     /// Lines of the way `tracefs` that could not be read; none is expected.
     pub unreadable: u64,

@@ -1,11 +1,12 @@
-//! Off means off: a tap that has ended leaves no descriptor, no mapping, no mount and no thread. (What
-//! it leaves below tracefs, the tests of `text/instance.rs` look at.) Alone in its file, since it
-//! counts what the process has.
+//! Off means off: a tap that has ended leaves no descriptor, no mapping, no mount and no thread; and
+//! while it is on, the device is not touched. (What it leaves below tracefs, the tests of
+//! `text/instance.rs` look at.) One test alone in its file, since it counts what the process has.
 
 mod common;
 
 use blocktap::Way;
 use common::{LoopDevice, Player, read_all, tap};
+use std::path::Path;
 
 /// What the process has.
 fn possessions() -> Vec<String> {
@@ -23,15 +24,26 @@ fn possessions() -> Vec<String> {
     ]
 }
 
+/// Requests that the device has had, and how often it is open here.
+fn uses(device: &Path) -> (String, usize) {
+    let name = device.file_name().expect("a name").to_string_lossy().into_owned();
+    let requests = std::fs::read_to_string(format!("/sys/block/{name}/stat")).expect("figures");
+    let open = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    (requests, open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == device)).count())
+}
+
 #[test]
-fn nothing_is_left() {
+fn the_device_is_not_touched_and_nothing_is_left() {
     let Some(device) = LoopDevice::make(1 << 20) else { return };
     let mut player = Player::new(&device.path, 0);
     for way in [Way::Bpf, Way::Tracefs] {
         let before = possessions();
+        let unused = uses(&device.path);
         let Some(mut tap) = tap(device.watched(), way, 1 << 20) else { continue };
-        player.read(0, 4096);
         let mut events = Vec::new();
+        assert_eq!(read_all(&mut tap, &mut events), 0);
+        assert_eq!(uses(&device.path), unused, "by {way}");
+        player.read(0, 4096);
         assert_eq!(read_all(&mut tap, &mut events), 0);
         assert!(!events.is_empty());
         assert_ne!(possessions(), before, "while it is open");
