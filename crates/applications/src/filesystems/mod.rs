@@ -13,7 +13,7 @@ mod partitions;
 mod roles;
 
 pub use partitions::starts;
-pub use roles::{Fork, Role, role};
+pub use roles::{Fork, Role, instance, role};
 
 /// Reads bytes of the volume at an offset, both of them multiples of 512; `false` if not all of
 /// them could be had.

@@ -64,6 +64,23 @@ pub fn role(path: &str) -> Option<Role> {
     innodb(name, parent).or_else(|| postgres(name, parent, above)).or_else(|| mssql(name))
 }
 
+/// The instance that a file belongs to, by its path: the directory that all files of a server are
+/// in, of PostgreSQL that of a database (shared relations: `global`), of SQL Server the file
+/// itself, as names and ids of its files mean nothing to each other. Files with equal answers share
+/// their ids.
+#[must_use]
+pub fn instance(path: &str, role: Role) -> &str {
+    let up = |path| str::rsplit_once(path, '/').map_or("", |(above, _)| above);
+    let directory = up(path);
+    match role {
+        Role::MssqlData | Role::MssqlLog => path,
+        // A directory for each database, below that of the server; and some of the server's own.
+        Role::InnodbTable => up(directory),
+        _ if directory.rsplit('/').next().is_some_and(|name| name.starts_with("#innodb_")) => up(directory),
+        _ => directory,
+    }
+}
+
 fn innodb(name: &str, parent: &str) -> Option<Role> {
     let numbered = |prefix: &str| name.strip_prefix(prefix).is_some_and(is_digits);
     let base_and_number = name.rsplit_once('.').filter(|(_, number)| number.len() >= 6 && is_digits(number));
@@ -122,6 +139,21 @@ fn number(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_a_server_have_one_instance() {
+        let check = |path: &str, expected: &str| assert_eq!(instance(path, role(path).expect("a role")), expected, "{path}");
+        check("var/lib/mysql/ibdata1", "var/lib/mysql");
+        check("var/lib/mysql/mysql.ibd", "var/lib/mysql");
+        check("var/lib/mysql/shop/items.ibd", "var/lib/mysql");
+        check("var/lib/mysql/#innodb_redo/#ib_redo1", "var/lib/mysql");
+        check("ibdata1", "");
+        check("shop/items.ibd", "");
+        check("15/main/base/16384/1259", "15/main/base/16384");
+        check("15/main/base/16384/pg_filenode.map", "15/main/base/16384");
+        check("15/main/global/1262", "15/main/global");
+        check("data/a.mdf", "data/a.mdf");
+    }
 
     #[test]
     fn roles_by_path() {

@@ -74,3 +74,32 @@ fn binlog(head: &Head) -> Option<Page> {
         native: Native::Binlog,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recognise;
+    use format::checksum::crc32c;
+
+    /// A block of a redo log as MySQL writes it.
+    fn block() -> Vec<u8> {
+        let mut block = vec![0x51; 512];
+        block[..4].copy_from_slice(&0x8000_1234u32.to_be_bytes());
+        block[4..8].copy_from_slice(&[2, 0, 0, 12]);
+        let sum = crc32c(&block[..508]);
+        block[508..].copy_from_slice(&sum.to_be_bytes());
+        block
+    }
+
+    #[test]
+    fn a_block_of_records_is_verified_and_a_damaged_one_nothing() {
+        let mut block = block();
+        let page = recognise(&block).expect("a block");
+        assert_eq!((page.certainty, page.native), (Certainty::Verified, Native::Redo(Block::Records { number: 0x1234 })));
+        for bit in 0..4096 {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(recognise(&block), None, "bit {bit}");
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

@@ -78,6 +78,11 @@ impl Tables {
         }
     }
 
+    /// Whether there is a central dictionary.
+    pub(super) fn any(&self) -> bool {
+        self.indexes.iter().next().is_some()
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
         let listed = self.indexes.iter().filter_map(|(id, index)| {
             let (database, table) = split(self.tables.get(index.table)?);
@@ -92,7 +97,7 @@ impl Tables {
                 root: Some(index.root),
             })
         });
-        let any = self.indexes.iter().next().is_some();
+        let any = self.any();
         let own = OWN.into_iter().filter(move |_| any).map(|(id, table, index)| Name {
             key: NativeKey::Innodb(0, id),
             database: None,

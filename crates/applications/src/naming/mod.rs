@@ -22,8 +22,10 @@ mod mssql;
 mod postgres;
 mod rows;
 mod sdi;
+mod wanted;
 
 pub use rows::ROWS_MAX;
+pub use wanted::Wanted;
 
 use crate::page::{Certainty, Native, Page};
 

@@ -21,6 +21,9 @@ const NAME_BYTES: usize = 64;
 const NAMESPACE: u16 = 4;
 const INDEX: [u16; 2] = [20, 21];
 const CLASS: [u16; 2] = [33, 34];
+/// The oids of the catalogues that are read.
+const PG_CLASS: u32 = 1259;
+const OTHERS: [u32; 2] = [2615, 2610];
 /// Mappings that `pg_filenode.map` holds at most (`MAX_MAPPINGS`, 62 before 16).
 const MAPPINGS_MAX: usize = 64;
 
@@ -76,6 +79,17 @@ impl Catalogue {
             }
         }
         count > 0
+    }
+
+    /// In which round a file of that number is to be read as a part of the catalogue; `None` if it
+    /// is none.
+    pub(super) fn catalogue_round(&self, file: u32) -> Option<u8> {
+        // Until something else is known a file has the number of its relation.
+        if file == self.mapped.get(PG_CLASS).copied().unwrap_or(PG_CLASS) {
+            return Some(1);
+        }
+        let file_of = |oid| self.relations.get(oid).map_or(oid, |relation| relation.file);
+        OTHERS.into_iter().any(|oid| file == file_of(oid)).then_some(2)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
