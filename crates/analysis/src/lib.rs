@@ -19,4 +19,5 @@ mod stack;
 
 pub use curve::{Curve, Size};
 pub use profile::Profile;
-pub use stack::{Reused, Stack, line_hash};
+pub use engine::tap::line_hash;
+pub use stack::{Reused, Stack};

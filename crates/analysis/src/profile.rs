@@ -7,10 +7,12 @@ use crate::stack::Reused;
 pub const GROUPS: usize = 16;
 
 /// Counts of one load in one span of time. Those of two spans can be added.
+///
+/// In single precision: a weight is lost only where it is smaller than a sixteen-millionth of its sum.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// By group and class of distance: references to lines that were used before.
-    reused: Vec<[f64; BUCKETS]>,
+    reused: Vec<[f32; BUCKETS]>,
     /// By group: references to lines that were never used before.
     first: [f64; GROUPS],
     references: u64,
@@ -24,6 +26,9 @@ impl Default for Profile {
 }
 
 impl Profile {
+    /// Bytes that one takes.
+    pub const BYTES: usize = GROUPS * BUCKETS * 4 + GROUPS * 8 + 64;
+
     /// References were made, to whatever lines: all count, sampled or not.
     pub fn count(&mut self, references: u64) {
         self.references += references;
@@ -32,10 +37,10 @@ impl Profile {
     /// A sampled line was used; [`Profile::count`] counts it, too.
     pub fn note(&mut self, hash: u64, reused: Reused) {
         // The high bits decide what is sampled.
-        let group = hash as usize % GROUPS;
+        let group = (hash >> 24) as usize % GROUPS;
         match reused.distance_lines {
             Some(lines) => {
-                self.reused[group][bucket_of(lines)] += reused.weight;
+                self.reused[group][bucket_of(lines)] += reused.weight as f32;
                 self.sampled += 1;
             }
             None => self.first[group] += reused.weight,
@@ -76,7 +81,7 @@ impl Profile {
         let scale = group.map_or(1.0, |_| GROUPS as f64 / (GROUPS - 1) as f64);
         let (mut reused, mut first) = ([0.0; BUCKETS], 0.0);
         for of in (0..GROUPS).filter(|of| Some(*of) != group) {
-            reused.iter_mut().zip(&self.reused[of]).for_each(|(sum, weight)| *sum += weight * scale);
+            reused.iter_mut().zip(&self.reused[of]).for_each(|(sum, weight)| *sum += f64::from(*weight) * scale);
             first += self.first[of] * scale;
         }
         (reused, first)

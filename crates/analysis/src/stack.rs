@@ -1,16 +1,29 @@
 //! A sample of a load's lines, the most recently used first, and how far back each reference reaches.
 
+use engine::tap::{line_hash, line_of};
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
-/// Mixes a line's number so that any part of the result stands for a random choice of lines. Different
-/// lines have different hashes: the steps are those of the first half of MurmurHash3's finalizer, each
-/// of which can be undone.
-#[must_use]
-pub fn line_hash(line: u64, seed: u64) -> u64 {
-    let mixed = (line ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    mixed ^ (mixed >> 29)
+/// Hashes of lines need not be hashed again.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("the keys are u64");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        // The sampled ones are all below the threshold: their high bits are alike.
+        self.0 = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
 }
+
+type ByHash<T> = HashMap<u64, T, BuildHasherDefault<AsItIs>>;
 
 /// What a reference to a sampled line was.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,7 +42,7 @@ pub struct Stack {
     /// Lines with smaller hashes are sampled.
     threshold: u64,
     /// When each was used last, by hash.
-    used_at: HashMap<u64, u32>,
+    used_at: ByHash<u32>,
     /// The greatest hash first; it may name lines that were removed.
     greatest: BinaryHeap<u64>,
     /// Of each moment, whether a line was used last then, as sums over ranges (a Fenwick tree).
@@ -45,7 +58,7 @@ impl Stack {
         Stack {
             lines_max,
             threshold: u64::MAX,
-            used_at: HashMap::with_capacity(lines_max + 1),
+            used_at: HashMap::with_capacity_and_hasher(lines_max + 1, BuildHasherDefault::default()),
             greatest: BinaryHeap::with_capacity(lines_max + 1),
             moments: vec![0; 2 * lines_max + 2],
             now: 0,
@@ -107,6 +120,52 @@ impl Stack {
                 self.greatest = self.used_at.keys().copied().collect();
             }
         }
+    }
+
+    /// The lines from `start` on are used no more; `seed` is that of their hashes.
+    pub fn remove_range(&mut self, start: u64, lines: u64, seed: u64) {
+        if lines <= self.used_at.len() as u64 {
+            (start..start.saturating_add(lines)).for_each(|line| self.remove(line_hash(line, seed)));
+        } else {
+            let within = |hash: &u64| line_of(*hash, seed).checked_sub(start).is_some_and(|at| at < lines);
+            let hashes: Vec<u64> = self.used_at.keys().copied().filter(within).collect();
+            hashes.into_iter().for_each(|hash| self.remove(hash));
+        }
+    }
+
+    /// Only lines with smaller hashes are sampled from now on; others that are known are forgotten.
+    pub fn lower_to(&mut self, threshold: u64) {
+        if threshold >= self.threshold {
+            return;
+        }
+        while self.greatest.peek().is_some_and(|hash| *hash >= threshold) {
+            self.lower();
+        }
+        self.threshold = threshold;
+    }
+
+    /// Samples at most that many lines from now on; at least 1. Never more than it was made for.
+    pub fn shrink(&mut self, lines_max: usize) {
+        if lines_max.max(1) >= self.lines_max {
+            return;
+        }
+        self.lines_max = lines_max.max(1);
+        while self.used_at.len() > self.lines_max {
+            self.lower();
+        }
+        self.used_at.shrink_to(self.lines_max + 1);
+        self.greatest = self.used_at.keys().copied().collect();
+        self.moments = vec![0; 2 * self.lines_max + 2];
+        self.renumber();
+    }
+
+    /// Bytes that one takes that samples at most that many lines.
+    #[must_use]
+    pub fn bytes_of(lines_max: usize) -> usize {
+        // The table keeps an eighth of its places free and has a power of two of them; the heap may
+        // hold each line twice.
+        let places = (lines_max + 1).saturating_mul(8) / 7;
+        places.next_power_of_two() * 17 + (2 * lines_max + 1) * 8 + (2 * lines_max + 2) * 4
     }
 
     /// The line with the greatest hash goes, and what lies above it is not sampled any more.
@@ -191,6 +250,37 @@ mod tests {
             assert_eq!(reused.distance_lines, at.map(|at| at as u64 + 1));
             assert_eq!((reused.weight, stack.lines()), (1.0, list.len()));
         }
+    }
+
+    #[test]
+    fn a_range_goes_line_by_line_or_all_at_once() {
+        for lines in [50, 100_000] {
+            let mut stack = Stack::new(1000);
+            (0..500).for_each(|line| drop(stack.reference(line_hash(line, 5))));
+            stack.remove_range(100, lines, 5);
+            assert_eq!(stack.lines() as u64, 500 - lines.min(400));
+            assert!(stack.reference(line_hash(100, 5)).expect("sampled").distance_lines.is_none());
+            assert!(stack.reference(line_hash(99, 5)).expect("sampled").distance_lines.is_some());
+        }
+    }
+
+    #[test]
+    fn a_smaller_stack_is_what_it_would_have_been_from_the_start() {
+        let (mut small, mut lowered, mut shrunk) = (Stack::new(200), Stack::new(2000), Stack::new(2000));
+        for line in 0..3000 {
+            let hash = line_hash(line % 1500, 0);
+            [&mut small, &mut lowered, &mut shrunk].into_iter().for_each(|stack| drop(stack.reference(hash)));
+        }
+        lowered.lower_to(small.threshold());
+        shrunk.shrink(200);
+        for line in [0, 7, 1499].into_iter().chain(0..1500) {
+            let hash = line_hash(line, 0);
+            let told = small.reference(hash);
+            assert_eq!(lowered.reference(hash), told, "{line}");
+            assert_eq!(shrunk.reference(hash), told, "{line}");
+        }
+        assert_eq!((lowered.lines(), shrunk.lines()), (small.lines(), small.lines()));
+        assert_eq!(shrunk.threshold(), small.threshold());
     }
 
     #[test]

@@ -117,8 +117,8 @@ impl Front {
         self.joining.len() - self.free.len() + self.queue.len()
     }
 
-    /// Takes in a client's request of any length.
-    pub fn submit(&mut self, request: Request) {
+    /// Takes in a client's request of any length. Whether it is a read of a sequential stream past the volume's cutoff.
+    pub fn submit(&mut self, request: Request) -> bool {
         let Some(volume) = self.volumes.get_mut(&request.volume.0) else { return self.refuse(&request) };
         let id = volume.id;
         // A block beyond the last that has a key would be taken for another one.
@@ -126,16 +126,20 @@ impl Front {
         if request.op != Op::Flush && (ends_late || request.sectors == 0) {
             return self.refuse(&request);
         }
-        let (bypass, stream) = volume.bypass(&request);
+        let (bypass, seen) = volume.bypass(&request);
+        let sequential = request.op == Op::Read && seen.past_cutoff;
         let request = Request { bypass: request.bypass.or(bypass), ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
-        if waits { self.queue.push_back((id, request)) } else { self.deal(id, request, stream) }
+        if waits { self.queue.push_back((id, request)) } else { self.deal(id, request, seen.stream) }
+        sequential
     }
 
-    fn refuse(&mut self, request: &Request) {
+    /// No part of a stream.
+    fn refuse(&mut self, request: &Request) -> bool {
         let reply =
             Reply { id: request.id, result: Err(RequestError::Invalid), pages: PageVec::new(), outcome: Outcome::Other, range: None };
         self.actions.push_back(FrontAction::Reply(reply));
+        false
     }
 
     fn has_room_for(&self, request: &Request) -> bool {
@@ -210,7 +214,7 @@ impl Front {
             let (id, request) = self.queue.pop_front().expect("looked above");
             match self.volumes.get(&request.volume.0) {
                 Some(volume) if volume.id == id => self.deal(id, request, None),
-                _ => self.refuse(&request),
+                _ => drop(self.refuse(&request)),
             }
         }
     }
@@ -270,8 +274,8 @@ impl Front {
 }
 
 impl Volume {
-    /// Whether a policy sends the request around the cache, and the stream of a write.
-    fn bypass(&mut self, request: &Request) -> (Option<BypassReason>, Option<StreamToken>) {
+    /// Whether a policy sends the request around the cache, and what its streams say.
+    fn bypass(&mut self, request: &Request) -> (Option<BypassReason>, Seen) {
         let seen = self.see(request);
         let sectors = u64::from(request.sectors);
         let log = seen.log && sectors <= LOG_WRITE_SECTORS_MAX;
@@ -284,7 +288,7 @@ impl Volume {
         } else {
             seen.past_cutoff.then_some(BypassReason::Sequential)
         };
-        (reason, seen.stream)
+        (reason, seen)
     }
 
     /// What the request says about streams, and they about it.

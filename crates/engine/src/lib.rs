@@ -35,5 +35,6 @@ pub mod region_heat;
 pub mod shard;
 pub mod stats;
 pub mod superblock;
+pub mod tap;
 pub mod trail;
 pub mod unanimous;
