@@ -13,6 +13,7 @@ mod packed;
 mod restart;
 mod rig;
 mod start;
+mod tap;
 
 use anyhow::{Result, bail};
 
@@ -35,6 +36,13 @@ fn main() -> Result<()> {
             hits::instructions(&which, hits);
             Ok(())
         }
+        "count-tap-off" | "count-tap-untaken" | "count-tap-taken" => match (std::env::args().nth(2), std::env::args().nth(3)) {
+            (Some(requests), Some(blocks)) => {
+                tap::instructions(&which, requests.parse()?, blocks.parse()?);
+                Ok(())
+            }
+            _ => bail!("usage: engine-bench {which} REQUESTS BLOCKS"),
+        },
         "fill" => match (std::env::args().nth(2), std::env::args().nth(3)) {
             (Some(path), Some(blocks)) => fill::run(&path, blocks.parse()?),
             _ => bail!("usage: engine-bench fill SSD-FILE BLOCKS"),

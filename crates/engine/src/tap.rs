@@ -22,7 +22,7 @@ pub const REMOVALS_MAX: usize = 1 << 10;
 #[must_use]
 pub const fn line_hash(line: u64, seed: u64) -> u64 {
     // The low bytes of a product depend on few bits of the number: they go to the top, and the second
-    // factor carries all of them there. Eight instructions a block, the loop included.
+    // factor carries all of them there.
     line.wrapping_add(seed).wrapping_mul(FACTOR).swap_bytes().wrapping_mul(FACTOR)
 }
 
@@ -144,10 +144,15 @@ impl Tap {
         let end = (used.start_sector + u64::from(used.sectors)).div_ceil(BLOCK_SECTORS);
         match used.op {
             Op::Read | Op::Write => {
-                for block in first..end {
-                    if line_hash(block, 0) < below {
-                        self.take_sample(used, block);
+                // The first product of [`line_hash`], from block to block: no two blocks have the same.
+                let (mut product, end) = (first.wrapping_mul(FACTOR), end.wrapping_mul(FACTOR));
+                while product != end {
+                    if product.swap_bytes().wrapping_mul(FACTOR) < below {
+                        // In the open, the compiler would count blocks along with products: one more instruction for those that
+                        // are not taken, and those are nearly all.
+                        self.take_sample(used, core::hint::black_box(product).wrapping_mul(INVERSE));
                     }
+                    product = product.wrapping_add(FACTOR);
                 }
             }
             Op::Discard | Op::WriteZeroes => self.note_removed(used),
@@ -155,10 +160,10 @@ impl Tap {
         }
     }
 
-    #[cold]
+    #[inline]
     fn take_sample(&mut self, used: &Used, block: u64) {
-        let write = if used.op == Op::Write { WRITE } else { 0 };
-        let sequential = if used.sequential { SEQUENTIAL } else { 0 };
+        let write = u64::from(used.op == Op::Write) << BLOCK_BITS;
+        let sequential = u64::from(used.sequential) << (BLOCK_BITS + 1);
         let place = block | write | sequential | (used.outcome as u64) << OUTCOME_SHIFT;
         self.samples.push(Sample { place, volume: used.volume, time_ms: used.time_ms });
     }
@@ -178,11 +183,17 @@ impl Tap {
         }
     }
 
-    /// If there are more samples than may be held: the volume with most of them, whose sample is to
+    /// Whether there are more samples than may be held.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.samples.len() > SAMPLES_MAX
+    }
+
+    /// If there are: the volume with most of them, whose sample is to
     /// become smaller by [`Tap::thin`].
     #[must_use]
     pub fn fullest(&self) -> Option<u32> {
-        if self.samples.len() <= SAMPLES_MAX {
+        if !self.is_full() {
             return None;
         }
         let mut volumes: Vec<u32> = self.samples.iter().map(|sample| sample.volume).collect();

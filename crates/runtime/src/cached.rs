@@ -73,9 +73,9 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl PoolPart {
-    /// A request of an endpoint of this reactor.
-    pub(crate) fn submit(&mut self, request: Request) {
-        self.front.submit(request);
+    /// A request of an endpoint of this reactor. Whether it is a read of a sequential stream.
+    pub(crate) fn submit(&mut self, request: Request) -> bool {
+        self.front.submit(request)
     }
 
     /// A request for a shard that lives here, from any reactor's front.

@@ -9,7 +9,8 @@
 //! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
 //! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how they
-//! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted.
+//! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted;
+//! [`tapped`] what those who watch loads get to see.
 
 mod all_stats;
 pub mod cached;
@@ -34,6 +35,7 @@ mod ring;
 pub mod runtime;
 mod slab;
 pub mod stats;
+pub mod tapped;
 mod user_data;
 pub mod volume;
 mod waits;
@@ -54,5 +56,6 @@ pub use reactor::{CpuLatency, CpuLatencyWish, Precedence, Standing, monotonic_ns
 pub use refusals::{Asked, DeviceTrouble};
 pub use runtime::{BareVolumeOptions, EndpointAdder, Runtime, RuntimeOptions};
 pub use stats::{DeviceStats, RequestClass, VolumeStats};
+pub use tapped::{PageSeen, Recognise, Sight, Tapped};
 pub use volume::VolumeRef;
 pub use waits::WaitingDevice;

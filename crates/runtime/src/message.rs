@@ -79,6 +79,9 @@ pub(crate) enum Message {
         number: u32,
         done: Sender<Box<VolumeStats>>,
     },
+    TakeTapped {
+        done: Sender<crate::tapped::Tapped>,
+    },
     RemoteIo {
         device: u32,
         io: Io,
@@ -147,6 +150,7 @@ pub(crate) enum Message {
 /// Where the reactors are reached.
 pub(crate) struct Directory {
     pub(crate) peers: Vec<Peer>,
+    pub(crate) recognise: std::sync::OnceLock<crate::tapped::Recognise>,
 }
 
 pub(crate) struct Peer {
@@ -162,7 +166,7 @@ impl Directory {
         let peers = (0..reactors)
             .map(|_| Ok(Peer { inbox: Inbox::new()?, endpoints: AtomicUsize::new(0), turns: AtomicU64::new(0) }))
             .collect::<io::Result<_>>()?;
-        Ok(Directory { peers })
+        Ok(Directory { peers, recognise: std::sync::OnceLock::new() })
     }
 
     pub(crate) fn send(&self, reactor: u16, message: Message) {

@@ -151,6 +151,7 @@ impl Runtime {
             logical_block_bytes: geometry.logical_block_bytes,
             read_only,
             can_discard: geometry.discard,
+            sampled_below: AtomicU64::new(0),
             pages: pool.0.pages.clone(),
             // Number 0 is the runtime's own pool.
             pool_number: pool.0.number + 1,

@@ -241,6 +241,7 @@ impl Runtime {
             logical_block_bytes: geometry.logical_block_bytes,
             read_only: AtomicBool::new(options.read_only),
             can_discard: geometry.discard,
+            sampled_below: AtomicU64::new(0),
             pages: self.pages.clone(),
             pool_number: 0,
             // For reads: see the lines for pages in `reactor::waiters`.

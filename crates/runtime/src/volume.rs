@@ -22,6 +22,8 @@ pub(crate) struct VolumeShared {
     pub(crate) logical_block_bytes: u32,
     pub(crate) read_only: AtomicBool,
     pub(crate) can_discard: bool,
+    /// See [`VolumeRef::sampled_below`].
+    pub(crate) sampled_below: AtomicU64,
     pub(crate) pages: PagePool,
     /// Tells page pools apart.
     pub(crate) pool_number: u32,
@@ -110,6 +112,7 @@ impl VolumeShared {
             logical_block_bytes: 512,
             read_only: AtomicBool::new(false),
             can_discard: true,
+            sampled_below: AtomicU64::new(0),
             pages,
             pool_number: 0,
             reserved_pages,

@@ -49,6 +49,9 @@ impl Reactor {
             Message::VolumeStats { number, done } => {
                 let _ = done.send(self.volume_stats(number));
             }
+            Message::TakeTapped { done } => {
+                let _ = done.send(self.take_tapped_here());
+            }
             Message::ChangedVolumeStats { known, done } => {
                 let _ = done.send(self.changed_volume_stats(&known));
             }

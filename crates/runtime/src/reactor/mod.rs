@@ -22,6 +22,7 @@ mod rivals;
 mod spin;
 mod timers;
 mod waiters;
+mod watching;
 
 use crate::cached::{PoolPart, Surroundings};
 use crate::device_io::{DeviceIo, Owner};
@@ -49,6 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use timers::Timers;
 use waiters::PageWaiters;
+use watching::Watching;
 
 /// Callbacks and completions handled before the ring and the inbox are looked at again: bounds how long one busy endpoint
 /// can keep the others waiting (some hundred microseconds).
@@ -113,6 +115,7 @@ pub(crate) struct Reactor {
     claim: Claim,
     wakefulness: Wakefulness,
     load: Load,
+    watching: Watching,
     /// Told to exit, at the latest at this time.
     exit_by_ns: Option<u64>,
 }
@@ -151,6 +154,7 @@ impl Reactor {
             claim,
             wakefulness,
             load: Load::new(now_ns),
+            watching: Watching::default(),
             exit_by_ns: None,
         };
         Ok((reactor, Standing { precedence, cpu_latency }))

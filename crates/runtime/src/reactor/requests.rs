@@ -1,10 +1,12 @@
 //! Requests of endpoints: checked, counted, given to whoever serves the volume, and answered.
 
 use super::bare::Parted;
+use super::watching::{Glance, Seen};
 use super::{Callback, Reactor};
 use crate::all_stats::Changed;
 use crate::endpoint::{EndpointKey, Refused};
 use crate::stats::{Answered, VolumeStats};
+use crate::tapped::Used;
 use crate::volume::{Route, VolumeRef, VolumeShared};
 use engine::api::{Op, Outcome, Reply, Request, RequestError};
 use page::PageVec;
@@ -21,6 +23,7 @@ pub(crate) struct LocalVolume {
     /// Endpoints that were refused.
     line: Vec<EndpointKey>,
     pub(crate) stats: Box<VolumeStats>,
+    pub(crate) used: Used,
     /// It goes away: who is told when nothing is in flight. Nobody: it stays.
     pub(crate) removing: Vec<Sender<()>>,
 }
@@ -35,6 +38,7 @@ pub(crate) struct ClientRequest {
     pub(crate) start_sector: u64,
     pub(crate) sectors: u32,
     submitted_ns: u64,
+    pub(crate) glance: Glance,
     /// For bare volumes: a flush must follow (FUA on what has none of its own).
     pub(crate) flush_after: bool,
     /// For bare volumes: it lies in more than one part of the device.
@@ -84,6 +88,7 @@ impl Reactor {
             in_flight_max,
             line: Vec::new(),
             stats: Box::default(),
+            used: Used::default(),
             removing: Vec::new(),
         });
     }
@@ -160,6 +165,7 @@ impl Reactor {
         if request.op != Op::Write {
             request.pages.clear();
         }
+        let glance = Glance::of(volume, self.directory.recognise.get(), &request);
         let number = self.requests.insert(ClientRequest {
             endpoint: key,
             client_id: request.id,
@@ -169,6 +175,7 @@ impl Reactor {
             start_sector: request.start_sector,
             sectors: request.sectors,
             submitted_ns: self.now_ns,
+            glance,
             flush_after: false,
             parted: None,
         });
@@ -177,7 +184,11 @@ impl Reactor {
             Route::Cached { pool, index } => {
                 let request = Request { id: u64::from(number), volume: index, bypass: None, ..request };
                 match self.pool(pool) {
-                    Some(part) => part.submit(request),
+                    Some(part) => {
+                        if part.submit(request) {
+                            self.requests.get_mut(number).expect("just inserted").glance.sequential = true;
+                        }
+                    }
                     None => self.finish_request(number, Err(RequestError::Shutdown), PageVec::new(), Outcome::Other),
                 }
             }
@@ -189,6 +200,13 @@ impl Reactor {
     pub(crate) fn finish_request(&mut self, number: u32, result: Result<(), RequestError>, pages: PageVec, outcome: Outcome) {
         let request = self.requests.remove(number);
         let volume = self.volumes[request.volume as usize].as_mut().expect("a volume outlives its requests");
+        let mut is_full = false;
+        if request.glance.watched && result.is_ok() {
+            volume.used.add(&request);
+            let recognise = self.directory.recognise.get();
+            let seen = Seen { volume: &volume.shared, recognise, now_ns: self.now_ns, outcome, pages: &pages };
+            is_full = self.watching.note(&seen, &request);
+        }
         volume.in_flight -= 1;
         volume.stats.record(&Answered {
             op: request.op,
@@ -204,6 +222,9 @@ impl Reactor {
         let removing = !volume.removing.is_empty();
         let reply = Reply { id: request.client_id, result, pages, outcome, range: None };
         self.callbacks.push_back(Callback::Reply(request.endpoint, reply));
+        if is_full {
+            self.thin_samples();
+        }
         if removing {
             self.end_removal_if_quiet(request.volume);
         }
