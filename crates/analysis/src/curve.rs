@@ -44,7 +44,12 @@ impl Curve {
 
     fn without(profile: &Profile, group: Option<usize>) -> Curve {
         let (reused, first) = profile.without(group);
-        let references = profile.references() as f64;
+        Curve::from_sums(reused, first, profile.references() as f64)
+    }
+
+    /// The curve of references by class of distance, of those to new lines, and of how many there
+    /// were, sampled or not.
+    pub(crate) fn from_sums(reused: [f64; BUCKETS], first: f64, references: f64) -> Curve {
         // A sample that holds too few or too many of the hottest lines has too few or too many
         // references; hot lines have short distances (SHARDS-adj).
         let mut sum = references - first - reused.iter().sum::<f64>();

@@ -14,10 +14,13 @@
 
 pub mod buckets;
 pub mod curve;
+pub mod load;
 pub mod profile;
+mod slices;
 mod stack;
 
 pub use curve::{Curve, Size};
-pub use profile::Profile;
 pub use engine::tap::line_hash;
+pub use load::{Load, NotYet, Writes};
+pub use profile::Profile;
 pub use stack::{Reused, Stack};

@@ -111,6 +111,12 @@ impl Stack {
         Some(Reused { distance_lines, weight: 1.0 / rate })
     }
 
+    /// Whether a line is known: it is sampled, and was used.
+    #[must_use]
+    pub fn holds(&self, hash: u64) -> bool {
+        self.used_at.contains_key(&hash)
+    }
+
     /// A line is used no more, for instance since it was discarded.
     pub fn remove(&mut self, hash: u64) {
         if let Some(at) = self.used_at.remove(&hash) {
@@ -256,7 +262,7 @@ mod tests {
     fn a_range_goes_line_by_line_or_all_at_once() {
         for lines in [50, 100_000] {
             let mut stack = Stack::new(1000);
-            (0..500).for_each(|line| drop(stack.reference(line_hash(line, 5))));
+            (0..500).for_each(|line| assert!(stack.reference(line_hash(line, 5)).is_some()));
             stack.remove_range(100, lines, 5);
             assert_eq!(stack.lines() as u64, 500 - lines.min(400));
             assert!(stack.reference(line_hash(100, 5)).expect("sampled").distance_lines.is_none());
@@ -269,7 +275,9 @@ mod tests {
         let (mut small, mut lowered, mut shrunk) = (Stack::new(200), Stack::new(2000), Stack::new(2000));
         for line in 0..3000 {
             let hash = line_hash(line % 1500, 0);
-            [&mut small, &mut lowered, &mut shrunk].into_iter().for_each(|stack| drop(stack.reference(hash)));
+            for stack in [&mut small, &mut lowered, &mut shrunk] {
+                let _ = stack.reference(hash);
+            }
         }
         lowered.lower_to(small.threshold());
         shrunk.shrink(200);

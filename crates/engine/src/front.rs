@@ -130,7 +130,11 @@ impl Front {
         let sequential = request.op == Op::Read && seen.past_cutoff;
         let request = Request { bypass: request.bypass.or(bypass), ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
-        if waits { self.queue.push_back((id, request)) } else { self.deal(id, request, seen.stream) }
+        if waits {
+            self.queue.push_back((id, request))
+        } else {
+            self.deal(id, request, seen.stream)
+        }
         sequential
     }
 

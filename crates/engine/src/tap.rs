@@ -271,7 +271,8 @@ mod tests {
     #[test]
     fn removals_are_of_whole_blocks_and_bounded() {
         let mut tap = Tap::default();
-        for (start, sectors, expected) in [(0, 8, Some((0, 1))), (1, 15, Some((1, 1))), (1, 14, None), (8, 4, None), (8, 20, Some((1, 2)))] {
+        for (start, sectors, expected) in [(0, 8, Some((0, 1))), (1, 15, Some((1, 1))), (1, 14, None), (8, 4, None), (8, 20, Some((1, 2)))]
+        {
             tap.note(&used(Op::Discard, start, sectors), u64::MAX);
             let told = tap.take().1.first().map(|removed| (removed.start_block, removed.blocks));
             assert_eq!(told, expected, "{start}+{sectors}");

@@ -52,8 +52,7 @@ impl Glance {
     /// Looks at a request on its way in.
     pub(crate) fn of(volume: &VolumeRef, recognise: Option<&Recognise>, request: &Request) -> Glance {
         let watched = volume.sampled_below() != 0 && !request.wanted;
-        let page =
-            if watched && request.op == Op::Write { recognised(recognise, request.start_sector, &request.pages) } else { None };
+        let page = if watched && request.op == Op::Write { recognised(recognise, request.start_sector, &request.pages) } else { None };
         Glance { watched, sequential: false, page }
     }
 }
