@@ -14,13 +14,18 @@
 
 pub mod buckets;
 pub mod curve;
+pub mod kept;
 pub mod load;
+pub mod miniature;
 pub mod profile;
 mod slices;
 mod stack;
+pub mod watch;
 
 pub use curve::{Curve, Size};
 pub use engine::tap::line_hash;
+pub use kept::Kept;
 pub use load::{Load, NotYet, Writes};
 pub use profile::Profile;
 pub use stack::{Reused, Stack};
+pub use watch::Watch;

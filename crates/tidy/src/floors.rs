@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("device", 2),
     ("simulator", 3),
     ("direct", 3),
+    ("replica", 3),
     ("node", 3),
     ("runtime", 3),
     ("blocktap", 3),

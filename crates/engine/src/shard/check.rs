@@ -57,6 +57,12 @@ impl Shard {
         format!("{ram}, {state} in segment {seq} slot {}, valid sectors {:08b}{flight}", slot.0, self.mask_of(key, slot))
     }
 
+    /// Whether a block, or sectors of it, can be served from RAM or the SSD. Changes nothing.
+    pub fn holds(&self, volume: types::VolumeIndex, block: u64) -> bool {
+        let key = Key::new(volume, block);
+        self.ram.get(key).is_some() || self.index.get(key).is_some()
+    }
+
     /// What is going on inside, in words for a person who wonders why something waits.
     pub fn describe(&self) -> String {
         let space = self.log.space();

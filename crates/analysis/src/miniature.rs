@@ -1,0 +1,103 @@
+//! What the shipping engine needs: caches a fraction of the size, over the uses of that fraction of the
+//! blocks (Waldspurger and others, "Cache Modeling and Optimization using Miniature Simulations", USENIX
+//! ATC 2017).
+//!
+//! A curve of reuse distances tells of a cache that drops what was used least recently, and of nothing
+//! else. The engine has admission, a RAM tier, a log with stale slots, headers and reinsertion; all of that
+//! is in the miniature, since it is the engine itself. So is what it writes to the SSD.
+
+use crate::kept::Kept;
+use engine::api::VolumeOptions;
+use engine::tap::line_hash;
+use replica::{Replica, ReplicaConfig};
+use std::collections::HashSet;
+
+/// A cache to be tried, in its full size.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// Pages (of 4096 bytes) of the log.
+    pub ssd_pages: u64,
+    /// Blocks of the RAM tier.
+    pub ram_blocks: u64,
+    /// How its volumes behave.
+    pub options: VolumeOptions,
+}
+
+/// What a cache did, scaled to its full size.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Did {
+    /// Blocks read.
+    pub reads: f64,
+    /// Of them, never used before in the window: no cache has them.
+    pub first_reads: f64,
+    /// Of them, cached.
+    pub hits: f64,
+    /// Blocks of clients written to the SSD, once or again.
+    pub data_blocks_written: f64,
+    /// Blocks of clients that its log has room for: the rest is headers. A small log has more of them than a
+    /// large one, so that caches are to be compared by this, not by their size.
+    pub data_blocks_max: f64,
+}
+
+impl Did {
+    /// Share of the re-references that were answered, from 0 to 1.
+    #[must_use]
+    pub fn hit_share(&self) -> f64 {
+        let again = self.reads - self.first_reads;
+        if again > 0.0 { (self.hits / again).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// The same of all reads: what a cache that was empty at first shows.
+    #[must_use]
+    pub fn hit_share_of_all(&self) -> f64 {
+        if self.reads > 0.0 { (self.hits / self.reads).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// The fraction of the blocks with which a cache of that size is tried: all that is kept, or less where a
+/// log is large enough with less. `None`: too little is kept for a log of its smallest size.
+#[must_use]
+pub fn rate_for(kept: &Kept, ssd_pages: u64, uses_max: usize) -> Option<f64> {
+    let smallest = Replica::SSD_PAGES_MIN as f64 / ssd_pages as f64;
+    if smallest > kept.rate() * 1.001 {
+        return None;
+    }
+    // Half as many uses as that are of half as many blocks.
+    let affordable = kept.rate() * uses_max as f64 / kept.len().max(1) as f64;
+    Some(affordable.max(smallest).min(kept.rate()))
+}
+
+/// Sends what is kept through a miniature of the cache, at the fraction that [`rate_for`] gives; scans
+/// only if asked for. A read of a block that was never used before in the window counts as such.
+#[must_use]
+pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool) -> Did {
+    let scaled = |size: u64| (size as f64 * rate).round() as u64;
+    let ssd_pages = scaled(tried.ssd_pages).max(Replica::SSD_PAGES_MIN);
+    let config = ReplicaConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
+    let mut replica = Replica::new(config);
+    let below = if rate >= 1.0 { u64::MAX } else { (rate * u64::MAX as f64) as u64 };
+    let (mut did, mut known) = (Did::default(), HashSet::new());
+    for used in kept.uses() {
+        if line_hash(used.block, 0) >= below || used.is_scan && !with_scans {
+            continue;
+        }
+        // Requests of one moment follow one another. Time passes more slowly as there are fewer of them: what
+        // waits for others to share a group with meets as many as in the whole.
+        replica.advance_by(1000);
+        replica.advance_to((used.time_ms as f64 * 1e6 * rate) as u64);
+        let is_first = known.insert(used.block);
+        let missing = replica.access(0, used.block, 1, used.is_write);
+        if !used.is_write {
+            did.reads += 1.0;
+            did.first_reads += f64::from(u8::from(is_first));
+            did.hits += 1.0 - missing as f64;
+        }
+    }
+    did.data_blocks_written = replica.data_blocks_written() as f64;
+    let written = replica.ssd_blocks_written() as f64;
+    did.data_blocks_max = if written > 0.0 { ssd_pages as f64 * did.data_blocks_written / written } else { ssd_pages as f64 };
+    for figure in [&mut did.reads, &mut did.first_reads, &mut did.hits, &mut did.data_blocks_written, &mut did.data_blocks_max] {
+        *figure /= rate;
+    }
+    did
+}
