@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod buckets;
 pub mod curve;
 pub mod kept;
