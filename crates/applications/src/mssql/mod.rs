@@ -116,7 +116,7 @@ fn rows_fit(page: &[u8], slots: u16, free_data: u16) -> bool {
 /// How sure it is once the checksum was computed.
 pub(crate) fn certainty(identity: &Identity, before: Certainty, bytes: &[u8]) -> Certainty {
     match bytes.get(..BYTES) {
-        Some(page) if identity.covered => by_checksum(page),
+        Some(page) if identity.covered && before == Certainty::Likely => by_checksum(page),
         _ => before,
     }
 }

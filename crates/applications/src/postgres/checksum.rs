@@ -52,30 +52,46 @@ pub(super) fn hash(page: &[u8]) -> u32 {
 /// carries no checksum. A page of another place fits once in 65,535.
 #[must_use]
 pub fn holds(page: &[u8], block: u32) -> Option<bool> {
-    let sum = u32::from(le16(page, 8));
-    (sum != 0).then(|| (hash(page) ^ block) % VALUES + 1 == sum)
+    Sum::of(page).holds(block)
 }
 
-/// The blocks below [`BLOCKS`] that the checksum fits. A third is possible, once in 10^4 pages, and
-/// left out.
-pub(super) fn candidates(page: &[u8]) -> [Option<u32>; 2] {
-    let sum = u32::from(le16(page, 8));
-    let mut found = [None; 2];
-    if sum == 0 {
-        return found;
+/// What a page's checksum says of its block number.
+pub(super) struct Sum {
+    hash: u32,
+    /// 0 if the page carries none.
+    sum: u32,
+}
+
+impl Sum {
+    pub(super) fn of(page: &[u8]) -> Sum {
+        let sum = u32::from(le16(page, 8));
+        Sum { hash: if sum == 0 { 0 } else { hash(page) }, sum }
     }
-    // hash ^ block = multiple * 65535 + sum - 1, and the high bits of the left side are the hash's.
-    let hash = hash(page);
-    let lowest = hash & !(BLOCKS - 1);
-    let first = (lowest.saturating_sub(sum - 1)).div_ceil(VALUES);
-    let fits = (first..first + 4)
-        .filter_map(|multiple| multiple.checked_mul(VALUES)?.checked_add(sum - 1))
-        .map(|mixed| mixed ^ hash)
-        .filter(|block| *block < BLOCKS);
-    for (slot, block) in found.iter_mut().zip(fits) {
-        *slot = Some(block);
+
+    /// As [`holds`].
+    pub(super) fn holds(&self, block: u32) -> Option<bool> {
+        (self.sum != 0).then(|| (self.hash ^ block) % VALUES + 1 == self.sum)
     }
-    found
+
+    /// The blocks below [`BLOCKS`] that it fits. A third is possible, once in 10^4 pages, and left out.
+    pub(super) fn candidates(&self) -> [Option<u32>; 2] {
+        let Sum { hash, sum } = *self;
+        let mut found = [None; 2];
+        if sum == 0 {
+            return found;
+        }
+        // hash ^ block = multiple * 65535 + sum - 1, and the high bits of the left side are the hash's.
+        let lowest = hash & !(BLOCKS - 1);
+        let first = (lowest.saturating_sub(sum - 1)).div_ceil(VALUES);
+        let fits = (first..first + 4)
+            .filter_map(|multiple| multiple.checked_mul(VALUES)?.checked_add(sum - 1))
+            .map(|mixed| mixed ^ hash)
+            .filter(|block| *block < BLOCKS);
+        for (slot, block) in found.iter_mut().zip(fits) {
+            *slot = Some(block);
+        }
+        found
+    }
 }
 
 #[cfg(test)]
@@ -97,7 +113,7 @@ mod tests {
             let block = u32::from(seed) * 509 + 7;
             let page = page(seed, block);
             assert_eq!(holds(&page, block), Some(true));
-            let candidates = candidates(&page);
+            let candidates = Sum::of(&page).candidates();
             for candidate in candidates.into_iter().flatten() {
                 assert_eq!(holds(&page, candidate), Some(true), "block {candidate}");
             }
@@ -111,6 +127,6 @@ mod tests {
         let mut page = page(1, 1);
         page[8..10].fill(0);
         assert_eq!(holds(&page, 1), None);
-        assert_eq!(candidates(&page), [None; 2]);
+        assert_eq!(Sum::of(&page).candidates(), [None; 2]);
     }
 }

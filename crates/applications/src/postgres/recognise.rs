@@ -217,8 +217,9 @@ fn tuples(seen: &[u8], header: &Header, identity: &mut Identity) -> bool {
 /// How sure it is once the checksum was computed; fills in what block numbers it fits.
 pub(crate) fn certainty(identity: &mut Identity, size_bytes: u32, before: Certainty, bytes: &[u8]) -> Certainty {
     let Some(page) = bytes.get(..size_bytes as usize) else { return before };
-    identity.blocks_by_checksum = checksum::candidates(page);
-    match identity.block_by_tuples.map(|block| checksum::holds(page, block)) {
+    let sum = checksum::Sum::of(page);
+    identity.blocks_by_checksum = sum.candidates();
+    match identity.block_by_tuples.map(|block| sum.holds(block)) {
         Some(Some(true)) if before == Certainty::Likely => Certainty::Verified,
         Some(Some(false)) => Certainty::Suspect,
         _ => before,
