@@ -1,5 +1,5 @@
-//! Extents that are learned from pages alone, against where files really lay (`../shared`). Skipped with a
-//! message where the data is absent.
+//! Extents that are learned from pages alone, against where files really lay (`../shared`). Skipped
+//! with a message where the data is absent.
 
 mod common;
 #[allow(dead_code)]
@@ -7,16 +7,18 @@ mod recorded_loads;
 
 use applications::map::learn::{Finding, Learner, Owner, Sighting};
 use applications::map::{Map, Source};
+use applications::streams::{PageAt, Seen, Streams};
 use applications::{Native, pages};
 use recorded_loads::{Load, Row};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use types::ObjectId;
+use types::{ObjectId, StreamClass};
 
 const PAGE_BYTES: u32 = 16384;
 
-/// Every InnoDB page that the servers of the recorded load read says where its file lies. At the end,
-/// all requests for those files, also those of `cp` and `mariabackup` and all writes, are looked up.
+/// Every InnoDB page that the servers of the recorded load read says where its file lies. At the
+/// end, all requests for those files, also those of `cp` and `mariabackup` and all writes, are
+/// looked up.
 #[test]
 fn files_of_a_real_disk_are_mapped_from_the_pages_that_were_read() {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/pages/traces/oltp-with-backups.tsv.zst"));
@@ -61,8 +63,8 @@ fn files_of_a_real_disk_are_mapped_from_the_pages_that_were_read() {
     assert!(right >= 0.99 && all_right >= 0.9, "{right} {all_right}");
 }
 
-/// Shares of the bytes of some requests that the map gives to the right file and place, to a wrong one, to
-/// none.
+/// Shares of the bytes of some requests that the map gives to the right file and place, to a wrong
+/// one, to none.
 fn attributed(load: &Load, files: &HashMap<u32, u32>, map: &Map, counts: impl Fn(&Row) -> bool) -> (f64, f64, f64) {
     let (mut right, mut wrong, mut all) = (0u64, 0u64, 0u64);
     for row in load.rows.iter().filter(|row| counts(row)) {
@@ -79,8 +81,8 @@ fn attributed(load: &Load, files: &HashMap<u32, u32>, map: &Map, counts: impl Fn
     (share(right), share(wrong), share(all - right - wrong))
 }
 
-/// PostgreSQL's heap pages do not name their relation. The real files are laid on a disk in pieces of 5 to
-/// 40 pages, in a mixed order; each line must hold pages of one file, and get its name.
+/// PostgreSQL's heap pages do not name their relation. The real files are laid on a disk in pieces
+/// of 5 to 40 pages, in a mixed order; each line must hold pages of one file, and get its name.
 #[test]
 fn heap_pages_of_one_line_are_of_one_relation() {
     let Some(files) = common::archive("postgresql-15") else { return };
@@ -106,16 +108,7 @@ fn heap_pages_of_one_line_are_of_one_relation() {
     let (mut device, mut truth) = (1u64 << 30, BTreeMap::new());
     for (name, from, bytes) in &pieces {
         for (offset, page) in pages(bytes) {
-            let Native::Postgres(identity) = page.native else { continue };
-            let (Some(number), Some(attributes)) = (identity.block_by_tuples, identity.attributes) else { continue };
-            let sighting = Sighting {
-                offset_bytes: device + offset as u64,
-                page_bytes: page.size_bytes,
-                stored_bytes: page.stored_bytes,
-                number,
-                owner: Owner::Shape(u32::from(attributes)),
-                written: false,
-            };
+            let Some(sighting) = Sighting::of(&page, device + offset as u64, None, false) else { continue };
             learner.see(&mut map, 0, &sighting);
             truth.insert(sighting.offset_bytes, (*name, from + offset));
         }
@@ -138,4 +131,59 @@ fn heap_pages_of_one_line_are_of_one_relation() {
     }
     println!("{} pieces, {} pages with a number: {} lines, {right} pages right, {wrong} wrong", pieces.len(), truth.len(), lines.len());
     assert!(wrong == 0 && right * 10 >= truth.len() * 9, "{right} right, {wrong} wrong of {}", truth.len());
+}
+
+/// The doublewrite area of a real server, page by page: those whose home was seen are known as second
+/// places, and the rule of streams calls the area so when it is written again and again.
+#[test]
+fn a_real_doublewrite_area_is_told_from_the_homes_of_its_pages() {
+    let Some(files) = common::archive("mariadb-10.11") else { return };
+    let (system, undo) = (1u64 << 30, 2u64 << 30);
+    let area = system + (1 << 20)..system + (3 << 20);
+    let recognised = |name: &str, base: u64| -> Vec<(Sighting, PageAt)> {
+        let found = pages(&files[name]).filter_map(|(offset, page)| {
+            let Native::Innodb(identity) = page.native else { return None };
+            let object = ObjectId(identity.space? + 1);
+            let sighting = Sighting::of(&page, base + offset as u64, Some(object), true)?;
+            Some((sighting, PageAt::of(&page, base + offset as u64, Some(object))?))
+        });
+        found.collect()
+    };
+    let (mut map, mut learner, mut homes) = (Map::default(), Learner::default(), BTreeMap::new());
+    let (in_area, elsewhere): (Vec<_>, Vec<_>) =
+        recognised("ibdata1", system).into_iter().partition(|(sighting, _)| area.contains(&sighting.offset_bytes));
+    for (sighting, _) in elsewhere.iter().chain(&recognised("undo001.first1M", undo)) {
+        let read = Sighting { written: false, ..*sighting };
+        assert!(!matches!(learner.see(&mut map, 0, &read), Finding::SecondPlace(_)), "{read:?}");
+        let Owner::Object(object) = read.owner else { panic!("{read:?}") };
+        homes.insert((object, read.number), read.offset_bytes);
+    }
+    let system_file = files["ibdata1"].len() as u64 / 512 * 512;
+    map.neighbours(&(system..system + system_file), ObjectId(1), 0);
+    let extents = map.count();
+    let (mut streams, mut second, mut called) = (Streams::default(), 0, 0);
+    for round in 0..4 {
+        for slot in 0..in_area.len() {
+            let place = in_area[slot].0.offset_bytes;
+            let (sighting, page) = in_area[(slot + round * 7) % in_area.len()];
+            let sighting = Sighting { offset_bytes: place, ..sighting };
+            let Owner::Object(object) = sighting.owner else { panic!("{sighting:?}") };
+            let home = homes.get(&(object, sighting.number)).copied();
+            match learner.see(&mut map, 0, &sighting) {
+                Finding::SecondPlace(found) => {
+                    assert_eq!(Some(found), home);
+                    second += 1;
+                }
+                Finding::Unsure => assert_eq!(home, None, "{sighting:?}"),
+                Finding::Home(..) => panic!("{sighting:?}"),
+            }
+            let pages = [PageAt { offset_bytes: place, home_bytes: learner.home(&map, object, sighting.number), ..page }];
+            let written =
+                Seen { at_ms: 0, offset_bytes: place, len_bytes: page.len_bytes, write: true, origin: None, place: None, pages: &pages };
+            called += usize::from(streams.note(&written, &mut Vec::new()).class == StreamClass::Doublewrite);
+        }
+    }
+    println!("{} pages in the area, four times: {second} second places known, {called} called doublewrite", in_area.len());
+    assert!(second >= 4 * 16 && called >= in_area.len(), "{second} {called}");
+    assert_eq!((map.count(), map.refresh_wanted(0)), (extents, None), "the map heard nothing of them");
 }

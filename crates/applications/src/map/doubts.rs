@@ -2,8 +2,9 @@
 
 /// Extents that are counted at a time; the one that was contradicted longest ago gives way.
 const DOUBTS_MAX: usize = 64;
-/// Contradictions in one extent that ask for a refresh, within [`WITHIN_MS`]: one or two are torn or
-/// stale pages, four are a moved file. The figures are measured on rebuilt tables, where every page moved.
+/// Contradictions in one extent that ask for a refresh, within [`WITHIN_MS`]: one or two are torn
+/// or stale pages, four are a moved file. The figures are measured on rebuilt tables, where every
+/// page moved.
 const CONTRADICTIONS: usize = 4;
 const WITHIN_MS: u64 = 10_000;
 
@@ -29,7 +30,8 @@ impl Default for Doubts {
 }
 
 impl Doubts {
-    /// One more contradiction; says whether it is the fourth within ten seconds. Then it begins anew.
+    /// One more contradiction; says whether it is the fourth within ten seconds. Then it begins
+    /// anew.
     pub fn add(&mut self, extent: u64, at_ms: u64) -> bool {
         let fresh = Doubt { extent, at_ms: [0; CONTRADICTIONS], count: 0 };
         let index = match self.doubts.iter().position(|doubt| doubt.extent == extent) {

@@ -5,7 +5,8 @@ use super::runs::{Full, Run, Runs, Value};
 use std::ops::Range;
 use types::ObjectId;
 
-/// Extents are counted in sectors: files may begin anywhere, pages need not lie on their own boundary.
+/// Extents are counted in sectors: files may begin anywhere, pages need not lie on their own
+/// boundary.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of memory for the extents of one volume.
 const BYTES_MAX: usize = 16 << 20;
@@ -100,8 +101,8 @@ pub enum Outcome {
     Agrees,
     /// Nothing was known of these bytes; now the content is.
     New,
-    /// The map said otherwise for some of these bytes. Content is believed for them; the rest of the
-    /// extent, which is given, stays as it was, in doubt.
+    /// The map said otherwise for some of these bytes. Content is believed for them; the rest of
+    /// the extent, which is given, stays as it was, in doubt.
     Contradicts(Extent),
     /// The claim cannot be kept: no whole sectors, or beyond what the map can hold.
     Refused,
@@ -120,8 +121,8 @@ pub enum Refresh {
 
 /// The extents of one volume.
 ///
-/// A refresh is [`Map::begin`], one [`Map::add`] for each extent, then [`Map::finish`]; pages that are
-/// recognised meanwhile and after go in by [`Map::content`]. Whoever owns the map asks
+/// A refresh is [`Map::begin`], one [`Map::add`] for each extent, then [`Map::finish`]; pages that
+/// are recognised meanwhile and after go in by [`Map::content`]. Whoever owns the map asks
 /// [`Map::refresh_wanted`] now and then.
 #[derive(Clone, Debug)]
 pub struct Map {
@@ -173,8 +174,8 @@ impl Map {
         self.doubts.clear();
     }
 
-    /// An extent of the refresh that has begun; it goes before whatever was known. False if it could not
-    /// be kept.
+    /// An extent of the refresh that has begun; it goes before whatever was known. False if it
+    /// could not be kept.
     pub fn add(&mut self, bytes: &Range<u64>, object: ObjectId, object_offset_bytes: u64, source: Source) -> bool {
         let Some(sectors) = sectors(bytes, object_offset_bytes) else {
             self.refused += 1;
@@ -186,15 +187,15 @@ impl Map {
         kept
     }
 
-    /// The refresh is through: extents of these sources that it did not bring again are dropped. What
-    /// content or neighbours said stays where the refresh said nothing.
+    /// The refresh is through: extents of these sources that it did not bring again are dropped.
+    /// What content or neighbours said stays where the refresh said nothing.
     pub fn finish(&mut self, sources: &[Source]) {
         let generation = self.generation;
         self.runs.retain(|run| run.value.generation() == generation || !sources.contains(&run.value.source()));
     }
 
-    /// A page says whose bytes these are, and `written` that it was just written there. It is believed for
-    /// these bytes.
+    /// A page says whose bytes these are, and `written` that it was just written there. It is
+    /// believed for these bytes.
     pub fn content(&mut self, at_ms: u64, bytes: &Range<u64>, object: ObjectId, object_offset_bytes: u64, written: bool) -> Outcome {
         let Some(sectors) = sectors(bytes, object_offset_bytes) else {
             self.refused += 1;
@@ -229,8 +230,16 @@ impl Map {
         Outcome::New
     }
 
-    /// Neighbours say whose bytes these are: believed only where nothing else is known. The number of
-    /// bytes that this told.
+    /// A page was written there, of which nothing more is known: if nothing is known of the place either, a
+    /// file grew or was made.
+    pub fn written(&mut self, bytes: &Range<u64>) {
+        if self.wanted.is_none() && self.over(bytes.clone()).next().is_none() {
+            self.wanted = Some(Refresh::Grown);
+        }
+    }
+
+    /// Neighbours say whose bytes these are: believed only where nothing else is known. The number
+    /// of bytes that this told.
     pub fn neighbours(&mut self, bytes: &Range<u64>, object: ObjectId, object_offset_bytes: u64) -> u64 {
         let Some(sectors) = sectors(bytes, object_offset_bytes) else {
             self.refused += 1;
@@ -254,8 +263,8 @@ impl Map {
         told
     }
 
-    /// These bytes were discarded: they belong to nothing. Bytes of sectors that are touched in part
-    /// keep their owner.
+    /// These bytes were discarded: they belong to nothing. Bytes of sectors that are touched in
+    /// part keep their owner.
     pub fn discard(&mut self, bytes: &Range<u64>) {
         let sectors = bytes.start.div_ceil(SECTOR_BYTES)..bytes.end / SECTOR_BYTES;
         self.refused += u64::from(self.runs.clear(&sectors).is_err());

@@ -1,8 +1,9 @@
 //! A number for each MiB of a volume: whose it is, where that is finer than a file.
 //!
-//! InnoDB gives a segment whole runs of 64 pages once it has had 32 single ones, so nearly every MiB of
-//! a table belongs to one index. What does not is in a sorted list of at most 4096 runs, 16 bytes each.
-//! A TiB takes 2 MiB, in pieces of 4 KiB that are made when the first of their 2 GiB is known.
+//! InnoDB gives a segment whole runs of 64 pages once it has had 32 single ones, so nearly every
+//! MiB of a table belongs to one index. What does not is in a sorted list of at most 4096 runs, 16
+//! bytes each. A TiB takes 2 MiB, in pieces of 4 KiB that are made when the first of their 2 GiB is
+//! known.
 
 use super::runs::{Full, Runs, Value};
 use std::ops::Range;
@@ -80,8 +81,8 @@ impl Labels {
         self.object(label)
     }
 
-    /// Says whose a range is; blocks that it touches in part are taken whole. An unlabelled MiB gets its
-    /// label once all of it is known; until then its parts are exceptions.
+    /// Says whose a range is; blocks that it touches in part are taken whole. An unlabelled MiB
+    /// gets its label once all of it is known; until then its parts are exceptions.
     pub fn set(&mut self, bytes: &Range<u64>, object: ObjectId) -> Result<(), LabelError> {
         if bytes.end > self.volume_bytes {
             return Err(LabelError::Beyond { volume_bytes: self.volume_bytes });

@@ -1,20 +1,21 @@
 //! Extents from recognised pages: no file system, no catalogue.
 //!
-//! A page knows its number in its file. Where the file lies in one piece, *place on the device minus
-//! number times page size* is the same for all its pages: they are on one [`Line`]. So
+//! A page knows its number in its file. Where the file lies in one piece, *place on the device
+//! minus number times page size* is the same for all its pages: they are on one [`Line`]. So
 //!
-//! * pages whose space id is encrypted or compressed away belong to the line that a clear page (the first
-//!   of the file is clear) has named; PostgreSQL's heap pages, which never say whose they are, fall into
-//!   lines that wait for a name, told apart by the number of their columns;
-//! * a page that lies off the line of its neighbours is a second place: a doublewrite copy, or a file
-//!   that was copied. It tells nothing about the file below it, so the map does not hear of it;
+//! * pages whose space id is encrypted or compressed away belong to the line that a clear page has
+//!   named (the first of the file is clear). PostgreSQL's heap pages never say whose they are: they
+//!   fall into lines that wait for a name, told apart by the number of their columns;
+//! * a page that lies off the line of its neighbours is a second place: a doublewrite copy, or a
+//!   file that was copied. It tells nothing about the file below it: the map does not hear of it;
 //! * what lies between two pages of one line, less than a MiB apart, belongs to it too.
 //!
-//! Lines are believed from four different pages on; before, a page is believed for itself when it is read
-//! at its place a second time: files that grow side by side may have lines of one page. What is not seen any more weighs less and less, so
-//! that a file that moved is found again.
+//! Lines are made by pages that are *read*, and believed from four different ones on; before, a page is believed for itself when it
+//! is read at its place a second time: files that grow side by side may have lines of one page.
+//! What is not seen any more weighs less and less, so that a file that moved is found again.
 
 use super::evidence::{Extent, Map, Outcome};
+use crate::{Native, Page};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use types::ObjectId;
@@ -25,8 +26,8 @@ const LINES_MAX: usize = 4096;
 const PAGES_MIN: u32 = 4;
 /// Lines of one object that a page is compared with.
 const COMPARED_MAX: usize = 64;
-/// A line of which nothing was among the last pages, so many, does not count against another: a file
-/// that moved.
+/// A line of which nothing was among the last pages, so many, does not count against another: a
+/// file that moved.
 const IDLE_PAGES: u64 = 8192;
 /// What a page's file may have beyond the pages of a line that were seen.
 const REACH_BYTES: u64 = 64 << 20;
@@ -44,8 +45,8 @@ const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
 pub enum Owner {
     /// The file that it names.
     Object(ObjectId),
-    /// It does not say. Pages of different shape are not of one file: for PostgreSQL the number of columns,
-    /// 0 where nothing is known.
+    /// It does not say. Pages of different shape are not of one file: for PostgreSQL the number of
+    /// columns, 0 where nothing is known.
     Shape(u32),
 }
 
@@ -64,6 +65,25 @@ pub struct Sighting {
     pub owner: Owner,
     /// It was written there, not read.
     pub written: bool,
+}
+
+impl Sighting {
+    /// A recognised page at its place; `object` is the file that it names, as far as that is known.
+    /// `None` for pages that do not tell their number.
+    pub fn of(page: &Page, offset_bytes: u64, object: Option<ObjectId>, written: bool) -> Option<Sighting> {
+        let shape = match page.native {
+            Native::Postgres(identity) => identity.attributes.map_or(0, u32::from),
+            _ => 0,
+        };
+        Some(Sighting {
+            offset_bytes,
+            page_bytes: page.size_bytes,
+            stored_bytes: page.stored_bytes,
+            number: page.number()?,
+            owner: object.map_or(Owner::Shape(shape), Owner::Object),
+            written,
+        })
+    }
 }
 
 /// What a sighting tells.
@@ -103,8 +123,24 @@ pub struct Line {
 }
 
 impl Line {
-    /// Where a page of that number lies if it is on this line, and the map says that it is there. (A line
-    /// may have holes that belong to others, and then its page is elsewhere.)
+    fn new(page_zero_bytes: i64, page: &Sighting) -> Line {
+        Line {
+            owner: page.owner,
+            page_bytes: page.page_bytes,
+            page_zero_bytes,
+            low_bytes: page.offset_bytes,
+            high_bytes: page.offset_bytes,
+            pages: 0,
+            last_bytes: 0,
+            used: 0,
+            whole: true,
+            told: false,
+            first: [0; PAGES_MIN as usize - 1],
+        }
+    }
+
+    /// Where a page of that number lies if it is on this line, and the map says that it is there.
+    /// (A line may have holes that belong to others, and then its page is elsewhere.)
     fn place_of(&self, map: &Map, object: ObjectId, number: u32) -> Option<u64> {
         let in_file = u64::from(number) * u64::from(self.page_bytes);
         let at = u64::try_from(self.page_zero_bytes + in_file as i64).ok()?;
@@ -143,14 +179,24 @@ impl Learner {
         if !sound {
             return Finding::Unsure;
         }
-        let index = self.line(page.offset_bytes as i64 - file_bytes as i64, page);
+        let page_zero_bytes = page.offset_bytes as i64 - file_bytes as i64;
+        let stored = page.offset_bytes..page.offset_bytes + u64::from(page.stored_bytes.min(page.page_bytes));
+        let found = self.line(page_zero_bytes, page);
+        if page.written && found.is_none_or(|index| self.lines[usize::from(index)].pages < PAGES_MIN) {
+            // Pages in a doublewrite area are in line too, where a batch holds a run of them.
+            map.written(&stored);
+            let Owner::Object(object) = page.owner else { return Finding::Unsure };
+            let better = self.better_home(map, object, page.number, page_zero_bytes, 0);
+            return better.map_or(Finding::Unsure, Finding::SecondPlace);
+        }
+        let index = found.unwrap_or_else(|| self.insert(Line::new(page_zero_bytes, page)));
         let again = self.count(index, page);
         let line = self.lines[usize::from(index)];
         let Owner::Object(object) = line.owner else { return Finding::Unsure };
-        if let Some(home) = self.better_home(map, object, page.number, &line) {
+        if let Some(home) = self.better_home(map, object, page.number, page_zero_bytes, line.pages) {
             return Finding::SecondPlace(home);
         }
-        if line.pages < PAGES_MIN && (!again || page.written) {
+        if line.pages < PAGES_MIN && !again {
             return Finding::Unsure;
         }
         if line.pages >= PAGES_MIN && line.whole && !line.told {
@@ -159,7 +205,6 @@ impl Learner {
                 tell(map, at_ms, &line, object, &(at..at + u64::from(line.page_bytes)), false);
             }
         }
-        let stored = page.offset_bytes..page.offset_bytes + u64::from(page.stored_bytes.min(page.page_bytes));
         Finding::Home(object, tell(map, at_ms, &line, object, &stored, page.written))
     }
 
@@ -175,8 +220,8 @@ impl Learner {
         self.lines.iter().filter(|line| matches!(line.owner, Owner::Shape(_)) && line.pages >= PAGES_MIN)
     }
 
-    /// Gives a line without a name its object. If at least half of its pages were seen, the map hears
-    /// that all of it is the object's.
+    /// Gives a line without a name its object. If at least half of its pages were seen, the map
+    /// hears that all of it is the object's.
     pub fn name(&mut self, map: &mut Map, page_zero_bytes: i64, shape: u32, object: ObjectId) {
         let Some(index) = self.find(page_zero_bytes, |line| line.owner == Owner::Shape(shape)) else { return };
         self.set_object(index, object);
@@ -217,18 +262,18 @@ impl Learner {
         again
     }
 
-    /// Another place of this page, on a line of which more is seen.
-    fn better_home(&self, map: &Map, object: ObjectId, number: u32, own: &Line) -> Option<u64> {
+    /// Another place of this page, on a line of which more is seen than of its own.
+    fn better_home(&self, map: &Map, object: ObjectId, number: u32, own_zero_bytes: i64, own_pages: u32) -> Option<u64> {
         let better = |line: &&Line| {
-            line.page_zero_bytes != own.page_zero_bytes && line.pages > own.pages.max(PAGES_MIN - 1) && line.used + IDLE_PAGES > self.tick
+            line.page_zero_bytes != own_zero_bytes && line.pages > own_pages.max(PAGES_MIN - 1) && line.used + IDLE_PAGES > self.tick
         };
         let lines = self.of(object).take(COMPARED_MAX).filter(better);
         let places = lines.filter_map(|line| Some((line.pages, line.place_of(map, object, number)?)));
         places.max_by_key(|(pages, _)| *pages).map(|(_, place)| place)
     }
 
-    /// The line that a page is on; a new one if there is none.
-    fn line(&mut self, page_zero_bytes: i64, page: &Sighting) -> u16 {
+    /// The line that a page is on, which gets its name from it.
+    fn line(&mut self, page_zero_bytes: i64, page: &Sighting) -> Option<u16> {
         let fits = |line: &Line| line.page_bytes == page.page_bytes;
         let near = |line: &Line| fits(line) && line.reaches(page.offset_bytes);
         let found = match page.owner {
@@ -242,25 +287,11 @@ impl Learner {
                 named.or_else(|| self.find(page_zero_bytes, |line| fits(line) && line.owner == page.owner))
             }
         };
-        if let Some(index) = found {
-            if let (Owner::Object(object), Owner::Shape(_)) = (page.owner, self.lines[usize::from(index)].owner) {
-                self.set_object(index, object);
-            }
-            return index;
+        let index = found?;
+        if let (Owner::Object(object), Owner::Shape(_)) = (page.owner, self.lines[usize::from(index)].owner) {
+            self.set_object(index, object);
         }
-        self.insert(Line {
-            owner: page.owner,
-            page_bytes: page.page_bytes,
-            page_zero_bytes,
-            low_bytes: page.offset_bytes,
-            high_bytes: page.offset_bytes,
-            pages: 0,
-            last_bytes: 0,
-            used: self.tick,
-            whole: true,
-            told: false,
-            first: [0; PAGES_MIN as usize - 1],
-        })
+        found
     }
 
     fn find(&self, page_zero_bytes: i64, fits: impl Fn(&Line) -> bool) -> Option<u16> {
@@ -273,7 +304,8 @@ impl Learner {
         self.by_object.insert((object.0, index));
     }
 
-    /// A new line; when there are as many as may be, one of few pages that was not used lately gives way.
+    /// A new line; when there are as many as may be, one of few pages that was not used lately
+    /// gives way.
     fn insert(&mut self, line: Line) -> u16 {
         let index = if self.lines.len() < LINES_MAX {
             self.lines.push(line);
@@ -306,8 +338,8 @@ impl Learner {
 
 /// Tells the map of a page, and of what lies between it and the next pages of its line.
 ///
-/// What the map did not know yet is told as what neighbours say, not as content: so all of a line is one
-/// extent, however few of its pages were seen.
+/// What the map did not know yet is told as what neighbours say, not as content: so all of a line
+/// is one extent, however few of its pages were seen.
 fn tell(map: &mut Map, at_ms: u64, line: &Line, object: ObjectId, bytes: &Range<u64>, written: bool) -> Outcome {
     let Some(from) = line.file_bytes(bytes.start) else { return Outcome::Refused };
     let ours = |extent: &Extent| extent.object == object && line.file_bytes(extent.bytes.start) == Some(extent.object_offset_bytes);

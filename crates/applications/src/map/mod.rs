@@ -1,6 +1,6 @@
 //! Which object each byte of a volume belongs to.
 //!
-//! * [`Map`]: extents of files and objects, each with the source that said so. Content is believed for
+//! * [`Map`]: extents of files and objects, each with who said so. Content is believed for
 //!   its own bytes; where it contradicts an extent again and again, a refresh is asked for.
 //! * [`Labels`]: one number for each MiB and a short list of exceptions, for files that share their
 //!   extents among objects (the indexes of a table) or that no map knows.
@@ -15,5 +15,5 @@ pub mod learn;
 mod runs;
 
 pub use evidence::{Extent, Map, Outcome, Refresh, Source};
-pub use labels::Labels;
+pub use labels::{LabelError, Labels};
 pub use runs::Full;

@@ -1,7 +1,8 @@
 //! Runs of equal or continuing values over a line of units: the sorted lists below map and labels.
 //!
-//! Invariants: runs are sorted, do not overlap and are not empty; neighbours that continue each other are
-//! one; no chunk is empty; there are at most `runs_max`. Look-ups are two binary searches.
+//! Invariants: runs are sorted, do not overlap and are not empty; neighbours that continue each
+//! other are one; no chunk is empty; there are at most `runs_max`. Look-ups are two binary
+//! searches.
 
 use std::ops::Range;
 
@@ -106,7 +107,8 @@ impl<V: Value> Runs<V> {
         Ok(())
     }
 
-    /// Says nothing of a range any more. Refused when it would cut a run in two and there is no room.
+    /// Says nothing of a range any more. Refused when it would cut a run in two and there is no
+    /// room.
     pub fn clear(&mut self, range: &Range<u64>) -> Result<(), Full> {
         if range.is_empty() {
             return Ok(());
@@ -185,8 +187,8 @@ impl<V: Value> Runs<V> {
         self.tend(chunk.saturating_sub(1));
     }
 
-    /// Joins a chunk with those behind it while they are half a chunk together, and gives back memory: so
-    /// what is held stays within twice what the runs need.
+    /// Joins a chunk with those behind it while they are half a chunk together, and gives back
+    /// memory: so what is held stays within twice what the runs need.
     fn tend(&mut self, chunk: usize) {
         while let [one, other, ..] = self.chunks.get_mut(chunk..).unwrap_or_default()
             && one.len() + other.len() <= CHUNK_RUNS / 2

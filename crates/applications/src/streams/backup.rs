@@ -1,4 +1,5 @@
-//! Rule *backup*: a scan that has passed over nine tenths of its object, or over three objects in a row.
+//! Rule *backup*: a scan that has passed over nine tenths of its object, or over three objects in a
+//! row.
 //!
 //! Needs a map, for the size of objects. A full scan by one query passes over its table too and is
 //! called the same: what may enter the cache does not differ between the two.
@@ -50,8 +51,8 @@ impl Default for Backups {
 }
 
 impl Backups {
-    /// A read of a scan, of `len_bytes` from `place` on; at its confirmation, all that it has read so far.
-    /// Says why the scan is a backup, if it is.
+    /// A read of a scan, of `len_bytes` from `place` on; at its confirmation, all that it has read
+    /// so far. Says why the scan is a backup, if it is.
     pub fn scanned(&mut self, at_ms: u64, origin: Option<OriginSlot>, place: Place, len_bytes: u64) -> Option<Evidence> {
         let reader = self.reader(at_ms, origin);
         let in_row = reader.is_some_and(|index| self.readers[index].objects >= IN_ROW);

@@ -1,13 +1,14 @@
 //! Rule *chain*: leaf pages that are read in key order, wherever they lie.
 //!
 //! A page of a B-tree names the one before it. When that one was read a short while ago, this read
-//! continues its run; from 16 on the run is a scan. So a dump by a session of the server is found even
-//! where the keys lie scattered over the file: 0.998 of its bytes on the recorded load, where the size
-//! of requests and their order on the device find nothing.
+//! continues its run; from 16 on the run is a scan. So a dump by a session of the server is found
+//! even where the keys lie scattered over the file: 0.998 of its bytes on the recorded load, where
+//! the size of requests and their order on the device find nothing.
 //!
-//! How long a while? Among 4096 leaves the hot, neighbouring leaves of point reads make runs by chance:
-//! with it 0.955 of what is marked is a scan. Among the last 1024 it is 0.998 and the recall is the same
-//! to the third digit (0.2109, 0.2105 of all scans), so that is what is kept; a quarter of the memory.
+//! How long a while? Among 4096 leaves the hot, neighbouring leaves of point reads make runs by
+//! chance: with it 0.955 of what is marked is a scan. Among the last 1024 it is 0.998 and the
+//! recall is the same to the third digit (0.2109, 0.2105 of all scans), so that is what is kept; a
+//! quarter of the memory.
 
 use super::seen::PageAt;
 use std::ops::Range;
@@ -54,8 +55,8 @@ impl Default for Chains {
 }
 
 impl Chains {
-    /// A leaf was read. Says whether it belongs to a scan; when the run has just become one, the leaves
-    /// before it are added to `confirmed`.
+    /// A leaf was read. Says whether it belongs to a scan; when the run has just become one, the
+    /// leaves before it are added to `confirmed`.
     pub fn read(&mut self, page: &PageAt, confirmed: &mut Vec<Range<u64>>) -> bool {
         if !page.leaf {
             return false;
@@ -169,6 +170,7 @@ mod tests {
             next: None,
             level: 0,
             leaf: true,
+            log: false,
             home_bytes: None,
         }
     }

@@ -1,9 +1,10 @@
 //! Rule *doublewrite*: second places of known pages, rewritten under other names and never read.
 //!
-//! InnoDB writes a batch of pages to one fixed area first, then each to its own place. So in that area
-//! pages say numbers that do not belong there, and every batch puts other pages into the same slots.
-//! Both must hold: a page that only lies at a second place can be a copy of a table's file, and its
-//! slots keep their names. One read that is no scan (a recovery, or a table after all) ends the finding.
+//! InnoDB writes a batch of pages to one fixed area first, then each to its own place. So in that
+//! area pages say numbers that do not belong there, and every batch puts other pages into the same
+//! slots. Both must hold: a page that only lies at a second place can be a copy of a table's file,
+//! and its slots keep their names. One read that is no scan (a recovery, or a table after all) ends
+//! the finding.
 
 use super::seen::{PageAt, Seen};
 
@@ -13,7 +14,8 @@ const REGION_BYTES: u64 = 1 << 20;
 /// Slots are pages of 16 KiB, InnoDB's usual size; smaller pages share a slot.
 const SLOT_BYTES: u64 = 16 << 10;
 const SLOTS: usize = (REGION_BYTES / SLOT_BYTES) as usize;
-/// Pages at a second place, and slots that changed their page, before a region is called doublewrite.
+/// Pages at a second place, and slots that changed their page, before a region is called
+/// doublewrite.
 const PAGES_MIN: u32 = 16;
 /// Counts are halved here, so that what was long ago weighs less.
 const PAGES_HALVED: u32 = 4096;
@@ -127,7 +129,7 @@ mod tests {
     const AREA: u64 = 5 << 20;
 
     fn page(offset_bytes: u64, number: u32, home_bytes: Option<u64>) -> PageAt {
-        PageAt { offset_bytes, len_bytes: 16384, owner: 7, number, prev: None, next: None, level: 0, leaf: true, home_bytes }
+        PageAt { offset_bytes, len_bytes: 16384, owner: 7, number, prev: None, next: None, level: 0, leaf: true, log: false, home_bytes }
     }
 
     fn write(found: &mut Doublewrites, pages: &[PageAt]) -> bool {

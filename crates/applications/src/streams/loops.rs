@@ -1,11 +1,11 @@
 //! What is passed over again and again is no scan, although it is read in order.
 //!
-//! InnoDB's purge threads read the same 131 undo pages in order about once a second: in the recorded
-//! load with backups that is 22 of the 28 MiB which the rule *sequence* marks wrongly. A cache serves
-//! them well. So a third pass over a short run within ten seconds is not called a scan. Runs longer than
-//! 4 MiB stay scans: a file that is dumped, then copied, is read in order twice and is cold both times.
-//! Measured there, precision of *sequence or chain*: 0.982 without this rule, 0.992 with it; recall
-//! 0.974 and 0.973.
+//! InnoDB's purge threads read the same 131 undo pages in order about once a second: in the
+//! recorded load with backups that is 22 of the 28 MiB which the rule *sequence* marks wrongly. A
+//! cache serves them well. So a third pass over a short run within ten seconds is not called a
+//! scan. Runs longer than 4 MiB stay scans: a file that is dumped, then copied, is read in order
+//! twice and is cold both times. Measured there, precision of *sequence or chain*: 0.982 without
+//! this rule, 0.992 with it; recall 0.974 and 0.973.
 
 use std::ops::Range;
 
@@ -43,7 +43,8 @@ impl Default for Loops {
 }
 
 impl Loops {
-    /// A run has passed over enough to be a scan. Says up to which byte it goes round in a loop, if it does.
+    /// A run has passed over enough to be a scan. Says up to which byte it goes round in a loop, if
+    /// it does.
     pub fn passed(&mut self, at_ms: u64, space: u64, bytes: &Range<u64>) -> Option<u64> {
         self.tick += 1;
         let tick = self.tick;

@@ -1,8 +1,8 @@
 //! What a stream of requests is for: application, scan, backup, log or doublewrite.
 //!
-//! [`Streams`] watches one volume: every request goes in, in the order of arrival, and its class comes
-//! out at once. A scan is known late, so its first blocks are told afterwards as *confirmed*: they may
-//! be forgotten. What no rule knows is `Application`.
+//! [`Streams`] watches one volume: every request goes in, in the order of arrival, and its class
+//! comes out at once. A scan is known late, so its first blocks are told afterwards as *confirmed*:
+//! they may be forgotten. What no rule knows is `Application`.
 //!
 //! | rule, first that holds | room | needs |
 //! |---|---|---|
@@ -21,6 +21,7 @@ pub mod doublewrite;
 pub mod log;
 pub mod loops;
 pub mod pieces;
+mod recognised;
 pub mod rules;
 pub mod seen;
 pub mod sequence;

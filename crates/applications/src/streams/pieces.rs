@@ -4,8 +4,8 @@ use std::ops::Range;
 
 /// Blocks are 4 KiB, the unit of caching.
 pub const BLOCK_BYTES: u64 = 4096;
-/// Pieces kept of a run. The 512 KiB before a scan is sure are 32 pages of 16 KiB; the recorded dump in
-/// key order has 3.4 of them in a piece on average. A piece too many drops the oldest.
+/// Pieces kept of a run. The 512 KiB before a scan is sure are 32 pages of 16 KiB; the recorded
+/// dump in key order has 3.4 of them in a piece on average. A piece too many drops the oldest.
 const PIECES_MAX: usize = 10;
 const COUNT_BITS: u32 = 20;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;

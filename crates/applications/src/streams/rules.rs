@@ -1,9 +1,10 @@
-//! Rules of the user, and what a login shows of sessions: they go before everything that is inferred.
+//! Rules of the user, and what a login shows of sessions: they go before everything that is
+//! inferred.
 //!
-//! A rule names a process, a session's program, an initiator or a cgroup, and a class. The part that
-//! sees processes and sessions asks [`Rules::first`] once for each and tells [`Origins`]; a request then
-//! costs one look-up by number. Threads serve one session after the other, so a class is given to an
-//! origin *for a time*, never for good.
+//! A rule names a process, a session's program, an initiator or a cgroup, and a class. The part
+//! that sees processes and sessions asks [`Rules::first`] once for each and tells [`Origins`]; a
+//! request then costs one look-up by number. Threads serve one session after the other, so a class
+//! is given to an origin *for a time*, never for good.
 
 use super::seen::OriginSlot;
 use types::StreamClass;
@@ -20,8 +21,8 @@ const PROCESS_NAME_BYTES: usize = 15;
 pub enum Subject {
     /// The name of the process or thread, as the kernel has it (15 bytes).
     Process,
-    /// The program of a database session: MySQL's `program_name`, PostgreSQL's `application_name` or
-    /// `backend_type`.
+    /// The program of a database session: MySQL's `program_name`, PostgreSQL's `application_name`
+    /// or `backend_type`.
     Session,
     /// The initiator or host that an export serves.
     Initiator,
@@ -88,8 +89,8 @@ impl Rules {
     /// The programs that are known to make backups and copies, for use after the user's own.
     ///
     /// Names as the programs give themselves: `mysqldump` and `mariadb-dump` in MySQL's session
-    /// attributes, `pg_dump` and `pg_basebackup` as PostgreSQL's `application_name`, `walsender` and
-    /// `autovacuum worker` as its `backend_type`.
+    /// attributes, `pg_dump` and `pg_basebackup` as PostgreSQL's `application_name`, `walsender`
+    /// and `autovacuum worker` as its `backend_type`.
     pub fn usual() -> Rules {
         use StreamClass::{Backup, Maintenance, Replication, Scan};
         let process = ["mariabackup", "mariadb-backup", "xtrabackup", "restic", "borg"].map(|name| (Subject::Process, name, Backup));

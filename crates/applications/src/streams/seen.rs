@@ -32,8 +32,8 @@ impl Seen<'_> {
         self.offset_bytes..self.offset_bytes.saturating_add(u64::from(self.len_bytes))
     }
 
-    /// Where order is looked for: in the object if one is known, because its pieces lie scattered on the
-    /// device; else on the device.
+    /// Where order is looked for: in the object if one is known, because its pieces lie scattered
+    /// on the device; else on the device.
     pub fn position(&self) -> Position {
         match self.place {
             Some(place) => Position { space: u64::from(place.object.0) + 1, offset_bytes: place.offset_bytes },
@@ -69,12 +69,13 @@ pub struct PageAt {
     pub offset_bytes: u64,
     /// Its length.
     pub len_bytes: u32,
-    /// What the chain runs through: space and index, relation, allocation unit. Any number that is equal
-    /// for the pages of one and different for others.
+    /// What the chain runs through: space and index, relation, allocation unit. Any number that is
+    /// equal for the pages of one and different for others.
     pub owner: u64,
     /// Its number as it says itself.
     pub number: u32,
-    /// The page before it in key order. PostgreSQL's heaps have none in the page: one less than `number`.
+    /// The page before it in key order. PostgreSQL's heaps have none in the page: one less than
+    /// `number`.
     pub prev: Option<u32>,
     /// The page after it.
     pub next: Option<u32>,
@@ -82,6 +83,8 @@ pub struct PageAt {
     pub level: u16,
     /// A page of rows, which a scan passes over.
     pub leaf: bool,
+    /// It is a page of a log: WAL, redo, binary log.
+    pub log: bool,
     /// Where the map says that this page lives, if it does.
     pub home_bytes: Option<u64>,
 }
@@ -103,6 +106,8 @@ pub enum Evidence {
     ObjectsInRow,
     /// Writes that continue or rewrite their own tail.
     Tail,
+    /// The bytes themselves are a log's.
+    Content,
     /// Second places of pages, rewritten under other names.
     SecondPlace,
 }
@@ -118,6 +123,7 @@ impl Evidence {
             Evidence::WholeObject => "read nearly all of an object",
             Evidence::ObjectsInRow => "read several objects in a row",
             Evidence::Tail => "writes continue their tail",
+            Evidence::Content => "log pages",
             Evidence::SecondPlace => "second places of pages",
         }
     }

@@ -1,8 +1,8 @@
 //! Rule *sequence*: reads that go forward in steps of at most 1 MiB, once they are past 512 KiB.
 //!
 //! The figures are those of the sequential cutoff that block caches have long used. Measured on the
-//! recorded load with backups (bytes of reads): 0.98 of what it marks is a scan, and it finds 0.85 of
-//! all scans, but nothing of a dump whose keys lie scattered: that is for the rule *chain*.
+//! recorded load with backups (bytes of reads): 0.98 of what it marks is a scan, and it finds 0.85
+//! of all scans, but nothing of a dump whose keys lie scattered: that is for the rule *chain*.
 
 use super::loops::Loops;
 use super::pieces::Pieces;

@@ -47,6 +47,8 @@ pub struct Streams {
     logs: Logs,
     doublewrites: Doublewrites,
     listed: Vec<Listed>,
+    /// The lines that the last read and the last write were of: mostly the next is of the same.
+    latest: [usize; 2],
 }
 
 impl Default for Streams {
@@ -59,13 +61,14 @@ impl Default for Streams {
             logs: Logs::default(),
             doublewrites: Doublewrites::default(),
             listed: Vec::with_capacity(LISTED_MAX),
+            latest: [0; 2],
         }
     }
 }
 
 impl Streams {
-    /// Takes a request in and says what it is for. When it shows that reads before it were a scan too,
-    /// their ranges (whole blocks, or pages) are added to `confirmed`: at most a few dozen.
+    /// Takes a request in and says what it is for. When it shows that reads before it were a scan
+    /// too, their ranges (whole blocks, or pages) are added to `confirmed`: at most a few dozen.
     pub fn note(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> Verdict {
         let given = seen.origin.and_then(|origin| self.origins.class_of(origin, seen.at_ms));
         let verdict = match given {
@@ -80,7 +83,9 @@ impl Streams {
     fn written(&mut self, seen: &Seen) -> Verdict {
         // Both are asked: each learns from what the other knows already.
         let (doublewrite, log) = (self.doublewrites.written(seen), self.logs.written(seen));
-        if doublewrite {
+        if !seen.pages.is_empty() && seen.pages.iter().all(|page| page.log) {
+            Verdict::new(StreamClass::Log, Evidence::Content)
+        } else if doublewrite {
             Verdict::new(StreamClass::Doublewrite, Evidence::SecondPlace)
         } else if log {
             Verdict::new(StreamClass::Log, Evidence::Tail)
@@ -121,7 +126,9 @@ impl Streams {
     fn list(&mut self, seen: &Seen, verdict: Verdict) {
         let same =
             |line: &Listed| line.verdict == verdict && line.origin == seen.origin && seen.at_ms.saturating_sub(line.last_ms) < SILENT_MS;
-        let index = self.listed.iter().position(same).unwrap_or_else(|| {
+        let latest = self.latest[usize::from(seen.write)];
+        let known = self.listed.get(latest).filter(|line| same(line)).map(|_| latest);
+        let index = known.or_else(|| self.listed.iter().position(same)).unwrap_or_else(|| {
             let fresh = Listed {
                 verdict,
                 origin: seen.origin,
@@ -139,6 +146,7 @@ impl Streams {
             self.listed[oldest] = fresh;
             oldest
         });
+        self.latest[usize::from(seen.write)] = index;
         let line = &mut self.listed[index];
         line.last_ms = seen.at_ms;
         line.requests += 1;
@@ -208,6 +216,7 @@ mod tests {
                 next: None,
                 level: 0,
                 leaf: number % 5 != 0,
+                log: false,
                 home_bytes: Some(wide / 2),
             };
             let offset = if step % 3 == 0 { wide } else { number % (1 << 34) };

@@ -43,8 +43,9 @@ pub enum Known {
     Pages,
     /// And where objects lie.
     PagesAndMap,
-    /// And which process or session sends: the usual programs by name, sessions of the servers by thread
-    /// for the time that they last (taken from the load's labels, as a login would show them).
+    /// And which process or session sends: the usual programs by name, sessions of the servers by
+    /// thread for the time that they last (taken from the load's labels, as a login would show
+    /// them).
     Sessions,
 }
 
@@ -143,6 +144,7 @@ fn row(line: &str) -> Row {
         next: link(12),
         level: level.max(0) as u16,
         leaf: level == 0,
+        log: false,
         home_bytes: None,
     });
     Row {

@@ -175,7 +175,8 @@ fn the_map_is_what_a_plain_array_is() {
                 }
             }
         }
-        // `finish` and `discard` leave neighbours that could be one run; they are looked at by sector.
+        // `finish` and `discard` leave neighbours that could be one run; they are looked at by
+        // sector.
         for sector in 0..SECTORS {
             let found = map.at(sector * 512 + 100).map(|extent| Plain {
                 object: extent.object.0,
