@@ -27,6 +27,8 @@ impl LoopDevice {
         match Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output() {
             Ok(output) if output.status.success() => {
                 let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+                // Where udev runs, it reads a new device to see what it is.
+                let _ = Command::new("udevadm").args(["settle", "--timeout=10"]).output();
                 Some(LoopDevice { path, _file: file })
             }
             Ok(output) => {
