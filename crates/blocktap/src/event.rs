@@ -9,7 +9,8 @@ pub struct Event {
     /// When, by `CLOCK_MONOTONIC`. Events of several processors come nearly in order. The way
     /// `tracefs` tells microseconds.
     pub time_ns: u64,
-    /// First sector, of the device that is watched (512 bytes each, also where its sectors are larger).
+    /// First sector, of the device that is watched (512 bytes each, also where its sectors are
+    /// larger).
     pub sector: u64,
     /// Length; 0 for a flush without data.
     pub bytes: u64,
@@ -42,8 +43,8 @@ pub enum Op {
 
 impl Op {
     /// By the letters of the kernel's `blk_fill_rwbs`: an `F` for a flush before, a letter for the
-    /// operation, then flags. Write-zeroes has no letter of its own: it is the only request with `N`
-    /// that has a length, since others without a letter are not queued as `bio`.
+    /// operation, then flags. Write-zeroes has no letter of its own: it is the only request with
+    /// `N` that has a length, since others without a letter are not queued as `bio`.
     pub fn of_letters(letters: &[u8], sectors: u32) -> Op {
         let (flush, letters) = match letters {
             [b'F', rest @ ..] => (true, rest),

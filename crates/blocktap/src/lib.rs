@@ -13,7 +13,8 @@
 //! What it does not see: who wrote a page that the kernel writes back later (a `kworker` does), and
 //! programs behind iSCSI or inside a virtual machine (their host's thread does). A device below
 //! another sees that one's requests as its own, from the same thread while none waits in between
-//! (looked at with dm linear, md raid0 and raid1 on Linux 6.12): watch the one whose content counts.
+//! (looked at with dm linear, md raid0 and raid1 on Linux 6.12): watch the one whose content
+//! counts.
 //!
 //! Rooms: [`tap`] what users have; [`watched`] which requests are of a device; [`event`] what is
 //! told of each; `bpf` and `text` the two ways; `tracefs` and `format` where the kernel

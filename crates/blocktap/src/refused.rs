@@ -16,8 +16,8 @@ pub enum Refused {
         missing: String,
     },
     /// The kernel is locked down so far that it refused this way. Measured with Linux 6.12: tracefs
-    /// always. BPF works where it was locked down after the start; before, there are no descriptions
-    /// of tracepoints.
+    /// always. BPF works where it was locked down after the start; before, there are no
+    /// descriptions of tracepoints.
     Lockdown {
         /// Which way.
         way: Way,

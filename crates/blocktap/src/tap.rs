@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 /// may be away for 0.13 s at 500,000 requests a second.
 const RING_BYTES: u32 = 4 << 20;
 
-/// How often is looked: the kernel does not wake the reader, which would cost each request more than
-/// all else. A look without events was measured at 56 µs of a busy virtual machine's core, so fifty
-/// a second are 0.3 % of one; the memory above lasts for 3 million requests a second.
+/// How often is looked: the kernel does not wake the reader, which would cost each request more
+/// than all else. A look without events was measured at 56 µs of a busy virtual machine's core, so
+/// fifty a second are 0.3 % of one; the memory above lasts for 3 million requests a second.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A call returns by then, whatever it was given.
@@ -24,11 +24,12 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// How events come out of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
-    /// A BPF program on the tracepoint. Needs Linux 5.8, CAP_BPF, CAP_PERFMON, and to read a tracefs
-    /// that is mounted: as root without further capabilities, as others with CAP_DAC_READ_SEARCH. It
-    /// may be mounted read-only.
+    /// A BPF program on the tracepoint. Needs Linux 5.8, CAP_BPF, CAP_PERFMON, and to read a
+    /// tracefs that is mounted: as root without further capabilities, as others with
+    /// CAP_DAC_READ_SEARCH. It may be mounted read-only.
     Bpf,
-    /// An instance of our own below tracefs. Needs to write there, as root without capabilities may.
+    /// An instance of our own below tracefs. Needs to write there, as root without capabilities
+    /// may.
     Tracefs,
 }
 
@@ -119,8 +120,8 @@ impl Tap {
     }
 
     /// Appends what came since the last look, and returns as soon as there is something, or after
-    /// `timeout`. Looks are 20 ms apart at least, unless `timeout` is shorter: so calls in a row cost
-    /// no more than one that waits. At most as many events come as the memory holds.
+    /// `timeout`. Looks are 20 ms apart at least, unless `timeout` is shorter: so calls in a row
+    /// cost no more than one that waits. At most as many events come as the memory holds.
     ///
     /// # Errors
     /// The kernel's, by tracefs only; the tap can be read again.

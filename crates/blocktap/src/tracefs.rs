@@ -1,5 +1,6 @@
-//! The kernel's descriptions of its tracepoints, wherever they are mounted. Where they are not, they
-//! are mounted for this process alone: a mount without a place, which is gone with its descriptor.
+//! The kernel's descriptions of its tracepoints, wherever they are mounted. Where they are not,
+//! they are mounted for this process alone: a mount without a place, which is gone with its
+//! descriptor.
 
 use crate::refused::Refused;
 use rustix::fs::{AtFlags, Mode, OFlags};

@@ -70,7 +70,8 @@ impl Watched {
         Err(Refused::DeviceUnknown { major: self.major, minor: self.minor })
     }
 
-    /// The disk's number as tracepoints have it: `MKDEV` of the kernel, not the `dev_t` of user space.
+    /// The disk's number as tracepoints have it: `MKDEV` of the kernel, not the `dev_t` of user
+    /// space.
     pub(crate) fn kernel_number(&self) -> u32 {
         self.major << 20 | self.minor
     }

@@ -1,6 +1,6 @@
-//! A real device under the tap: every request is seen exactly once, with place, kind and thread, and
-//! none of other devices. On loop devices of its own; skipped with a message where the machine or
-//! the user may not have them, or may not watch.
+//! A real device under the tap: every request is seen exactly once, with place, kind and thread,
+//! and none of other devices. On loop devices of its own; skipped with a message where the machine
+//! or the user may not have them, or may not watch.
 
 mod common;
 

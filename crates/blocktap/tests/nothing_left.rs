@@ -1,5 +1,5 @@
-//! Off means off: a tap that has ended leaves no descriptor, no mapping, no mount and no thread; and
-//! while it is on, the device is not touched. (What it leaves below tracefs, the tests of
+//! Off means off: a tap that has ended leaves no descriptor, no mapping, no mount and no thread;
+//! and while it is on, the device is not touched. (What it leaves below tracefs, the tests of
 //! `text/instance.rs` look at.) One test alone in its file, since it counts what the process has.
 
 mod common;

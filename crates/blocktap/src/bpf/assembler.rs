@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-/// A register. `R1` to `R5` carry arguments and are lost by a call, `R0` is its result, `R6` to `R9`
-/// are kept. (`R10`, the frame, is not needed here.)
+/// A register. `R1` to `R5` carry arguments and are lost by a call, `R0` is its result, `R6` to
+/// `R9` are kept. (`R10`, the frame, is not needed here.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Register {
     R0,

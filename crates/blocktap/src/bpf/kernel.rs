@@ -85,15 +85,15 @@ struct PerfAttributes {
     rest: [u64; 6],
 }
 
-/// bpf(2). The attributes begin with what the command reads; the kernel takes what is behind them as
-/// zeroes.
+/// bpf(2). The attributes begin with what the command reads; the kernel takes what is behind them
+/// as zeroes.
 ///
 /// # Safety
 /// Addresses in the attributes are valid for what the command does with them.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
     let (pointer, bytes) = (std::ptr::from_mut(attributes), size_of::<T>());
-    // SAFETY: the kernel reads `bytes` bytes at the pointer, and for BPF_OBJ_GET_INFO_BY_FD writes within
-    // them; what they point to is the caller's word.
+    // SAFETY: the kernel reads `bytes` bytes at the pointer, and for BPF_OBJ_GET_INFO_BY_FD writes
+    // within them; what they point to is the caller's word.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, bytes) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
 }
@@ -134,7 +134,8 @@ pub fn load_program(code: &[[u8; 8]]) -> io::Result<OwnedFd> {
         name: NAME,
         ..Default::default()
     };
-    // SAFETY: code and licence live across the call, with the lengths that are given; there is no log.
+    // SAFETY: code and licence live across the call, with the lengths that are given; there is no
+    // log.
     let error = match unsafe { bpf(BPF_PROG_LOAD, &mut attributes(&mut [])) } {
         Ok(descriptor) => return Ok(owned(descriptor)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => error,
@@ -168,8 +169,8 @@ pub fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
     let mut info = [0u64; INFO_WORDS];
     let (descriptor, info_bytes) = (program.as_raw_fd() as u32, size_of_val(&info) as u32);
     let mut attributes = InfoAttributes { descriptor, info_bytes, info: info.as_mut_ptr() as u64 };
-    // SAFETY: the kernel writes at most `info_bytes` to `info`, which is that long. It reads it too: as
-    // addresses of further buffers, which are all 0 with length 0.
+    // SAFETY: the kernel writes at most `info_bytes` to `info`, which is that long. It reads it
+    // too: as addresses of further buffers, which are all 0 with length 0.
     unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attributes) }?;
     Ok(ProgramCounts { run_time_ns: info[INFO_RUN_TIME_NS], runs: info[INFO_RUNS], misses: info[INFO_MISSES] })
 }
@@ -182,14 +183,15 @@ pub fn enable_statistics() -> io::Result<OwnedFd> {
     unsafe { bpf(BPF_ENABLE_STATS, &mut kind) }.map(owned)
 }
 
-/// Runs the program at each event of the tracepoint `id`, on all processors, while the descriptor is
-/// open. The perf event itself is of one processor and samples nothing.
+/// Runs the program at each event of the tracepoint `id`, on all processors, while the descriptor
+/// is open. The perf event itself is of one processor and samples nothing.
 pub fn attach(program: BorrowedFd<'_>, id: u64, processor: u32) -> io::Result<OwnedFd> {
     let mut attributes = PerfAttributes { kind: PERF_TYPE_TRACEPOINT, config: id, ..Default::default() };
     attributes.bytes = size_of::<PerfAttributes>() as u32;
     let (all_processes, no_group): (libc::pid_t, RawFd) = (-1, -1);
     let (pointer, processor) = (&raw mut attributes, processor as libc::c_int);
-    // SAFETY: the kernel reads as many bytes at the pointer as the attributes say, which is their size.
+    // SAFETY: the kernel reads as many bytes at the pointer as the attributes say, which is their
+    // size.
     let result = unsafe { libc::syscall(libc::SYS_perf_event_open, pointer, all_processes, processor, no_group, PERF_FLAG_FD_CLOEXEC) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -232,8 +234,8 @@ impl Mapping {
 
     /// The memory. Words of a read-only mapping must only be loaded.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is that long, begins at a page and lives as long as `self`. The kernel
-        // changes it meanwhile, which atomics allow. A map's memory never becomes shorter.
+        // SAFETY: the mapping is that long, begins at a page and lives as long as `self`. The
+        // kernel changes it meanwhile, which atomics allow. A map's memory never becomes shorter.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes / size_of::<AtomicU64>()) }
     }
 }

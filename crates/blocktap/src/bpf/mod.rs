@@ -1,7 +1,7 @@
 //! The way `bpf`: a program of our own at the tracepoint, and a ring that it shares with us.
 //!
-//! Rooms: `assembler` instructions and their bytes; `program` the program and its record; `ring` the
-//! reader's side of the ring; `kernel` the system calls.
+//! Rooms: `assembler` instructions and their bytes; `program` the program and its record; `ring`
+//! the reader's side of the ring; `kernel` the system calls.
 
 mod assembler;
 mod kernel;

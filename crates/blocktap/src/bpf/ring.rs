@@ -1,5 +1,5 @@
-//! The reader's side of the kernel's BPF ring buffer (`Documentation/bpf/ringbuf.rst`): safe code over
-//! words of memory that others write meanwhile.
+//! The reader's side of the kernel's BPF ring buffer (`Documentation/bpf/ringbuf.rst`): safe code
+//! over words of memory that others write meanwhile.
 //!
 //! ```text
 //!   positions only grow; place of a position: position mod size, in a size that is a power of two

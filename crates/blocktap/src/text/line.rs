@@ -4,8 +4,8 @@
 //!               dd-1234    [001] .....  5012.345678: block_bio_queue: 7,0 R 2048 + 8 [dd]
 //!   CPU:1 [LOST 17 EVENTS]
 //! ```
-//! Programs choose their names, with blanks, brackets and line ends in them, but of at most 15 bytes:
-//! too few to hold what an event or a loss is known by. So fields are taken from the marker
+//! Programs choose their names, with blanks, brackets and line ends in them, but of at most 15
+//! bytes: too few to hold what an event or a loss is known by. So fields are taken from the marker
 //! outwards, and a name that cuts its own line costs only itself.
 
 use crate::event::{Comm, Event, Op, bytes_of};

@@ -5,9 +5,9 @@
 //!   8,0    3       11     0.009507758   697  Q   W 223490 + 8 [kjournald]
 //!   disk · processor · number · seconds · process · action · letters · first sector + sectors [name]
 //! ```
-//! A request is taken where it is queued (`Q`); where a recording has none of that, where it is issued
-//! to the driver (`D`). Other actions, flushes without data, discards and the figures at the end
-//! are passed over. Names may hold anything, so lines are bytes.
+//! A request is taken where it is queued (`Q`); where a recording has none of that, where it is
+//! issued to the driver (`D`). Other actions, flushes without data, discards and the figures at the
+//! end are passed over. Names may hold anything, so lines are bytes.
 
 use super::{TraceError, TraceRequest, request};
 use types::SECTOR_BYTES;
@@ -106,8 +106,9 @@ Events (sda): 12 entries
         assert_eq!(parse(text).expect("valid"), expected);
     }
 
-    /// Some lines of what `blktrace` recorded of a loop device on Linux 6.12, as blkparse 1.2.0 printed
-    /// them: direct reads and writes of `dd`, `fsync`, write-zeroes that became writes, a discard.
+    /// Some lines of what `blktrace` recorded of a loop device on Linux 6.12, as blkparse 1.2.0
+    /// printed them: direct reads and writes of `dd`, `fsync`, write-zeroes that became writes, a
+    /// discard.
     #[test]
     fn lines_of_a_recording() {
         let text = "
