@@ -114,6 +114,7 @@ fn blocks_that_are_no_pages_are_none() {
 fn of_what_is_no_page_nothing_is_said_and_of_damaged_ones_nothing_sure() {
     let Some(files) = archive("negative") else { return };
     let names = String::from_utf8(files["blocks16k.tsv"].clone()).expect("text");
+    let mut suspect = 0;
     for (block, line) in files["blocks16k.bin"].chunks_exact(16384).zip(names.lines().skip(1)) {
         let name = line.split('\t').nth(1).expect("a name");
         // An empty page of PostgreSQL is whole, yet nothing but zeroes with a header.
@@ -124,8 +125,11 @@ fn of_what_is_no_page_nothing_is_said_and_of_damaged_ones_nothing_sure() {
             // The second half of the torn page is that of a whole one, the rest of two PostgreSQL
             // pages too.
             assert!(allowed || (name.starts_with("pg_") && at >= 8192), "{name} at {at}: {found:?}");
+            suspect += u32::from(at == 0 && found.is_some());
         }
     }
+    // All but the shifted one, which begins in the middle of a page.
+    assert_eq!(suspect, 5);
 }
 
 #[test]
