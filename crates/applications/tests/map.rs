@@ -133,8 +133,8 @@ fn heap_pages_of_one_line_are_of_one_relation() {
     assert!(wrong == 0 && right * 10 >= truth.len() * 9, "{right} right, {wrong} wrong of {}", truth.len());
 }
 
-/// The doublewrite area of a real server, page by page: those whose home was seen are known as second
-/// places, and the rule of streams calls the area so when it is written again and again.
+/// The doublewrite area of a real server, page by page: those whose home was seen are known as
+/// second places, and the rule of streams calls the area so when it is written again and again.
 #[test]
 fn a_real_doublewrite_area_is_told_from_the_homes_of_its_pages() {
     let Some(files) = common::archive("mariadb-10.11") else { return };

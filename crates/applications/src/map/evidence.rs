@@ -230,8 +230,8 @@ impl Map {
         Outcome::New
     }
 
-    /// A page was written there, of which nothing more is known: if nothing is known of the place either, a
-    /// file grew or was made.
+    /// A page was written there, of which nothing more is known: if nothing is known of the place
+    /// either, a file grew or was made.
     pub fn written(&mut self, bytes: &Range<u64>) {
         if self.wanted.is_none() && self.over(bytes.clone()).next().is_none() {
             self.wanted = Some(Refresh::Grown);

@@ -3,6 +3,11 @@
 //! The figures are those of the sequential cutoff that block caches have long used. Measured on the
 //! recorded load with backups (bytes of reads): 0.98 of what it marks is a scan, and it finds 0.85
 //! of all scans, but nothing of a dump whose keys lie scattered: that is for the rule *chain*.
+//!
+//! The run that waited longest gives way to every random read. With 16 or 64 more random reads before
+//! each request of that load, recall of all rules falls from 0.973 to 0.961 and 0.945, as a large
+//! request is a scan alone. Tried and left out: to keep runs of several reads for a second. It gains
+//! 0.011 of recall at 16, nothing at 64, and costs 0.008 of precision without any.
 
 use super::loops::Loops;
 use super::pieces::Pieces;
