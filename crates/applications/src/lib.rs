@@ -10,6 +10,7 @@ mod bytes;
 mod page;
 mod recognise;
 
+pub mod discovery;
 pub mod filesystems;
 pub mod innodb;
 pub mod map;

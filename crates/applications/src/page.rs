@@ -20,6 +20,19 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// The name shown to a person.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Engine::Innodb => "InnoDB",
+            Engine::Postgres => "PostgreSQL",
+            Engine::Mssql => "SQL Server",
+            Engine::Oracle => "Oracle",
+            Engine::Sqlite => "SQLite",
+            Engine::WiredTiger => "WiredTiger",
+        }
+    }
+
     /// The word used on the command line, in JSON and in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {

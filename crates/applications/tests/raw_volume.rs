@@ -7,43 +7,8 @@ use applications::filesystems::ext4::Ext4;
 use applications::filesystems::{DataFile, Limits, instance};
 use applications::naming::{Dictionary, NativeKey};
 use applications::{Native, pages};
-use common::archive;
+use common::images::servers;
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
-
-/// An image with a MariaDB, a MySQL 8.0, a MySQL 8.4, a PostgreSQL and a SQL Server side by side.
-fn image() -> Option<Vec<u8>> {
-    let directory = tempfile::tempdir().expect("a directory");
-    let root = directory.path().join("root");
-    let put = |path: String, bytes: &[u8]| {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
-        std::fs::write(path, bytes).expect("written");
-    };
-    for (path, bytes) in archive("mariadb-10.11")?.iter().filter(|(path, _)| path.ends_with(".ibd") || *path == "ibdata1") {
-        put(format!("var/lib/mysql/{path}"), bytes);
-    }
-    for (path, bytes) in archive("mysql-8")?.iter().filter(|(path, _)| path.starts_with("8.") && path.ends_with(".ibd")) {
-        let (version, file) = path.split_once('/').expect("a version");
-        put(format!("srv/mysql-{version}/sakila/{file}"), bytes);
-    }
-    for (path, bytes) in archive("postgresql-15")?.iter().filter(|(path, _)| path.starts_with("base/")) {
-        put(format!("var/lib/postgresql/15/main/{path}"), bytes);
-    }
-    for (path, bytes) in archive("sqlserver")?.iter().filter(|(path, _)| path.contains(".mdf")) {
-        put(format!("data/{}.mdf", path.split('.').next().expect("a name")), bytes);
-    }
-    let image = directory.path().join("image");
-    let made = Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-d"]).arg(&root).arg(&image).arg("64M").output();
-    match made {
-        Ok(output) if output.status.success() => Some(std::fs::read(image).expect("an image")),
-        Ok(output) => panic!("mkfs.ext4: {}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            println!("skipped: mkfs.ext4: {error}");
-            None
-        }
-    }
-}
 
 /// Bytes of a file, read off the image by its extents.
 fn bytes_of(image: &[u8], file: &DataFile, range: &std::ops::Range<u64>) -> Vec<u8> {
@@ -61,7 +26,7 @@ fn bytes_of(image: &[u8], file: &DataFile, range: &std::ops::Range<u64>) -> Vec<
 
 #[test]
 fn every_table_of_five_servers_is_named_from_the_raw_volume() {
-    let Some(image) = image() else { return };
+    let Some(image) = servers(|_| {}) else { return };
     let mut read = |offset: u64, bytes: &mut [u8]| {
         bytes.copy_from_slice(&image[offset as usize..offset as usize + bytes.len()]);
         true

@@ -11,9 +11,13 @@
 pub mod ext4;
 mod partitions;
 mod roles;
+mod volume;
 
 pub use partitions::starts;
+pub(crate) use partitions::starts_of;
 pub use roles::{Fork, Role, instance, role};
+pub use volume::Read;
+pub(crate) use volume::Volume;
 
 /// Reads bytes of the volume at an offset, both of them multiples of 512; `false` if not all of
 /// them could be had.

@@ -1,6 +1,7 @@
 //! Where file systems may begin on a volume: at its start, and where a partition table says.
 
 use super::ReadAt;
+use super::volume::{Volume, drive};
 use crate::bytes::{le32, le64};
 
 /// The unit of partition tables.
@@ -14,15 +15,21 @@ const PROTECTIVE: u8 = 0xee;
 /// Offsets on the volume where a file system may begin: 0, and the starts of partitions (MBR
 /// without logical drives, or GPT with 512-byte sectors).
 pub fn starts(read: &mut ReadAt) -> Vec<u64> {
+    let volume = Volume::default();
+    drive(read, &volume, starts_of(&volume))
+}
+
+/// [`starts`] of a volume that is read by asking.
+pub(crate) async fn starts_of(volume: &Volume) -> Vec<u64> {
     let mut starts = vec![0];
     let mut sector = [0; 512];
-    if !read(0, &mut sector) || sector[510..] != [0x55, 0xaa] {
+    if !volume.read(0, &mut sector).await || sector[510..] != [0x55, 0xaa] {
         return starts;
     }
     for entry in sector[446..510].chunks_exact(16) {
         let (kind, first) = (entry[4], u64::from(le32(entry, 8)));
         if kind == PROTECTIVE {
-            starts.extend(gpt(read));
+            starts.extend(gpt(volume).await);
         } else if kind != 0 && first > 0 && !CONTAINERS.contains(&kind) {
             starts.push(first * SECTOR_BYTES);
         }
@@ -32,9 +39,9 @@ pub fn starts(read: &mut ReadAt) -> Vec<u64> {
     starts
 }
 
-fn gpt(read: &mut ReadAt) -> Vec<u64> {
+async fn gpt(volume: &Volume) -> Vec<u64> {
     let mut header = [0; 512];
-    if !read(SECTOR_BYTES, &mut header) || header[..8] != *b"EFI PART" {
+    if !volume.read(SECTOR_BYTES, &mut header).await || header[..8] != *b"EFI PART" {
         return Vec::new();
     }
     let (table, count, bytes) = (le64(&header, 72), le32(&header, 80) as usize, le32(&header, 84) as usize);
@@ -43,7 +50,7 @@ fn gpt(read: &mut ReadAt) -> Vec<u64> {
     }
     let mut entries = vec![0; (count.min(ENTRIES_MAX) * bytes).next_multiple_of(512)];
     let Some(at) = table.checked_mul(SECTOR_BYTES) else { return Vec::new() };
-    if !read(at, &mut entries) {
+    if !volume.read(at, &mut entries).await {
         return Vec::new();
     }
     let used = entries.chunks_exact(bytes).filter(|entry| entry[..16] != [0; 16]);

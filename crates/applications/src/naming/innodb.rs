@@ -193,7 +193,7 @@ fn text(field: Option<&[u8]>) -> Option<String> {
 }
 
 /// Database and table of `database/table`, as users write them.
-fn split(name: &str) -> (Option<String>, String) {
+pub(crate) fn split(name: &str) -> (Option<String>, String) {
     match name.split_once('/') {
         Some((database, table)) => (Some(as_written(database)), as_written(table)),
         None => (None, name.to_owned()),

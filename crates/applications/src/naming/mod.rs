@@ -24,6 +24,8 @@ mod rows;
 mod sdi;
 mod wanted;
 
+pub(crate) use innodb::split as innodb_name;
+pub(crate) use postgres::databases as postgres_databases;
 pub use rows::ROWS_MAX;
 pub use wanted::Wanted;
 
@@ -108,6 +110,11 @@ impl Dictionary {
             Native::Mssql(identity) => self.mssql.page(&identity, bytes),
             _ => false,
         }
+    }
+
+    /// The file of a relation of PostgreSQL that a `pg_filenode.map` named.
+    pub(crate) fn postgres_file(&self, oid: u32) -> Option<u32> {
+        self.postgres.mapped_file(oid)
     }
 
     /// All objects with names, by engine.

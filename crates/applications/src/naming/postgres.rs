@@ -92,6 +92,11 @@ impl Catalogue {
         OTHERS.into_iter().any(|oid| file == file_of(oid)).then_some(2)
     }
 
+    /// The file that the map has for a relation.
+    pub(super) fn mapped_file(&self, oid: u32) -> Option<u32> {
+        self.mapped.get(oid).copied()
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
         let owners: std::collections::BTreeMap<u32, u32> =
             self.relations.iter().filter(|(_, relation)| relation.toast != 0).map(|(oid, relation)| (relation.toast, oid)).collect();
@@ -124,6 +129,12 @@ impl Catalogue {
     pub(super) fn conflicts(&self) -> u64 {
         self.relations.conflicts() + self.namespaces.conflicts() + self.mapped.conflicts()
     }
+}
+
+/// Oids and names of databases, from a page of `pg_database`.
+pub(crate) fn databases(identity: &Identity, page: &[u8]) -> Vec<(u32, String)> {
+    let attributes = identity.attributes.filter(|_| identity.method == Method::Heap);
+    attributes.map_or_else(Vec::new, |attributes| tuples(page, attributes).filter_map(oid_and_name).collect())
 }
 
 /// Puts rows in; nothing changes if there are none, as the page was of another table then.

@@ -1,6 +1,8 @@
 //! The sample pages (`../shared/pages`), and a small source of seeded numbers.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod images;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;

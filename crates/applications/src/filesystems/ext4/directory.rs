@@ -16,11 +16,11 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-impl Reader<'_, '_> {
+impl Reader<'_> {
     /// The regular files and directories in a directory; empty if it is none.
-    pub(super) fn directory(&mut self, number: u32) -> Vec<Entry> {
+    pub(super) async fn directory(&mut self, number: u32) -> Vec<Entry> {
         let mut entries = Vec::new();
-        let Some(inode) = self.inode(number).filter(|inode| inode.mode == MODE_DIRECTORY) else {
+        let Some(inode) = self.inode(number).await.filter(|inode| inode.mode == MODE_DIRECTORY) else {
             self.failed = true;
             return entries;
         };
@@ -31,14 +31,14 @@ impl Reader<'_, '_> {
         let block_bytes = self.superblock.block_bytes;
         let mut block = vec![0; block_bytes as usize];
         let mut left = inode.bytes.min(BYTES_MAX);
-        for extent in extents::of(self, &inode) {
+        for extent in extents::of(self, &inode).await {
             for at in (0..extent.bytes).step_by(block_bytes as usize) {
                 if left == 0 {
                     return entries;
                 }
                 left = left.saturating_sub(block_bytes);
                 let offset = extent.volume_offset - self.superblock.start + at;
-                if !self.bytes(offset, &mut block) {
+                if !self.bytes(offset, &mut block).await {
                     return entries;
                 }
                 entries_of(&block, &mut entries);

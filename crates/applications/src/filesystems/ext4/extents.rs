@@ -21,7 +21,7 @@ struct Below {
 /// The extents of a file in file order. What cannot be read, or is no tree, is left out, and the
 /// reader has failed. Levels count down, so a tree of a hostile image ends; each node costs bytes
 /// of the limit.
-pub(super) fn of(reader: &mut Reader, inode: &Inode) -> Vec<FileExtent> {
+pub(super) async fn of(reader: &mut Reader<'_>, inode: &Inode) -> Vec<FileExtent> {
     let mut extents = Vec::new();
     let mut stack = Vec::new();
     let depth = le16(&inode.tree, 6);
@@ -35,7 +35,10 @@ pub(super) fn of(reader: &mut Reader, inode: &Inode) -> Vec<FileExtent> {
             break;
         }
         let offset = block.checked_mul(reader.superblock.block_bytes);
-        let read = offset.is_some_and(|offset| reader.bytes(offset, &mut bytes));
+        let read = match offset {
+            Some(offset) => reader.bytes(offset, &mut bytes).await,
+            None => false,
+        };
         if !read || !node(reader, &bytes, depth, &mut extents, &mut stack) {
             reader.failed = true;
         }

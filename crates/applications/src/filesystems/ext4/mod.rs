@@ -12,7 +12,8 @@ mod superblock;
 
 pub use superblock::Refused;
 
-use super::{DataFile, Found, Limits, ReadAt, role};
+use super::volume::drive;
+use super::{DataFile, Found, Limits, ReadAt, Volume, role};
 use crate::bytes::{le16, le32};
 use reader::Reader;
 use std::collections::{HashSet, VecDeque};
@@ -53,13 +54,24 @@ impl Ext4 {
     ///
     /// Why there is none that can be read.
     pub fn open(read: &mut ReadAt, start: u64) -> Result<Ext4, Refused> {
-        Ok(Ext4 { superblock: Superblock::read(read, start)? })
+        let volume = Volume::default();
+        drive(read, &volume, Ext4::open_on(&volume, start))
+    }
+
+    /// [`Ext4::open`] on a volume that is read by asking.
+    pub(crate) async fn open_on(volume: &Volume, start: u64) -> Result<Ext4, Refused> {
+        Ok(Ext4 { superblock: Superblock::read(volume, start).await? })
     }
 
     /// The file system's UUID.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.superblock.uuid
+    }
+
+    /// Where it ends on the volume, by its own word.
+    pub(crate) fn end(&self) -> u64 {
+        self.superblock.start + self.superblock.end()
     }
 
     /// Its block size.
@@ -71,7 +83,13 @@ impl Ext4 {
     /// Files of databases, with where they lie. Directories that usually hold them are looked into
     /// first.
     pub fn data_files(&self, read: &mut ReadAt, limits: &Limits) -> Found {
-        let mut reader = Reader::new(&self.superblock, read, limits);
+        let volume = Volume::default();
+        drive(read, &volume, self.data_files_on(&volume, limits))
+    }
+
+    /// [`Ext4::data_files`] of a volume that is read by asking.
+    pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits) -> Found {
+        let mut reader = Reader::new(&self.superblock, volume, limits);
         let mut found = Found::default();
         let mut seen = HashSet::from([ROOT]);
         let mut waiting = VecDeque::from([(ROOT, String::new(), 0)]);
@@ -81,7 +99,7 @@ impl Ext4 {
                 break;
             }
             found.directories += 1;
-            for entry in reader.directory(number) {
+            for entry in reader.directory(number).await {
                 let path = if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) };
                 if entry.is_directory {
                     if depth < DEPTH_MAX && seen.len() < 2 * limits.directories && seen.insert(entry.inode) {
@@ -93,7 +111,7 @@ impl Ext4 {
                         reader.failed = true;
                         break;
                     }
-                    if let Some((bytes, extents)) = reader.file(entry.inode) {
+                    if let Some((bytes, extents)) = reader.file(entry.inode).await {
                         found.files.push(DataFile { path, role, bytes, extents });
                     }
                 }
@@ -113,19 +131,19 @@ fn is_likely(path: &str) -> bool {
         .is_some_and(|name| NAMES.contains(&name) || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())))
 }
 
-impl Reader<'_, '_> {
-    fn inode(&mut self, number: u32) -> Option<Inode> {
+impl Reader<'_> {
+    async fn inode(&mut self, number: u32) -> Option<Inode> {
         let (descriptor, place) = self.superblock.place_of_inode(number)?;
         let mut fields = [0; 64];
         let length = self.superblock.descriptor_bytes.min(64);
-        if !self.bytes(descriptor, &mut fields[..length]) {
+        if !self.bytes(descriptor, &mut fields[..length]).await {
             return None;
         }
         let high = if length == 64 { u64::from(le32(&fields, 0x28)) << 32 } else { 0 };
         let table = high | u64::from(le32(&fields, 8));
         let mut inode = [0; INODE_BYTES];
         let offset = table.checked_mul(self.superblock.block_bytes)?.checked_add(place)?;
-        if !self.bytes(offset, &mut inode) {
+        if !self.bytes(offset, &mut inode).await {
             return None;
         }
         let bytes = u64::from(le32(&inode, 0x6c)) << 32 | u64::from(le32(&inode, 4));
@@ -135,12 +153,12 @@ impl Reader<'_, '_> {
     }
 
     /// Size and extents of a regular file.
-    fn file(&mut self, number: u32) -> Option<(u64, Vec<super::FileExtent>)> {
-        let inode = self.inode(number).filter(|inode| inode.mode == MODE_REGULAR)?;
+    async fn file(&mut self, number: u32) -> Option<(u64, Vec<super::FileExtent>)> {
+        let inode = self.inode(number).await.filter(|inode| inode.mode == MODE_REGULAR)?;
         if inode.flags & FLAG_EXTENTS == 0 {
             return None;
         }
-        let extents = extents::of(self, &inode);
+        let extents = extents::of(self, &inode).await;
         Some((inode.bytes, extents))
     }
 }

@@ -2,7 +2,7 @@
 //! of neighbouring files lie in one.
 
 use super::superblock::Superblock;
-use crate::filesystems::{Limits, ReadAt};
+use crate::filesystems::{Limits, Volume};
 
 /// The piece that is read at once, aligned on the volume.
 const PIECE_BYTES: u64 = 4096;
@@ -10,9 +10,9 @@ const PIECE_BYTES: u64 = 4096;
 const PIECES: usize = 64;
 
 /// A file system being read, with what is left of the limits.
-pub(super) struct Reader<'a, 'r> {
+pub(super) struct Reader<'a> {
     pub(super) superblock: &'a Superblock,
-    read: &'a mut ReadAt<'r>,
+    volume: &'a Volume,
     pub(super) bytes_left: u64,
     pub(super) extents_left: usize,
     /// Whether anything was left out.
@@ -20,20 +20,20 @@ pub(super) struct Reader<'a, 'r> {
     kept: Vec<Option<(u64, Box<[u8]>)>>,
 }
 
-impl<'a, 'r> Reader<'a, 'r> {
-    pub(super) fn new(superblock: &'a Superblock, read: &'a mut ReadAt<'r>, limits: &Limits) -> Reader<'a, 'r> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(superblock: &'a Superblock, volume: &'a Volume, limits: &Limits) -> Reader<'a> {
         let kept = (0..PIECES).map(|_| None).collect();
-        Reader { superblock, read, bytes_left: limits.bytes, extents_left: limits.extents, failed: false, kept }
+        Reader { superblock, volume, bytes_left: limits.bytes, extents_left: limits.extents, failed: false, kept }
     }
 
     /// Reads bytes at an offset in the file system; remembers that it could not.
-    pub(super) fn bytes(&mut self, offset: u64, bytes: &mut [u8]) -> bool {
-        let can = self.try_bytes(offset, bytes).is_some();
+    pub(super) async fn bytes(&mut self, offset: u64, bytes: &mut [u8]) -> bool {
+        let can = self.try_bytes(offset, bytes).await.is_some();
         self.failed |= !can;
         can
     }
 
-    fn try_bytes(&mut self, offset: u64, bytes: &mut [u8]) -> Option<()> {
+    async fn try_bytes(&mut self, offset: u64, bytes: &mut [u8]) -> Option<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.superblock.end())?;
         // The sum was checked for the end of the file system when the superblock was read.
         let (mut at, end) = (self.superblock.start + offset, self.superblock.start + end);
@@ -41,7 +41,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         while at < end {
             let (number, inside) = (at / PIECE_BYTES, at % PIECE_BYTES);
             let length = (PIECE_BYTES - inside).min(end - at) as usize;
-            let piece = self.piece(number)?;
+            let piece = self.piece(number).await?;
             let (now, later) = rest.split_at_mut(length);
             now.copy_from_slice(piece.get(inside as usize..inside as usize + length)?);
             (rest, at) = (later, at + length as u64);
@@ -50,7 +50,7 @@ impl<'a, 'r> Reader<'a, 'r> {
     }
 
     /// A piece of the volume, shorter where the file system ends in it.
-    fn piece(&mut self, number: u64) -> Option<&[u8]> {
+    async fn piece(&mut self, number: u64) -> Option<&[u8]> {
         let slot = (number % PIECES as u64) as usize;
         if self.kept[slot].as_ref().is_none_or(|(kept, _)| *kept != number) {
             let at = number * PIECE_BYTES;
@@ -61,7 +61,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             }
             let mut bytes = vec![0; length as usize].into_boxed_slice();
             self.bytes_left -= length;
-            if !(self.read)(at, &mut bytes) {
+            if !self.volume.read(at, &mut bytes).await {
                 return None;
             }
             self.kept[slot] = Some((number, bytes));

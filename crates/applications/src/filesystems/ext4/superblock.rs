@@ -1,7 +1,7 @@
 //! The superblock, and where it says that things are.
 
 use crate::bytes::{le16, le32};
-use crate::filesystems::ReadAt;
+use crate::filesystems::Volume;
 use format::checksum::crc32c;
 
 /// Where the superblock lies in the file system, and its length.
@@ -58,10 +58,10 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
-    pub(super) fn read(read: &mut ReadAt, start: u64) -> Result<Superblock, Refused> {
+    pub(super) async fn read(volume: &Volume, start: u64) -> Result<Superblock, Refused> {
         let mut bytes = [0; BYTES];
         let at = start.checked_add(AT).ok_or(Refused::Unreadable)?;
-        if !read(at, &mut bytes) {
+        if !volume.read(at, &mut bytes).await {
             return Err(Refused::Unreadable);
         }
         if le16(&bytes, 0x38) != MAGIC {

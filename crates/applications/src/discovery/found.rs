@@ -1,0 +1,304 @@
+//! What a discovery found, and whose a page or a byte is.
+
+use super::regions::Blind;
+use crate::map::{Extent, Map};
+use crate::page::Engine;
+use std::collections::BTreeMap;
+use std::fmt;
+use types::ObjectId;
+
+/// An application's number: equal for the same data directory of the same file system, whenever it
+/// is found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ApplicationId(pub u32);
+
+/// What a finding rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Evidence {
+    /// The file system says where it lies.
+    pub file: bool,
+    /// Pages that were read there are of it.
+    pub pages: bool,
+    /// The server's own catalogue names it; otherwise the name is that of the file.
+    pub catalogue: bool,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [(self.pages, "page content"), (self.file, "file map"), (self.catalogue, "catalogue")];
+        let mut words = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word);
+        f.write_str(words.next().unwrap_or("nothing"))?;
+        words.try_for_each(|word| write!(f, ", {word}"))
+    }
+}
+
+/// A server of databases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Application {
+    /// Its number.
+    pub id: ApplicationId,
+    /// Its engine.
+    pub engine: Engine,
+    /// The path of its data directory from the root of its file system, without a slash before it;
+    /// `None` where pages were seen outside of any known file system.
+    pub instance: Option<String>,
+    /// Where its file system begins on the volume; else the region that its pages are in.
+    pub start_bytes: u64,
+    /// The file system's UUID, zeroes where none is known.
+    pub file_system: [u8; 16],
+    /// The product with its version as its pages give it away: `MySQL 8.0.36`, `PostgreSQL 15`.
+    pub version: Option<String>,
+    /// What this rests on.
+    pub evidence: Evidence,
+}
+
+impl Application {
+    /// What makes it the same application when it is found again.
+    pub(super) fn origin(&self) -> String {
+        let uuid = u128::from_be_bytes(self.file_system);
+        let place = self.instance.as_deref().unwrap_or("\0unnamed");
+        format!("{uuid:032x} {} {} {place}", self.start_bytes, self.engine.name())
+    }
+}
+
+/// A database of an application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Database {
+    /// Whose.
+    pub application: ApplicationId,
+    /// Its name.
+    pub name: String,
+    /// Objects in it.
+    pub objects: u32,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+/// What an object is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ObjectKind {
+    /// A table: of InnoDB the file of a table, with all that is in it and has no number of its own.
+    Table,
+    /// An index; of InnoDB a secondary one.
+    Index,
+    /// Values too long for their rows.
+    Lob,
+    /// Those of PostgreSQL.
+    Toast,
+    /// Undo records.
+    Undo,
+    /// InnoDB's redo log, or the log of SQL Server.
+    Redo,
+    /// PostgreSQL's write-ahead log.
+    Wal,
+    /// The binary log of MySQL or MariaDB.
+    Binlog,
+    /// InnoDB's doublewrite buffer, where it has files of its own.
+    Doublewrite,
+    /// Temporary tables.
+    Temporary,
+    /// The server's own dictionary; also a system tablespace.
+    Dictionary,
+    /// Not known.
+    Unknown,
+}
+
+impl ObjectKind {
+    /// The word used on the command line, in JSON and in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ObjectKind::Table => "table",
+            ObjectKind::Index => "index",
+            ObjectKind::Lob => "lob",
+            ObjectKind::Toast => "toast",
+            ObjectKind::Undo => "undo",
+            ObjectKind::Redo => "redo",
+            ObjectKind::Wal => "wal",
+            ObjectKind::Binlog => "binlog",
+            ObjectKind::Doublewrite => "doublewrite",
+            ObjectKind::Temporary => "temp",
+            ObjectKind::Dictionary => "dictionary",
+            ObjectKind::Unknown => "unknown",
+        }
+    }
+}
+
+/// What an object is known by within its application.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Key {
+    /// An index of InnoDB.
+    Index {
+        /// The tablespace.
+        space: u32,
+        /// The index's id.
+        index: u64,
+    },
+    /// A tablespace of InnoDB that no index stands for.
+    Space(u32),
+    /// A relation of PostgreSQL.
+    Relation {
+        /// Oid of the database, 0 for shared relations.
+        database: u32,
+        /// `relfilenode`.
+        file: u32,
+    },
+    /// An allocation unit of SQL Server.
+    Unit {
+        /// The name of the database's file, as units are numbered in each.
+        database: String,
+        /// `allocation_unit_id`.
+        unit: u64,
+    },
+    /// All files of a kind, one after the other: logs come and go, their object stays.
+    Kind(ObjectKind),
+    /// A file that is known by nothing but its path.
+    File(String),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Index { space, index } => write!(f, "space {space} index {index}"),
+            Key::Space(space) => write!(f, "space {space}"),
+            Key::Relation { database, file } => write!(f, "relation {database}/{file}"),
+            Key::Unit { database, unit } => write!(f, "unit {database}/{unit}"),
+            Key::Kind(kind) => write!(f, "files of {}", kind.name()),
+            Key::File(path) => write!(f, "file {path}"),
+        }
+    }
+}
+
+/// An object of an application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// Its number, never 0. The same as long as its key, or its name, is.
+    pub id: ObjectId,
+    /// Whose.
+    pub application: ApplicationId,
+    /// The database, where it is in one.
+    pub database: Option<String>,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Its name: `shop.orders/PRIMARY`, `shop/public.orders`, `wal`.
+    pub name: String,
+    /// What it is known by.
+    pub key: Key,
+    /// The object in whose files it lies. Only pages tell them apart, so the map has that one.
+    pub within: Option<ObjectId>,
+    /// Bytes of its files; 0 for one that lies within another.
+    pub bytes: u64,
+    /// Extents of its files on the volume; 0 for one that lies within another.
+    pub extents: u32,
+    /// The path of its first file; empty where none is known.
+    pub path: String,
+    /// Whether it is encrypted: its pages will not say what they are.
+    pub encrypted: bool,
+    /// What this rests on.
+    pub evidence: Evidence,
+}
+
+/// Which ids mean the same thing: those of a server, or of a database of SQL Server.
+pub(super) type Domain = u32;
+
+/// What a discovery found.
+///
+/// Offsets in the objects of the map are those in the file; where an object has several files they
+/// follow each other. Forks of a relation of PostgreSQL other than the main one begin at multiples
+/// of 2^46.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Servers, in the order of the volume.
+    pub applications: Vec<Application>,
+    /// Their databases.
+    pub databases: Vec<Database>,
+    /// Their objects, by application and name.
+    pub objects: Vec<Object>,
+    /// Where objects lie.
+    pub map: Map,
+    /// Regions where nothing has a name, and why.
+    pub blind: Vec<Blind>,
+    /// Whether all was found that can be: nothing failed, and no limit was met.
+    pub complete: bool,
+    /// Bytes that were read of the volume.
+    pub bytes_read: u64,
+    /// Positions in `objects`, in the order of ids.
+    pub(super) by_id: Vec<(ObjectId, u32)>,
+    /// What pages carry, to the objects that it may mean.
+    pub(super) owners: BTreeMap<(Engine, u64), Vec<(Domain, ObjectId)>>,
+    /// The domain of objects that lie in the map and whose pages carry ids.
+    pub(super) domains: BTreeMap<ObjectId, Domain>,
+}
+
+impl Found {
+    /// An object by its number.
+    #[must_use]
+    pub fn object(&self, id: ObjectId) -> Option<&Object> {
+        let place = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.objects.get(self.by_id[place].1 as usize)
+    }
+
+    /// An application by its number.
+    #[must_use]
+    pub fn application(&self, id: ApplicationId) -> Option<&Application> {
+        self.applications.iter().find(|application| application.id == id)
+    }
+
+    /// The extents of an object, in order of address. Goes over the whole map.
+    pub fn extents(&self, id: ObjectId) -> impl Iterator<Item = Extent> + '_ {
+        self.map.all().filter(move |extent| extent.object == id)
+    }
+
+    /// Whose a page is that carries `key`: of InnoDB the space id, shifted left by 32 bits, and the
+    /// low 32 bits of the index id; of SQL Server the allocation unit. `None` where that is not
+    /// known, or where two servers of this volume may mean it: see [`Found::owner_at`].
+    #[must_use]
+    pub fn owner_of_page(&self, engine: Engine, key: u64) -> Option<ObjectId> {
+        self.owner(engine, key, None)
+    }
+
+    /// Whose a page is that carries `key` and lies at an offset of the volume: by the key among
+    /// those of the server whose file lies there; by the place alone where the key tells nothing.
+    #[must_use]
+    pub fn owner_at(&self, engine: Engine, key: u64, offset_bytes: u64) -> Option<ObjectId> {
+        let Some((there, _)) = self.at(offset_bytes) else { return self.owner_of_page(engine, key) };
+        let is_of_engine = || {
+            let application = self.object(there).and_then(|object| self.application(object.application));
+            application.is_some_and(|application| application.engine == engine)
+        };
+        match self.domains.get(&there) {
+            Some(domain) if is_of_engine() => self.owner(engine, key, Some(*domain)).or(Some(there)),
+            // Logs and the like: pages in them are copies, or carry nothing.
+            _ => is_of_engine().then_some(there),
+        }
+    }
+
+    /// The object that a byte of the volume belongs to, and which byte of it that is.
+    #[must_use]
+    pub fn at(&self, offset_bytes: u64) -> Option<(ObjectId, u64)> {
+        let extent = self.map.at(offset_bytes)?;
+        Some((extent.object, extent.object_offset_bytes + (offset_bytes - extent.bytes.start)))
+    }
+
+    fn owner(&self, engine: Engine, key: u64, domain: Option<Domain>) -> Option<ObjectId> {
+        let one = |key: u64| {
+            let mut may_be = self.owners.get(&(engine, key)).into_iter().flatten();
+            match domain {
+                Some(domain) => may_be.find(|(of, _)| *of == domain).map(|(_, id)| *id),
+                None => may_be.next().filter(|_| may_be.next().is_none()).map(|(_, id)| *id),
+            }
+        };
+        if engine != Engine::Innodb {
+            return one(key);
+        }
+        // An index that is not known is at least of its table. A space that is not one server's
+        // alone is nobody's, whichever of them knows the index.
+        let of_space = one(space_key((key >> 32) as u32))?;
+        one(key).or(Some(of_space))
+    }
+}
+
+/// What pages carry of a space, where they are of no index.
+pub(super) const fn space_key(space: u32) -> u64 {
+    (space as u64) << 32
+}

@@ -1,0 +1,301 @@
+//! MySQL and MariaDB: tablespaces, the names in them, and the logs beside them.
+//!
+//! The first page of a tablespace is never encrypted, and has its space id twice; its flags tell
+//! the page size. Sources: `fsp0types.h` and `fsp0fsp.h` of both servers, `log0log.h` for the
+//! creator that stands in the redo log.
+
+use super::found::{Evidence, Key, ObjectKind};
+use super::objects::{Draft, Drafts, in_line, kind_of};
+use super::servers::Server;
+use super::source::Source;
+use crate::bytes::{be16, be32};
+use crate::filesystems::{DataFile, Role};
+use crate::naming::{Dictionary, Name, NativeKey, innodb_name};
+use crate::page::Engine;
+use crate::recognise::pages;
+use std::collections::BTreeMap;
+
+/// Bytes of a page that are looked at for its head: a block of the file system.
+const HEAD_BYTES: u64 = 4096;
+/// The system tablespace, and that of MySQL 8's dictionary.
+const SYSTEM: u32 = 0;
+const MYSQL: u32 = 0xffff_fffe;
+/// `FIL_PAGE_TYPE_FSP_HDR`, and the types of pages that MySQL encrypted.
+const HEADER: u16 = 8;
+const ENCRYPTED: [u16; 3] = [15, 16, 17];
+
+/// What the head of a tablespace says.
+struct Head {
+    space: u32,
+    encrypted: bool,
+    version: Option<String>,
+}
+
+/// A file of tables with what was found of it.
+struct Space {
+    file: DataFile,
+    head: Option<Head>,
+}
+
+/// Finds the objects of a server.
+pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts) {
+    let (mut system, mut spaces) = (Vec::new(), Vec::new());
+    let mut others: BTreeMap<ObjectKind, Vec<DataFile>> = BTreeMap::new();
+    let mut evidence = Evidence { file: true, ..Evidence::default() };
+    let mut version = None;
+    for file in server.files {
+        match file.role {
+            Role::InnodbSystem => system.push(file),
+            Role::InnodbTable | Role::InnodbUndo => {
+                let head = head(source, &file).await;
+                evidence.pages |= head.is_some();
+                version = version.or_else(|| head.as_ref()?.version.clone());
+                spaces.push(Space { file, head });
+            }
+            Role::InnodbRedo => {
+                version = match source.file(&file, 0..512).await.as_deref().and_then(creator) {
+                    Some(creator) => Some(creator),
+                    None => version,
+                };
+                others.entry(ObjectKind::Redo).or_default().push(file);
+            }
+            Role::InnodbDoublewrite => others.entry(ObjectKind::Doublewrite).or_default().push(file),
+            Role::InnodbTemporary => others.entry(ObjectKind::Temporary).or_default().push(file),
+            Role::Binlog => others.entry(ObjectKind::Binlog).or_default().push(file),
+            _ => {}
+        }
+    }
+    let names = names(source, &system, &spaces, &mut evidence).await;
+    let domain = drafts.domain();
+    let mut add = Adding { drafts, application, domain, names };
+    add.system(system);
+    add.spaces(spaces);
+    for (kind, files) in others {
+        add.drafts.put_kind(application, kind, files);
+    }
+    let found = &mut drafts.applications[application];
+    (found.version, found.evidence) = (version, evidence);
+}
+
+/// The head of a tablespace; `None` where the file has none.
+async fn head(source: &mut Source<'_>, file: &DataFile) -> Option<Head> {
+    let first = source.file(file, 0..HEAD_BYTES).await?;
+    let (space, flags) = (be32(&first, 34), be32(&first, 54));
+    if be32(&first, 4) != 0 || be16(&first, 24) != HEADER || space != be32(&first, 38) || space == SYSTEM {
+        return None;
+    }
+    let full_crc32 = flags & 0x10 != 0;
+    let shift = if full_crc32 { flags & 0xf } else { flags >> 6 & 0xf };
+    let compressed = if full_crc32 { 0 } else { flags >> 1 & 0xf };
+    let page_bytes = match (compressed, shift) {
+        (1..=5, _) => 512 << compressed,
+        (_, 3..=7) => 512 << shift,
+        _ => 16384,
+    };
+    // MySQL has its own version where others have the page before.
+    let version = match be32(&first, 8) {
+        number @ 80_000..=99_999 => Some(format!("MySQL {}.{}.{}", number / 10_000, number / 100 % 100, number % 100)),
+        _ => None,
+    };
+    // The fourth page is the root of the first index, or MySQL's description of the space.
+    let fourth = source.file(file, 3 * page_bytes..3 * page_bytes + HEAD_BYTES).await.unwrap_or_default();
+    let key_version = if full_crc32 { be32(&fourth, 0) } else { be32(&fourth, 26) };
+    let encrypted = be32(&fourth, 4) == 3 && (ENCRYPTED.contains(&be16(&fourth, 24)) || key_version != 0 && be16(&fourth, 24) != 14);
+    Some(Head { space, encrypted, version })
+}
+
+/// The server that made a redo log, from its first block: `MariaDB 10.11.6`.
+fn creator(block: &[u8]) -> Option<String> {
+    let text = block.get(16..48)?.split(|byte| *byte == 0).next()?;
+    let text = std::str::from_utf8(text).ok()?;
+    let known = ["MariaDB ", "MySQL "].into_iter().any(|product| text.starts_with(product));
+    (known && text.chars().all(|letter| letter.is_ascii_graphic() || letter == ' ')).then(|| text.trim_end().to_owned())
+}
+
+/// Reads what holds names, and gives them by space and index.
+async fn names(source: &mut Source<'_>, system: &[DataFile], spaces: &[Space], evidence: &mut Evidence) -> BTreeMap<(u32, u64), Name> {
+    let mut dictionary = Dictionary::new();
+    let tables = || spaces.iter().filter(|space| space.head.as_ref().is_some_and(|head| !head.encrypted)).map(|space| &space.file);
+    for round in 0..2 {
+        for file in system.iter().chain(tables()) {
+            if let Some(wanted) = dictionary.wants(file).filter(|wanted| wanted.round == round) {
+                evidence.pages |= feed(source, &mut dictionary, file, wanted.range, Engine::Innodb).await;
+            }
+        }
+    }
+    let by_key = |name: Name| match name.key {
+        NativeKey::Innodb(space, index) => Some(((space, index), name)),
+        _ => None,
+    };
+    let names: BTreeMap<_, _> = dictionary.names().filter_map(by_key).collect();
+    evidence.catalogue = !names.is_empty();
+    names
+}
+
+/// Feeds a part of a file to a dictionary; whether there was a page of that engine.
+pub(super) async fn feed(
+    source: &mut Source<'_>,
+    dictionary: &mut Dictionary,
+    file: &DataFile,
+    range: std::ops::Range<u64>,
+    engine: Engine,
+) -> bool {
+    let (mut at, mut any) = (range.start, false);
+    while at < range.end {
+        // What cannot be read leaves names out, and nothing else.
+        let Some(bytes) = source.file(file, at..range.end).await else { break };
+        for (offset, page) in pages(&bytes) {
+            any |= page.engine() == engine;
+            dictionary.page(&page, &bytes[offset..]);
+        }
+        at += bytes.len().next_multiple_of(512) as u64;
+    }
+    any
+}
+
+struct Adding<'a> {
+    drafts: &'a mut Drafts,
+    application: usize,
+    domain: u32,
+    names: BTreeMap<(u32, u64), Name>,
+}
+
+impl Adding<'_> {
+    fn draft(&self, kind: ObjectKind, name: String, key: Key, evidence: Evidence) -> Draft {
+        Draft {
+            application: self.application,
+            database: None,
+            kind,
+            name,
+            key,
+            within: None,
+            files: Vec::new(),
+            bytes: 0,
+            encrypted: false,
+            evidence,
+            domain: Some(self.domain),
+        }
+    }
+
+    /// The system tablespace, whose files follow each other, and that of MySQL 8's dictionary.
+    fn system(&mut self, files: Vec<DataFile>) {
+        let (mysql, system): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.path.ends_with("mysql.ibd"));
+        for (space, name, files) in [(SYSTEM, "system tablespace", system), (MYSQL, "mysql.ibd", mysql)] {
+            if files.is_empty() {
+                continue;
+            }
+            let (files, bytes) = in_line(files);
+            let evidence = Evidence { file: true, ..Evidence::default() };
+            let draft = self.draft(ObjectKind::Dictionary, name.to_owned(), Key::Space(space), evidence);
+            if let Some(within) = self.drafts.put(Draft { files, bytes, ..draft }) {
+                self.within(space, within, None);
+            }
+        }
+    }
+
+    /// The files of tables, and undo tablespaces.
+    fn spaces(&mut self, spaces: Vec<Space>) {
+        // Of several files with one id, as a copy leaves them, the one that the dictionary means.
+        let mut homes: BTreeMap<u32, usize> = BTreeMap::new();
+        for (position, space) in spaces.iter().enumerate() {
+            let Some(id) = space.head.as_ref().map(|head| head.space) else { continue };
+            let fits = self.of_space(id).any(|(_, name)| is_file_of(&space.file.path, name));
+            if fits || !homes.contains_key(&id) {
+                homes.insert(id, position);
+            }
+        }
+        for (position, Space { file, head }) in spaces.into_iter().enumerate() {
+            let id = head.as_ref().map(|head| head.space).filter(|id| homes.get(id) == Some(&position));
+            let encrypted = head.as_ref().is_some_and(|head| head.encrypted);
+            let evidence = Evidence { file: true, pages: head.is_some(), catalogue: false };
+            let (database, name) = of_path(&file.path);
+            let key = id.map_or_else(|| Key::File(file.path.clone()), Key::Space);
+            let bytes = file.bytes;
+            let undo = file.role == Role::InnodbUndo;
+            let mut draft = match undo {
+                true => self.draft(ObjectKind::Undo, name, key, evidence),
+                false => self.draft(ObjectKind::Table, table_name(database.as_deref(), &name), key, evidence),
+            };
+            draft.database = database.filter(|_| !undo);
+            let clustered = id.and_then(|id| self.clustered(id));
+            if let Some(((space, index), name)) = clustered {
+                let (database, kind) = (name.database.clone(), kind_of(name.kind, Engine::Innodb));
+                draft = Draft { database, kind, name: index_name(name), key: Key::Index { space, index }, ..draft };
+                draft.evidence.catalogue = true;
+            }
+            let stands_for = clustered.map(|(key, _)| key);
+            draft = Draft { files: vec![(0, file)], bytes, encrypted, ..draft };
+            draft.domain = id.map(|_| self.domain);
+            if let (Some(within), Some(id)) = (self.drafts.put(draft), id) {
+                self.within(id, within, stands_for);
+            }
+        }
+    }
+
+    /// The indexes of a space, but for the one that stands for its file.
+    fn within(&mut self, space: u32, within: usize, without: Option<(u32, u64)>) {
+        let of_space: Vec<_> =
+            self.of_space(space).filter(|(key, _)| Some(*key) != without).map(|(key, name)| (key, name.clone())).collect();
+        for ((space, index), name) in of_space {
+            let evidence = Evidence { catalogue: true, ..Evidence::default() };
+            let mut draft = self.draft(kind_of(name.kind, Engine::Innodb), index_name(&name), Key::Index { space, index }, evidence);
+            (draft.database, draft.within) = (name.database, Some(within));
+            self.drafts.put(draft);
+        }
+    }
+
+    fn of_space(&self, space: u32) -> impl Iterator<Item = ((u32, u64), &Name)> {
+        self.names.range((space, 0)..=(space, u64::MAX)).map(|(key, name)| (*key, name))
+    }
+
+    /// The only clustered index of a space; a space of several tables has none that could stand
+    /// for it.
+    fn clustered(&self, space: u32) -> Option<((u32, u64), &Name)> {
+        let mut clustered = self.of_space(space).filter(|(_, name)| kind_of(name.kind, Engine::Innodb) != ObjectKind::Index);
+        clustered.next().filter(|_| clustered.next().is_none())
+    }
+}
+
+/// Database and table of a file, by its path.
+fn of_path(path: &str) -> (Option<String>, String) {
+    let path = path.strip_suffix(".ibd").unwrap_or(path);
+    let mut parts = path.rsplit('/');
+    match (parts.next(), parts.next()) {
+        (Some(table), Some(database)) => innodb_name(&format!("{database}/{table}")),
+        _ => (None, path.to_owned()),
+    }
+}
+
+fn is_file_of(path: &str, name: &Name) -> bool {
+    let (database, table) = of_path(path);
+    database == name.database && Some(table) == name.table
+}
+
+fn table_name(database: Option<&str>, table: &str) -> String {
+    database.map_or_else(|| table.to_owned(), |database| format!("{database}.{table}"))
+}
+
+/// `shop.orders/PRIMARY`.
+fn index_name(name: &Name) -> String {
+    let table = table_name(name.database.as_deref(), name.table.as_deref().unwrap_or("?"));
+    name.index.as_ref().map_or_else(|| table.clone(), |index| format!("{table}/{index}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_made_a_redo_log() {
+        let check = |text: &[u8], expected: Option<&str>| {
+            let mut block = [0; 512];
+            block[16..16 + text.len()].copy_from_slice(text);
+            assert_eq!(creator(&block).as_deref(), expected);
+        };
+        check(b"MariaDB 10.11.6", Some("MariaDB 10.11.6"));
+        check(b"MySQL 8.0.36", Some("MySQL 8.0.36"));
+        check(b"MySQL \x1b[2J", None);
+        check(b"something else", None);
+        assert_eq!(creator(&[]), None);
+    }
+}

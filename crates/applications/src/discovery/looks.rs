@@ -1,0 +1,62 @@
+//! Where no file system is known: a look at a page now and then tells which engines' pages lie
+//! where. They stay without names, and no map is made of them.
+
+use super::limits::{LOOK_BYTES, LOOK_STEP_BYTES_MIN, LOOKS_MAX};
+use super::regions::Blind;
+use super::source::Source;
+use crate::page::{Certainty, Engine};
+use crate::recognise::pages;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A stretch of a volume with pages of an engine, of no known file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nameless {
+    /// Whose pages.
+    pub engine: Engine,
+    /// From the first look that saw them to the end of what the last one stands for.
+    pub bytes: Range<u64>,
+    /// Looks that saw them.
+    pub looks: u32,
+    /// Pages that were seen in them.
+    pub pages: u32,
+}
+
+/// How far apart looks are, so that all regions together get no more than there are.
+pub(super) fn step_bytes(regions: &[Blind]) -> u64 {
+    let bytes: u64 = regions.iter().map(|region| region.bytes.end - region.bytes.start).sum();
+    // Each region is begun with a look.
+    let looks = LOOKS_MAX.saturating_sub(regions.len() as u64).max(1);
+    bytes.div_ceil(looks).max(LOOK_STEP_BYTES_MIN).next_multiple_of(LOOK_BYTES)
+}
+
+/// Looks at a region every `step_bytes`.
+pub(super) async fn look(source: &mut Source<'_>, region: &Range<u64>, step_bytes: u64) -> Vec<Nameless> {
+    let mut seen: Vec<Nameless> = Vec::new();
+    let mut open: BTreeMap<Engine, usize> = BTreeMap::new();
+    let mut at = region.start;
+    while at < region.end {
+        let len = LOOK_BYTES.min((region.end - at) / 512 * 512);
+        let mut bytes = vec![0; len as usize];
+        let next = at.saturating_add(step_bytes);
+        let mut here: BTreeMap<Engine, u32> = BTreeMap::new();
+        if !bytes.is_empty() && source.read(at, &mut bytes).await {
+            for (_, page) in pages(&bytes).filter(|(_, page)| page.certainty >= Certainty::Likely) {
+                *here.entry(page.engine()).or_default() += 1;
+            }
+        }
+        open.retain(|engine, _| here.contains_key(engine));
+        for (engine, pages) in here {
+            let index = *open.entry(engine).or_insert_with(|| {
+                seen.push(Nameless { engine, bytes: at..at, looks: 0, pages: 0 });
+                seen.len() - 1
+            });
+            let stretch = &mut seen[index];
+            stretch.bytes.end = next.min(region.end);
+            stretch.looks += 1;
+            stretch.pages += pages;
+        }
+        at = next;
+    }
+    seen
+}

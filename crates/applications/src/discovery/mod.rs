@@ -1,0 +1,32 @@
+//! From a raw volume to applications, databases and objects.
+//!
+//! A [`Discovery`] asks for reads and is fed bytes, so that the caller sets the pace (2 MiB/s beside
+//! clients) and may stop at any time:
+//!
+//! 1. `regions`: partition tables, file systems, and what can only be looked at coarsely.
+//! 2. `servers`: files of databases, by the server that they belong to.
+//! 3. `innodb`, `postgres`, `mssql`: the pages of dictionaries that are needed for names.
+//! 4. `objects`: names, keys, numbers, and the map of extents.
+//! 5. `looks`: where no file system is known, a page now and then: which engine, without a name.
+//!
+//! Everything that is found is a hint that can be wrong about speed only: a mounted file system
+//! changes meanwhile, and its journal holds back what is newest.
+
+mod found;
+mod innodb;
+mod limits;
+mod looks;
+mod mssql;
+mod objects;
+mod postgres;
+mod regions;
+mod servers;
+mod source;
+mod work;
+
+pub use crate::filesystems::Read;
+pub use found::{Application, ApplicationId, Database, Evidence, Found, Key, Object, ObjectKind};
+pub use limits::{BYTES_MAX, OBJECTS_MAX};
+pub use looks::Nameless;
+pub use regions::{Blind, Reason};
+pub use work::Discovery;

@@ -1,0 +1,100 @@
+//! The regions of a volume: file systems that are known, and all others, with the reason why
+//! nothing in them has a name.
+
+use super::limits::{REGIONS_MAX, SIGNS_BYTES};
+use super::looks::Nameless;
+use super::source::Source;
+use crate::filesystems::ext4::{Ext4, Refused};
+use crate::filesystems::{Volume, starts_of};
+use std::ops::Range;
+
+/// Space before the first partition or behind a file system that is not worth a look: alignment,
+/// and copies of partition tables.
+const GAP_BYTES: u64 = 16 << 20;
+
+/// Why a region cannot be named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Reason {
+    /// Nothing known begins there: a raw tablespace, or a file system of another kind.
+    #[error("no file system that is known begins here")]
+    Unknown,
+    /// The start of the region could not be read.
+    #[error("the start of it cannot be read")]
+    Unreadable,
+    /// ext4, but not one that can be read.
+    #[error("ext4: {0}")]
+    Ext4(Refused),
+    /// A file system, volume manager or container that is known by its sign only.
+    #[error("{0} cannot be read")]
+    Other(&'static str),
+}
+
+/// A region of the volume where nothing has a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blind {
+    /// Where.
+    pub bytes: Range<u64>,
+    /// Why.
+    pub reason: Reason,
+    /// Which engines' pages lie where, by looks at a few places.
+    pub seen: Vec<Nameless>,
+}
+
+/// What the volume is made of.
+pub(super) struct Regions {
+    pub(super) file_systems: Vec<(u64, Ext4)>,
+    pub(super) blind: Vec<Blind>,
+}
+
+/// Looks where file systems may begin.
+pub(super) async fn regions(volume: &Volume, volume_bytes: u64) -> Regions {
+    let mut source = Source::new(volume, REGIONS_MAX * SIGNS_BYTES);
+    let mut starts = starts_of(volume).await;
+    starts.retain(|start| *start < volume_bytes);
+    let mut regions = Regions { file_systems: Vec::new(), blind: Vec::new() };
+    for (index, start) in starts.iter().copied().enumerate() {
+        let end = starts.get(index + 1).copied().unwrap_or(volume_bytes);
+        let mut blind = |bytes: Range<u64>, reason| regions.blind.push(Blind { bytes, reason, seen: Vec::new() });
+        let is_table = start == 0 && starts.len() > 1;
+        match Ext4::open_on(volume, start).await {
+            Ok(file_system) => {
+                let its_end = file_system.end().min(end);
+                regions.file_systems.push((start, file_system));
+                if end - its_end > GAP_BYTES {
+                    blind(its_end..end, Reason::Unknown);
+                }
+            }
+            _ if is_table && end <= GAP_BYTES => {}
+            Err(Refused::Unreadable) => blind(start..end, Reason::Unreadable),
+            Err(Refused::Absent) => blind(start..end, sign(&mut source, start..end).await),
+            Err(refused) => blind(start..end, Reason::Ext4(refused)),
+        }
+    }
+    regions
+}
+
+/// What a region without ext4 says that it is.
+async fn sign(source: &mut Source<'_>, region: Range<u64>) -> Reason {
+    let len = SIGNS_BYTES.min((region.end - region.start) / 512 * 512);
+    let mut bytes = vec![0; len as usize];
+    if bytes.is_empty() || !source.read(region.start, &mut bytes).await {
+        return Reason::Unreadable;
+    }
+    let is = |at: usize, word: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(word));
+    // LVM's label may lie in any of the first four sectors.
+    if (0..4).any(|sector| is(512 * sector, b"LABELONE")) {
+        return Reason::Other("LVM");
+    }
+    let signs: [(usize, &[u8], &str); 9] = [
+        (0, b"XFSB", "XFS"),
+        (3, b"NTFS    ", "NTFS"),
+        (3, b"ReFS", "ReFS"),
+        (3, b"EXFAT   ", "exFAT"),
+        (0, b"LUKS\xba\xbe", "LUKS encryption"),
+        (0x1_0040, b"_BHRfS_M", "btrfs"),
+        (4096, &[0xfc, 0x4e, 0x2b, 0xa9], "MD RAID"),
+        (4086, b"SWAPSPACE2", "swap space"),
+        (3, b"-FVE-FS-", "BitLocker encryption"),
+    ];
+    signs.into_iter().find(|(at, word, _)| is(*at, word)).map_or(Reason::Unknown, |(_, _, name)| Reason::Other(name))
+}

@@ -1,0 +1,206 @@
+//! The work from the first read to what was found, and how it is driven.
+
+use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind};
+use super::limits::{BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH};
+use super::looks::{look, step_bytes};
+use super::objects::{Draft, Drafts, Numbers};
+use super::regions::{Blind, regions};
+use super::servers::{Server, servers};
+use super::source::Source;
+use super::{innodb, mssql, postgres};
+use crate::filesystems::{Read, Volume};
+use crate::page::Engine;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// A discovery under way.
+///
+/// Ask [`Discovery::next`] what to read, read it at whatever pace, [`Discovery::give`] it; again
+/// until there is nothing to read, then take what was found by [`Discovery::finish`]. That may be
+/// done at any time: what was not read by then is missing, and the result says so.
+pub struct Discovery {
+    volume: Volume,
+    volume_bytes: u64,
+    work: Pin<Box<dyn Future<Output = Found> + Send>>,
+    found: Option<Found>,
+    bytes_read: u64,
+    /// Whether it ended before its end.
+    stopped: bool,
+}
+
+impl std::fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Discovery").field("volume", &self.volume).field("bytes_read", &self.bytes_read).finish_non_exhaustive()
+    }
+}
+
+impl Discovery {
+    /// Begins on a volume of that size.
+    #[must_use]
+    pub fn new(volume_bytes: u64) -> Discovery {
+        Discovery::begin(volume_bytes, Numbers::default())
+    }
+
+    /// Begins again on a volume of which something was found before: what is found again keeps its
+    /// number, a table that was rebuilt as well.
+    #[must_use]
+    pub fn again(before: &Found, volume_bytes: u64) -> Discovery {
+        Discovery::begin(volume_bytes, Numbers::of(before))
+    }
+
+    fn begin(volume_bytes: u64, before: Numbers) -> Discovery {
+        let volume = Volume::default();
+        let work = Box::pin(discover(volume.clone(), volume_bytes, before));
+        Discovery { volume, volume_bytes, work, found: None, bytes_read: 0, stopped: false }
+    }
+
+    /// What to read now, the same until it was given; `None` when it is done.
+    #[expect(clippy::should_implement_trait, reason = "no iterator: it says the same until that was given")]
+    pub fn next(&mut self) -> Option<Read> {
+        while self.found.is_none() {
+            if let Some(wanted) = self.volume.wanted() {
+                let end = wanted.offset_bytes.checked_add(wanted.len_bytes as u64);
+                if end.is_some_and(|end| end <= self.volume_bytes) {
+                    return Some(wanted);
+                }
+                // What would lie behind the end: a truncated image, or nonsense.
+                self.volume.give(None);
+            }
+            self.go_on();
+        }
+        None
+    }
+
+    /// Gives what [`Discovery::next`] asked for, or that it cannot be had. Anything else is passed
+    /// over.
+    pub fn give(&mut self, offset_bytes: u64, bytes: Result<&[u8], ()>) {
+        if self.volume.wanted().is_none_or(|wanted| wanted.offset_bytes != offset_bytes) {
+            return;
+        }
+        if let Ok(bytes) = bytes {
+            self.bytes_read += bytes.len() as u64;
+        }
+        self.volume.give(bytes.ok().map(Box::from));
+        if self.bytes_read > BYTES_MAX {
+            self.stopped = true;
+            self.volume.close();
+        }
+    }
+
+    /// Bytes that were given until now.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// What was found, now.
+    #[must_use]
+    pub fn finish(mut self) -> Found {
+        if self.found.is_none() {
+            self.stopped = true;
+            self.volume.close();
+        }
+        loop {
+            if let Some(mut found) = self.found.take() {
+                found.bytes_read = self.bytes_read;
+                found.complete &= !self.stopped;
+                return found;
+            }
+            self.go_on();
+        }
+    }
+
+    /// Does what can be done without another read.
+    fn go_on(&mut self) {
+        match self.work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(found) => self.found = Some(found),
+            // It waits for nothing but reads: not for one means that it never would go on.
+            Poll::Pending if self.volume.wanted().is_none() => self.volume.close(),
+            Poll::Pending => {}
+        }
+    }
+}
+
+async fn discover(volume: Volume, volume_bytes: u64, before: Numbers) -> Found {
+    let regions = regions(&volume, volume_bytes).await;
+    let mut drafts = Drafts::default();
+    let (mut search, mut complete) = (SEARCH, true);
+    let mut source = Source::new(&volume, NAMES_BYTES_MAX);
+    for (start, file_system) in regions.file_systems {
+        let found = file_system.data_files_on(&volume, &search).await;
+        search.bytes -= found.bytes_read.min(search.bytes);
+        search.directories -= found.directories.min(search.directories);
+        search.files -= found.files.len().min(search.files);
+        let extents: usize = found.files.iter().map(|file| file.extents.len()).sum();
+        search.extents -= extents.min(search.extents);
+        complete &= found.complete;
+        for server in servers(found.files) {
+            one(&mut source, start, file_system.uuid(), server, &mut drafts).await;
+        }
+    }
+    complete &= !source.failed;
+    let mut looks = Source::new(&volume, LOOKS_MAX * LOOK_BYTES);
+    let (step_bytes, mut blind) = (step_bytes(&regions.blind), regions.blind);
+    for region in &mut blind {
+        region.seen = look(&mut looks, &region.bytes, step_bytes).await;
+        nameless(region, &mut drafts);
+    }
+    let mut found = drafts.finish(volume_bytes, &before);
+    found.complete &= complete && !looks.failed && blind.is_empty();
+    found.blind = blind;
+    found
+}
+
+/// Finds the objects of a server.
+async fn one(source: &mut Source<'_>, start_bytes: u64, file_system: [u8; 16], server: Server, drafts: &mut Drafts) {
+    let application = drafts.applications.len();
+    drafts.applications.push(Application {
+        id: ApplicationId(0),
+        engine: server.engine,
+        instance: Some(server.instance.clone()),
+        start_bytes,
+        file_system,
+        version: None,
+        evidence: Evidence::default(),
+    });
+    match server.engine {
+        Engine::Postgres => postgres::discover(source, server, application, drafts).await,
+        Engine::Mssql => mssql::discover(source, server, application, drafts).await,
+        _ => innodb::discover(source, server, application, drafts).await,
+    }
+}
+
+/// What looks saw of each engine in a region, as an application with one object that no map has.
+fn nameless(region: &Blind, drafts: &mut Drafts) {
+    let mut engines: BTreeMap<Engine, u64> = BTreeMap::new();
+    for seen in &region.seen {
+        *engines.entry(seen.engine).or_default() += seen.bytes.end - seen.bytes.start;
+    }
+    let evidence = Evidence { pages: true, ..Evidence::default() };
+    for (engine, bytes) in engines {
+        let application = drafts.applications.len();
+        drafts.applications.push(Application {
+            id: ApplicationId(0),
+            engine,
+            instance: None,
+            start_bytes: region.bytes.start,
+            file_system: [0; 16],
+            version: None,
+            evidence,
+        });
+        drafts.put(Draft {
+            application,
+            database: None,
+            kind: ObjectKind::Unknown,
+            name: format!("{} pages, unnamed", engine.title()),
+            key: Key::Kind(ObjectKind::Unknown),
+            within: None,
+            files: Vec::new(),
+            bytes,
+            encrypted: false,
+            evidence,
+            domain: None,
+        });
+    }
+}

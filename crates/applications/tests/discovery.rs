@@ -1,0 +1,339 @@
+//! From a raw volume to applications, databases and objects. Needs `../shared/pages` and
+//! `mkfs.ext4`.
+
+mod common;
+
+use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Key, Object, ObjectKind, Reason};
+use applications::filesystems::{Role, role};
+use applications::{Certainty, Engine, Native, Page, pages, recognise};
+use common::images::{Files, image, servers};
+use common::{Numbers, archive};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Feeds a discovery from an image, and looks that it asks for nothing outside, nor too much.
+fn run(mut discovery: Discovery, image: &[u8]) -> Found {
+    let mut bytes = 0;
+    while let Some(read) = discovery.next() {
+        assert!(read.offset_bytes.is_multiple_of(512) && read.len_bytes.is_multiple_of(512) && read.len_bytes > 0, "{read:?}");
+        assert!(read.len_bytes <= 256 << 10, "{read:?}");
+        let at = usize::try_from(read.offset_bytes).expect("an offset");
+        bytes += read.len_bytes as u64;
+        discovery.give(read.offset_bytes, Ok(&image[at..at + read.len_bytes]));
+    }
+    assert!(bytes <= BYTES_MAX);
+    let found = discovery.finish();
+    assert_eq!(found.bytes_read, bytes);
+    found
+}
+
+fn discover(image: &[u8]) -> Found {
+    run(Discovery::new(image.len() as u64), image)
+}
+
+/// The image of several servers: two MariaDB with equal ids, and the logs of some of them.
+fn several() -> Option<Vec<u8>> {
+    let mut logs = archive("mariadb-10.11")?;
+    let mut wal = archive("postgresql-15")?;
+    servers(|files| {
+        let mut put = |from: &mut BTreeMap<String, Vec<u8>>, name: &str, to: &str| {
+            files.insert(to.to_owned(), from.remove(name).expect("it is in the archive"));
+        };
+        put(&mut logs, "ib_logfile0.first128K", "var/lib/mysql/ib_logfile0");
+        put(&mut logs, "binlog.000001.first64K", "var/lib/mysql/binlog.000001");
+        put(&mut logs, "undo001.first1M", "var/lib/mysql/undo001");
+        put(&mut wal, "pg_wal/00000001000000000000000F.first256K", "var/lib/postgresql/15/main/pg_wal/00000001000000000000000F");
+        let tables = files.iter().filter_map(|(path, bytes)| Some((path.strip_prefix("var/lib/mysql/")?, bytes)));
+        let copies: Vec<_> =
+            tables.filter(|(path, _)| path.contains("ib")).map(|(path, bytes)| (format!("srv/second/{path}"), bytes.clone())).collect();
+        files.extend(copies);
+    })
+}
+
+fn application<'a>(found: &'a Found, instance: &str) -> &'a Application {
+    let named = found.applications.iter().find(|application| application.instance.as_deref() == Some(instance));
+    named.unwrap_or_else(|| panic!("{instance}: {:?}", found.applications))
+}
+
+fn objects<'a>(found: &'a Found, instance: &str) -> Vec<&'a Object> {
+    let id = application(found, instance).id;
+    found.objects.iter().filter(|object| object.application == id).collect()
+}
+
+/// What control's flow carries of a page.
+fn key_of(page: &Page) -> Option<u64> {
+    match page.native {
+        Native::Innodb(identity) => Some(u64::from(identity.space?) << 32 | identity.index.unwrap_or(0) & 0xffff_ffff),
+        Native::Mssql(identity) => Some(identity.allocation_unit()),
+        _ => None,
+    }
+}
+
+/// Pages of an object's extents with their places.
+fn pages_of<'a>(found: &Found, image: &'a [u8], object: &Object) -> Vec<(u64, Page)> {
+    let file = object.within.unwrap_or(object.id);
+    let mut all = Vec::new();
+    for extent in found.extents(file) {
+        let bytes: &'a [u8] = &image[extent.bytes.start as usize..extent.bytes.end as usize];
+        all.extend(pages(bytes).map(|(at, page)| (extent.bytes.start + at as u64, page)));
+    }
+    all
+}
+
+#[test]
+fn servers_of_a_raw_volume_with_all_their_names() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    assert!(found.complete && found.blind.is_empty(), "{:?}", found.blind);
+    let instances: Vec<_> = found.applications.iter().map(|application| (application.engine, application.instance.as_deref())).collect();
+    println!("{instances:?}, {} objects, {} bytes read", found.objects.len(), found.bytes_read);
+    assert_eq!(instances.len(), 6);
+    assert_eq!(application(&found, "var/lib/postgresql/15/main").version.as_deref(), Some("PostgreSQL 15"));
+    assert_eq!(application(&found, "var/lib/mysql").version.as_deref(), Some("MariaDB 10.11.19"));
+    assert!(application(&found, "srv/mysql-8.0").version.as_deref().is_some_and(|version| version.starts_with("MySQL 8.0.")));
+    let databases: BTreeSet<&str> = found.databases.iter().map(|database| database.name.as_str()).collect();
+    assert!(databases.is_superset(&BTreeSet::from(["shop", "sakila", "SampleDb", "SamplDB"])), "{databases:?}");
+
+    let names: BTreeSet<&str> = objects(&found, "var/lib/mysql").iter().map(|object| object.name.as_str()).collect();
+    for name in ["shop.items/PRIMARY", "redo", "binlog", "system tablespace", "undo001"] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    // All that the servers say that they have.
+    let expected = String::from_utf8(archive("mariadb-10.11").expect("it is there")["expected_indexes.tsv"].clone()).expect("text");
+    let listed: BTreeSet<(u32, u64)> = objects(&found, "var/lib/mysql")
+        .iter()
+        .filter_map(|object| match object.key {
+            Key::Index { space, index } => Some((space, index)),
+            _ => None,
+        })
+        .collect();
+    let mut count = 0;
+    for line in expected.lines().skip(1) {
+        let numbers: Vec<u64> = line.split('\t').filter_map(|cell| cell.parse().ok()).collect();
+        let fits = |key: &(u32, u64)| numbers.contains(&u64::from(key.0)) && numbers.contains(&key.1);
+        assert!(listed.iter().any(fits), "{line}");
+        count += 1;
+    }
+    assert!(count >= 10, "{count} lines");
+    let relations = objects(&found, "var/lib/postgresql/15/main");
+    let unnamed: Vec<_> = relations.iter().filter(|object| object.kind == ObjectKind::Unknown).collect();
+    assert!(relations.len() > 15 && unnamed.is_empty(), "{unnamed:?}");
+}
+
+#[test]
+fn extents_of_objects_hold_their_pages_and_pages_lead_to_them() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    let (mut with_pages, mut checked) = (0, 0);
+    for object in &found.objects {
+        assert_eq!(found.object(object.id), Some(object));
+        if let Some(other) = object.within {
+            assert!(found.object(other).is_some_and(|other| other.within.is_none() && other.extents > 0));
+            assert_eq!((object.bytes, object.extents), (0, 0));
+        } else {
+            assert_eq!(found.extents(object.id).count() > 0, object.extents > 0);
+        }
+        let engine = found.application(object.application).expect("its application").engine;
+        let mut own = 0;
+        for (at, page) in pages_of(&found, &image, object) {
+            let (id, offset) = found.at(at).expect("it is in the map");
+            assert_eq!(id, object.within.unwrap_or(object.id));
+            if page.certainty == Certainty::Suspect {
+                continue;
+            }
+            assert_eq!(page.engine(), engine, "{}", object.name);
+            let in_tables = matches!(object.key, Key::Index { .. } | Key::Space(_) | Key::Unit { .. } | Key::File(_));
+            if let (Some(place), true) = (page.file_offset().filter(|_| !matches!(page.native, Native::Postgres(_))), in_tables) {
+                // The doublewrite buffer in the system tablespace holds copies of other pages.
+                if object.kind != ObjectKind::Dictionary {
+                    assert_eq!(offset, place, "{}: {page:?}", object.name);
+                }
+            }
+            own += match (&object.key, key_of(&page)) {
+                (Key::Index { space, index }, Some(key)) => usize::from(key == u64::from(*space) << 32 | index & 0xffff_ffff),
+                (Key::Unit { unit, .. }, Some(key)) => usize::from(key == *unit),
+                _ => 1,
+            };
+        }
+        with_pages += usize::from(own > 0);
+        // An index that was never filled has no page; an encrypted table none that could be read.
+        let has_pages = matches!(object.key, Key::Index { .. } | Key::Space(_)) && !object.encrypted && object.kind != ObjectKind::Undo;
+        if has_pages && object.name.starts_with("shop.") && !object.name.contains("pagecomp") {
+            checked += 1;
+            assert!(own > 0, "{object:?}");
+        }
+    }
+    println!("{with_pages} of {} objects have pages of their own", found.objects.len());
+    assert!(checked > 20 && with_pages > 150, "{checked} {with_pages}");
+}
+
+#[test]
+fn equal_ids_of_two_servers_are_kept_apart() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    let (one, other) = (application(&found, "var/lib/mysql").id, application(&found, "srv/second").id);
+    let mut pages_seen = 0;
+    for object in objects(&found, "srv/second").into_iter().chain(objects(&found, "var/lib/mysql")) {
+        let Key::Index { space, .. } = object.key else { continue };
+        for (at, page) in pages_of(&found, &image, object) {
+            // The doublewrite buffer in the system tablespace holds copies of pages of others.
+            let Some(key) = key_of(&page).filter(|key| key >> 32 == u64::from(space)) else { continue };
+            assert_eq!(found.owner_of_page(Engine::Innodb, key), None, "either may be meant");
+            let owner = found.owner_at(Engine::Innodb, key, at).and_then(|id| found.object(id)).expect("an owner");
+            assert_eq!(owner.application, object.application);
+            pages_seen += 1;
+        }
+    }
+    assert!(one != other && pages_seen > 500, "{pages_seen}");
+    // The two MySQL have different tables; their ids are equal in part only.
+    let object = objects(&found, "data").into_iter().find(|object| matches!(object.key, Key::Unit { .. })).expect("a unit");
+    assert!(object.within.is_some());
+}
+
+#[test]
+fn one_server_alone_needs_no_place() {
+    let Some(files) = archive("mariadb-10.11") else { return };
+    let files: Files = files.into_iter().filter(|(path, _)| path.ends_with(".ibd") || path == "ibdata1").collect();
+    let Some(image) = image(&files) else { return };
+    let found = discover(&image);
+    let (mut own, mut encrypted) = (BTreeSet::new(), 0);
+    for object in objects(&found, "") {
+        if let Key::Index { space, index } = object.key {
+            let key = u64::from(space) << 32 | index & 0xffff_ffff;
+            // The change buffer's low word is 0, which is the space's own.
+            let expected = if index as u32 == 0 { object.within } else { Some(object.id) };
+            assert_eq!(found.owner_of_page(Engine::Innodb, key), expected);
+            let unknown = u64::from(space) << 32 | 0x7fff_fff0;
+            let of_table = found.owner_of_page(Engine::Innodb, unknown).and_then(|id| found.object(id)).expect("the table");
+            assert!(of_table.within.is_none());
+            own.insert(object.id);
+        }
+        encrypted += usize::from(object.encrypted);
+        assert_eq!(object.encrypted, object.name.starts_with("shop.items_encrypted") && object.within.is_none(), "{object:?}");
+    }
+    assert!(own.len() > 20 && encrypted == 1, "{} {encrypted}", own.len());
+    assert_eq!(found.owner_of_page(Engine::Innodb, 77 << 40), None);
+    assert_eq!(found.owner_of_page(Engine::Mssql, 1 << 48), None);
+}
+
+#[test]
+fn found_again_objects_keep_their_numbers_wherever_they_moved() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    let again = run(Discovery::again(&found, image.len() as u64), &image);
+    assert_eq!(again.objects, found.objects);
+    assert_eq!(discover(&image).objects, found.objects, "without the earlier one too");
+
+    // The same files, a table of one server copied elsewhere and back, one of the other gone: its
+    // blocks are others now.
+    let Some(moved) = servers(|files| {
+        let table = files.remove("var/lib/mysql/shop/items.ibd").expect("a table");
+        // A directory that is made before all others takes the first blocks.
+        files.insert("0/first.bin".to_owned(), vec![7; 3 << 20]);
+        files.insert("var/lib/mysql/shop/items.ibd".to_owned(), table);
+    }) else {
+        return;
+    };
+    let mut before = image.clone();
+    // One file system, as seen by its UUID.
+    before[1024 + 0x68..1024 + 0x78].copy_from_slice(&moved[1024 + 0x68..1024 + 0x78]);
+    let checksum = !format::checksum::crc32c(&before[1024..1024 + 0x3fc]);
+    before[2044..2048].copy_from_slice(&checksum.to_le_bytes());
+    let before = discover(&before);
+    let after = run(Discovery::again(&before, moved.len() as u64), &moved);
+    let place = |found: &Found, name: &str| {
+        let object = objects(found, "var/lib/mysql").into_iter().find(|object| object.name == name).expect("an object").clone();
+        (object.id, found.extents(object.id).map(|extent| extent.bytes).collect::<Vec<_>>())
+    };
+    let (one, other) = (place(&before, "shop.items/PRIMARY"), place(&after, "shop.items/PRIMARY"));
+    assert_eq!(one.0, other.0);
+    assert!(one.1 != other.1 && !other.1.is_empty(), "{one:?} {other:?}");
+    assert!(recognise(&moved[other.1[0].start as usize..]).is_some());
+}
+
+#[test]
+fn what_is_no_known_file_system_is_said_and_looked_at() {
+    let Some(files) = archive("mariadb-10.11") else { return };
+    let mut volume = vec![0; 64 << 20];
+    volume[..4].copy_from_slice(b"XFSB");
+    let system = &files["ibdata1"];
+    volume[16 << 20..(16 << 20) + system.len()].copy_from_slice(system);
+    let found = discover(&volume);
+    assert!(!found.complete && found.objects.len() == 1 && found.map.count() == 0);
+    let [blind] = &found.blind[..] else { panic!("{:?}", found.blind) };
+    assert_eq!((blind.bytes.clone(), blind.reason), (0..64 << 20, Reason::Other("XFS")));
+    assert!(blind.seen.iter().all(|seen| seen.engine == Engine::Innodb && seen.bytes.start >= 16 << 20), "{:?}", blind.seen);
+    assert!(!blind.seen.is_empty());
+    assert_eq!(found.objects[0].name, "InnoDB pages, unnamed");
+    let again = run(Discovery::again(&found, volume.len() as u64), &volume);
+    assert_eq!(again.objects, found.objects);
+    assert_eq!(discover(&[]).blind.len(), 0);
+}
+
+#[test]
+fn truncated_and_damaged_images_end_within_the_limits() {
+    let Some(image) = several() else { return };
+    let mut numbers = Numbers(11);
+    for cut in [0, 511, 512, 1536, 2048, 70 << 10, 1 << 20, 5 << 20, 40 << 20] {
+        discover(&image[..cut]);
+    }
+    for round in 0..60 {
+        let mut damaged = image.clone();
+        // Superblock and descriptors are met less often than the rest, so some rounds leave them.
+        let first = if round % 3 == 0 { 0 } else { 8192 };
+        for _ in 0..[1, 30, 2000][round % 3] {
+            let at = first + (numbers.next() as usize) % (if round % 2 == 0 { 2 << 20 } else { damaged.len() - first - 512 });
+            let len = 1 + numbers.next() as usize % 64;
+            let bytes = numbers.bytes(len);
+            damaged[at..at + len].copy_from_slice(&bytes);
+        }
+        let found = discover(&damaged);
+        for object in &found.objects {
+            assert!(found.extents(object.id).all(|extent| extent.bytes.end <= damaged.len() as u64));
+        }
+    }
+}
+
+#[test]
+fn reads_that_fail_or_stop_leave_what_was_found() {
+    let Some(image) = several() else { return };
+    let all = discover(&image);
+    // Stopped after so many reads.
+    for reads in [0, 1, 5, 40, 200, 600] {
+        let mut discovery = Discovery::new(image.len() as u64);
+        for _ in 0..reads {
+            let Some(read) = discovery.next() else { break };
+            let at = read.offset_bytes as usize;
+            discovery.give(read.offset_bytes, Ok(&image[at..at + read.len_bytes]));
+        }
+        let done = discovery.next().is_none();
+        let found = discovery.finish();
+        assert_eq!(found.complete, done);
+        assert!(found.objects.len() <= all.objects.len());
+    }
+    // Every seventh fails, comes short, or is an answer to nothing.
+    let mut discovery = Discovery::new(image.len() as u64);
+    let mut count = 0;
+    while let Some(read) = discovery.next() {
+        count += 1;
+        let at = read.offset_bytes as usize;
+        let bytes = &image[at..at + read.len_bytes];
+        discovery.give(read.offset_bytes + 512, Ok(bytes));
+        match count % 70 {
+            7 => discovery.give(read.offset_bytes, Err(())),
+            14 => discovery.give(read.offset_bytes, Ok(&bytes[1..])),
+            _ => discovery.give(read.offset_bytes, Ok(bytes)),
+        }
+    }
+    let found = discovery.finish();
+    assert!(!found.complete && !found.objects.is_empty());
+}
+
+#[test]
+fn every_file_of_a_database_has_an_object() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    let paths: BTreeSet<&str> = found.objects.iter().map(|object| object.path.as_str()).filter(|path| !path.is_empty()).collect();
+    assert!(paths.iter().all(|path| role(path).is_some()));
+    let tables = paths.iter().filter(|path| role(path) == Some(Role::InnodbTable)).count();
+    assert!(tables > 25, "{tables}");
+}
