@@ -4,11 +4,14 @@
 mod common;
 
 use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Key, Object, ObjectKind, Reason};
+use applications::filesystems::ext4::Refused;
 use applications::filesystems::{Role, role};
+use applications::map::{Map, Source};
 use applications::{Certainty, Engine, Native, Page, pages, recognise};
 use common::images::{Files, image, servers};
 use common::{Numbers, archive};
 use std::collections::{BTreeMap, BTreeSet};
+use types::ObjectId;
 
 /// Feeds a discovery from an image, and looks that it asks for nothing outside, nor too much.
 fn run(mut discovery: Discovery, image: &[u8]) -> Found {
@@ -276,21 +279,43 @@ fn truncated_and_damaged_images_end_within_the_limits() {
     for cut in [0, 511, 512, 1536, 2048, 70 << 10, 1 << 20, 5 << 20, 40 << 20] {
         discover(&image[..cut]);
     }
-    for round in 0..60 {
-        let mut damaged = image.clone();
-        // Superblock and descriptors are met less often than the rest, so some rounds leave them.
-        let first = if round % 3 == 0 { 0 } else { 8192 };
-        for _ in 0..[1, 30, 2000][round % 3] {
-            let at = first + (numbers.next() as usize) % (if round % 2 == 0 { 2 << 20 } else { damaged.len() - first - 512 });
-            let len = 1 + numbers.next() as usize % 64;
-            let bytes = numbers.bytes(len);
-            damaged[at..at + len].copy_from_slice(&bytes);
+    // Damage where it is read: file system, heads and dictionaries.
+    let mut reads = Vec::new();
+    let mut discovery = Discovery::new(image.len() as u64);
+    while let Some(read) = discovery.next() {
+        let at = read.offset_bytes as usize;
+        reads.push((at, read.len_bytes));
+        discovery.give(read.offset_bytes, Ok(&image[at..at + read.len_bytes]));
+    }
+    let mut damaged = image.clone();
+    let mut objects = 0;
+    for round in 0..200 {
+        let mut places = Vec::new();
+        for _ in 0..[1, 30, 1000][round % 3] {
+            let (at, len) = reads[numbers.below(reads.len())];
+            // The first bytes of a page say more than the rest. One superblock lies in the first.
+            let inside = if round % 2 == 0 { numbers.below(len / 4096 + 1) * 4096 + numbers.below(128) } else { numbers.below(len) };
+            let at = (at + inside).min(image.len() - 64);
+            if at > 4096 || round % 10 == 0 {
+                places.push(at);
+            }
+        }
+        for at in &places {
+            let len = [1, 4, 64][numbers.below(3)];
+            let byte = [0, 0xff, numbers.next() as u8][numbers.below(3)];
+            damaged[*at..at + len].fill(byte);
         }
         let found = discover(&damaged);
-        for object in &found.objects {
-            assert!(found.extents(object.id).all(|extent| extent.bytes.end <= damaged.len() as u64));
+        objects += found.objects.len();
+        for extent in found.map.all() {
+            assert!(extent.bytes.end <= damaged.len() as u64 && found.object(extent.object).is_some());
+        }
+        for at in places {
+            damaged[at..at + 64].copy_from_slice(&image[at..at + 64]);
         }
     }
+    println!("{} objects in a damaged image", objects / 200);
+    assert!(objects > 200 * 10, "{objects}");
 }
 
 #[test]
@@ -326,6 +351,72 @@ fn reads_that_fail_or_stop_leave_what_was_found() {
     }
     let found = discovery.finish();
     assert!(!found.complete && !found.objects.is_empty());
+}
+
+#[test]
+fn the_same_file_system_in_two_partitions_is_two_servers() {
+    let Some(image) = several() else { return };
+    // MBR: a partition at 1 MiB, another behind it, and a third of zeroes.
+    let starts = [1 << 20, (1 << 20) + image.len(), (1 << 20) + 2 * image.len()];
+    let mut volume = vec![0; starts[2] + (8 << 20)];
+    for (number, start) in starts.into_iter().enumerate() {
+        let entry = 446 + 16 * number;
+        volume[entry + 4] = 0x83;
+        volume[entry + 8..entry + 12].copy_from_slice(&(start as u32 / 512).to_le_bytes());
+        if number < 2 {
+            volume[start..start + image.len()].copy_from_slice(&image);
+        }
+    }
+    volume[510..512].copy_from_slice(&[0x55, 0xaa]);
+    let found = discover(&volume);
+    let alone = discover(&image);
+    assert_eq!((found.applications.len(), found.objects.len()), (2 * alone.applications.len(), 2 * alone.objects.len()));
+    let ids: BTreeSet<_> = found.objects.iter().map(|object| object.id).collect();
+    assert_eq!(ids.len(), found.objects.len());
+    for extent in found.map.all() {
+        let start =
+            found.object(extent.object).and_then(|object| found.application(object.application)).expect("its application").start_bytes;
+        assert!(extent.bytes.start >= start && extent.bytes.end <= start + image.len() as u64);
+    }
+    let [blind] = &found.blind[..] else { panic!("{:?}", found.blind) };
+    assert_eq!((blind.bytes.clone(), blind.reason), (starts[2] as u64..volume.len() as u64, Reason::Unknown));
+}
+
+#[test]
+fn the_map_of_one_who_learns_is_brought_up_to_date() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    let mut map = Map::default();
+    let end = image.len() as u64;
+    // What a page said where no file is, and a file that is not there any more.
+    map.content(1, &(end..end + 4096), ObjectId(5), 0, false);
+    map.add(&(end + 4096..end + 8192), ObjectId(6), 0, Source::FileMap);
+    found.renew(&mut map, 2);
+    assert_eq!(map.at(end).map(|extent| extent.object), Some(ObjectId(5)));
+    assert_eq!(map.at(end + 4096), None);
+    for extent in found.map.all() {
+        assert_eq!(
+            map.at(extent.bytes.start).map(|known| (known.object, known.object_offset_bytes)),
+            Some((extent.object, extent.object_offset_bytes))
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_called_by_its_name() {
+    let check = |at: usize, sign: &[u8], expected: Reason| {
+        let mut volume = vec![0; 1 << 20];
+        volume[at..at + sign.len()].copy_from_slice(sign);
+        let found = discover(&volume);
+        assert_eq!(found.blind[0].reason, expected);
+        assert!(found.applications.is_empty() && found.blind[0].seen.is_empty());
+    };
+    check(512, b"LABELONE", Reason::Other("LVM"));
+    check(3, b"NTFS    ", Reason::Other("NTFS"));
+    check(0, b"LUKS\xba\xbe", Reason::Other("LUKS encryption"));
+    check(0x1_0040, b"_BHRfS_M", Reason::Other("btrfs"));
+    check(0, b"", Reason::Unknown);
+    check(1024 + 0x38, &[0x53, 0xef], Reason::Ext4(Refused::Damaged));
 }
 
 #[test]

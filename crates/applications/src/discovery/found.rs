@@ -1,7 +1,7 @@
 //! What a discovery found, and whose a page or a byte is.
 
 use super::regions::Blind;
-use crate::map::{Extent, Map};
+use crate::map::{Extent, Map, Source};
 use crate::page::Engine;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -218,7 +218,7 @@ pub struct Found {
     pub map: Map,
     /// Regions where nothing has a name, and why.
     pub blind: Vec<Blind>,
-    /// Whether all was found that can be: nothing failed, and no limit was met.
+    /// Whether this is all: nothing failed, no limit was met, and no region is blind.
     pub complete: bool,
     /// Bytes that were read of the volume.
     pub bytes_read: u64,
@@ -278,6 +278,16 @@ impl Found {
     pub fn at(&self, offset_bytes: u64) -> Option<(ObjectId, u64)> {
         let extent = self.map.at(offset_bytes)?;
         Some((extent.object, extent.object_offset_bytes + (offset_bytes - extent.bytes.start)))
+    }
+
+    /// Brings the map of somebody who also learns from pages up to date: file extents become those
+    /// found here, what content said elsewhere stays.
+    pub fn renew(&self, map: &mut Map, at_ms: u64) {
+        map.begin(at_ms);
+        for extent in self.map.all() {
+            map.add(&extent.bytes, extent.object, extent.object_offset_bytes, extent.source);
+        }
+        map.finish(&[Source::FileMap]);
     }
 
     fn owner(&self, engine: Engine, key: u64, domain: Option<Domain>) -> Option<ObjectId> {
