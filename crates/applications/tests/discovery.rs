@@ -420,6 +420,19 @@ fn what_cannot_be_read_is_called_by_its_name() {
 }
 
 #[test]
+fn names_off_a_disk_give_no_orders_to_a_terminal() {
+    let mut files = Files::new();
+    files.insert("srv/a\x1b[2Jb/shop/x\x07y.ibd".to_owned(), vec![0; 64 << 10]);
+    let Some(image) = image(&files) else { return };
+    let found = discover(&image);
+    assert_eq!(found.applications[0].instance.as_deref(), Some("srv/a\u{fffd}[2Jb"));
+    assert_eq!((found.objects.len(), found.objects[0].name.as_str()), (1, "shop.x\u{fffd}y"));
+    assert_eq!(found.objects[0].path, "srv/a\u{fffd}[2Jb/shop/x\u{fffd}y.ibd");
+    let evidence = found.objects[0].evidence;
+    assert!(evidence.file && !evidence.pages && !evidence.catalogue, "zeroes prove nothing");
+}
+
+#[test]
 fn every_file_of_a_database_has_an_object() {
     let Some(image) = several() else { return };
     let found = discover(&image);

@@ -180,7 +180,7 @@ pub struct Object {
     pub database: Option<String>,
     /// What it is.
     pub kind: ObjectKind,
-    /// Its name: `shop.orders/PRIMARY`, `shop/public.orders`, `wal`.
+    /// Its name, without control characters: `shop.orders/PRIMARY`, `shop/public.orders`, `wal`.
     pub name: String,
     /// What it is known by.
     pub key: Key,
@@ -190,7 +190,7 @@ pub struct Object {
     pub bytes: u64,
     /// Extents of its files on the volume; 0 for one that lies within another.
     pub extents: u32,
-    /// The path of its first file; empty where none is known.
+    /// The path of its first file, as it may be shown; empty where none is known.
     pub path: String,
     /// Whether it is encrypted: its pages will not say what they are.
     pub encrypted: bool,
@@ -222,6 +222,8 @@ pub struct Found {
     pub complete: bool,
     /// Bytes that were read of the volume.
     pub bytes_read: u64,
+    /// Positions in `applications`, in the order of ids.
+    pub(super) application_by_id: Vec<(ApplicationId, u32)>,
     /// Positions in `objects`, in the order of ids.
     pub(super) by_id: Vec<(ObjectId, u32)>,
     /// What pages carry, to the objects that it may mean.
@@ -241,7 +243,8 @@ impl Found {
     /// An application by its number.
     #[must_use]
     pub fn application(&self, id: ApplicationId) -> Option<&Application> {
-        self.applications.iter().find(|application| application.id == id)
+        let place = self.application_by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.applications.get(self.application_by_id[place].1 as usize)
     }
 
     /// The extents of an object, in order of address. Goes over the whole map.

@@ -25,6 +25,9 @@ pub const BYTES_MAX: u64 = SEARCH_BYTES_MAX + NAMES_BYTES_MAX + LOOKS_MAX * LOOK
 /// Objects at most, some 300 bytes each: 20 MiB.
 pub const OBJECTS_MAX: usize = 1 << 16;
 
+/// Bytes of all names of objects and of their databases: 256 for each, several times what is usual.
+pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
+
 /// Bytes asked for at once: an eighth of a second of the rate, and whole pages of every size.
 pub(super) const READ_BYTES_MAX: u64 = 256 << 10;
 

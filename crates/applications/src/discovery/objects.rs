@@ -1,7 +1,7 @@
 //! From findings to objects: numbers that stay, the map, and what leads to them.
 
 use super::found::{Application, ApplicationId, Database, Domain, Evidence, Found, Key, Object, ObjectKind, space_key};
-use super::limits::OBJECTS_MAX;
+use super::limits::{OBJECTS_MAX, TEXT_BYTES_MAX};
 use crate::filesystems::DataFile;
 use crate::map::{Map, Source};
 use crate::page::Engine;
@@ -33,6 +33,7 @@ pub(super) struct Drafts {
     pub(super) applications: Vec<Application>,
     drafts: Vec<Draft>,
     domains: Domain,
+    text_bytes: usize,
     /// Objects that were left out for want of room.
     pub(super) left_out: u64,
 }
@@ -45,11 +46,15 @@ impl Drafts {
     }
 
     /// Takes an object in; its position, unless there is no room.
-    pub(super) fn put(&mut self, draft: Draft) -> Option<usize> {
-        if self.drafts.len() >= OBJECTS_MAX {
+    pub(super) fn put(&mut self, mut draft: Draft) -> Option<usize> {
+        draft.name = shown(&draft.name);
+        draft.database = draft.database.as_deref().map(shown);
+        let text_bytes = self.text_bytes + draft.name.len() + draft.database.as_ref().map_or(0, String::len);
+        if self.drafts.len() >= OBJECTS_MAX || text_bytes > TEXT_BYTES_MAX {
             self.left_out += 1;
             return None;
         }
+        self.text_bytes = text_bytes;
         self.drafts.push(draft);
         Some(self.drafts.len() - 1)
     }
@@ -85,6 +90,8 @@ impl Drafts {
             let id = before.applications.get(&origin).copied().filter(|id| taken.insert(*id));
             application.id = ApplicationId(id.unwrap_or_else(|| free(&origin, &mut taken)));
         }
+        found.application_by_id = found.applications.iter().zip(0..).map(|(application, index)| (application.id, index)).collect();
+        found.application_by_id.sort_unstable();
         let ids = before.number(&self.drafts, &found.applications);
         found.map.begin(0);
         let mut databases: BTreeMap<(ApplicationId, String), (u32, u64)> = BTreeMap::new();
@@ -130,7 +137,7 @@ impl Drafts {
                 within: draft.within.map(|position| ids[position]),
                 bytes: draft.bytes,
                 extents,
-                path: draft.files.first().map_or_else(String::new, |(_, file)| file.path.clone()),
+                path: draft.files.first().map_or_else(String::new, |(_, file)| shown(&file.path)),
                 encrypted: draft.encrypted,
                 evidence: draft.evidence,
             });
@@ -143,6 +150,11 @@ impl Drafts {
         found.databases = databases.into_iter().map(database).collect();
         found
     }
+}
+
+/// A text as it may be shown: a name off a disk can have anything in it, orders to a terminal too.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 /// Files with where each begins, one after the other in whole sectors, and their bytes together.

@@ -3,7 +3,7 @@
 use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind};
 use super::limits::{BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH};
 use super::looks::{look, step_bytes};
-use super::objects::{Draft, Drafts, Numbers};
+use super::objects::{Draft, Drafts, Numbers, shown};
 use super::regions::{Blind, regions};
 use super::servers::{Server, servers};
 use super::source::Source;
@@ -158,7 +158,7 @@ async fn one(source: &mut Source<'_>, start_bytes: u64, file_system: [u8; 16], s
     drafts.applications.push(Application {
         id: ApplicationId(0),
         engine: server.engine,
-        instance: Some(server.instance.clone()),
+        instance: Some(shown(&server.instance)),
         start_bytes,
         file_system,
         version: None,

@@ -23,6 +23,8 @@ use superblock::Superblock;
 const ROOT: u32 = 2;
 /// Names of directories below one another that are followed; a path has 4096 bytes.
 const DEPTH_MAX: usize = 32;
+/// Bytes of all paths that are held at a time: a host of 100,000 directories has some 5 MiB.
+const PATHS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the fields that are read of an inode.
 const INODE_BYTES: usize = 128;
 /// Types of files, the upper four bits of the mode.
@@ -93,7 +95,9 @@ impl Ext4 {
         let mut found = Found::default();
         let mut seen = HashSet::from([ROOT]);
         let mut waiting = VecDeque::from([(ROOT, String::new(), 0)]);
+        let mut paths_bytes = 0;
         while let Some((number, path, depth)) = waiting.pop_front() {
+            paths_bytes -= path.len();
             if found.directories >= limits.directories || reader.bytes_left == 0 {
                 reader.failed = true;
                 break;
@@ -101,17 +105,22 @@ impl Ext4 {
             found.directories += 1;
             for entry in reader.directory(number).await {
                 let path = if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) };
+                // Long names far down would take a gigabyte otherwise.
+                let has_room = paths_bytes + path.len() <= PATHS_BYTES_MAX;
                 if entry.is_directory {
-                    if depth < DEPTH_MAX && seen.len() < 2 * limits.directories && seen.insert(entry.inode) {
+                    reader.failed |= !has_room;
+                    if has_room && depth < DEPTH_MAX && seen.len() < 2 * limits.directories && seen.insert(entry.inode) {
+                        paths_bytes += path.len();
                         let place = if is_likely(&path) { VecDeque::push_front } else { VecDeque::push_back };
                         place(&mut waiting, (entry.inode, path, depth + 1));
                     }
                 } else if let Some(role) = role(&path) {
-                    if found.files.len() >= limits.files {
+                    if found.files.len() >= limits.files || !has_room {
                         reader.failed = true;
                         break;
                     }
                     if let Some((bytes, extents)) = reader.file(entry.inode).await {
+                        paths_bytes += path.len();
                         found.files.push(DataFile { path, role, bytes, extents });
                     }
                 }
