@@ -26,6 +26,7 @@ pub struct Use {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Kept {
     uses: Vec<u64>,
     uses_max: usize,

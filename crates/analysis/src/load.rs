@@ -58,6 +58,7 @@ pub enum NotYet {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Load {
     stack: Stack,
     profile: Profile,

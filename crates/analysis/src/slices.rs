@@ -29,6 +29,7 @@ impl Slice {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Slices {
     slices: Vec<Slice>,
     length_ms: u64,

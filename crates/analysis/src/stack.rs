@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Hashes of lines need not be hashed again.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct AsItIs(u64);
 
 impl Hasher for AsItIs {
@@ -37,6 +37,7 @@ pub struct Reused {
 
 /// The lines whose hash lies below a threshold, at most a fixed number: when there are more, the
 /// threshold falls (SHARDS with a fixed size).
+#[derive(Clone)]
 pub struct Stack {
     lines_max: usize,
     /// Lines with smaller hashes are sampled.

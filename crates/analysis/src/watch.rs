@@ -57,6 +57,7 @@ pub struct Totals {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Watch {
     application: Load,
     all: Load,

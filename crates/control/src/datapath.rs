@@ -277,10 +277,36 @@ pub enum Notice {
     },
 }
 
+/// A volume that can be watched.
+pub struct TappedVolume {
+    /// Its name.
+    pub name: String,
+    /// Its pool, if it is cached.
+    pub pool: Option<String>,
+    /// To say how much of it is sampled.
+    pub reference: runtime::VolumeRef,
+}
+
+/// What was seen of watched volumes, by reactor.
+pub type Tapped = Vec<runtime::Tapped>;
+
 /// Everything below management.
 pub trait DataPath: Send + Sync {
     /// The kernel's device mapper.
     fn mapped(&self) -> &dyn MappedDevices;
+
+    /// Volumes that are attached and can be watched.
+    fn volumes_to_tap(&self) -> Vec<TappedVolume> {
+        Vec::new()
+    }
+
+    /// What was seen of watched volumes since the last time.
+    ///
+    /// # Errors
+    /// If a reactor does not answer.
+    fn take_tapped(&self) -> Result<Tapped, ControlError> {
+        Ok(Vec::new())
+    }
 
     /// Looks at an SSD without changing it.
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError>;

@@ -308,6 +308,9 @@ pub enum ControlError {
     /// A job cannot be resumed: what is wrong, what to do.
     #[error("{0}")]
     Job(String, String),
+    /// An analysis, or advice, that cannot be had: what is wrong, what to do.
+    #[error("{0}")]
+    Analysis(String, String),
     /// The job was stopped on request.
     #[error("stopped on request; completed work is kept")]
     Stopped,
@@ -338,6 +341,7 @@ impl ControlError {
             | ControlError::NotRunning { .. }
             | ControlError::SecondDaemon { .. }
             | ControlError::Job(..)
+            | ControlError::Analysis(..)
             // What the machine, as it is, does not offer: a driver, the rights, a free address.
             | ControlError::Export { .. }
             | ControlError::Stopped => Kind::Conflict,
@@ -361,6 +365,7 @@ impl ControlError {
             ControlError::BadName { .. } => "use 1 to 64 letters, digits, '.', '_' and '-', not beginning with '-' or '.'".into(),
             ControlError::BadRequest(_) => "use the hearth command of the same version as the daemon".into(),
             ControlError::Unknown { named: "device", .. } => "list the devices with `hearth devices`".into(),
+            ControlError::Unknown { named: "analysis", .. } => "list them with `hearth analysis list`".into(),
             ControlError::Unknown { named, .. } => {
                 format!("list the {named}s with `hearth {named} list`")
             }
@@ -379,6 +384,7 @@ impl ControlError {
             ControlError::BadCombination(_, remedy)
             | ControlError::DataPath(_, remedy)
             | ControlError::Job(_, remedy)
+            | ControlError::Analysis(_, remedy)
             | ControlError::BadOption { remedy, .. }
             | ControlError::NotRunning { remedy, .. }
             | ControlError::DirtyData { remedy, .. }

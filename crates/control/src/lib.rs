@@ -10,6 +10,7 @@
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
 //!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
+//! * [`insight`]: what loads need: watches, analyses, advice.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -20,6 +21,7 @@ pub mod error;
 pub mod events;
 pub mod figures;
 pub mod human;
+pub mod insight;
 pub mod int64;
 pub mod jobs;
 pub mod live;

@@ -17,6 +17,8 @@ pub enum Named {
     Volume,
     /// A disk beside a pool's cache.
     Disk,
+    /// An analysis.
+    Analysis,
     /// A token.
     Token,
     /// What a pool is on: claimed by who reads all of it, or gives it up.
@@ -30,6 +32,7 @@ impl Named {
             Named::Pool => "pool",
             Named::Volume => "volume",
             Named::Disk => "disk",
+            Named::Analysis => "analysis",
             Named::Token => "token",
             Named::SsdOfPool => "the SSD of pool",
         }

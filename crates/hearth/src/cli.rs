@@ -1,9 +1,11 @@
 //! The command line as people write it.
 
 mod disk;
+mod insight;
 mod job;
 
 pub use disk::Disk;
+pub use insight::{Advise, Analysis, AnalysisStart, Stream};
 pub use job::Job;
 
 use crate::attach::Attach;
@@ -73,6 +75,14 @@ pub enum Command {
         #[arg(value_name = "OFFSET|RANGE", allow_hyphen_values = true)]
         place: String,
     },
+    /// How much SSD a load needs, and what reads take then
+    Advise(Advise),
+    /// Watch a volume, a disk or a trace, to know what it needs
+    #[command(subcommand)]
+    Analysis(Analysis),
+    /// Who reads and writes: application, scans, backups, logs
+    #[command(subcommand)]
+    Stream(Stream),
     /// Counters of everything, of a volume, or of a pool
     Stats {
         /// A volume (or a pool)

@@ -13,6 +13,7 @@ mod disks;
 mod evaluate;
 mod failure;
 mod generate;
+mod insight;
 mod jobs;
 mod keeping;
 mod logs;
@@ -41,7 +42,7 @@ mod why;
 use certificates::Pki;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command, ConfigCommand, Content, Disk, Job, Pool, Serve, Share, Token, Volume};
+use cli::{Analysis, Cli, Command, ConfigCommand, Content, Disk, Job, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
@@ -125,6 +126,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Share(command) => session()?.share(command).map_err(|f| f.cannot(&share_action(command))),
         Command::Attach(attach) => session()?.attach(attach).map_err(|f| f.cannot(&format!("attach {}", shown(&attach.device)))),
         Command::Detach { name } => session()?.detach(name).map_err(|f| f.cannot(&format!("detach volume \"{}\"", shown(name)))),
+        Command::Advise(advise) => session()?.advise(advise).map_err(|f| f.cannot("advise")),
+        Command::Analysis(command) => session()?.analysis(command).map_err(|f| f.cannot(&analysis_action(command))),
+        Command::Stream(command) => session()?.stream(command).map_err(|f| f.cannot("list streams")),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
         Command::Why { volume, place } => {
@@ -178,6 +182,16 @@ fn pool_action(command: &Pool) -> String {
         Pool::Replace { name, .. } => format!("replace the SSD of pool \"{}\"", shown(name)),
         Pool::Check { pool } if pool.contains('/') => format!("check {}", shown(pool)),
         Pool::Check { pool } => format!("check pool \"{}\"", shown(pool)),
+    }
+}
+
+fn analysis_action(command: &Analysis) -> String {
+    match command {
+        Analysis::Start(start) => format!("start analysis \"{}\"", shown(&start.name)),
+        Analysis::List => "list analyses".into(),
+        Analysis::Show { name } => format!("show analysis \"{}\"", shown(name)),
+        Analysis::Stop { name } => format!("stop analysis \"{}\"", shown(name)),
+        Analysis::Forget { name } => format!("forget analysis \"{}\"", shown(name)),
     }
 }
 

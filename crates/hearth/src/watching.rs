@@ -1,5 +1,5 @@
-//! Threads that look at what others have a hand in: backing devices that come and go, the targets of shares, write stamps. What hangs keeps
-//! the thread that looks at it, and nothing else: nobody waits for these, at the end of the process neither.
+//! Threads that look at what others have a hand in: backing devices that come and go, the targets of shares, write stamps; and the observer of
+//! what clients use. What hangs keeps the thread that looks at it, and nothing else: nobody waits for these, at the end of the process neither.
 
 use crate::failure::Failure;
 use crate::serve::spawn;
@@ -15,6 +15,12 @@ const DEVICES_EVERY: Duration = Duration::from_secs(1);
 const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// What was written in the last seconds before a crash is not noted; a rollback to before that is found.
 const STAMPS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often the observer looks.
+const OBSERVE_EVERY: Duration = Duration::from_secs(1);
+/// And when it saw so many requests that the reactors' room for them may not last a second.
+const OBSERVE_SOON: Duration = Duration::from_millis(100);
+const MANY_REQUESTS: usize = 1000;
 
 /// Starts them, once everything is brought back.
 ///
@@ -34,6 +40,21 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
         while !shares.is_stopping() {
             shares.watch_shares(&mut watched);
             std::thread::sleep(SHARES_EVERY);
+        }
+    })?;
+    let observed = manager.clone();
+    spawn("observer", move || {
+        // Nobody waits for it: everybody else goes first. Where that is refused, it takes its turn.
+        let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+        while !observed.is_stopping() {
+            let requests = match observed.observe() {
+                Ok(requests) => requests,
+                Err(error) => {
+                    tracing::debug!("what clients used in the last second is not known: {error}");
+                    0
+                }
+            };
+            std::thread::sleep(if requests > MANY_REQUESTS { OBSERVE_SOON } else { OBSERVE_EVERY });
         }
     })?;
     spawn("stamps", move || {

@@ -30,6 +30,7 @@ impl FromRequestParts<Arc<App>> for Name {
         let named = match () {
             () if below("/pools/") => Named::Pool,
             () if below("/tokens/") => Named::Token,
+            () if below("/analyses/") => Named::Analysis,
             () => Named::Volume,
         };
         names::check(named, &name)?;

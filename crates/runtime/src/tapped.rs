@@ -30,6 +30,8 @@ pub struct PageSeen {
     pub kind: u16,
     /// How far it is from the leaves of its tree.
     pub level: u8,
+    /// A page of rows, which a scan passes over.
+    pub is_leaf: bool,
     /// Its size in bytes, as a power of two.
     pub size_log2: u8,
 }

@@ -45,7 +45,15 @@ fn a_watched_volume_is_seen_and_others_are_not() {
     // Recognises pages by their first byte, and fails over one.
     runtime.set_recognise(Arc::new(|page: &[u8]| {
         assert_ne!(page[0], 3, "a fault of who recognises");
-        (page[0] != 0).then_some(PageSeen { object: page[0].into(), page: 4, neighbours: (3, u32::MAX), kind: 6, level: 1, size_log2: 14 })
+        (page[0] != 0).then_some(PageSeen {
+            object: page[0].into(),
+            page: 4,
+            neighbours: (3, u32::MAX),
+            kind: 6,
+            level: 1,
+            is_leaf: false,
+            size_log2: 14,
+        })
     }));
     let of = volume.clone();
     let written = move |first: u8, start_sector| {

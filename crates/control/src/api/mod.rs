@@ -5,6 +5,7 @@ pub mod devices;
 pub mod disks;
 pub mod done;
 pub mod history;
+pub mod insight;
 pub mod jobs;
 pub mod live;
 pub mod session;
@@ -15,6 +16,7 @@ pub use devices::{DeviceExamine, DeviceState, DeviceView};
 pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
 pub use history::{HistoryQuery, HistoryView};
+pub use insight::{AdviceAsk, AdvicePoint, AdviceView, AnalysisStart, AnalysisView, StreamView, TargetView};
 pub use jobs::{JobKind, JobState, JobView};
 pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
@@ -248,6 +250,37 @@ pub enum Action {
     History(HistoryQuery),
     /// The newest sample.
     Sample,
+    /// Begins to watch a volume, a device or a trace.
+    AnalysisStart(AnalysisStart),
+    /// All that is watched.
+    AnalysisList,
+    /// One analysis, or the watch of a volume.
+    AnalysisShow {
+        /// Its name.
+        name: String,
+    },
+    /// Ends an analysis; what it found stays.
+    AnalysisStop {
+        /// Its name.
+        name: String,
+    },
+    /// Forgets an analysis.
+    AnalysisForget {
+        /// Its name.
+        name: String,
+    },
+    /// Who reads and writes.
+    StreamList {
+        /// A volume, a pool or an analysis; absent: all.
+        name: Option<String>,
+    },
+    /// How much SSD brings which share of hits.
+    Advise(AdviceAsk),
+    /// Advice that was given.
+    AdviceShow {
+        /// Its number.
+        id: u64,
+    },
     /// The disks of this machine.
     DeviceList,
     /// Looks at a device, a file, or `model:SET:FILE`; changes nothing.
@@ -302,6 +335,16 @@ pub enum Answer {
     History(Box<HistoryView>),
     /// The newest sample.
     Sample(Arc<Sample>),
+    /// One analysis.
+    Analysis(Box<AnalysisView>),
+    /// Analyses.
+    Analyses(Vec<AnalysisView>),
+    /// Who reads and writes.
+    Streams(Vec<StreamView>),
+    /// Advice, one for each load.
+    Advice(Vec<AdviceView>),
+    /// One of them.
+    AdviceOne(Box<AdviceView>),
     /// Disks.
     Devices(Vec<DeviceView>),
     /// One disk.

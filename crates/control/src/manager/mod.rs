@@ -22,6 +22,7 @@ mod disks;
 mod exports;
 mod find;
 mod grow;
+mod insight;
 mod known;
 pub mod past;
 mod pool_start;
@@ -116,6 +117,7 @@ struct Shared {
     state_directory: String,
     newest: Mutex<sample::Newest>,
     repeats: Mutex<Repeats>,
+    insight: Mutex<crate::insight::Insight>,
     history: OnceLock<History>,
     /// What new volumes get where nothing else is asked for.
     volume_defaults: OnceLock<Options>,
@@ -269,6 +271,7 @@ impl Manager {
             state_directory,
             newest: Mutex::default(),
             repeats: Mutex::default(),
+            insight: Mutex::default(),
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),
             stop_limit: OnceLock::new(),
@@ -350,6 +353,14 @@ impl Manager {
             Action::VolumeMap { name, start_bytes, end_bytes, cells } => {
                 self.volume_map(&name, start_bytes, end_bytes, cells).map(|map| Answer::Map(Box::new(map)))
             }
+            Action::AnalysisStart(start) => self.analysis_start(&start).map(|view| Answer::Analysis(Box::new(view))),
+            Action::AnalysisList => Ok(Answer::Analyses(self.analysis_views())),
+            Action::AnalysisShow { name } => self.analysis_view(&name).map(|view| Answer::Analysis(Box::new(view))),
+            Action::AnalysisStop { name } => self.analysis_stop(&name).map(|view| Answer::Analysis(Box::new(view))),
+            Action::AnalysisForget { name } => self.analysis_forget(&name).map(done),
+            Action::StreamList { name } => self.streams(name.as_deref()).map(Answer::Streams),
+            Action::Advise(ask) => self.advise(&ask).map(Answer::Advice),
+            Action::AdviceShow { id } => self.advice(id).map(|advice| Answer::AdviceOne(Box::new(advice))),
             Action::Sample => Ok(Answer::Sample(self.sample())),
             Action::History(query) => self.history(&query).map(|h| Answer::History(Box::new(h))),
             Action::DeviceList => self.device_list().map(Answer::Devices),

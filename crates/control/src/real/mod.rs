@@ -11,6 +11,7 @@ mod exports;
 mod figures;
 mod finding;
 mod growth;
+mod insight;
 mod kept;
 mod letting_go;
 mod looking;
@@ -196,6 +197,14 @@ fn failed(error: &dyn std::fmt::Display, remedy: &str) -> ControlError {
 impl DataPath for Machine {
     fn mapped(&self) -> &dyn MappedDevices {
         &self.mapper
+    }
+
+    fn volumes_to_tap(&self) -> Vec<crate::datapath::TappedVolume> {
+        self.tappable()
+    }
+
+    fn take_tapped(&self) -> Result<crate::datapath::Tapped, ControlError> {
+        self.take_what_was_tapped()
     }
 
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {

@@ -99,6 +99,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("api", "Access to the daemon. The Unix socket is always open. TCP is off by default; it uses TLS and tokens."),
     ("log", "The log, on standard error."),
     ("history", "Counters over time, kept in the state directory."),
+    ("insight", "What loads need: `hearth analysis` and `hearth advise`."),
     ("defaults", "Defaults of `hearth volume add`. Existing volumes do not change."),
 ];
 
@@ -218,6 +219,20 @@ pub const KEYS: &[Key] = &[
         default: "256MiB",
         example: "\"256MiB\"",
         about: "Maximum size of the history on disk; the oldest part is deleted first.",
+    },
+    Key {
+        name: "insight.enabled",
+        form: Form::Flag,
+        default: "true",
+        example: "true",
+        about: "Watch what clients use of each volume, for `hearth advise`. Nothing is stored, and no content is looked at but the heads of database pages.",
+    },
+    Key {
+        name: "insight.memory",
+        form: Form::Size { least: 4 << 20, most: 16 << 30 },
+        default: "64MiB",
+        example: "\"64MiB\"",
+        about: "Most memory that all watches and analyses take together. With less, samples are smaller and bands wider.",
     },
     Key {
         name: "defaults.mode",

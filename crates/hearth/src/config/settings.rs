@@ -60,6 +60,8 @@ pub struct ServeSettings {
     pub history_enabled: bool,
     /// Most that they take on disk, in bytes.
     pub history_bytes_max: u64,
+    /// What is watched, and with how much memory.
+    pub insight: control::insight::InsightOptions,
     /// What new volumes get where nothing else is asked for.
     pub volume_defaults: OptionsPatch,
 }
@@ -123,6 +125,10 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         },
         history_enabled: flag("history.enabled", true),
         history_bytes_max: number("history.size_max").unwrap_or(256 << 20),
+        insight: control::insight::InsightOptions {
+            enabled: flag("insight.enabled", true),
+            memory_bytes: number("insight.memory").unwrap_or(64 << 20),
+        },
         volume_defaults: OptionsPatch {
             mode: text("defaults.mode"),
             write_cache_depth_ms: number("defaults.write_cache_depth"),

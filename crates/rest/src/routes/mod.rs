@@ -3,6 +3,7 @@
 mod attachments;
 mod devices;
 mod disks;
+mod insight;
 mod jobs;
 mod looking;
 mod pools;
@@ -14,6 +15,7 @@ mod volumes;
 pub use attachments::*;
 pub use devices::*;
 pub use disks::*;
+pub use insight::*;
 pub use jobs::*;
 pub use looking::*;
 pub use pools::*;
@@ -77,6 +79,12 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/shares", get(share_list)),
         ("/attachments", post(attach)),
         ("/attachments/{name}", delete(detach)),
+        ("/analyses", get(analysis_list).post(analysis_start)),
+        ("/analyses/{name}", get(analysis_show).delete(analysis_forget)),
+        ("/analyses/{name}/stop", post(analysis_stop)),
+        ("/streams", get(stream_list)),
+        ("/advice", post(advise)),
+        ("/advice/{id}", get(advice_show)),
         ("/stats", get(stats_all)),
         ("/stats/{name}", get(stats)),
         ("/sample", get(sample)),
@@ -155,6 +163,11 @@ fn only_looks(action: &Action) -> bool {
             | Action::ShareAdd { .. }
             | Action::ShareRemove { .. }
             | Action::JobResume { .. }
+            | Action::AnalysisStart(_)
+            | Action::AnalysisStop { .. }
+            | Action::AnalysisForget { .. }
+            // It changes nothing, and takes seconds.
+            | Action::Advise(_)
     )
 }
 

@@ -1,0 +1,188 @@
+//! What loads need: analyses, and the advice made of them.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Body of an analysis' start: exactly one of `volume`, `device` and `trace`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnalysisStart {
+    /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub name: String,
+    /// The volume to watch.
+    #[serde(default)]
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub volume: Option<String>,
+    /// Absolute path of a block device to watch from outside; nothing is written to it.
+    #[serde(default)]
+    #[schema(pattern = "^/[^\\x00]*$")]
+    pub device: Option<String>,
+    /// Absolute path of a recorded trace.
+    #[serde(default)]
+    #[schema(pattern = "^/[^\\x00]*$")]
+    pub trace: Option<String>,
+    /// It ends by itself after so many milliseconds; absent: when it is stopped.
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
+    #[schema(minimum = 1000, maximum = 2678400000i64)]
+    pub for_ms: Option<u64>,
+    /// How a device is watched: "auto", "bpf" or "tracefs".
+    #[serde(default)]
+    #[schema(pattern = "^(auto|bpf|tracefs)$")]
+    pub tap: Option<String>,
+    /// How writes act on the cache that is asked for: "write-through", "write-back" or "write-around". Absent: as the volume does; of others,
+    /// write-through.
+    #[serde(default)]
+    #[schema(pattern = "^(write-through|write-back|write-around)$")]
+    pub mode: Option<String>,
+}
+
+/// An analysis, or a volume that is watched as long as it is there.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AnalysisView {
+    /// Its name; of a volume that is always watched, the volume's.
+    pub name: String,
+    /// "volume", "device" or "trace".
+    pub source: String,
+    /// The volume's name, the device's or the file's path.
+    pub of: String,
+    /// It was begun by name; otherwise it is the watch that every volume has.
+    pub named: bool,
+    /// "watching", "reading", "ended" or "failed".
+    pub state: String,
+    /// Why it failed.
+    pub problem: Option<String>,
+    /// How a device is watched: "bpf" or "tracefs".
+    pub tap: Option<String>,
+    /// How writes act on the cache that is asked for.
+    pub mode: String,
+    /// How long it has watched, in milliseconds.
+    pub window_ms: u64,
+    /// Bytes read, but for scans and backups.
+    pub read_bytes: u64,
+    /// Bytes read by scans and backups.
+    pub scanned_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes of different blocks that were read, but for scans and backups; estimated.
+    pub touched_bytes: u64,
+    /// Share of the blocks that is sampled, from 0 to 1.
+    pub sampled_share: f64,
+    /// Requests that could not be looked at, for want of room.
+    pub lost_requests: u64,
+    /// Memory it may take, in bytes.
+    pub memory_bytes: u64,
+    /// Who read and wrote, by kind.
+    pub streams: Vec<StreamView>,
+}
+
+/// Requests of one kind.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StreamView {
+    /// The volume or analysis.
+    pub of: String,
+    /// "application", "scan", "backup", "log", "doublewrite", "replication" or "maintenance".
+    pub class: String,
+    /// How that is known, in words.
+    pub evidence: String,
+    /// Requests that were looked at: writes, and reads that the cache did not answer.
+    pub requests: u64,
+    /// Bytes they read.
+    pub read_bytes: u64,
+    /// Bytes they wrote.
+    pub written_bytes: u64,
+    /// Milliseconds since the last of them.
+    pub idle_ms: u64,
+}
+
+/// What advice is asked for.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdviceAsk {
+    /// An analysis, a volume, or a pool (then all of its volumes); absent: everything that is watched.
+    #[serde(default)]
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub name: Option<String>,
+    /// Shares of hits to reach, in percent; absent: 50, 90 and 99.
+    #[serde(default)]
+    #[schema(max_items = 8)]
+    pub targets_percent: Vec<f64>,
+    /// Bytes of SSD to judge; absent: those of the volume's pool.
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
+    #[schema(minimum = 1, maximum = 9223372036854775807i64)]
+    pub budget_bytes: Option<u64>,
+    /// Scans and backups are let into the cache.
+    #[serde(default)]
+    pub with_backups: bool,
+}
+
+/// Advice for one load.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdviceView {
+    /// Its number.
+    pub id: u64,
+    /// The analysis or volume it is for.
+    pub name: String,
+    /// The volume's pool.
+    pub pool: Option<String>,
+    /// How long was watched, in milliseconds.
+    pub window_ms: u64,
+    /// Scans and backups are let into the cache.
+    pub with_backups: bool,
+    /// Bytes read by scans and backups in that time.
+    pub scanned_bytes: u64,
+    /// How much SSD brings which share of hits.
+    pub targets: Vec<TargetView>,
+    /// Hits by SSD, smallest first; empty while nothing can be told.
+    pub curve: Vec<AdvicePoint>,
+    /// What the SSD that there is (or the one that was asked about) brings.
+    pub now: Option<AdvicePoint>,
+    /// What more SSD would bring.
+    pub more: Vec<AdvicePoint>,
+    /// Bytes of clients that a byte of SSD holds, headers and content taken into account.
+    pub stored_share: f64,
+    /// How much content locality saves: 1.4 is "holds 1.4 times as much"; absent: not measured on this volume.
+    pub content_factor: Option<f64>,
+    /// What a read takes that RAM answers, in microseconds; measured.
+    pub ram_us: Option<f64>,
+    /// That the SSD answers.
+    pub ssd_us: Option<f64>,
+    /// That the backing device answers.
+    pub backing_us: Option<f64>,
+    /// What to make of it, one sentence each.
+    pub sentences: Vec<String>,
+}
+
+/// How much SSD a share of hits takes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TargetView {
+    /// The share, in percent of the reads of blocks that were used before.
+    pub hits_percent: f64,
+    /// SSD to buy, in bytes; absent: not known yet.
+    pub ssd_bytes: Option<u64>,
+    /// Lower end of its band: the truth lies within it 19 times of 20.
+    pub ssd_bytes_low: Option<u64>,
+    /// Upper end.
+    pub ssd_bytes_high: Option<u64>,
+    /// What a read takes then, in microseconds.
+    pub read_us: Option<f64>,
+    /// Written to the SSD in a day.
+    pub ssd_written_bytes_per_day: Option<u64>,
+    /// Why it is not known yet, in words.
+    pub not_yet: Option<String>,
+    /// About how much longer it takes until it is known, in milliseconds; absent: unknown.
+    pub more_ms: Option<u64>,
+}
+
+/// Hits at some size.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdvicePoint {
+    /// Of SSD.
+    pub ssd_bytes: u64,
+    /// Share of the reads of blocks that were used before, in percent.
+    pub hits_percent: f64,
+    /// Lower end of its band.
+    pub hits_percent_low: f64,
+    /// Upper end.
+    pub hits_percent_high: f64,
+}

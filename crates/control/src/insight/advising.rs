@@ -1,0 +1,240 @@
+//! Advice as people read it: what was found of a load, and what to make of it.
+
+use super::observer::LoadNamed;
+use crate::api::{AdvicePoint, AdviceView, TargetView};
+use crate::human;
+use analysis::Watch;
+use analysis::advice::{Answer, Latencies, Needed, Point, Question, Untold, answer};
+use analysis::load::{HALF_BAND_MAX, NEW_MAX, NotYet, REREFERENCES_MIN};
+use engine::api::VolumeOptions;
+use types::BLOCK_BYTES;
+
+/// Shares told where none are asked for, in percent.
+pub const TARGETS_PERCENT: [f64; 3] = [50.0, 90.0, 99.0];
+/// What a log of the default size holds of clients, where no pool says: the rest is headers.
+const STORED_SHARE: f64 = 0.97;
+/// With less gain than this a cache is not worth it: reads must take less than that part of what they take from the backing device.
+const WORTH_PART: f64 = 0.5;
+
+/// What is asked, and what is known of the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Shares of hits, in percent; none: [`TARGETS_PERCENT`].
+    pub targets_percent: Vec<f64>,
+    /// Scans and backups are let into the cache.
+    pub with_backups: bool,
+    /// SSD to judge.
+    pub ssd_bytes: Option<u64>,
+    /// Of the pool.
+    pub ram_bytes: u64,
+    /// Written pages that hold blocks of clients, of all that the pool has written.
+    pub data_share: Option<f64>,
+    /// How many times as much the SSD holds, by content.
+    pub content_factor: Option<f64>,
+    /// Measured where the load runs.
+    pub latencies: Latencies,
+}
+
+/// Advice for a load, without a number: seconds of computing.
+pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
+    let percent = if asked.targets_percent.is_empty() { TARGETS_PERCENT.to_vec() } else { asked.targets_percent.clone() };
+    let stored_share = asked.data_share.unwrap_or(STORED_SHARE) * asked.content_factor.unwrap_or(1.0).max(0.01);
+    let question = Question {
+        shares: percent.iter().map(|percent| percent / 100.0).collect(),
+        with_scans: asked.with_backups,
+        ram_blocks: asked.ram_bytes / BLOCK_BYTES,
+        options: VolumeOptions { mode: load.mode, ..VolumeOptions::default() },
+        stored_share,
+        ssd_bytes: asked.ssd_bytes,
+        latencies: asked.latencies,
+    };
+    let found = answer(watch, &question);
+    let window_ms = watch.load(asked.with_backups).window_ms();
+    let targets: Vec<TargetView> =
+        percent.iter().zip(&found.needed).map(|(percent, (_, needed))| target(*percent, needed, window_ms)).collect();
+    let more = more_of(&found, asked);
+    let scanned_bytes = watch.totals().scanned_blocks * BLOCK_BYTES;
+    let sentences = sentences(&found, &targets, &more, watch, asked);
+    AdviceView {
+        id: 0,
+        name: load.name.clone(),
+        pool: load.pool.clone(),
+        window_ms,
+        with_backups: asked.with_backups,
+        scanned_bytes,
+        targets,
+        curve: found.curve.iter().map(point).collect(),
+        now: found.now.as_ref().map(point),
+        more,
+        stored_share,
+        content_factor: asked.content_factor,
+        ram_us: asked.latencies.ram_us,
+        ssd_us: asked.latencies.ssd_us,
+        backing_us: asked.latencies.backing_us,
+        sentences,
+    }
+}
+
+fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64) -> TargetView {
+    let untold = |not_yet: String, more_ms| TargetView {
+        hits_percent,
+        ssd_bytes: None,
+        ssd_bytes_low: None,
+        ssd_bytes_high: None,
+        read_us: None,
+        ssd_written_bytes_per_day: None,
+        not_yet: Some(not_yet),
+        more_ms,
+    };
+    match needed {
+        Ok(needed) => TargetView {
+            hits_percent,
+            ssd_bytes: Some(needed.ssd_bytes as u64),
+            ssd_bytes_low: Some((needed.ssd_bytes * (1.0 - needed.half_band).max(0.0)) as u64),
+            ssd_bytes_high: Some((needed.ssd_bytes * (1.0 + needed.half_band)) as u64),
+            read_us: needed.read_us,
+            ssd_written_bytes_per_day: Some(needed.ssd_bytes_written_per_day as u64),
+            not_yet: None,
+            more_ms: None,
+        },
+        Err(Untold::NotYet(why)) => untold(not_yet(*why), why.more_ms(window_ms)),
+        Err(Untold::TooSmall) => {
+            untold("it needs less than the smallest cache that can be tried on what was kept of this load".into(), None)
+        }
+        Err(Untold::OutOfReach) => untold("no cache that was tried reaches it: some blocks are used too seldom to be let in".into(), None),
+    }
+}
+
+/// What is missing, as a clause.
+fn not_yet(why: NotYet) -> String {
+    let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    match why {
+        NotYet::TooFew { rereferences } => {
+            format!("{} of {REREFERENCES_MIN} reads of blocks that were used before", rereferences.max(0.0) as u64)
+        }
+        NotYet::TooShort => "the time watched is too short".into(),
+        NotYet::TooWide { half_band } => {
+            format!("the band is still ± {} wide, more than {}", percent(half_band), percent(HALF_BAND_MAX))
+        }
+        NotYet::StillNew { share } => {
+            format!("{} of the latest reads were of blocks never used before, more than {}", percent(share), percent(NEW_MAX))
+        }
+        NotYet::Grows { before, now } => {
+            let size = |lines: f64| human::bytes((lines * BLOCK_BYTES as f64) as u64);
+            let how = if now > before { "still grows" } else { "still shrinks" };
+            format!("the working set {how}: {} after three quarters of the time, {} after all of it", size(before), size(now))
+        }
+    }
+}
+
+fn point(point: &Point) -> AdvicePoint {
+    let percent = |share: f64| (share * 1000.0).round() / 10.0;
+    AdvicePoint {
+        ssd_bytes: point.ssd_bytes as u64,
+        hits_percent: percent(point.hits),
+        hits_percent_low: percent(point.hits_low),
+        hits_percent_high: percent(point.hits_high),
+    }
+}
+
+/// What half as much and as much again would bring, in sizes that people buy.
+fn more_of(found: &Answer, asked: &Asked) -> Vec<AdvicePoint> {
+    let (Some(now), Some(ssd_bytes)) = (&found.now, asked.ssd_bytes) else { return Vec::new() };
+    let hits_at = |bytes: f64| {
+        let after = found.curve.iter().position(|point| point.ssd_bytes >= bytes);
+        match after {
+            None => found.curve.last().copied(),
+            Some(0) => found.curve.first().copied(),
+            Some(at) => {
+                let (before, after) = (found.curve[at - 1], found.curve[at]);
+                let part = ((bytes / before.ssd_bytes).ln() / (after.ssd_bytes / before.ssd_bytes).ln().max(1e-12)).clamp(0.0, 1.0);
+                let between = |of: fn(&Point) -> f64| of(&before) + (of(&after) - of(&before)) * part;
+                Some(Point {
+                    ssd_bytes: bytes,
+                    hits: between(|point| point.hits),
+                    hits_low: between(|point| point.hits_low),
+                    hits_high: between(|point| point.hits_high),
+                })
+            }
+        }
+    };
+    let gib = 1_u64 << 30;
+    let steps = [4 * gib, 100 * gib].into_iter().filter(|step| *step <= ssd_bytes.saturating_mul(100) && *step >= ssd_bytes / 100);
+    let told = steps.filter_map(|step| {
+        let at = hits_at((ssd_bytes + step) as f64)?;
+        Some(point(&Point { ssd_bytes: (ssd_bytes + step) as f64, hits: at.hits.max(now.hits), ..at }))
+    });
+    told.collect()
+}
+
+fn sentences(found: &Answer, targets: &[TargetView], more: &[AdvicePoint], watch: &Watch, asked: &Asked) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(now) = found.now.as_ref().map(point) {
+        told.push(format!(
+            "You have {}: {:.0} % hits (band {:.0} to {:.0}).",
+            human::bytes(now.ssd_bytes),
+            now.hits_percent,
+            now.hits_percent_low,
+            now.hits_percent_high
+        ));
+        for point in more {
+            told.push(format!(
+                "Another {} = +{:.0} % hits.",
+                human::bytes(point.ssd_bytes - now.ssd_bytes),
+                (point.hits_percent - now.hits_percent).max(0.0)
+            ));
+        }
+    }
+    let totals = watch.totals();
+    let (reads, scans) = (totals.read_blocks + totals.scanned_blocks, totals.scanned_blocks);
+    if let (Some(ssd_us), Some(backing_us)) = (asked.latencies.ssd_us, asked.latencies.backing_us)
+        && ssd_us > backing_us * WORTH_PART
+    {
+        told.push(format!(
+            "It is not worth it: the SSD answers in {}, the backing device in {}.",
+            human::nanoseconds((ssd_us * 1000.0) as u64),
+            human::nanoseconds((backing_us * 1000.0) as u64)
+        ));
+    } else if reads > 0 && scans * 2 > reads && !asked.with_backups {
+        told.push(format!(
+            "{} % of what was read was scans and backups, which are left out: they stay as slow as they are.",
+            scans * 100 / reads
+        ));
+    }
+    let load = watch.load(asked.with_backups);
+    let (again, all) = (load.curve().rereferences(), load.profile().references() as f64);
+    if targets.iter().any(|target| target.ssd_bytes.is_some()) && all > 0.0 && again < all / 2.0 {
+        told.push(format!(
+            "In this time {:.0} % of the reads were of blocks never read before, which no cache answers.",
+            (1.0 - again / all) * 100.0
+        ));
+    }
+    if asked.content_factor.is_none() && targets.iter().any(|target| target.ssd_bytes.is_some()) {
+        told.push("What content locality saves is not known here, and counted as nothing.".into());
+    }
+    if scans > 0 && !asked.with_backups {
+        told.push(format!("Left out: {} read by scans and backups.", human::bytes(scans * BLOCK_BYTES)));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_a_clause() {
+        for (why, told) in [
+            (NotYet::TooFew { rereferences: 1234.6 }, "1234 of 20000 reads of blocks that were used before"),
+            (NotYet::TooShort, "the time watched is too short"),
+            (NotYet::TooWide { half_band: 0.31 }, "the band is still ± 31 % wide, more than 10 %"),
+            (NotYet::StillNew { share: 0.41 }, "41 % of the latest reads were of blocks never used before, more than 20 %"),
+            (
+                NotYet::Grows { before: 256.0 * 100.0, now: 256.0 * 150.0 },
+                "the working set still grows: 100 MiB after three quarters of the time, 150 MiB after all of it",
+            ),
+        ] {
+            assert_eq!(not_yet(why), told);
+        }
+    }
+}

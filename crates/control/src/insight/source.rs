@@ -1,0 +1,318 @@
+//! What an analysis watches, and how it gets to know: a volume by its reactors, a device from outside, a trace by reading it.
+
+use super::watched::{Step, Watched};
+use analysis::Writes;
+use analysis::watch::Limits;
+use blocktap::{Event, Op as TapOp, Tap as DeviceTap, Way, Ways};
+use engine::api::{Op, Outcome};
+use engine::tap::{Tap, Used};
+use runtime::Sight;
+use runtime::tapped::Used as Totals;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use traces::read::TraceRequest;
+use types::{BLOCK_SECTORS, SECTOR_BYTES};
+
+/// Requests to a device that wait for the next step; more are counted as lost.
+const SIGHTS_MAX: usize = 1 << 16;
+/// How long the thread of a device waits for events.
+const LOOK: Duration = Duration::from_millis(100);
+/// A look that fails is tried again after this.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Blocks of a trace's disks lie behind one another in steps of 4 TiB: of more than 16 disks some share theirs.
+const DISK_BLOCKS: u64 = 1 << 30;
+const DISKS: u64 = 16;
+/// Requests of a trace that make a step.
+const TRACE_STEP: usize = 10_000;
+
+/// What is watched.
+pub enum SourceOf {
+    /// A volume, by its name.
+    Volume(String),
+    /// A device.
+    Device(Device),
+    /// A recorded trace.
+    Trace(Trace),
+}
+
+/// See the module.
+pub struct Source {
+    of: SourceOf,
+    ended: bool,
+}
+
+/// A device that is watched from outside.
+pub struct Device {
+    path: String,
+    way: Way,
+    shared: Arc<Shared>,
+}
+
+/// A trace that is read.
+pub struct Trace {
+    path: String,
+    read: Arc<Mutex<Option<Result<Box<Watched>, String>>>>,
+    stop: Arc<AtomicBool>,
+    problem: Option<String>,
+    done: bool,
+}
+
+/// What the thread of a device leaves for the next step.
+#[derive(Default)]
+struct Seen {
+    tap: Tap,
+    below: u64,
+    sights: Vec<(Sight, u64)>,
+    lost: u64,
+    used: Totals,
+    problem: Option<String>,
+}
+
+struct Shared {
+    seen: Mutex<Seen>,
+    stop: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no holder of this lock panics")
+}
+
+impl Source {
+    /// A volume that is attached.
+    pub fn volume_of(name: &str) -> Source {
+        Source { of: SourceOf::Volume(name.into()), ended: false }
+    }
+
+    /// A device, watched from now on. It is not opened.
+    ///
+    /// # Errors
+    /// In words: why it cannot be watched, and which way is left.
+    pub fn device(path: &str, major: u32, minor: u32, ways: Ways) -> Result<Source, String> {
+        let watched = blocktap::Watched::find(major, minor).map_err(|refused| refused.to_string())?;
+        let tap = DeviceTap::open(watched, ways).map_err(|refused| refused.to_string())?;
+        let way = tap.way();
+        let seen = Mutex::new(Seen { below: u64::MAX, ..Seen::default() });
+        let shared = Arc::new(Shared { seen, stop: AtomicBool::new(false) });
+        let looking = shared.clone();
+        let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking));
+        spawned.map_err(|error| format!("no thread can be started ({error}); raise the thread limit"))?;
+        Ok(Source { of: SourceOf::Device(Device { path: path.into(), way, shared }), ended: false })
+    }
+
+    /// A trace, read from now on.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn trace(path: &str, writes: Writes, limits: Limits) -> Result<Source, String> {
+        let read = Arc::new(Mutex::new(None));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (file, to, stopped) = (std::path::PathBuf::from(path), read.clone(), stop.clone());
+        let spawned = std::thread::Builder::new().name("trace".into()).spawn(move || {
+            let result = traces::read::read_file(&file).map_err(|error| error.to_string());
+            let result = result.and_then(|requests| watch_trace(&requests, writes, limits, &stopped));
+            *locked(&to) = Some(result);
+        });
+        spawned.map_err(|error| format!("no thread can be started ({error}); raise the thread limit"))?;
+        Ok(Source { of: SourceOf::Trace(Trace { path: path.into(), read, stop, problem: None, done: false }), ended: false })
+    }
+
+    /// "volume", "device" or "trace".
+    pub fn kind(&self) -> &'static str {
+        match self.of {
+            SourceOf::Volume(_) => "volume",
+            SourceOf::Device(_) => "device",
+            SourceOf::Trace(_) => "trace",
+        }
+    }
+
+    /// The volume's name, or the path.
+    pub fn of(&self) -> &str {
+        match &self.of {
+            SourceOf::Volume(name) => name,
+            SourceOf::Device(device) => &device.path,
+            SourceOf::Trace(trace) => &trace.path,
+        }
+    }
+
+    /// The volume, if it is one.
+    pub fn volume(&self) -> Option<&str> {
+        if let SourceOf::Volume(name) = &self.of { Some(name) } else { None }
+    }
+
+    /// Whether it watches that volume still.
+    pub fn is_volume(&self, name: &str) -> bool {
+        !self.ended && self.volume() == Some(name)
+    }
+
+    /// "watching", "reading", "ended" or "failed".
+    pub fn state(&self) -> &'static str {
+        match &self.of {
+            _ if self.problem().is_some() => "failed",
+            SourceOf::Trace(trace) if !trace.done => "reading",
+            SourceOf::Trace(_) => "ended",
+            _ if self.ended => "ended",
+            _ => "watching",
+        }
+    }
+
+    /// Why it failed.
+    pub fn problem(&self) -> Option<String> {
+        match &self.of {
+            SourceOf::Volume(_) => None,
+            SourceOf::Device(device) => locked(&device.shared.seen).problem.clone(),
+            SourceOf::Trace(trace) => trace.problem.clone(),
+        }
+    }
+
+    /// How a device is watched.
+    pub fn way(&self) -> Option<String> {
+        let SourceOf::Device(device) = &self.of else { return None };
+        Some(match device.way {
+            Way::Bpf => "bpf".into(),
+            Way::Tracefs => "tracefs".into(),
+        })
+    }
+
+    /// Feeds a watch with what came meanwhile; of a volume the reactors do.
+    pub fn feed(&mut self, watched: &mut Watched, now_ms: u64) {
+        match &mut self.of {
+            SourceOf::Volume(_) => {}
+            SourceOf::Device(_) if self.ended => {}
+            SourceOf::Device(device) => {
+                let mut seen = locked(&device.shared.seen);
+                let (samples, removed) = seen.tap.take();
+                let step = Step {
+                    samples: samples.into_iter().map(|sample| (sample, when(now_ms, sample.time_ms))).collect(),
+                    removed,
+                    sights: std::mem::take(&mut seen.sights),
+                    sights_lost: std::mem::take(&mut seen.lost),
+                    used: std::mem::take(&mut seen.used),
+                    below: seen.below,
+                };
+                drop(seen);
+                watched.step(&step, now_ms);
+                let mut seen = locked(&device.shared.seen);
+                seen.below = seen.below.min(watched.watch().below());
+            }
+            SourceOf::Trace(trace) => match locked(&trace.read).take() {
+                None => {}
+                Some(Ok(read)) => (*watched, trace.done) = (*read, true),
+                Some(Err(problem)) => (trace.problem, trace.done) = (Some(problem), true),
+            },
+        }
+    }
+
+    /// Watches no more.
+    pub fn end(&mut self) {
+        self.ended = true;
+        match &self.of {
+            SourceOf::Volume(_) => {}
+            SourceOf::Device(device) => device.shared.stop.store(true, Ordering::Relaxed),
+            SourceOf::Trace(trace) => trace.stop.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A time of the low half of a clock, as that clock's.
+pub(super) fn when(now_ms: u64, time_ms: u32) -> u64 {
+    // A time that seems to lie in the far past lies a moment in the future.
+    let ago_ms = (now_ms as u32).wrapping_sub(time_ms);
+    if ago_ms < 1 << 31 { now_ms.saturating_sub(ago_ms.into()) } else { now_ms }
+}
+
+/// Looks at a device until told to stop.
+fn look(mut tap: DeviceTap, shared: &Shared) {
+    let mut events: Vec<Event> = Vec::new();
+    while !shared.stop.load(Ordering::Relaxed) {
+        events.clear();
+        match tap.read(&mut events, LOOK) {
+            Ok(drained) => {
+                let mut seen = locked(&shared.seen);
+                seen.lost += drained.lost + drained.unreadable;
+                seen.problem = None;
+                events.iter().for_each(|event| seen.take_in(event));
+            }
+            Err(error) => {
+                locked(&shared.seen).problem = Some(format!("the device cannot be watched: {error}"));
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn take_in(&mut self, event: &Event) {
+        let op = match event.op {
+            TapOp::Read => Op::Read,
+            TapOp::Write => Op::Write,
+            TapOp::Discard => Op::Discard,
+            TapOp::Zeroes => Op::WriteZeroes,
+            TapOp::Flush | TapOp::Other => return,
+        };
+        let (time_ms, sectors) = (event.time_ns / 1_000_000, u32::try_from(event.bytes / SECTOR_BYTES).unwrap_or(u32::MAX));
+        let outcome = if op == Op::Read { Outcome::Miss } else { Outcome::Other };
+        self.tap.note(
+            &Used { volume: 0, time_ms: time_ms as u32, op, start_sector: event.sector, sectors, outcome, sequential: false },
+            self.below,
+        );
+        while self.tap.fullest().is_some() {
+            self.below /= 2;
+            self.tap.thin(0, self.below);
+        }
+        if !matches!(op, Op::Read | Op::Write) {
+            return;
+        }
+        let is_write = op == Op::Write;
+        let end = (event.sector + u64::from(sectors)).div_ceil(BLOCK_SECTORS);
+        let blocks = end - event.sector / BLOCK_SECTORS;
+        *if is_write { &mut self.used.written_blocks } else { &mut self.used.read_blocks } += blocks;
+        if self.sights.len() >= SIGHTS_MAX {
+            self.lost += 1;
+            return;
+        }
+        let sight =
+            Sight { volume: 0, time_ms: time_ms as u32, start_sector: event.sector, sectors, is_write, sequential: false, page: None };
+        self.sights.push((sight, time_ms));
+    }
+}
+
+/// Watches a trace from its first request to its last, by its own time.
+fn watch_trace(requests: &[TraceRequest], writes: Writes, limits: Limits, stop: &AtomicBool) -> Result<Box<Watched>, String> {
+    let Some(first) = requests.first() else { return Err("it holds no requests".into()) };
+    let base_ns = first.time_ns;
+    let ms = |request: &TraceRequest| request.time_ns.saturating_sub(base_ns) / 1_000_000;
+    let mut watched = Box::new(Watched::new(0, writes, limits));
+    let mut seen = Seen { below: u64::MAX, ..Seen::default() };
+    for chunk in requests.chunks(TRACE_STEP) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        for request in chunk {
+            let sector = (u64::from(request.disk) % DISKS) * DISK_BLOCKS * BLOCK_SECTORS + request.offset_bytes / SECTOR_BYTES;
+            let op = if request.write { TapOp::Write } else { TapOp::Read };
+            let bytes = request.length_bytes.div_ceil(SECTOR_BYTES) * SECTOR_BYTES;
+            seen.take_in(&Event { time_ns: ms(request) * 1_000_000, sector, bytes, op, pid: None, tid: 0, comm: blocktap::Comm::of(b"") });
+        }
+        let now_ms = ms(chunk.last().expect("chunks are not empty"));
+        let (samples, removed) = seen.tap.take();
+        let step = Step {
+            samples: samples.into_iter().map(|sample| (sample, when(now_ms, sample.time_ms))).collect(),
+            removed,
+            sights: std::mem::take(&mut seen.sights),
+            sights_lost: std::mem::take(&mut seen.lost),
+            used: std::mem::take(&mut seen.used),
+            below: seen.below,
+        };
+        watched.step(&step, now_ms);
+        seen.below = seen.below.min(watched.watch().below());
+    }
+    watched.end();
+    Ok(watched)
+}

@@ -1,0 +1,196 @@
+//! One load that is watched: its samples, its requests, and which of them are scans.
+
+use super::marks::Marks;
+use analysis::Watch;
+use analysis::watch::{Limits, Seen, Totals};
+use analysis::{Writes, line_hash};
+use applications::streams::{PageAt, Streams, Verdict};
+use engine::tap::{Removed, Sample};
+use runtime::Sight;
+use runtime::tapped::Used;
+use std::ops::Range;
+use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, StreamClass};
+
+/// How writes act on a cache in that mode.
+pub fn writes_in(mode: Mode) -> Writes {
+    match mode {
+        Mode::WriteBack => Writes::Enter,
+        Mode::WriteThrough | Mode::PassThrough => Writes::Refresh,
+        Mode::WriteAround => Writes::Remove,
+    }
+}
+
+/// A use of a sampled block that waits for what its scan may say of it.
+struct Pending {
+    seen: Seen,
+}
+
+/// See the module.
+pub struct Watched {
+    watch: Watch,
+    streams: Streams,
+    marks: Marks,
+    /// Uses of the last step: a scan is known a moment after its first reads.
+    pending: Vec<Pending>,
+    /// Blocks used in the last step, and those of them that scans read.
+    pending_totals: Totals,
+    pending_scanned: u64,
+    lost_requests: u64,
+    now_ms: u64,
+    confirmed: Vec<Range<u64>>,
+}
+
+/// What a step brings of one load, times in milliseconds of one clock.
+#[derive(Default)]
+pub struct Step {
+    /// Uses, oldest first.
+    pub samples: Vec<(Sample, u64)>,
+    /// Blocks that were given up.
+    pub removed: Vec<Removed>,
+    /// Requests, oldest first.
+    pub sights: Vec<(Sight, u64)>,
+    /// Requests that could not be looked at.
+    pub sights_lost: u64,
+    /// Blocks used, sampled or not.
+    pub used: Used,
+    /// Samples with smaller hashes are complete.
+    pub below: u64,
+}
+
+impl Watched {
+    /// A watch that begins now.
+    pub fn new(now_ms: u64, writes: Writes, limits: Limits) -> Watched {
+        Watched {
+            watch: Watch::new(now_ms, writes, limits),
+            streams: Streams::default(),
+            marks: Marks::default(),
+            pending: Vec::new(),
+            pending_totals: Totals::default(),
+            pending_scanned: 0,
+            lost_requests: 0,
+            now_ms,
+            confirmed: Vec::new(),
+        }
+    }
+
+    /// What was found.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The same, to change it.
+    pub fn watch_mut(&mut self) -> &mut Watch {
+        &mut self.watch
+    }
+
+    /// Who read and wrote.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Requests that could not be looked at.
+    pub fn lost_requests(&self) -> u64 {
+        self.lost_requests
+    }
+
+    /// The time of its last step.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The window begins anew.
+    pub fn restart(&mut self, now_ms: u64) {
+        self.watch.restart(now_ms);
+        self.lost_requests = 0;
+    }
+
+    /// Takes a step in. What it counts of uses appears with the next step.
+    pub fn step(&mut self, step: &Step, now_ms: u64) {
+        self.watch.lower_to(step.below);
+        self.now_ms = self.now_ms.max(now_ms);
+        self.lost_requests += step.sights_lost;
+        let scanned = self.look(&step.sights);
+        self.settle();
+        self.pending.extend(step.samples.iter().map(|(sample, time_ms)| Pending {
+            seen: Seen { block: sample.block(), is_write: sample.is_write(), is_scan: sample.is_sequential(), time_ms: *time_ms },
+        }));
+        self.pending_totals = Totals {
+            read_blocks: step.used.read_blocks,
+            scanned_blocks: step.used.sequential_blocks,
+            written_blocks: step.used.written_blocks,
+        };
+        self.pending_scanned = scanned;
+        for removed in &step.removed {
+            self.watch.remove(removed.start_block, removed.blocks);
+        }
+        self.watch.advance(self.now_ms);
+        self.marks.forget(self.now_ms);
+    }
+
+    /// Nothing more comes: what waits is counted.
+    pub fn end(&mut self) {
+        self.settle();
+    }
+
+    /// Tells requests apart. How many blocks scans have read that are not known as sequential.
+    fn look(&mut self, sights: &[(Sight, u64)]) -> u64 {
+        let mut scanned = 0;
+        let below = self.watch.below();
+        for (sight, time_ms) in sights {
+            let page = page_of(sight);
+            let pages = page.as_slice();
+            let bytes = sight.start_sector * SECTOR_BYTES..(sight.start_sector + u64::from(sight.sectors)) * SECTOR_BYTES;
+            let seen = applications::streams::Seen {
+                at_ms: *time_ms,
+                offset_bytes: bytes.start,
+                len_bytes: u32::try_from(bytes.end - bytes.start).unwrap_or(u32::MAX),
+                write: sight.is_write,
+                origin: None,
+                place: None,
+                pages,
+            };
+            self.confirmed.clear();
+            let Verdict { class, .. } = self.streams.note(&seen, &mut self.confirmed);
+            let is_scan = matches!(class, StreamClass::Scan | StreamClass::Backup);
+            if is_scan && !sight.sequential {
+                self.confirmed.push(bytes);
+            }
+            for range in &self.confirmed {
+                scanned += (range.end - range.start) / BLOCK_BYTES;
+                self.marks.mark(range, *time_ms, |block| line_hash(block, 0) < below);
+            }
+        }
+        scanned
+    }
+
+    /// Counts what waits.
+    fn settle(&mut self) {
+        for Pending { mut seen } in std::mem::take(&mut self.pending) {
+            seen.is_scan |= !seen.is_write && self.marks.is_scan(seen.block, seen.time_ms);
+            self.watch.see(seen);
+        }
+        let scanned = self.pending_scanned.min(self.pending_totals.read_blocks);
+        self.watch.count(Totals {
+            read_blocks: self.pending_totals.read_blocks - scanned,
+            scanned_blocks: self.pending_totals.scanned_blocks + scanned,
+            written_blocks: self.pending_totals.written_blocks,
+        });
+        (self.pending_totals, self.pending_scanned) = (Totals::default(), 0);
+    }
+}
+
+fn page_of(sight: &Sight) -> Option<PageAt> {
+    let page = sight.page?;
+    let known = |number: u32| (number != u32::MAX).then_some(number);
+    Some(PageAt {
+        offset_bytes: sight.start_sector * SECTOR_BYTES,
+        len_bytes: 1 << page.size_log2.min(16),
+        owner: page.object,
+        number: page.page,
+        prev: known(page.neighbours.0),
+        next: known(page.neighbours.1),
+        level: page.level.into(),
+        leaf: page.is_leaf,
+        home_bytes: None,
+    })
+}

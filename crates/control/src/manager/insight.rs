@@ -1,0 +1,263 @@
+//! Analyses and advice: what the watches need of the manager, and who asks them.
+
+use super::Manager;
+use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, StreamView};
+use crate::error::{ControlError, Kind};
+use crate::insight::advising::{Asked, TARGETS_PERCENT, advise};
+use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
+use crate::names::{self, Named};
+use analysis::advice::Latencies;
+use blocktap::{Way, Ways};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::MutexGuard;
+use types::Mode;
+
+/// Longest time that is given to `--for`: 31 days.
+const FOR_MS_MAX: u64 = 31 * 24 * 3600 * 1000;
+/// Most shares asked for at a time.
+const TARGETS_MAX: usize = 8;
+
+impl Manager {
+    fn insight(&self) -> MutexGuard<'_, Insight> {
+        self.shared.insight.lock().expect("no holder of this lock panics")
+    }
+
+    /// Sets what is watched, and with how much memory; once, before anything is watched.
+    pub fn set_insight(&self, options: InsightOptions) {
+        *self.insight() = Insight::new(options);
+    }
+
+    /// Takes in what clients did since the last time. How many requests that were: who calls may come sooner when there are many.
+    ///
+    /// # Errors
+    /// If a reactor does not answer; the next call may succeed.
+    pub fn observe(&self) -> Result<usize, ControlError> {
+        if !self.insight().options().enabled {
+            return Ok(0);
+        }
+        let volumes = self.data().volumes_to_tap();
+        let modes: std::collections::BTreeMap<String, Mode> =
+            self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
+        self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
+        let tapped = self.data().take_tapped()?;
+        Ok(self.insight().take_in(tapped))
+    }
+
+    pub(super) fn analysis_start(&self, start: &AnalysisStart) -> Result<AnalysisView, ControlError> {
+        names::check(Named::Analysis, &start.name)?;
+        if start.for_ms.is_some_and(|for_ms| !(1000..=FOR_MS_MAX).contains(&for_ms)) {
+            return Err(ControlError::BadOption {
+                option: "--for",
+                problem: "is not between 1 second and 31 days".into(),
+                remedy: "write for instance 30min, 24h or 7d".into(),
+            });
+        }
+        let mode = start.mode.as_deref().map(mode_named).transpose()?;
+        self.insight().check_new(&start.name)?;
+        let (source, mode) = match (&start.volume, &start.device, &start.trace) {
+            (Some(volume), None, None) => {
+                let record = self.volume_record(volume)?;
+                if !self.insight().watches(volume) {
+                    return Err(ControlError::NotRunning {
+                        named: "volume",
+                        name: volume.clone(),
+                        reason: "it is not watched yet".into(),
+                        remedy: format!("see `hearth volume show {volume}`, and try again in a few seconds if it runs"),
+                    });
+                }
+                (Source::volume_of(volume), mode.unwrap_or(record.options.mode))
+            }
+            (None, Some(device), None) => {
+                let mode = mode.unwrap_or_default();
+                (self.device_source(device, start.tap.as_deref())?, mode)
+            }
+            (None, None, Some(trace)) => {
+                let mode = mode.unwrap_or_default();
+                let limits = self.insight().limits_of_one_more().unwrap_or(analysis::watch::Limits { lines: 8192, uses: 1 << 17 });
+                let metadata = std::fs::metadata(trace).map_err(|error| not_readable(trace, &error))?;
+                if !metadata.is_file() {
+                    return Err(device_error(trace, "it is not a file", "name a recorded trace", Kind::Usage));
+                }
+                let source = Source::trace(trace, writes_in(mode), limits);
+                (source.map_err(|problem| device_error(trace, &problem, "try again", Kind::Failed))?, mode)
+            }
+            _ => {
+                return Err(ControlError::BadCombination(
+                    "an analysis watches one thing".into(),
+                    "give exactly one of --volume, --device and --trace".into(),
+                ));
+            }
+        };
+        self.insight().begin(&start.name, source, mode, start.for_ms)
+    }
+
+    fn device_source(&self, path: &str, tap: Option<&str>) -> Result<Source, ControlError> {
+        let ways = match tap {
+            None | Some("auto") => Ways::Auto,
+            Some("bpf") => Ways::Only(Way::Bpf),
+            Some("tracefs") => Ways::Only(Way::Tracefs),
+            Some(other) => {
+                return Err(ControlError::BadOption {
+                    option: "--tap",
+                    problem: format!("is \"{other}\""),
+                    remedy: "write auto, bpf or tracefs".into(),
+                });
+            }
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| not_readable(path, &error))?;
+        if !metadata.file_type().is_block_device() {
+            return Err(device_error(path, "it is not a block device", "name a disk or a partition; see `hearth devices`", Kind::Usage));
+        }
+        if let Some(volume) = self.volume_offered_at(path) {
+            let remedy = format!("watch the volume instead: it is seen exactly, with --volume {volume}");
+            return Err(device_error(path, &format!("it is the device of the volume \"{volume}\""), &remedy, Kind::Conflict));
+        }
+        let number = metadata.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        Source::device(path, major, minor, ways)
+            .map_err(|problem| device_error(path, &problem, "record a trace with blktrace, and give it with --trace", Kind::Failed))
+    }
+
+    /// The volume that is offered as the device at this path.
+    fn volume_offered_at(&self, path: &str) -> Option<String> {
+        let canonical = self.data().canonical(path);
+        let memory = self.memory();
+        let is_it = |place: &str| place == path || place == canonical;
+        let offered = memory.volumes.iter().find(|(_, live)| live.block_device().is_some_and(|(_, place)| is_it(place)));
+        offered.map(|(name, _)| name.clone())
+    }
+
+    pub(super) fn analysis_stop(&self, name: &str) -> Result<AnalysisView, ControlError> {
+        self.refuse_unnamed(name)?;
+        self.insight().end(name)
+    }
+
+    pub(super) fn analysis_forget(&self, name: &str) -> Result<(), ControlError> {
+        self.refuse_unnamed(name)?;
+        self.insight().forget(name)
+    }
+
+    /// The watch of a volume has no end of its own.
+    fn refuse_unnamed(&self, name: &str) -> Result<(), ControlError> {
+        if self.insight().view(name).is_ok_and(|view| !view.named) {
+            return Err(ControlError::Analysis(
+                format!("\"{name}\" is a volume, which is watched as long as it is attached"),
+                "to watch none, set insight.enabled = false in the configuration".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn analysis_views(&self) -> Vec<AnalysisView> {
+        self.insight().views()
+    }
+
+    pub(super) fn analysis_view(&self, name: &str) -> Result<AnalysisView, ControlError> {
+        self.insight().view(name)
+    }
+
+    pub(super) fn streams(&self, name: Option<&str>) -> Result<Vec<StreamView>, ControlError> {
+        let insight = self.insight();
+        let loads = insight.loads(name);
+        if let Some(name) = name.filter(|_| loads.is_empty()) {
+            return Err(ControlError::Unknown { named: "analysis", name: name.into() });
+        }
+        Ok(loads.iter().filter_map(|load| insight.streams(&load.name)).flatten().collect())
+    }
+
+    pub(super) fn advise(&self, ask: &AdviceAsk) -> Result<Vec<AdviceView>, ControlError> {
+        let bad = |problem: String| ControlError::BadOption {
+            option: "--target",
+            problem,
+            remedy: "write a share of hits in percent, above 0 and below 100".into(),
+        };
+        if ask.targets_percent.len() > TARGETS_MAX {
+            return Err(bad(format!("is given more than {TARGETS_MAX} times")));
+        }
+        if let Some(wrong) = ask.targets_percent.iter().find(|percent| !(**percent > 0.0 && **percent < 100.0)) {
+            return Err(bad(format!("is {wrong}")));
+        }
+        let loads = self.insight().loads(ask.name.as_deref());
+        if let Some(name) = ask.name.as_ref().filter(|_| loads.is_empty()) {
+            return self.no_load(name);
+        }
+        let figures = self.data().figures();
+        let mut told = Vec::new();
+        for load in loads {
+            let asked = self.asked_of(&load, ask, &figures);
+            // The lock is not held meanwhile: it takes seconds.
+            let Some(watch) = self.insight().copy_of(&load) else { continue };
+            let advice = advise(&load, &watch, &asked);
+            told.push(self.insight().keep(advice));
+        }
+        Ok(told)
+    }
+
+    /// Why there is no load of that name.
+    fn no_load(&self, name: &str) -> Result<Vec<AdviceView>, ControlError> {
+        if self.memory().state.pool(name).is_some() {
+            return Err(ControlError::Analysis(
+                format!("the pool \"{name}\" has no volume that is watched"),
+                "start its volumes; see `hearth volume list`".into(),
+            ));
+        }
+        let record = self.volume_record(name).map_err(|_| ControlError::Unknown { named: "analysis", name: name.into() })?;
+        Err(ControlError::NotRunning {
+            named: "volume",
+            name: record.name.clone(),
+            reason: "it is not attached, so it is not watched".into(),
+            remedy: format!("start it with `hearth volume start {name}`"),
+        })
+    }
+
+    fn asked_of(&self, load: &LoadNamed, ask: &AdviceAsk, figures: &crate::figures::Figures) -> Asked {
+        let pool = load.pool.as_ref().and_then(|pool| figures.pools.get(pool));
+        let memory = self.memory();
+        let record = load.pool.as_ref().and_then(|pool| memory.state.pool(pool));
+        let size_bytes = load.pool.as_ref().and_then(|pool| memory.pools.get(pool)).map(|live| live.size_bytes).filter(|size| *size > 0);
+        let ram_bytes = record.map_or(0, |record| record.ram_bytes);
+        let written = pool.map_or(0, |pool| pool.ssd_written_bytes);
+        // Of a pool that has hardly written, the share says nothing.
+        let data_share = pool
+            .filter(|_| written >= 64 << 20)
+            .map(|pool| ((pool.admitted_bytes + pool.reinserted_bytes) as f64 / written as f64).clamp(0.3, 1.0));
+        let content = pool.and_then(|pool| pool.content.as_ref()).filter(|content| content.cached_bytes >= 64 << 20);
+        let latency = |outcome: &str| {
+            let volume = load.volume.as_ref().and_then(|volume| figures.volumes.get(volume))?;
+            let histogram = volume.clients.latency.get(outcome).filter(|histogram| histogram.count() >= 100)?;
+            Some(histogram.summary().mean_ns as f64 / 1000.0)
+        };
+        Asked {
+            targets_percent: if ask.targets_percent.is_empty() { TARGETS_PERCENT.to_vec() } else { ask.targets_percent.clone() },
+            with_backups: ask.with_backups,
+            ssd_bytes: ask.budget_bytes.or(size_bytes),
+            ram_bytes,
+            data_share,
+            // Content is packed on top of what a block takes as it is.
+            content_factor: content.and_then(|content| content.effective_capacity),
+            latencies: Latencies { ram_us: latency("ram_hit"), ssd_us: latency("ssd_hit"), backing_us: latency("miss") },
+        }
+    }
+
+    pub(super) fn advice(&self, id: u64) -> Result<AdviceView, ControlError> {
+        self.insight().advice(id).cloned().ok_or_else(|| {
+            ControlError::Analysis(format!("there is no advice {id}, or it is too old"), "ask anew with `hearth advise`".into())
+        })
+    }
+}
+
+fn mode_named(word: &str) -> Result<Mode, ControlError> {
+    Mode::from_name(word).filter(|mode| *mode != Mode::PassThrough).ok_or_else(|| ControlError::BadOption {
+        option: "--mode",
+        problem: format!("is \"{word}\""),
+        remedy: "write write-through, write-back or write-around".into(),
+    })
+}
+
+fn device_error(path: &str, problem: &str, remedy: &str, kind: Kind) -> ControlError {
+    ControlError::Device { path: path.into(), problem: problem.into(), remedy: remedy.into(), kind }
+}
+
+fn not_readable(path: &str, error: &std::io::Error) -> ControlError {
+    device_error(path, &format!("it cannot be looked at ({error})"), "check the path", Kind::Usage)
+}

@@ -1,0 +1,78 @@
+//! `hearth analysis`, `hearth stream` and `hearth advise`, as they are written.
+
+use clap::{Args, Subcommand};
+
+/// What to do with analyses.
+#[derive(Subcommand, Debug)]
+pub enum Analysis {
+    /// Watch a volume, an untouched device, or a recorded trace, under a name
+    Start(AnalysisStart),
+    /// All that is watched: every attached volume, and analyses
+    List,
+    /// One of them: what was read, by whom, and the SSD that it needs
+    Show {
+        /// The analysis or volume
+        name: String,
+    },
+    /// End an analysis; what it found stays
+    Stop {
+        /// The analysis
+        name: String,
+    },
+    /// Forget an analysis
+    Forget {
+        /// The analysis
+        name: String,
+    },
+}
+
+/// What to watch.
+#[derive(Args, Debug)]
+pub struct AnalysisStart {
+    /// Its name
+    pub name: String,
+    /// A volume
+    #[arg(long, value_name = "VOLUME", conflicts_with_all = ["device", "trace"], required_unless_present_any = ["device", "trace"])]
+    pub volume: Option<String>,
+    /// A disk or partition in use, from outside: it is not opened, and nothing is written to it
+    #[arg(long, value_name = "PATH", conflicts_with = "trace")]
+    pub device: Option<String>,
+    /// A recorded trace: .vscsi, .lis, .csv, .trace or .blkparse, also compressed (.zst)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<String>,
+    /// End by itself after this time, for instance 30min or 24h
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "trace")]
+    pub span: Option<String>,
+    /// How a device is watched: auto, bpf or tracefs [default: auto]
+    #[arg(long, value_name = "WAY", requires = "device")]
+    pub tap: Option<String>,
+    /// How writes act on the cache asked about: write-through, write-back or write-around [default: as the volume, else write-through]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+}
+
+/// What to do with streams.
+#[derive(Subcommand, Debug)]
+pub enum Stream {
+    /// Who reads and writes: application, scans, backups, logs
+    List {
+        /// A volume, a pool or an analysis [default: all]
+        name: Option<String>,
+    },
+}
+
+/// What to advise on.
+#[derive(Args, Debug)]
+pub struct Advise {
+    /// A volume, a pool or an analysis [default: everything that is watched]
+    pub name: Option<String>,
+    /// A share of hits in percent; may be given several times [default: 50, 90 and 99]
+    #[arg(long, value_name = "PERCENT")]
+    pub target: Vec<f64>,
+    /// An SSD size to judge [default: the SSD of the volume's pool]
+    #[arg(long, value_name = "SIZE")]
+    pub budget: Option<String>,
+    /// Let scans and backups into the cache
+    #[arg(long)]
+    pub with_backups: bool,
+}

@@ -1,0 +1,239 @@
+//! `hearth analysis`, `hearth stream`, `hearth advise`: what loads need.
+
+use crate::cli::{Advise, Analysis, AnalysisStart, Stream};
+use crate::commands::Session;
+use crate::failure::Failure;
+use crate::progress::patiently;
+use crate::table::{self, Align};
+use crate::{quantity, request};
+use control::api::{self, AdviceAsk, AdviceView, AnalysisView, Done, StreamView, TargetView};
+use control::human;
+use control::names::Named;
+
+impl Session {
+    /// `hearth analysis ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn analysis(&self, command: &Analysis) -> Result<(), Failure> {
+        let path = |name: &str| Ok::<_, Failure>(format!("/analyses/{}", request::name(Named::Analysis, name)?));
+        match command {
+            Analysis::Start(start) => {
+                let analysis: AnalysisView = self.client.send("POST", "/analyses", &body_of(start)?)?;
+                self.print(&analysis, started)
+            }
+            Analysis::List => self.print(&self.client.get::<Vec<AnalysisView>>("/analyses")?, |analyses| list(analyses)),
+            Analysis::Show { name } => self.print(&self.client.get::<AnalysisView>(&path(name)?)?, show),
+            Analysis::Stop { name } => {
+                let analysis: AnalysisView = self.client.send("POST", &format!("{}/stop", path(name)?), &serde_json::json!({}))?;
+                self.print(&analysis, |analysis| format!("{}; see `hearth advise {}`\n", analysis.state, analysis.name))
+            }
+            Analysis::Forget { name } => {
+                let done: Done = self.client.delete(&path(name)?)?;
+                self.print(&done, |_| format!("\"{name}\" is forgotten\n"))
+            }
+        }
+    }
+
+    /// `hearth stream ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn stream(&self, command: &Stream) -> Result<(), Failure> {
+        let Stream::List { name } = command;
+        let path = match name {
+            Some(name) => format!("/streams?name={}", request::name(Named::Analysis, name)?),
+            None => "/streams".into(),
+        };
+        self.print(&self.client.get::<Vec<StreamView>>(&path)?, |told| streams(told))
+    }
+
+    /// `hearth advise`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn advise(&self, advise: &Advise) -> Result<(), Failure> {
+        let ask = AdviceAsk {
+            name: advise.name.as_deref().map(|name| request::name(Named::Analysis, name).map(Into::into)).transpose()?,
+            targets_percent: advise.target.clone(),
+            budget_bytes: advise.budget.as_deref().map(|size| quantity::size("--budget", size)).transpose()?,
+            with_backups: advise.with_backups,
+        };
+        let told: Vec<AdviceView> = patiently("trying caches of several sizes", || self.client.send("POST", "/advice", &ask))?;
+        self.print(&told, |told| advice(told))
+    }
+}
+
+fn body_of(start: &AnalysisStart) -> Result<api::AnalysisStart, Failure> {
+    Ok(api::AnalysisStart {
+        name: request::name(Named::Analysis, &start.name)?.into(),
+        volume: start.volume.as_deref().map(|volume| request::name(Named::Volume, volume).map(Into::into)).transpose()?,
+        device: start.device.as_deref().map(|path| request::absolute("--device", path)).transpose()?,
+        trace: start.trace.as_deref().map(|path| request::absolute("--trace", path)).transpose()?,
+        for_ms: start.span.as_deref().map(|time| quantity::time_ms("--for", time)).transpose()?,
+        tap: start.tap.clone(),
+        mode: start.mode.clone(),
+    })
+}
+
+fn started(analysis: &AnalysisView) -> String {
+    let how = analysis.tap.as_ref().map_or(String::new(), |tap| format!(" by {tap}, from outside: nothing is written to it"));
+    let doing = if analysis.state == "reading" { "reading" } else { "watching" };
+    format!("{doing} {}{how}\nsee `hearth advise {}`\n", analysis.of, analysis.name)
+}
+
+fn list(analyses: &[AnalysisView]) -> String {
+    if analyses.is_empty() {
+        return "nothing is watched: no volume is attached; watch a disk with `hearth analysis start NAME --device PATH`\n".into();
+    }
+    let head = [
+        ("NAME", Align::Left),
+        ("WATCHES", Align::Left),
+        ("STATE", Align::Left),
+        ("FOR", Align::Right),
+        ("READ", Align::Right),
+        ("SCANS", Align::Right),
+        ("WRITTEN", Align::Right),
+        ("SAMPLE", Align::Right),
+    ];
+    let row = |analysis: &AnalysisView| {
+        vec![
+            analysis.name.clone(),
+            if analysis.named { format!("{} {}", analysis.source, analysis.of) } else { "the volume".into() },
+            analysis.state.clone(),
+            human::seconds(analysis.window_ms / 1000),
+            human::bytes(analysis.read_bytes),
+            human::bytes(analysis.scanned_bytes),
+            human::bytes(analysis.written_bytes),
+            sample(analysis.sampled_share),
+        ]
+    };
+    table::layout(&head, &analyses.iter().map(row).collect::<Vec<_>>())
+}
+
+/// "all", "1 in 32".
+fn sample(share: f64) -> String {
+    if share > 0.999 { "all".into() } else { format!("1 in {:.0}", 1.0 / share.max(1e-12)) }
+}
+
+fn show(analysis: &AnalysisView) -> String {
+    let mut pairs = vec![
+        ("watches", format!("{} {}", analysis.source, analysis.of)),
+        ("state", analysis.state.clone()),
+        ("problem", analysis.problem.clone().unwrap_or_default()),
+        ("tap", analysis.tap.clone().unwrap_or_default()),
+        ("writes as", analysis.mode.clone()),
+        ("for", human::seconds(analysis.window_ms / 1000)),
+        ("read", format!("{}, of {} of different blocks", human::bytes(analysis.read_bytes), human::bytes(analysis.touched_bytes))),
+        ("scans", human::bytes(analysis.scanned_bytes)),
+        ("written", human::bytes(analysis.written_bytes)),
+        ("sample", sample(analysis.sampled_share)),
+        ("lost", format!("{} requests", analysis.lost_requests)),
+        ("memory", format!("at most {}", human::bytes(analysis.memory_bytes))),
+    ];
+    pairs.retain(|(key, value)| !value.is_empty() && (*key != "lost" || analysis.lost_requests > 0));
+    let mut text = table::pairs(&pairs);
+    if !analysis.streams.is_empty() {
+        text += "\n";
+        text += &streams(&analysis.streams);
+    }
+    text
+}
+
+fn streams(told: &[StreamView]) -> String {
+    if told.is_empty() {
+        return "no requests yet: reads that the cache answers alone are not looked at\n".into();
+    }
+    let several = told.iter().any(|line| line.of != told[0].of);
+    let mut head = vec![
+        ("CLASS", Align::Left),
+        ("BECAUSE OF", Align::Left),
+        ("REQUESTS", Align::Right),
+        ("READ", Align::Right),
+        ("WRITTEN", Align::Right),
+        ("LAST", Align::Right),
+    ];
+    if several {
+        head.insert(0, ("OF", Align::Left));
+    }
+    let mut lines: Vec<&StreamView> = told.iter().collect();
+    lines.sort_by_key(|line| (line.of.clone(), std::cmp::Reverse(line.read_bytes + line.written_bytes)));
+    let row = |line: &&StreamView| {
+        let mut row = vec![
+            line.class.clone(),
+            line.evidence.clone(),
+            line.requests.to_string(),
+            human::bytes(line.read_bytes),
+            human::bytes(line.written_bytes),
+            format!("{} ago", human::seconds(line.idle_ms / 1000)),
+        ];
+        if several {
+            row.insert(0, line.of.clone());
+        }
+        row
+    };
+    table::layout(&head, &lines.iter().map(row).collect::<Vec<_>>())
+}
+
+fn advice(told: &[AdviceView]) -> String {
+    if told.is_empty() {
+        return "nothing is watched: no volume is attached; watch a disk with `hearth analysis start NAME --device PATH`\n".into();
+    }
+    told.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(advice: &AdviceView) -> String {
+    let left = match (advice.with_backups, advice.scanned_bytes) {
+        (true, _) => ", scans and backups let in".into(),
+        (false, 0) => String::new(),
+        (false, bytes) => format!(", without scans and backups ({})", human::bytes(bytes)),
+    };
+    let mut text = format!("{}, {} watched{left}\n", advice.name, human::seconds(advice.window_ms / 1000));
+    let (known, missing): (Vec<&TargetView>, Vec<&TargetView>) = advice.targets.iter().partition(|target| target.ssd_bytes.is_some());
+    if !known.is_empty() {
+        let head = [
+            ("  HITS", Align::Right),
+            ("SSD NEEDED", Align::Right),
+            ("BAND", Align::Right),
+            ("READS TAKE", Align::Right),
+            ("SSD WRITES", Align::Right),
+        ];
+        let row = |target: &&TargetView| {
+            let size = |bytes: Option<u64>| bytes.map_or("-".into(), human::bytes);
+            vec![
+                format!("{} %", number(target.hits_percent)),
+                size(target.ssd_bytes),
+                format!("{} - {}", size(target.ssd_bytes_low), size(target.ssd_bytes_high)),
+                target.read_us.map_or("-".into(), |us| human::nanoseconds((us * 1000.0) as u64)),
+                target.ssd_written_bytes_per_day.map_or("-".into(), |bytes| format!("{}/day", human::bytes(bytes))),
+            ]
+        };
+        text += &table::layout(&head, &known.iter().map(row).collect::<Vec<_>>());
+    }
+    // The same reason for several shares is told once.
+    let mut reasons: Vec<(String, Vec<String>, Option<u64>)> = Vec::new();
+    for target in missing {
+        let why = target.not_yet.clone().unwrap_or_default();
+        let share = format!("{} %", number(target.hits_percent));
+        match reasons.iter_mut().find(|(known, ..)| *known == why) {
+            Some((_, shares, more_ms)) => {
+                shares.push(share);
+                *more_ms = (*more_ms).max(target.more_ms);
+            }
+            None => reasons.push((why, vec![share], target.more_ms)),
+        }
+    }
+    for (why, shares, more_ms) in reasons {
+        let wait = more_ms.map_or(String::new(), |ms| format!("; about {} more", human::seconds((ms / 1000).max(1))));
+        text += &format!("{}: not yet: {why}{wait}\n", shares.join(", "));
+    }
+    for sentence in &advice.sentences {
+        text += &format!("{sentence}\n");
+    }
+    text
+}
+
+/// "90", "99.9".
+fn number(percent: f64) -> String {
+    if (percent - percent.round()).abs() < 1e-9 { format!("{percent:.0}") } else { format!("{percent}") }
+}

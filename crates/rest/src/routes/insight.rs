@@ -1,0 +1,115 @@
+//! What loads need: analyses, streams and advice.
+
+use super::{Answered, Shared, run};
+use crate::asked::{Asked, Json, Name, Nothing, Number};
+use axum::extract::State;
+use control::api::{Action, AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Done, StreamView};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// All that is watched: volumes and analyses.
+#[utoipa::path(get, path = "/api/v1/analyses", tag = "insight", responses((status = 200, description = "Analyses by name.", body = Vec<AnalysisView>)))]
+pub async fn analysis_list(State(app): Shared) -> Answered {
+    run(&app, Action::AnalysisList).await
+}
+
+/// Begins to watch a volume, a device or a recorded trace. A device is watched from outside, and nothing is written to it.
+#[utoipa::path(
+    post, path = "/api/v1/analyses", tag = "insight",
+    request_body(content = AnalysisStart, example = json!({"name": "trial", "device": "/dev/sdb", "for_ms": 600000})),
+    responses((status = 200, description = "The new analysis.", body = AnalysisView))
+)]
+pub async fn analysis_start(State(app): Shared, Json(start): Json<AnalysisStart>) -> Answered {
+    run(&app, Action::AnalysisStart(start)).await
+}
+
+/// One analysis, or the watch of a volume.
+#[utoipa::path(
+    get, path = "/api/v1/analyses/{name}", tag = "insight", params(AnalysisName),
+    responses((status = 200, description = "The analysis.", body = AnalysisView))
+)]
+pub async fn analysis_show(State(app): Shared, Name(name): Name) -> Answered {
+    run(&app, Action::AnalysisShow { name }).await
+}
+
+/// Ends an analysis; what it found stays.
+#[utoipa::path(
+    post, path = "/api/v1/analyses/{name}/stop", tag = "insight", params(AnalysisName),
+    responses((status = 200, description = "The analysis as it ended.", body = AnalysisView))
+)]
+pub async fn analysis_stop(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::AnalysisStop { name }).await
+}
+
+/// Forgets an analysis.
+#[utoipa::path(
+    delete, path = "/api/v1/analyses/{name}", tag = "insight", params(AnalysisName),
+    responses((status = 200, description = "It is gone.", body = Done))
+)]
+pub async fn analysis_forget(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::AnalysisForget { name }).await
+}
+
+/// Who reads and writes: streams told apart by what they do.
+#[utoipa::path(
+    get, path = "/api/v1/streams", tag = "insight", params(OfLoad),
+    responses((status = 200, description = "Streams.", body = Vec<StreamView>))
+)]
+pub async fn stream_list(State(app): Shared, Asked(of): Asked<OfLoad>) -> Answered {
+    if let Some(name) = &of.name {
+        control::names::check(control::names::Named::Analysis, name)?;
+    }
+    run(&app, Action::StreamList { name: of.name }).await
+}
+
+/// How much SSD brings which share of hits. Takes some seconds of computing for each load.
+#[utoipa::path(
+    post, path = "/api/v1/advice", tag = "insight",
+    request_body(content = AdviceAsk, example = json!({"name": "db", "targets_percent": [90.0]})),
+    responses((status = 200, description = "Advice, one for each load.", body = Vec<AdviceView>))
+)]
+pub async fn advise(State(app): Shared, Json(ask): Json<AdviceAsk>) -> Answered {
+    if let Some(name) = &ask.name {
+        control::names::check(control::names::Named::Analysis, name)?;
+    }
+    run(&app, Action::Advise(ask)).await
+}
+
+/// Advice that was given since the daemon's start; the latest 64.
+#[utoipa::path(
+    get, path = "/api/v1/advice/{id}", tag = "insight", params(AdviceNumber),
+    responses((status = 200, description = "The advice.", body = AdviceView))
+)]
+pub async fn advice_show(State(app): Shared, Number(id): Number) -> Answered {
+    run(&app, Action::AdviceShow { id }).await
+}
+
+/// Which analysis.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // For the description only.
+struct AnalysisName {
+    /// An analysis' or a volume's name.
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    name: String,
+}
+
+/// Of which load.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OfLoad {
+    /// A volume, a pool or an analysis; absent: all.
+    #[serde(default)]
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    name: Option<String>,
+}
+
+/// Which advice.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // For the description only.
+struct AdviceNumber {
+    /// The advice's number.
+    id: u64,
+}
