@@ -110,6 +110,14 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
     let curve = Tries(&tries, question.stored_share);
     let mut needed = Vec::new();
     for (share, told) in told {
+        // However wide the band is, all of it fits into RAM.
+        let all_in_ram = load.size_for(share).filter(|size| size.lines * (1.0 + size.half_band) <= question.ram_blocks as f64);
+        if let Some(size) = all_in_ram.filter(|_| load.has_enough()) {
+            let lru_bytes = size.lines * BLOCK_BYTES as f64;
+            let read_us = read_us(watch, question, share);
+            needed.push((share, Ok(Needed { ssd_bytes: 0.0, half_band: 0.0, lru_bytes, read_us, ssd_bytes_written_per_day: 0.0 })));
+            continue;
+        }
         let result = told.map_err(Untold::NotYet).and_then(|size| {
             if tries.is_empty() {
                 return Err(Untold::TooSmall);

@@ -153,6 +153,12 @@ impl Load {
         size_for(&self.profile, self.stack.rate(), share)
     }
 
+    /// Whether there are re-references enough to speak of.
+    #[must_use]
+    pub fn has_enough(&self) -> bool {
+        self.curve().rereferences() >= REREFERENCES_MIN
+    }
+
     /// The size for a share of the re-references (from 0 to 1), if it is known well enough.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ impl Session {
             Analysis::List => self.print(&self.client.get::<Vec<AnalysisView>>("/analyses")?, |analyses| list(analyses)),
             Analysis::Show { name } => self.print(&self.client.get::<AnalysisView>(&path(name)?)?, show),
             Analysis::Stop { name } => {
-                let analysis: AnalysisView = self.client.send("POST", &format!("{}/stop", path(name)?), &serde_json::json!({}))?;
+                let analysis: AnalysisView = self.client.post(&format!("{}/stop", path(name)?))?;
                 self.print(&analysis, |analysis| format!("{}; see `hearth advise {}`\n", analysis.state, analysis.name))
             }
             Analysis::Forget { name } => {
@@ -188,7 +188,8 @@ fn one(advice: &AdviceView) -> String {
         (false, 0) => String::new(),
         (false, bytes) => format!(", without scans and backups ({})", human::bytes(bytes)),
     };
-    let mut text = format!("{}, {} watched{left}\n", advice.name, human::seconds(advice.window_ms / 1000));
+    let ram = if advice.ram_bytes > 0 { format!(", beside {} of RAM", human::bytes(advice.ram_bytes)) } else { String::new() };
+    let mut text = format!("{}, {} watched{left}{ram}\n", advice.name, human::seconds(advice.window_ms / 1000));
     let (known, missing): (Vec<&TargetView>, Vec<&TargetView>) = advice.targets.iter().partition(|target| target.ssd_bytes.is_some());
     if !known.is_empty() {
         let head = [
@@ -200,6 +201,10 @@ fn one(advice: &AdviceView) -> String {
         ];
         let row = |target: &&TargetView| {
             let size = |bytes: Option<u64>| bytes.map_or("-".into(), human::bytes);
+            if target.ssd_bytes == Some(0) {
+                let read = target.read_us.map_or("-".into(), |us| human::nanoseconds((us * 1000.0) as u64));
+                return vec![format!("{} %", number(target.hits_percent)), "none: RAM".into(), "-".into(), read, "-".into()];
+            }
             vec![
                 format!("{} %", number(target.hits_percent)),
                 size(target.ssd_bytes),

@@ -139,6 +139,8 @@ pub struct AdviceView {
     pub now: Option<AdvicePoint>,
     /// What more SSD would bring.
     pub more: Vec<AdvicePoint>,
+    /// RAM tier beside that SSD, in bytes.
+    pub ram_bytes: u64,
     /// Bytes of clients that a byte of SSD holds, headers and content taken into account.
     pub stored_share: f64,
     /// How much content locality saves: 1.4 is "holds 1.4 times as much"; absent: not measured on this volume.
@@ -158,7 +160,7 @@ pub struct AdviceView {
 pub struct TargetView {
     /// The share, in percent of the reads of blocks that were used before.
     pub hits_percent: f64,
-    /// SSD to buy, in bytes; absent: not known yet.
+    /// SSD to buy, in bytes; 0: the RAM tier alone does it; absent: not known yet.
     pub ssd_bytes: Option<u64>,
     /// Lower end of its band: the truth lies within it 19 times of 20.
     pub ssd_bytes_low: Option<u64>,

@@ -66,6 +66,7 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
         curve: found.curve.iter().map(point).collect(),
         now: found.now.as_ref().map(point),
         more,
+        ram_bytes: asked.ram_bytes,
         stored_share,
         content_factor: asked.content_factor,
         ram_us: asked.latencies.ram_us,

@@ -19,6 +19,9 @@ const ADVICE_MAX: usize = 64;
 /// Analyses there may be.
 const ANALYSES_MAX: usize = 64;
 
+/// Memory that telling requests apart takes for each watch: [`applications::streams::Streams::bytes`] and marks.
+const STREAMS_BYTES: u64 = 96 << 10;
+
 /// What the configuration says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InsightOptions {
@@ -78,7 +81,8 @@ impl Insight {
 
     /// Each watch's share of the memory, with `more` of them.
     fn limits(&self, more: usize) -> Option<Limits> {
-        Limits::for_each_of(self.volumes.len() + self.analyses.len() + more, self.options.memory_bytes)
+        let watches = self.volumes.len() + self.analyses.len() + more;
+        Limits::for_each_of(watches, self.options.memory_bytes.saturating_sub(watches as u64 * STREAMS_BYTES))
     }
 
     /// The share of one more.
@@ -389,4 +393,51 @@ pub struct LoadNamed {
 
 fn unknown(name: &str) -> ControlError {
     ControlError::Unknown { named: "analysis", name: name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_volumes_fit_into_the_default() {
+        let options = InsightOptions::default();
+        let insight = Insight::new(options);
+        let limits = insight.limits(100).expect("they fit");
+        assert!((limits.bytes() + STREAMS_BYTES) * 100 <= options.memory_bytes, "{limits:?}");
+        assert!(applications::streams::Streams::default().bytes() as u64 <= STREAMS_BYTES);
+        assert!(insight.limits(1000).is_none(), "more are refused, and nothing grows");
+    }
+
+    #[test]
+    fn a_trace_is_read_and_told() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("load.csv");
+        let mut text = String::from("time_us,rw,offset_bytes,length_bytes\n");
+        for n in 0..60_000_u64 {
+            let block = engine::tap::line_hash(n, 3) % 2000;
+            text += &format!("{},R,{},4096\n", n * 1000, block * 4096);
+        }
+        std::fs::write(&path, text).expect("room");
+        let limits = Limits { lines: 8192, uses: 1 << 16 };
+        let source = Source::trace(&path.display().to_string(), writes_in(Mode::WriteThrough), limits);
+        let mut insight = Insight::new(InsightOptions::default());
+        insight.begin("t", source.expect("a thread"), Mode::WriteThrough, None).expect("there is room");
+        let begun = std::time::Instant::now();
+        while insight.view("t").expect("it is there").state == "reading" {
+            assert!(begun.elapsed().as_secs() < 60, "it is not read");
+            insight.take_in(Vec::new());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let view = insight.view("t").expect("it is there");
+        assert_eq!((view.state.as_str(), view.problem.as_deref()), ("ended", None), "{view:?}");
+        assert_eq!((view.read_bytes, view.window_ms / 1000), (60_000 * 4096, 59));
+        let load = insight.loads(Some("t")).pop().expect("one");
+        let watch = insight.copy_of(&load).expect("one");
+        let advice = crate::insight::advising::advise(&load, &watch, &crate::insight::advising::Asked::default());
+        let size = advice.targets[1].ssd_bytes.expect("60,000 reads of 2,000 blocks");
+        assert!((1800 * 4096..2000 * 4096 * 2).contains(&size), "{advice:?}");
+        insight.forget("t").expect("it is there");
+        assert!(insight.views().is_empty());
+    }
 }

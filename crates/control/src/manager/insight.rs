@@ -115,7 +115,7 @@ impl Manager {
         let number = metadata.rdev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         Source::device(path, major, minor, ways)
-            .map_err(|problem| device_error(path, &problem, "record a trace with blktrace, and give it with --trace", Kind::Failed))
+            .map_err(|problem| device_error(path, &problem, "record a trace with blktrace, and give it with --trace", Kind::Conflict))
     }
 
     /// The volume that is offered as the device at this path.

@@ -1,0 +1,104 @@
+//! `hearth advise` and `hearth analysis` on a daemon under a real client.
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::Place;
+use support::nbd::Client;
+
+const BLOCK_BYTES: usize = 4096;
+
+/// Random numbers that are the same each time.
+fn mixed(n: u64) -> u64 {
+    let x = (n ^ 0x5eed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (x ^ (x >> 31)).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 20
+}
+
+/// Waits for what the observer tells once a second.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_load_is_told_what_it_needs_when_that_is_known() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let nothing = place.must(&["advise"]);
+    assert!(nothing.starts_with("nothing is watched"), "{nothing}");
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.file("disk.img", 1 << 30);
+    let uri = place.must(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"]).trim().to_string();
+    let mut client = Client::connect(&uri);
+    client.read(0, BLOCK_BYTES);
+    until("the volume's watch", || place.json(&["analysis", "show", "v"])["read_bytes"].as_u64() > Some(0));
+    let early = place.json(&["advise", "v"]);
+    let target = &early[0]["targets"][1];
+    assert!(target["ssd_bytes"].is_null() && target["not_yet"].as_str().is_some_and(|why| why.contains("of 20000 reads")), "{early:#}");
+    let told = place.must(&["advise", "v"]);
+    assert!(told.contains("50 %, 90 %, 99 %: not yet: "), "{told}");
+
+    // 16 MiB of blocks in a random order, for longer than a slice of the window.
+    let (begun, mut reads) = (Instant::now(), 0_u64);
+    while begun.elapsed() < Duration::from_secs(25) || reads < 60_000 {
+        client.read(mixed(reads) % 4096 * BLOCK_BYTES as u64, BLOCK_BYTES);
+        reads += 1;
+    }
+    let mut advice = serde_json::Value::Null;
+    until("advice", || {
+        advice = place.json(&["advise", "v"])[0].clone();
+        advice["targets"][1]["ssd_bytes"].as_u64().is_some()
+    });
+    let bytes = |key: &str| advice["targets"][1][key].as_u64().expect("a size");
+    let (low, size, high) = (bytes("ssd_bytes_low"), bytes("ssd_bytes"), bytes("ssd_bytes_high"));
+    assert!(low < size && size < high && (12 << 20..40 << 20).contains(&size), "{advice:#}");
+    assert!(advice["now"]["hits_percent"].as_f64() > Some(90.0), "64 MiB hold all of it: {advice:#}");
+    let table = place.must(&["advise", "p", "--target", "90"]);
+    assert!(table.contains("SSD NEEDED") && table.contains("You have 64 MiB: "), "{table}");
+    let list = place.must(&["analysis", "list"]);
+    assert!(list.contains("the volume") && list.contains("watching"), "{list}");
+    daemon.stop();
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    place.file("disk.img", 1 << 20);
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let ended = place.run(arguments);
+        assert_ne!(ended.status, Some(0), "{arguments:?}");
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{part:?} is not in {}", ended.stderr);
+        }
+    };
+    refused(&["advise", "none"], &["there is no", "\"none\""]);
+    refused(&["advise", "--target", "100"], &["--target is 100", "below 100"]);
+    refused(&["analysis", "start", "a", "--volume", "none"], &["there is no volume \"none\""]);
+    refused(&["analysis", "start", "a", "--device", "disk.img"], &["it is not a block device", "hearth devices"]);
+    refused(&["analysis", "start", "a", "--device", "nowhere"], &["cannot be looked at", "check the path"]);
+    refused(&["analysis", "start", "a", "--trace", "nowhere.csv"], &["cannot be looked at"]);
+    refused(&["analysis", "start", "a"], &["--volume"]);
+    refused(&["analysis", "show", "a"], &["there is no analysis \"a\"", "hearth analysis list"]);
+    refused(&["analysis", "stop", "a"], &["there is no analysis \"a\""]);
+    // A file that is no trace fails as an analysis, and says so.
+    place.must(&["analysis", "start", "a", "--trace", "disk.img"]);
+    until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
+    let view = place.json(&["analysis", "show", "a"]);
+    assert!(view["state"] == "failed" && view["problem"].as_str().is_some_and(|problem| !problem.is_empty()), "{view:#}");
+    refused(&["analysis", "start", "a", "--trace", "disk.img"], &["\"a\" is the name of an analysis"]);
+    place.must(&["analysis", "forget", "a"]);
+    daemon.stop();
+}
+
+#[test]
+fn off_means_off() {
+    let place = Place::new();
+    std::fs::write(place.path("hearth.toml"), "[insight]\nenabled = false\n").expect("room for a file");
+    let daemon = place.start(place.command(&["serve", "--config", &place.path("hearth.toml")]));
+    place.must_fail(&["analysis", "start", "a", "--trace", "x.csv"], 1, "insight.enabled is false");
+    daemon.stop();
+}
