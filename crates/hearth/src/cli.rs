@@ -3,10 +3,12 @@
 mod disk;
 mod insight;
 mod job;
+mod token;
 
 pub use disk::Disk;
 pub use insight::{Advise, Analysis, AnalysisStart, Stream};
 pub use job::Job;
+pub use token::Token;
 
 use crate::attach::Attach;
 use crate::certificates::Pki;
@@ -155,26 +157,6 @@ pub enum Command {
         keeper_socket: PathBuf,
         /// The daemon's own
         daemon_socket: Option<PathBuf>,
-    },
-}
-
-/// What to do with tokens.
-#[derive(Subcommand, Debug)]
-pub enum Token {
-    /// Create a token and print it; it is shown only once
-    Create {
-        /// Its name
-        name: String,
-        /// Its rights: view or operate
-        #[arg(long)]
-        role: String,
-    },
-    /// All tokens, without their secrets
-    List,
-    /// Revoke a token; browsers that logged in with it are logged out
-    Revoke {
-        /// Its name
-        name: String,
     },
 }
 

@@ -49,10 +49,13 @@ pub struct Device {
     shared: Arc<Shared>,
 }
 
+/// What came of reading a trace; a failure in words.
+type ReadTrace = Result<Box<Watched>, String>;
+
 /// A trace that is read.
 pub struct Trace {
     path: String,
-    read: Arc<Mutex<Option<Result<Box<Watched>, String>>>>,
+    read: Arc<Mutex<Option<ReadTrace>>>,
     stop: Arc<AtomicBool>,
     problem: Option<String>,
     done: bool,
