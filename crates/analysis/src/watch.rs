@@ -42,7 +42,7 @@ impl Limits {
 }
 
 /// Fewest and most uses that a watch keeps.
-const USES_MIN: usize = 8192;
+const USES_MIN: usize = 4096;
 const USES_MAX: usize = 1 << 19;
 
 /// Blocks used, sampled or not, since the watch or its volume began.

@@ -6,8 +6,8 @@ use types::BLOCK_BYTES;
 
 /// A use and the request that it is of are told within this time of each other.
 const NEAR_MS: u64 = 3_000;
-/// Most blocks that are marked; a scan of more than these within a moment is sequential, and told otherwise.
-const MARKS_MAX: usize = 1 << 16;
+/// Most blocks that are marked, of those that are sampled: as many as fit into a table of 2048 places, 35 KiB.
+const MARKS_MAX: usize = 1792;
 
 /// See the module.
 #[derive(Default)]
