@@ -32,6 +32,8 @@ pub struct PageSeen {
     pub level: u8,
     /// A page of rows, which a scan passes over.
     pub is_leaf: bool,
+    /// A page of a log.
+    pub is_log: bool,
     /// Its size in bytes, as a power of two.
     pub size_log2: u8,
 }

@@ -52,6 +52,7 @@ fn a_watched_volume_is_seen_and_others_are_not() {
             kind: 6,
             level: 1,
             is_leaf: false,
+            is_log: false,
             size_log2: 14,
         })
     }));

@@ -191,6 +191,7 @@ fn page_of(sight: &Sight) -> Option<PageAt> {
         next: known(page.neighbours.1),
         level: page.level.into(),
         leaf: page.is_leaf,
+        log: page.is_log,
         home_bytes: None,
     })
 }

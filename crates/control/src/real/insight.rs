@@ -43,6 +43,7 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
         }
         Native::Oracle(identity) => (identity.data_object?.into(), (None, None), 0),
         Native::Postgres(identity) => (0, (identity.prev, identity.next), identity.level.unwrap_or(0)),
+        Native::Wal(_) | Native::Redo(_) | Native::Binlog => (0, (None, None), 0),
         _ => return None,
     };
     Some(PageSeen {
@@ -53,6 +54,7 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
         level: u8::try_from(level).unwrap_or(u8::MAX),
         // Pages of PostgreSQL do not say whose they are, so no chain can be followed.
         is_leaf: level == 0 && object != 0 && matches!(page.kind, PageKind::Table | PageKind::Index),
+        is_log: page.kind == PageKind::Log,
         size_log2: page.size_bytes.max(1).ilog2() as u8,
     })
 }
