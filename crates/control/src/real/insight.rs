@@ -3,7 +3,8 @@
 use super::{Machine, failed, locked};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
-use applications::{Certainty, Engine, Native, Page, PageKind};
+use applications::streams::PageAt;
+use applications::{Certainty, Engine, Page};
 use runtime::PageSeen;
 use std::time::Duration;
 
@@ -28,33 +29,19 @@ impl Machine {
     }
 }
 
-/// What a page says of itself, by its first 4096 bytes.
+/// What a page says of itself, by its first 4096 bytes, as far as streams are told apart by it.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
     let page = applications::recognise(bytes).filter(|page| page.certainty >= Certainty::Likely)?;
+    let at = PageAt::of(&page, 0, None)?;
     let none = u32::MAX;
-    let (object, neighbours, level) = match page.native {
-        Native::Innodb(identity) => {
-            let space = u64::from(identity.space?) << 32;
-            (space | identity.index.unwrap_or(0) & 0xffff_ffff, (identity.prev, identity.next), identity.level.map_or(0, u32::from))
-        }
-        Native::Mssql(identity) => {
-            let of_this_file = |place: Option<(u32, u16)>| place.filter(|(_, file)| *file == identity.file).map(|(page, _)| page);
-            (identity.allocation_unit(), (of_this_file(identity.prev), of_this_file(identity.next)), identity.level.into())
-        }
-        Native::Oracle(identity) => (identity.data_object?.into(), (None, None), 0),
-        Native::Postgres(identity) => (0, (identity.prev, identity.next), identity.level.unwrap_or(0)),
-        Native::Wal(_) | Native::Redo(_) | Native::Binlog => (0, (None, None), 0),
-        _ => return None,
-    };
     Some(PageSeen {
-        object,
-        page: page.number().unwrap_or(none),
-        neighbours: (neighbours.0.unwrap_or(none), neighbours.1.unwrap_or(none)),
+        object: at.owner,
+        page: at.number,
+        neighbours: (at.prev.unwrap_or(none), at.next.unwrap_or(none)),
         kind: kind_of(&page),
-        level: u8::try_from(level).unwrap_or(u8::MAX),
-        // Pages of PostgreSQL do not say whose they are, so no chain can be followed.
-        is_leaf: level == 0 && object != 0 && matches!(page.kind, PageKind::Table | PageKind::Index),
-        is_log: page.kind == PageKind::Log,
+        level: u8::try_from(at.level).unwrap_or(u8::MAX),
+        is_leaf: at.leaf,
+        is_log: at.log,
         size_log2: page.size_bytes.max(1).ilog2() as u8,
     })
 }
