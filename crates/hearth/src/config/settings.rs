@@ -244,6 +244,8 @@ mod tests {
             ("log.format", "\"json\""),
             ("history.enabled", "false"),
             ("history.size_max", "\"1GiB\""),
+            ("insight.enabled", "false"),
+            ("insight.memory", "\"1GiB\""),
             ("defaults.mode", "\"write-back\""),
             ("defaults.write_cache_depth", "\"1h\""),
         ];
