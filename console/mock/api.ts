@@ -1,6 +1,7 @@
 /** The calls of the API over a [`World`]. */
 
-import type { DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import { advise, loads, start } from "./insight";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -45,11 +46,35 @@ export async function handle(world: World, method: string, path: string, query: 
       return pools(world, method, name, verb, body);
     case "disks":
       return disks(world, method, name, body);
+    case "analyses":
+    case "streams":
+    case "advice":
+      return insight(world, method, kind, name ?? query.get("name") ?? (body as AdviceAsk | undefined)?.name ?? undefined, verb, body);
     case "volumes":
       return volumes(world, method, name, verb, word, number, body, query);
     default:
       throw new Problem(404, "not_found", "there is no such path", "see /api/v1/openapi.json");
   }
+}
+
+async function insight(world: World, method: string, kind: string, name: string | undefined, verb: string | undefined, body: unknown): Promise<unknown> {
+  if (kind === "analyses" && method === "POST" && verb === undefined) return start(world, body as AnalysisStart);
+  if (name === undefined) return kind === "analyses" ? loads(world) : loads(world).flatMap((load) => load.streams);
+  const load = loads(world).find((one) => one.name === name);
+  if (!load) throw missing("analysis", name);
+  if (kind === "streams") return load.streams;
+  if (kind === "advice") {
+    world.asked.push(body as AdviceAsk);
+    await wait(400);
+    return [advise(world, load, body as AdviceAsk)];
+  }
+  if (verb === "stop" && body !== undefined) throw new Problem(400, "usage", "this path does not accept a body", "send none");
+  if (verb === "stop") load.state = "ended";
+  if (method === "DELETE") {
+    world.analyses.delete(name);
+    return { done: true };
+  }
+  return load;
 }
 
 const disksOf = (world: World, pool: string): DiskView[] => [...world.disks.values()].filter((disk) => disk.pool === pool);

@@ -1,6 +1,6 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
-import type { Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { AdviceAsk, AnalysisView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
 import { poolValue, volumeValue } from "./values";
 import { GIB, MIB, MockVolume, OPTIONS, type Character } from "./volume";
 
@@ -27,6 +27,9 @@ export class World {
   readonly pools = new Map<string, PoolView>();
   readonly disks = new Map<string, DiskView>();
   readonly jobs = new Map<number, Job>();
+  readonly analyses = new Map<string, AnalysisView>();
+  /** Advice that was asked for. */
+  readonly asked: AdviceAsk[] = [];
   readonly events: EventView[] = [];
   readonly listeners = new Set<(told: Told) => void>();
 

@@ -498,6 +498,107 @@ export interface MapView {
   counted_part: number;
 }
 
+/** Body of an analysis' start: exactly one of `volume`, `device` and `trace`. */
+export interface AnalysisStart {
+  name: string;
+  volume?: string | null;
+  /** Watched from outside; nothing is written to it. */
+  device?: string | null;
+  trace?: string | null;
+  /** Absent: until it is stopped. */
+  for_ms?: number | null;
+  tap?: string | null;
+  mode?: string | null;
+}
+
+/** An analysis, or a volume that is watched as long as it is there. */
+export interface AnalysisView {
+  name: string;
+  source: "volume" | "device" | "trace";
+  /** The volume's name, the device's or the file's path. */
+  of: string;
+  /** Begun by name; otherwise it is the watch that every volume has. */
+  named: boolean;
+  state: "watching" | "reading" | "ended" | "failed";
+  problem: string | null;
+  tap: string | null;
+  mode: string;
+  window_ms: number;
+  read_bytes: number;
+  scanned_bytes: number;
+  written_bytes: number;
+  /** Of different blocks; estimated. */
+  touched_bytes: number;
+  sampled_share: number;
+  lost_requests: number;
+  memory_bytes: number;
+  streams: StreamView[];
+}
+
+/** Requests of one kind. */
+export interface StreamView {
+  of: string;
+  class: string;
+  evidence: string;
+  requests: number;
+  read_bytes: number;
+  written_bytes: number;
+  idle_ms: number;
+}
+
+export interface AdviceAsk {
+  name?: string | null;
+  targets_percent?: number[];
+  budget_bytes?: number | null;
+  with_backups?: boolean;
+}
+
+/** Advice for one load. */
+export interface AdviceView {
+  id: number;
+  name: string;
+  pool: string | null;
+  window_ms: number;
+  with_backups: boolean;
+  scanned_bytes: number;
+  targets: TargetView[];
+  /** Smallest first; empty while nothing can be told. */
+  curve: AdvicePoint[];
+  now: AdvicePoint | null;
+  more: AdvicePoint[];
+  /** Beside that SSD. */
+  ram_bytes: number;
+  /** Bytes of clients that a byte of SSD holds. */
+  stored_share: number;
+  content_factor: number | null;
+  ram_us: number | null;
+  ssd_us: number | null;
+  backing_us: number | null;
+  sentences: string[];
+}
+
+/** How much SSD a share of hits takes. */
+export interface TargetView {
+  hits_percent: number;
+  /** Null: not known yet; 0: RAM alone does it. */
+  ssd_bytes: number | null;
+  ssd_bytes_low: number | null;
+  ssd_bytes_high: number | null;
+  read_us: number | null;
+  ssd_written_bytes_per_day: number | null;
+  not_yet: string | null;
+  /** Null: unknown. */
+  more_ms: number | null;
+}
+
+/** Hits at some size, in percent of the reads of blocks that were used before. */
+export interface AdvicePoint {
+  ssd_bytes: number;
+  hits_percent: number;
+  hits_percent_low: number;
+  hits_percent_high: number;
+}
+
 /** The body of a failed call (RFC 9457). */
 export interface Problem {
   type: string;

@@ -18,6 +18,8 @@ import { Pools } from "./pages/pools";
 import { Jobs } from "./pages/jobs";
 import { Events } from "./pages/events";
 import { Setup } from "./pages/setup";
+import { Advice } from "./pages/advice";
+import { AnalysisPage } from "./pages/analysis";
 
 export function App() {
   if (gate.value === "login") return <><Login /><Toasts /></>;
@@ -72,6 +74,10 @@ function Page() {
       return <Events />;
     case "setup":
       return <Setup />;
+    case "advice":
+      return <Advice name={now.name} />;
+    case "analysis":
+      return <AnalysisPage key={now.name} name={now.name} />;
     case "unknown":
       return <div class="empty"><h1 tabIndex={-1}>{title(now)}</h1><p>There is no such page. <a href="#/">Go to the overview.</a></p></div>;
   }
@@ -98,6 +104,7 @@ function Navigation() {
         <ul>
           {item({ page: "overview" }, "overview", "Overview", here === "overview" || here === "volume")}
           {item(only ? { page: "pool", name: only.name } : { page: "pools" }, "pool", only ? "Pool" : "Pools", here === "pool" || here === "pools")}
+          {item({ page: "advice" }, "advice", "Advice", here === "advice" || here === "analysis")}
           {item({ page: "jobs" }, "jobs", "Jobs", here === "jobs", { number: running, told: "running" })}
           {item({ page: "events" }, "events", "Events", here === "events", { number: grave, told: grave === 1 ? "error" : "errors" })}
           {item({ page: "setup" }, "setup", "Set up", here === "setup")}

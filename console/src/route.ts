@@ -10,6 +10,8 @@ export type Route =
   | { page: "jobs" }
   | { page: "events" }
   | { page: "setup" }
+  | { page: "advice"; name?: string }
+  | { page: "analysis"; name: string }
   | { page: "unknown" };
 
 /** Reads an address's hash. */
@@ -19,8 +21,8 @@ export function parse(hash: string): Route {
   const [page, name] = parts;
   if (page === undefined) return { page: "overview" };
   if (parts.length > 2) return { page: "unknown" };
-  if ((page === "volume" || page === "pool") && name !== undefined) return { page, name: decode(name) };
-  if (name === undefined && (page === "jobs" || page === "events" || page === "setup" || page === "pools")) return { page };
+  if ((page === "volume" || page === "pool" || page === "advice" || page === "analysis") && name !== undefined) return { page, name: decode(name) };
+  if (name === undefined && (page === "jobs" || page === "events" || page === "setup" || page === "pools" || page === "advice")) return { page };
   return { page: "unknown" };
 }
 
@@ -40,7 +42,10 @@ export function href(route: Route): string {
       return "#/";
     case "volume":
     case "pool":
+    case "analysis":
       return `#/${route.page}/${encodeURIComponent(route.name)}`;
+    case "advice":
+      return route.name === undefined ? "#/advice" : `#/advice/${encodeURIComponent(route.name)}`;
     default:
       return `#/${route.page}`;
   }
@@ -63,6 +68,10 @@ export function title(route: Route): string {
       return "Events";
     case "setup":
       return "Set up a volume";
+    case "advice":
+      return route.name === undefined ? "Advice" : `Advice for ${route.name}`;
+    case "analysis":
+      return `Analysis ${route.name}`;
     case "unknown":
       return "Nothing here";
   }

@@ -7,6 +7,7 @@ import { HeatMap } from "../charts/heat-map";
 import { bytes, count, known, microseconds, percent, span } from "../format";
 import { jobs, volumes } from "../live/store";
 import { liveVolume } from "../live/volumes";
+import { Streams } from "../insight/streams";
 import { href } from "../route";
 import { Badge, Chip, Figure, Panel, Trouble } from "../ui/basics";
 import { Actions } from "../volume/actions";
@@ -59,6 +60,7 @@ function Known({ volume }: { volume: VolumeView }) {
         <HeatMap volume={volume.name} size_bytes={volume.size_bytes} onAsk={ask} />
       </Panel>
       <Why volume={volume} asked={asked} />
+      <Streams volume={volume} />
       <div class="halves">
         <TurnedAway volume={volume} />
         <div>
@@ -75,7 +77,7 @@ function Known({ volume }: { volume: VolumeView }) {
 }
 
 /** Where things are on this page. The hash is the route, so these move by script. */
-const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["turned-away", "Bypassed"], ["use", "How to use it"], ["shares", "Shares"], ["settings", "Settings"]];
+const JUMPS: [string, string][] = [["over-time", "Over time"], ["map", "Address space"], ["why", "Why cached, or not?"], ["streams", "Streams"], ["turned-away", "Bypassed"], ["use", "How to use it"], ["shares", "Shares"], ["settings", "Settings"]];
 
 function Jumps() {
   const jump = (id: string): void => {

@@ -16,7 +16,8 @@ const STATES: Record<DeviceState, { tone: Tone; word: string }> = {
 
 interface Props {
   devices: DeviceView[];
-  purpose: "ssd" | "backing";
+  /** "watch": to look on from outside; what hearth itself uses is watched already. */
+  purpose: "ssd" | "backing" | "watch";
   chosen: DeviceView | null;
   /** Chosen for something else already. */
   taken: string | null;
@@ -30,11 +31,16 @@ export function treeOf(devices: DeviceView[]): { device: DeviceView; under: bool
   return roots.flatMap((device) => [{ device, under: false }, ...devices.filter((other) => other.parent === device.path).map((other) => ({ device: other, under: true }))]);
 }
 
+function usable(device: DeviceView, purpose: Props["purpose"]): boolean {
+  if (purpose === "watch") return device.state !== "pool" && device.state !== "backing";
+  return purpose === "ssd" ? device.can_be_ssd : device.can_be_backing;
+}
+
 export function Devices({ devices, purpose, chosen, taken, onChoose }: Props) {
   return (
     <ul class="devices">
       {treeOf(devices).map(({ device, under }) => {
-        const able = (purpose === "ssd" ? device.can_be_ssd : device.can_be_backing) && device.path !== taken;
+        const able = usable(device, purpose) && device.path !== taken;
         const { tone, word } = STATES[device.state];
         const speed = device.rotational === null ? device.kind : device.rotational ? "hard disk" : "SSD";
         return (

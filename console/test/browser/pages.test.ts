@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { live, open, shot, stage, violations, type Stage } from "./harness";
 
 let here: Stage;
-const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"]];
+const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"], ["advice", "#/advice"]];
 
 before(async () => {
   here = await stage();
@@ -14,7 +14,10 @@ before(async () => {
   await live(page);
   const volume = page.locator(".volumes tbody th a").filter({ hasText: here.mock ? /^db$/ : /./ }).first();
   // An empty daemon has no volume and no pool to look at.
-  if ((await volume.count()) > 0) pages.push(["volume", (await volume.getAttribute("href"))!]);
+  if ((await volume.count()) > 0) {
+    const address = (await volume.getAttribute("href"))!;
+    pages.push(["volume", address], ["analysis", address.replace("volume", "analysis")]);
+  }
   await page.goto(`${here.base}#/pools`);
   await page.getByRole("heading", { name: "Pools" }).waitFor();
   const pool = page.locator(".cards h2 a").first();
@@ -25,7 +28,7 @@ after(() => here.close());
 
 for (const scheme of ["light", "dark"] as const) {
   test(`every page opens, is accessible and is shot in ${scheme}`, async () => {
-    assert.ok(!here.mock || pages.length === 7);
+    assert.ok(!here.mock || pages.length === 9);
     for (const [name, hash] of pages) {
       const watched = await open(here, hash, { scheme });
       const { page } = watched;
