@@ -74,5 +74,15 @@ function reasons(options: Options | null): Record<string, Reason> {
       why: "The pool's SSD failed; the volume runs on its backing device alone.",
       remedy: "Replace the pool's SSD.",
     },
+    policy: {
+      title: "Object policy",
+      why: "The policy of an object (a table, an index, a log) keeps it out of the cache or sends its writes past it.",
+      remedy: "Change the object's policy if its blocks should be cached.",
+    },
+    stream: {
+      title: "Backup or scan",
+      why: "Backups and scans pass over data once: they are served what is cached and put nothing into the cache.",
+      remedy: "Set on-scan to normal for an object whose scans should fill the cache.",
+    },
   };
 }

@@ -52,7 +52,7 @@ test("health is one line, and the worst comes first", () => {
 });
 
 test("every reason of the engine has words, and an unknown one is still told", () => {
-  for (const name of ["size", "sequential", "pass_through", "write_around", "first_touch", "dirty_limit", "no_space", "degraded"]) {
+  for (const name of ["size", "sequential", "pass_through", "write_around", "first_touch", "dirty_limit", "no_space", "degraded", "policy", "stream"]) {
     const told = reason(name, options);
     assert.ok(told.why.length > 20 && told.remedy.length > 10, name);
     assert.notEqual(told.title, name.replace(/_/g, " "));

@@ -5,6 +5,7 @@
 
 mod content;
 mod fill;
+mod front;
 mod guest_load;
 mod hits;
 mod look;
@@ -36,6 +37,11 @@ fn main() -> Result<()> {
             hits::instructions(&which, hits);
             Ok(())
         }
+        "count-front" => {
+            let requests = std::env::args().nth(2).map_or(Ok(10_000), |requests| requests.parse())?;
+            front::instructions(requests);
+            Ok(())
+        }
         "count-tap-off" | "count-tap-untaken" | "count-tap-taken" => match (std::env::args().nth(2), std::env::args().nth(3)) {
             (Some(requests), Some(blocks)) => {
                 tap::instructions(&which, requests.parse()?, blocks.parse()?);
@@ -57,7 +63,7 @@ fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-write, fill, guest, all"
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-write, count-front, fill, guest, all"
             )
         }
     }

@@ -5,7 +5,9 @@
 //! Every [`Io`] handed out must be answered by exactly one `complete` with the same [`IoId`] and the same pages (a failed read of a
 //! backing device: with or without); every [`Request`] put in is answered by exactly one [`Action::Reply`].
 
+use crate::treatment::PolicyMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use page::{PageMutVec, PageVec};
@@ -44,7 +46,8 @@ pub struct Request {
     /// For [`Op::Write`]: `pages[i]` holds block `start_sector / 8 + i` and the data begins at byte
     /// `start_sector % 8 * 512` of `pages[0]`. Empty otherwise.
     pub pages: PageVec,
-    /// Set by the front when a policy sends this request around the cache.
+    /// Set by the front when a policy sends this request around the cache; by who submits it, [`BypassReason::Stream`] for a request of a stream that is
+    /// known to pass over its objects once.
     pub bypass: Option<BypassReason>,
     /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
     /// part of a stream.
@@ -322,6 +325,9 @@ impl Default for VolumeOptions {
     }
 }
 
+/// Blocks of one [`Command::Cold`] that are looked at, 256 MiB: clients do not wait for more.
+pub const COLD_BLOCKS_MAX: u64 = 1 << 16;
+
 /// What an administrator or the host asks of a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
@@ -407,6 +413,23 @@ pub enum Command {
         token: u64,
         /// Which volume.
         volume: VolumeIndex,
+    },
+    /// The policies of the volume's objects change; `None`: it has none any more. Fronts are to be told too
+    /// ([`Front::set_policies`](crate::front::Front::set_policies)). Lost with the shard and when the volume goes away: to be given again
+    /// after an `Attach`. A map that names another volume is of no effect.
+    SetPolicies {
+        /// Which volume.
+        volume: VolumeIndex,
+        /// What is said of its objects.
+        map: Option<Arc<PolicyMap>>,
+    },
+    /// Blocks will not be used again soon (a table was dropped, a backup has passed). RAM gives up its clean copies of them and the policy forgets
+    /// that it knew them; what is dirty stays. At most [`COLD_BLOCKS_MAX`] are looked at.
+    Cold {
+        /// Which volume.
+        volume: VolumeIndex,
+        /// Which blocks of it.
+        blocks: Range<u64>,
     },
     /// Another shard of the pool cannot write its log any more: the SSD is not used by this one
     /// either.

@@ -15,7 +15,9 @@ use crate::admission::{LOG_WRITE_SECTORS_MAX, Seen, StreamToken, Streams};
 use crate::api::{Op, Outcome, Reply, Request, RequestError, VolumeOptions};
 use crate::key::{Map, mix};
 use crate::mutants;
+use crate::treatment::{self, PolicyMap};
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use page::PageVec;
 use ranges::{Next, Ranges, range_in};
@@ -34,6 +36,8 @@ struct Volume {
     id: VolumeId,
     options: VolumeOptions,
     streams: Streams,
+    /// Of its objects, if there are any.
+    policies: Option<Arc<PolicyMap>>,
 }
 
 /// Blocks of reads in several parts that one front lets into the shards at the same time; a longer one goes in alone. What a shard has read for one
@@ -103,13 +107,40 @@ impl Front {
     pub fn set_volume(&mut self, index: VolumeIndex, id: VolumeId, options: VolumeOptions) {
         match self.volumes.get_mut(&index.0) {
             Some(volume) if volume.id == id => volume.options = options,
-            _ => drop(self.volumes.insert(index.0, Volume { id, options, streams: Streams::default() })),
+            _ => {
+                let before = self.volumes.insert(index.0, Volume { id, options, streams: Streams::default(), policies: None });
+                if mutants::active(88) {
+                    let policies = before.and_then(|before| before.policies);
+                    self.volumes.get_mut(&index.0).expect("just put there").policies = policies;
+                }
+            }
+        }
+    }
+
+    /// The policies of a volume's objects change. A map that was made for another volume, such as one that had its place before, says nothing of
+    /// this one.
+    pub fn set_policies(&mut self, index: VolumeIndex, map: Option<Arc<PolicyMap>>) {
+        if let Some(volume) = self.volumes.get_mut(&index.0) {
+            volume.policies = map.filter(|map| map.volume() == volume.id);
+        }
+    }
+
+    /// Checks that policies are those of the volumes they are used for.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn check_invariants(&self) {
+        for (index, volume) in &self.volumes {
+            let made_for = volume.policies.as_ref().map(|map| map.volume());
+            assert!(made_for.is_none_or(|id| id == volume.id), "policies of {made_for:?} are used for volume {index}");
         }
     }
 
     /// A volume goes away; requests in flight still get their replies.
     pub fn remove_volume(&mut self, index: VolumeIndex) {
-        self.volumes.remove(&index.0);
+        if !mutants::active(88) {
+            self.volumes.remove(&index.0);
+        }
     }
 
     /// Requests that are not answered yet.
@@ -126,9 +157,11 @@ impl Front {
         if request.op != Op::Flush && (ends_late || request.sectors == 0) {
             return self.refuse(&request);
         }
-        let (bypass, seen) = volume.bypass(&request);
+        let seen = volume.see(&request);
         let sequential = request.op == Op::Read && seen.past_cutoff;
-        let request = Request { bypass: request.bypass.or(bypass), ..request };
+        let bypass =
+            if volume.policies.is_none() { request.bypass.or(volume.bypass(&request, &seen)) } else { volume.by_policy(&request, &seen) };
+        let request = Request { bypass, ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
         if waits {
             self.queue.push_back((id, request))
@@ -278,12 +311,11 @@ impl Front {
 }
 
 impl Volume {
-    /// Whether a policy sends the request around the cache, and what its streams say.
-    fn bypass(&mut self, request: &Request) -> (Option<BypassReason>, Seen) {
-        let seen = self.see(request);
+    /// Whether the volume's options send the request around the cache.
+    fn bypass(&self, request: &Request, seen: &Seen) -> Option<BypassReason> {
         let sectors = u64::from(request.sectors);
         let log = seen.log && sectors <= LOG_WRITE_SECTORS_MAX;
-        let reason = if self.options.mode == Mode::PassThrough && request.op == Op::Read {
+        if self.options.mode == Mode::PassThrough && request.op == Op::Read {
             Some(BypassReason::PassThrough)
         } else if request.wanted || request.op == Op::Flush || log {
             None
@@ -291,8 +323,17 @@ impl Volume {
             Some(BypassReason::Size)
         } else {
             seen.past_cutoff.then_some(BypassReason::Sequential)
-        };
-        (reason, seen)
+        }
+    }
+
+    /// Whether options, streams or policies do. Out of the way of requests to volumes without policies.
+    #[cold]
+    #[inline(never)]
+    fn by_policy(&self, request: &Request, seen: &Seen) -> Option<BypassReason> {
+        // One that is lifted leaves the other.
+        let [own, given] = [self.bypass(request, seen), request.bypass]
+            .map(|reason| self.policies.as_ref().map_or(reason, |map| treatment::bypass(map, self.options.mode, request, reason)));
+        given.or(own)
     }
 
     /// What the request says about streams, and they about it.

@@ -37,4 +37,5 @@ pub mod stats;
 pub mod superblock;
 pub mod tap;
 pub mod trail;
+pub mod treatment;
 pub mod unanimous;

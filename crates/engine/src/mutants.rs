@@ -98,4 +98,9 @@ pub const ALL: &[(u32, &str)] = &[
     (81, "a block that is completed while the volume grows counts as read up to the new end"),
     (82, "only one shard hears that a volume has grown"),
     (83, "records that make blocks void take the room that the cleaner needs"),
+    (84, "object policy raises a volume to write-back"),
+    (85, "hit-only serves a block that a newer write has voided"),
+    (86, "cold hint drops a dirty page"),
+    (87, "pins leave the cleaner no room"),
+    (88, "policy map of a removed volume is used by its successor"),
 ];

@@ -132,6 +132,7 @@ impl PoolPart {
                 set_at(&mut self.ids, *volume, None);
                 self.front.remove_volume(*volume);
             }
+            Command::SetPolicies { volume, map } => self.front.set_policies(*volume, map.clone()),
             _ => {}
         }
     }

@@ -132,7 +132,9 @@ pub(crate) fn with_token(command: Command, token: u64) -> Result<Command, Comman
         | Command::GoingHome
         | Command::SsdForgotten { .. }
         | Command::PastRecorded { .. }
-        | Command::BackingFailed { .. }) => {
+        | Command::BackingFailed { .. }
+        | Command::SetPolicies { .. }
+        | Command::Cold { .. }) => {
             return Err(unanswered);
         }
     })

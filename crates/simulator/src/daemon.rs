@@ -379,7 +379,9 @@ impl System for Daemon {
             | Command::GoingHome
             | Command::SsdForgotten { .. }
             | Command::PastRecorded { .. }
-            | Command::BackingFailed { .. } => None,
+            | Command::BackingFailed { .. }
+            | Command::SetPolicies { .. }
+            | Command::Cold { .. } => None,
         };
         if let Some(token) = token {
             let checks = matches!(command, Command::Check { .. });
@@ -394,6 +396,7 @@ impl System for Daemon {
                     let record = self.pool.superblock.volumes.iter().find(|record| record.name == name);
                     front.set_volume(*volume, record.expect("every volume has a record").id, options.clone());
                 }
+                Command::SetPolicies { volume, map } => front.set_policies(*volume, map.clone()),
                 _ => {}
             }
         }
@@ -420,6 +423,7 @@ impl System for Daemon {
     }
 
     fn check_invariants(&self) {
+        self.fronts.iter().for_each(Front::check_invariants);
         for shard in &self.shards {
             shard.check_invariants();
         }

@@ -3,6 +3,7 @@
 
 mod content;
 mod growth;
+mod labels;
 
 use engine::api::VolumeOptions;
 use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
@@ -12,6 +13,7 @@ use crate::disk::faults::Faults;
 use crate::prng::Prng;
 
 pub use content::{ContentPlan, ContentSetting, ENCODING_NS, Level};
+pub use labels::LabelPlan;
 
 /// One volume.
 #[derive(Clone, Debug)]
@@ -131,6 +133,8 @@ pub struct Plan {
     pub rests: u32,
     /// Typical time between growths of volumes; 0: they keep their size.
     pub grow_ns: u64,
+    /// What is said of objects; `None`: nothing.
+    pub labels: Option<LabelPlan>,
     /// Instead of detaching a volume, the operator often lets its backing device go and attaches it again.
     pub releases: bool,
 }
@@ -294,6 +298,7 @@ impl Plan {
             content: None,
             rests: 0,
             grow_ns: 0,
+            labels: None,
             releases: false,
         }
     }
@@ -624,6 +629,7 @@ impl Plan {
             content: ContentPlan::of(seed, volume_count),
             rests: 0,
             grow_ns: 0,
+            labels: None,
             releases: false,
         };
         if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
@@ -658,6 +664,10 @@ impl Plan {
         let own = &mut Prng::new(seed).fork(29);
         if own.percent(10) {
             plan.grow(own);
+        }
+        let own = &mut Prng::new(seed).fork(31);
+        if own.percent(20) {
+            plan.label(own);
         }
         plan
     }

@@ -49,6 +49,7 @@ impl Totals {
             (&mut sums.acts, outcome.acts),
             (&mut sums.replacements, outcome.replacements),
             (&mut sums.growths, outcome.growths),
+            (&mut sums.labels, outcome.labels),
             (&mut sums.virtual_ns, outcome.virtual_ns),
         ] {
             *mine += theirs;
@@ -68,7 +69,7 @@ impl Totals {
         format!(
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
              ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} acts of the operator, \
-             {} SSDs replaced, {} growths of volumes, \
+             {} SSDs replaced, {} growths of volumes, {} sayings about objects, \
              {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}; blocks stored at \
              ends of lives {:?}",
             self.seeds,
@@ -84,6 +85,7 @@ impl Totals {
             sums.acts,
             sums.replacements,
             sums.growths,
+            sums.labels,
             sums.refusals,
             sums.doubted,
             sums.virtual_ns / 3_600_000_000_000,

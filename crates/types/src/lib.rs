@@ -4,6 +4,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod treatment;
+
+pub use treatment::{Admit, ObjectWrites, OnScan, Treatment};
+
 /// Unit of client requests, in bytes. Everything a client may address is a multiple of it.
 pub const SECTOR_BYTES: u64 = 512;
 /// Unit of caching, in bytes.
@@ -241,11 +245,15 @@ pub enum BypassReason {
     NoSpace,
     /// The SSD failed and the volume runs on the backing device alone.
     Degraded,
+    /// The policy of an object says so.
+    Policy,
+    /// Part of a stream that passes over its objects once, such as a backup or a scan.
+    Stream,
 }
 
 impl BypassReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [BypassReason; 8] = [
+    pub const ALL: [BypassReason; 10] = [
         BypassReason::Size,
         BypassReason::Sequential,
         BypassReason::PassThrough,
@@ -254,6 +262,8 @@ impl BypassReason {
         BypassReason::DirtyLimit,
         BypassReason::NoSpace,
         BypassReason::Degraded,
+        BypassReason::Policy,
+        BypassReason::Stream,
     ];
 
     /// The name in JSON and metrics.
@@ -267,6 +277,8 @@ impl BypassReason {
             BypassReason::DirtyLimit => "dirty_limit",
             BypassReason::NoSpace => "no_space",
             BypassReason::Degraded => "degraded",
+            BypassReason::Policy => "policy",
+            BypassReason::Stream => "stream",
         }
     }
 }

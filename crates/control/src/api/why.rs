@@ -70,7 +70,7 @@ pub struct RecentRequest {
     /// "ram_hit", "ssd_hit", "miss", "bypass", "write_back", "write_through" or "other".
     pub outcome: String,
     /// Why it, or a block of it, bypassed the cache ("size", "sequential", "pass_through", "write_around", "first_touch", "dirty_limit",
-    /// "no_space", "degraded"); null if it was not.
+    /// "no_space", "degraded", "policy", "stream"); null if it was not.
     pub reason: Option<String>,
     /// The same as a sentence for people.
     pub told: String,

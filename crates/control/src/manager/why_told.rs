@@ -179,6 +179,12 @@ fn why_not(asked: &Asked, explained: &Explained) -> String {
         Some(BypassReason::NoSpace) => format!(
             "{which} found no room: the log was full, or the backing device had not flushed it yet; the next read tries again, and a larger SSD has more room."
         ),
+        Some(BypassReason::Policy) => {
+            format!("{which} bypassed the cache, since the policy of the object that lay there said so.")
+        }
+        Some(BypassReason::Stream) => {
+            format!("{which} was part of a backup or a scan: these are served what is cached and put nothing into the cache.")
+        }
         Some(BypassReason::Degraded) => {
             let pool = &asked.record.pool;
             format!(
@@ -248,6 +254,8 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         BypassReason::DirtyLimit => "it had waited at the dirty limit".into(),
         BypassReason::NoSpace => "there was no room in the log".into(),
         BypassReason::Degraded => "the SSD had failed".into(),
+        BypassReason::Policy => "the policy of its object said so".into(),
+        BypassReason::Stream => "part of a backup or a scan".into(),
     };
     format!("{way}; {why}")
 }
@@ -379,6 +387,8 @@ mod tests {
             (BypassReason::DirtyLimit, mode(Mode::WriteBack), "with a larger SSD"),
             (BypassReason::NoSpace, through(), "found no room"),
             (BypassReason::Degraded, through(), "`hearth pool replace p --ssd PATH`"),
+            (BypassReason::Policy, through(), "the policy of the object that lay there"),
+            (BypassReason::Stream, through(), "part of a backup or a scan"),
         ] {
             for (op, outcome) in [(Op::Read, Outcome::Bypass), (Op::Write, Outcome::Bypass)] {
                 let recent = request(op, outcome, Some(reason));

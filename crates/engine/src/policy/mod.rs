@@ -80,6 +80,10 @@ pub const SSD_BLOCK_MILLIBYTES_MAX: u64 = 1200;
 /// Most bytes the policy spends whatever the capacity.
 pub const FIXED_BYTES_MAX: u64 = 64 << 10;
 
+/// Pinned blocks are appended again while they fill less of the log than this, in thousandths: each admitted byte is then written
+/// 1 / (1 - 0.6) times at most for their sake.
+pub const PINNED_MAX_PERMILLE: u64 = 600;
+
 /// Names a block's place in the RAM order while it is in RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RamSlot(pub(crate) u32);
@@ -300,6 +304,19 @@ impl Policy {
         self.pace.on_forget(faded);
         self.ghost.remember(key, self.chance.round(faded));
         TailVerdict::Forget
+    }
+
+    /// A live clean block of the tail segment that is pinned is appended again; gives its heat.
+    pub fn on_tail_pinned(&mut self, heat: Heat) -> Heat {
+        let faded = self.pace.faded(heat.frequency());
+        self.pace.on_append();
+        Heat::unused(faded, &mut self.chance)
+    }
+
+    /// Forgets what it knows of a block that is not in RAM (any more).
+    pub fn forget(&mut self, key: u64) {
+        self.ram.take_removed(key);
+        self.ghost.take(key);
     }
 
     /// The log opened a new segment.

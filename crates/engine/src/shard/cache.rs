@@ -115,7 +115,7 @@ impl Shard {
             (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks),
             (None, None) => Place::Absent,
         };
-        let admission = if wanted { Admission::Always } else { self.volume_of(key).options.admission };
+        let admission = if wanted || self.is_pinned(key) { Admission::Always } else { self.volume_of(key).options.admission };
         self.policy.on_access(key.0, place, Access { write, request_blocks, admission })
     }
 
@@ -166,6 +166,7 @@ impl Shard {
             self.presence.leave(key);
             match victim.verdict {
                 Verdict::Admit(heat) => self.admit(key, page, heat),
+                Verdict::Forget if self.is_pinned(key) => self.admit(key, page, Heat::default()),
                 Verdict::Forget => self.turn_away_block(key, BypassReason::FirstTouch),
                 Verdict::DropCopy => {}
             }
@@ -222,6 +223,7 @@ impl Shard {
         self.volume_of(key).stats.admitted_bytes += BLOCK_BYTES;
         let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
         self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        self.note_pinned(key);
     }
 
     /// Writes a clean block that is in RAM alone to the SSD; RAM has a copy from then on. It may have left, or been written over, since this was

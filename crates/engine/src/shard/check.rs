@@ -28,6 +28,7 @@ impl Shard {
         }
         assert_eq!(dirty, self.dirty.blocks());
         self.check_candidates();
+        self.check_policies();
         assert!(self.partial.keys().all(|key| self.index.get(*key).is_some()), "a mask without a block");
         for (index, ..) in self.attached() {
             let volume = self.volume(index).expect("attached");

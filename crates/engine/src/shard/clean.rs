@@ -5,6 +5,7 @@
 //! are served as before, and a write over them makes them void by a record like any other. Several segments can be between (2) and (3).
 
 use super::cache::NewBlock;
+use super::pins::Pins;
 use super::{CLEAN_HOLD_NS, Context, RESERVE_SEGMENTS, Shard};
 use crate::api::{IoError, IoKind, Target};
 use crate::index::{Encoding, Slot, Stored};
@@ -64,6 +65,8 @@ pub struct Cleaner {
     tries: Map<Slot, u32>,
     /// Bytes of clean blocks appended again from the segment: bounded so that cleaning always gains room.
     kept_clean_bytes: u64,
+    /// What pinned blocks take.
+    pub(super) pins: Pins,
     /// The segment is taken back ahead of need, and everything in it is kept: see [`super::recompress`].
     ahead: bool,
 }
@@ -158,6 +161,7 @@ impl Shard {
     fn begin_cleaning(&mut self, seq: u64) {
         self.cleaner.seq = Some(seq);
         self.cleaner.kept_clean_bytes = 0;
+        self.cleaner.pins.take_back(self.log.space().physical(seq));
         self.cleaner.tries.clear();
         let mut keep: Vec<Kept> = Vec::new();
         for slot in self.slots_of(seq) {
@@ -197,6 +201,9 @@ impl Shard {
         if meta.partial {
             return None;
         }
+        if let Some(verdict) = self.verdict_by_policy(key, slot, heat) {
+            return verdict;
+        }
         let verdict = self.policy.on_tail_block(key.0, heat);
         let is_base = slot.is_packed() && self.index.references(slot).all > 0;
         match verdict {
@@ -225,7 +232,7 @@ impl Shard {
     }
 
     /// Takes room for a clean block of the segment, if there is any left.
-    fn may_keep_clean(&mut self, bytes: u64) -> bool {
+    pub(super) fn may_keep_clean(&mut self, bytes: u64) -> bool {
         let most_bytes = u64::from(self.log.space().data_pages()) * BLOCK_BYTES * 3 / 4;
         let fits = self.log.space().free_segments() >= RESERVE_SEGMENTS && self.cleaner.kept_clean_bytes < most_bytes;
         self.cleaner.kept_clean_bytes += if fits { bytes } else { 0 };
@@ -233,7 +240,7 @@ impl Shard {
     }
 
     /// Bytes a block takes in the log, its records in group and footer included.
-    fn stored_bytes(&self, slot: Slot) -> u64 {
+    pub(super) fn stored_bytes(&self, slot: Slot) -> u64 {
         if slot.is_packed() { 2 * format::record::RECORD_BYTES as u64 + u64::from(self.index.stored(slot).bytes) } else { BLOCK_BYTES }
     }
 
@@ -376,8 +383,11 @@ impl Shard {
     }
 
     fn append_again(&mut self, key: Key, slot: Slot, block: NewBlock) {
-        let lost = block.lost;
+        let (lost, dirty) = (block.lost, block.dirty);
         self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        if !dirty {
+            self.note_pinned(key);
+        }
         if lost && let Some(moved) = self.index.get(key) {
             self.log.hide_page_in_flight(moved);
         }
@@ -397,6 +407,9 @@ impl Shard {
         let bytes = read.and_then(|pages| sound_bytes(&stored, owner, meta.checksum, pages)).filter(|_| !self.dangles(slot));
         if let Some(bytes) = bytes {
             self.log_packed_again(key, slot, heat, bytes);
+            if !meta.dirty {
+                self.note_pinned(key);
+            }
             self.destage_moved(key, slot);
             self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
             return;

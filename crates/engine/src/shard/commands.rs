@@ -108,6 +108,8 @@ impl Shard {
                 self.drop_ram_of(volume);
                 self.commands.jobs.push(Job::DropClean { token: Some(token), volume, cursor: 0, group: 0 });
             }
+            Command::SetPolicies { volume, map } => self.set_policies(volume, map),
+            Command::Cold { volume, blocks } => self.cool(volume, blocks),
             Command::SsdFailed => self.ssd_is_lost(),
             Command::DegradedRecorded => self.degraded_is_recorded(),
             Command::GoingHome => self.goes_home_elsewhere(),

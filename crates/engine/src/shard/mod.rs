@@ -38,6 +38,7 @@ mod op;
 mod packing;
 mod parts;
 mod past;
+mod pins;
 mod proof;
 mod quick;
 mod quiet;

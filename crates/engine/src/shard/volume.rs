@@ -6,6 +6,8 @@ use crate::key::{ExtentKey, Map};
 use crate::locks::OpId;
 use crate::region_heat::RegionHeat;
 use crate::stats::VolumeStats;
+use crate::treatment::PolicyMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use types::{SECTOR_BYTES, VolumeId};
@@ -18,6 +20,8 @@ pub struct Volume {
     pub size_bytes: u64,
     /// How it is treated.
     pub options: VolumeOptions,
+    /// How its objects are, if something is said of them.
+    pub policies: Option<Arc<PolicyMap>>,
     /// Going away: no new requests.
     pub detaching: bool,
     /// Its backing device is being let go: no new requests, and no destage but what a request waits for.
@@ -134,6 +138,7 @@ impl Volume {
             id,
             size_bytes,
             options,
+            policies: None,
             detaching: false,
             releasing: false,
             held: false,

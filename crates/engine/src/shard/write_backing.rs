@@ -27,7 +27,7 @@ impl Shard {
     pub(super) fn begin_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
-        let mode = volume.options.mode;
+        let mode = self.mode_of_write(op.first);
         let degraded = self.log.is_failed();
         let too_large_for_log = mode == Mode::WriteBack && !self.fits_log(op.blocks);
         let case = Case { mode, op: op.request.op, bypass: op.request.bypass, degraded, too_large_for_log };
@@ -105,7 +105,9 @@ impl Shard {
                 }
                 continue;
             }
-            let in_ram = self.drop_from_ram(*key);
+            let request = &self.ops.get(id).request;
+            let stays = mutants::active(85) && matches!(request.bypass, Some(BypassReason::Stream | BypassReason::Policy));
+            let in_ram = !stays && self.drop_from_ram(*key);
             let on_ssd = self.index.get(*key).is_some();
             if in_ram || on_ssd {
                 self.ops.get_mut(id).was_cached[index / 64] |= 1 << (index % 64);
@@ -283,7 +285,7 @@ impl Shard {
     fn refill(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
-        let through = volume.options.mode == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
+        let through = self.mode_of_write(op.first) == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
         if !through || self.log.is_failed() || volume.backing.failed || volume.detaching {
             return;
         }

@@ -17,7 +17,7 @@ use crate::outbox::Span;
 use crate::policy::{Arrival, Heat};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
-use types::{BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
+use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
 
 /// Index entries with only some valid sectors are bounded to one in this many slots: their masks live in a side table. Beyond that, a
 /// partial write fills its block from the backing device first.
@@ -417,7 +417,7 @@ impl Shard {
             let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
             group = self.log_block(block, urgency);
             self.destage_overtaken(key);
-            arrivals.push(advice.enter);
+            arrivals.push(advice.enter.filter(|_| self.treatment_of(key).admit() != Admit::Never));
         }
         // Only now: what leaves RAM for these may go into the log, and would take the room that was made sure of for the blocks.
         for (index, arrival) in arrivals.into_iter().enumerate() {

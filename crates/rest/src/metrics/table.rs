@@ -304,7 +304,7 @@ pub const METRICS: &[Metric] = &[
         &["volume", "reason"],
         Read::VolumeBy(|s| s.bypassed.iter().map(|(reason, count)| (reason.clone(), *count)).collect()),
         "Requests or blocks that bypassed the cache, by reason: size, sequential, pass_through, write_around, first_touch, dirty_limit, \
-         no_space, degraded.",
+         no_space, degraded, policy, stream.",
     ),
     moved(
         Moves::Load,

@@ -22,7 +22,7 @@ struct Arguments {
     sector: Option<(u16, u64)>,
 }
 
-const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow]";
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --labels | --pins] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --labels | --pins]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -48,6 +48,8 @@ fn arguments() -> Result<Arguments, String> {
             "--loss" => parsed.always = Some(Plan::always_lose_ssd),
             "--ranges" => parsed.always = Some(Plan::always_use_ranges),
             "--grow" => parsed.always = Some(Plan::always_grow),
+            "--labels" => parsed.always = Some(Plan::always_label),
+            "--pins" => parsed.always = Some(Plan::always_pin),
             "--sector" => {
                 let value = words.next().ok_or("--sector wants VOLUME:SECTOR")?;
                 let (volume, sector) = value.split_once(':').ok_or("--sector wants VOLUME:SECTOR")?;

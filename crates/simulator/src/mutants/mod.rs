@@ -68,6 +68,9 @@ pub const LOSING: [u32; 5] = [43, 76, 77, 78, 79];
 /// Those of volumes that grow, which one run in ten has; here all ([`Plan::always_grow`]).
 pub const GROWING: [u32; 3] = [80, 81, 82];
 
+/// Those of what is said of objects, which one run in five has; here all ([`Plan::always_label`]).
+pub const LABELLING: [u32; 5] = [84, 85, 86, 87, 88];
+
 fn adjust(number: u32, plan: &mut Plan) {
     if RESTING.contains(&number) {
         plan.always_share();
@@ -83,6 +86,12 @@ fn adjust(number: u32, plan: &mut Plan) {
     }
     if GROWING.contains(&number) {
         plan.always_grow();
+    }
+    if LABELLING.contains(&number) {
+        plan.always_label();
+    }
+    if number == 87 {
+        plan.always_pin();
     }
     if number == 75 || number == 79 {
         plan.always_use_ranges();

@@ -122,7 +122,7 @@ impl World<'_> {
             start_sector: draft.start_sector,
             sectors: draft.sectors,
             pages,
-            bypass: None,
+            bypass: self.labels.stream_mark(),
             wanted: false,
             range: None,
         };

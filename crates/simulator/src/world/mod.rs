@@ -1,7 +1,7 @@
 //! One run: clients, operator, devices and one life of the system after the other, in virtual time.
 //!
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
-//! and starts; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`grow`] has volumes grow; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+//! and starts; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`grow`] has volumes grow; [`labels`] lies about objects; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
 mod busy;
@@ -13,6 +13,7 @@ mod finish;
 mod gates;
 mod grow;
 mod kinship;
+mod labels;
 mod life;
 mod limits;
 mod log_writes;
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub replacements: u64,
     /// Times a volume grew while it was served.
     pub growths: u64,
+    /// Times something was said of the objects of a volume.
+    pub labels: u64,
     /// Acts of the operator that were completed.
     pub acts: u64,
     /// Events reported by the system, by name.
@@ -171,6 +174,8 @@ pub(crate) enum Happening {
     Busy(bool),
     /// A backing device grows.
     Grow,
+    /// Something is said of objects, true or not.
+    Labels,
     /// Hints are lost, or a level changes.
     Content(content::Turn),
 }
@@ -222,6 +227,7 @@ pub(crate) struct World<'a> {
     pub ssd_lied: bool,
     pub blame: Blame,
     pub content: content::Treatment,
+    pub labels: labels::Labels,
     pub ssd_failed: bool,
     pub loss: loss::Loss,
     pub log_writes: LogWrites,
@@ -344,6 +350,7 @@ impl<'a> World<'a> {
             ssd_lied: false,
             blame: Blame::default(),
             content: content::Treatment::of(plan, root.fork(5)),
+            labels: labels::Labels::of(plan, root.fork(6)),
             ssd_failed: false,
             loss: loss::Loss::none(plan.shards),
             log_writes: LogWrites::default(),
@@ -412,6 +419,7 @@ impl<'a> World<'a> {
             self.queue.after(self.plan.grow_ns, Happening::Grow);
         }
         self.plan_content();
+        self.plan_labels();
     }
 
     /// Lets the next thing happen.
@@ -426,7 +434,7 @@ impl<'a> World<'a> {
         };
         let now = self.queue.now_ns();
         self.note(1, now);
-        let by_itself = matches!(happening, Happening::Shortage(_) | Happening::Busy(_) | Happening::Content(_));
+        let by_itself = matches!(happening, Happening::Shortage(_) | Happening::Busy(_) | Happening::Labels | Happening::Content(_));
         let follows = matches!(happening, Happening::Tick) && std::mem::take(&mut self.makes_tick);
         self.makes_tick |= by_itself;
         self.steps_that_count_not += u64::from(by_itself || follows);
@@ -470,6 +478,7 @@ impl<'a> World<'a> {
             Happening::Shortage(begins) => self.shortage(begins),
             Happening::Busy(is_busy) => self.host_busy(is_busy),
             Happening::Grow => self.grow_turn()?,
+            Happening::Labels => self.labels_turn(),
             Happening::Content(turn) => self.content_turn(turn),
         }
         let drained = self.drain();

@@ -1,0 +1,140 @@
+//! What the policies of objects say to a shard: which way a write takes, what enters, and what stays at the tail.
+
+use super::Shard;
+use crate::api::COLD_BLOCKS_MAX;
+use crate::front::shard_of;
+use crate::index::Slot;
+use crate::key::Key;
+use crate::mutants;
+use crate::policy::{Heat, PINNED_MAX_PERMILLE};
+use crate::treatment::{PolicyMap, weakened};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use types::{Admit, BLOCK_BYTES, EXTENT_BLOCKS, EXTENT_SECTORS, Mode, Treatment, VolumeIndex};
+
+/// Pinned bytes by the segment that they were appended to. Those written over since still count until their segment is taken back, and of what an
+/// earlier life left nothing is known until then.
+#[derive(Default)]
+pub struct Pins {
+    /// By physical segment.
+    bytes: Vec<u32>,
+    total: u64,
+}
+
+impl Pins {
+    fn add(&mut self, segment: u32, bytes: u64) {
+        let segment = segment as usize;
+        if self.bytes.len() <= segment {
+            self.bytes.resize(segment + 1, 0);
+        }
+        self.bytes[segment] += bytes as u32;
+        self.total += bytes;
+    }
+
+    /// The segment is being taken back: what stays pinned is appended again.
+    pub fn take_back(&mut self, segment: u32) {
+        if let Some(bytes) = self.bytes.get_mut(segment as usize) {
+            self.total -= u64::from(core::mem::take(bytes));
+        }
+    }
+}
+
+impl Shard {
+    /// A volume's policies change. A map that was made for another volume says nothing of this one.
+    pub(super) fn set_policies(&mut self, index: VolumeIndex, map: Option<Arc<PolicyMap>>) {
+        if let Some(volume) = &mut self.volumes[usize::from(index.0)] {
+            let id = volume.id;
+            volume.policies = map.filter(|map| map.volume() == id);
+        }
+    }
+
+    /// How a block is treated.
+    #[inline]
+    pub(super) fn treatment_of(&self, key: Key) -> Treatment {
+        let map = self.volume(key.volume()).and_then(|volume| volume.policies.as_deref());
+        map.map_or_else(Treatment::default, |map| map.treatment_of(key.block()))
+    }
+
+    /// Whether the block is to stay.
+    pub(super) fn is_pinned(&self, key: Key) -> bool {
+        self.treatment_of(key).admit() == Admit::Pinned
+    }
+
+    /// The mode by which a write that begins with this block goes.
+    pub(super) fn mode_of_write(&self, first: Key) -> Mode {
+        let mode = self.volume(first.volume()).expect("a request's volume is attached").options.mode;
+        weakened(mode, self.treatment_of(first))
+    }
+
+    /// A clean block has been appended to the log: counted if it is pinned.
+    pub(super) fn note_pinned(&mut self, key: Key) {
+        if let Some(slot) = self.index.get(key).filter(|_| self.is_pinned(key)) {
+            let segment = self.log.space().physical(self.seq_of(slot));
+            self.cleaner.pins.add(segment, self.stored_bytes(slot));
+        }
+    }
+
+    /// Whether a pinned block may be kept: while there is room for pins, and in the part of a segment that clean blocks may have at all, so that
+    /// the cleaner always gains room. Of a segment that is pinned throughout a quarter is let go for that, and comes back with its next use.
+    fn may_keep_pinned(&mut self, bytes: u64) -> bool {
+        let space = self.log.space();
+        let most = space.segments() * u64::from(space.data_pages()) * BLOCK_BYTES * PINNED_MAX_PERMILLE / 1000;
+        self.cleaner.pins.total < most && self.may_keep_clean(bytes)
+    }
+
+    /// What is to become of a clean block at the tail, if its object has a policy that says so: kept with this heat, or forgotten.
+    pub(super) fn verdict_by_policy(&mut self, key: Key, slot: Slot, heat: Heat) -> Option<Option<Heat>> {
+        match self.treatment_of(key).admit() {
+            Admit::Never => Some(None),
+            Admit::Pinned if mutants::active(87) => Some(Some(heat)),
+            Admit::Pinned if self.may_keep_pinned(self.stored_bytes(slot)) => Some(Some(self.policy.on_tail_pinned(heat))),
+            Admit::Pinned | Admit::Normal => None,
+        }
+    }
+
+    /// These blocks will not be used again soon: RAM gives up its clean copies, and no proof of use is remembered. What is dirty stays, and so
+    /// does what the SSD holds, which the tail will forget.
+    pub(super) fn cool(&mut self, index: VolumeIndex, blocks: Range<u64>) {
+        let Some(volume) = self.volume(index) else { return };
+        let (id, end) = (volume.id, volume.size_bytes.div_ceil(BLOCK_BYTES));
+        let (shard, shards) = (self.config.place.shard, self.config.place.layout.shards);
+        let end = blocks.end.min(end).min(blocks.start.saturating_add(COLD_BLOCKS_MAX));
+        let mut block = blocks.start;
+        while block < end {
+            let extent = block / EXTENT_BLOCKS;
+            let extent_end = end.min((extent + 1) * EXTENT_BLOCKS);
+            if shard_of(id, extent * EXTENT_SECTORS, shards) == shard {
+                (block..extent_end).for_each(|block| self.cool_block(Key::new(index, block)));
+            }
+            block = extent_end;
+        }
+    }
+
+    fn cool_block(&mut self, key: Key) {
+        if self.dirty.contains(key) {
+            if mutants::active(86) {
+                self.drop_from_ram(key);
+                self.forget(key);
+            }
+            return;
+        }
+        self.drop_from_ram(key);
+        self.policy.forget(key.0);
+        if let Some(slot) = self.index.get(key) {
+            self.index.set_frequency(slot, Heat::default().bits());
+        }
+    }
+
+    /// For [`Shard::check_invariants`]: policies are those of the volumes they are used for, and pins are counted.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(super) fn check_policies(&self) {
+        for (index, id, _) in self.attached() {
+            let map = self.volume(index).and_then(|volume| volume.policies.as_deref());
+            assert!(map.is_none_or(|map| map.volume() == id), "policies of another volume are used for {index:?}");
+        }
+        assert_eq!(self.cleaner.pins.total, self.cleaner.pins.bytes.iter().copied().map(u64::from).sum(), "pinned bytes");
+    }
+}
