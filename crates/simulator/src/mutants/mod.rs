@@ -72,6 +72,10 @@ pub const GROWING: [u32; 3] = [80, 81, 82];
 pub const LABELLING: [u32; 5] = [84, 85, 86, 87, 88];
 
 fn adjust(number: u32, plan: &mut Plan) {
+    // Lies about objects make a run one about them: mistakes of other things are looked for without.
+    if !LABELLING.contains(&number) {
+        *plan = Plan::without_labels(plan.seed);
+    }
     if RESTING.contains(&number) {
         plan.always_share();
     }
