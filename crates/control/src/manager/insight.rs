@@ -240,9 +240,7 @@ impl Manager {
     }
 
     pub(super) fn advice(&self, id: u64) -> Result<AdviceView, ControlError> {
-        self.insight().advice(id).cloned().ok_or_else(|| {
-            ControlError::Analysis(format!("there is no advice {id}, or it is too old"), "ask anew with `hearth advise`".into())
-        })
+        self.insight().advice(id).cloned().ok_or_else(|| ControlError::Unknown { named: "advice", name: id.to_string() })
     }
 }
 
