@@ -559,17 +559,7 @@ impl Plan {
         }
     }
 
-    /// The plan of this seed.
-    pub fn of(seed: u64) -> Plan {
-        let mut plan = Plan::without_labels(seed);
-        let own = &mut Prng::new(seed).fork(31);
-        if own.percent(20) {
-            plan.label(own);
-        }
-        plan
-    }
-
-    /// The same, with nothing said of objects.
+    /// The plan of this seed, with nothing said of objects.
     pub fn without_labels(seed: u64) -> Plan {
         let mut prng = Prng::new(seed).fork(1);
         let prng = &mut prng;

@@ -20,6 +20,16 @@ pub struct LabelPlan {
 }
 
 impl Plan {
+    /// The plan of this seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut plan = Plan::without_labels(seed);
+        let own = &mut Prng::new(seed).fork(31);
+        if own.percent(20) {
+            plan.label(own);
+        }
+        plan
+    }
+
     /// Something is said of objects now and then; in one of three runs most of it is pinned, and more is read than the log holds.
     pub(super) fn label(&mut self, prng: &mut Prng) {
         self.labels = Some(LabelPlan {
