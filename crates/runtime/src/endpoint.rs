@@ -144,8 +144,9 @@ impl Context<'_> {
         self.host.cancel(self.endpoint, token);
     }
 
-    /// Submits a request to a volume. The runtime fills in [`Request::volume`] and [`Request::bypass`] (give
-    /// [`ANY_VOLUME`] and `None`); [`Request::id`] must be unique among this endpoint's requests in flight, over all volumes.
+    /// Submits a request to a volume. The runtime fills in [`Request::volume`] (give [`ANY_VOLUME`]). Requests of
+    /// clients have no [`Request::bypass`]; one that has goes past the cache and is not counted with
+    /// them. [`Request::id`] must be unique among this endpoint's requests in flight, over all volumes.
     /// The answer comes as [`Endpoint::reply`], never from inside this call, errors such as out-of-range or read-only included.
     ///
     /// # Errors

@@ -182,7 +182,7 @@ impl Reactor {
         match route {
             Route::Bare { .. } => self.start_bare(number, request.pages),
             Route::Cached { pool, index } => {
-                let request = Request { id: u64::from(number), volume: index, bypass: None, ..request };
+                let request = Request { id: u64::from(number), volume: index, ..request };
                 match self.pool(pool) {
                     Some(part) => {
                         if part.submit(request) {
@@ -208,14 +208,17 @@ impl Reactor {
             is_full = self.watching.note(&seen, &request);
         }
         volume.in_flight -= 1;
-        volume.stats.record(&Answered {
-            op: request.op,
-            fua: request.fua,
-            bytes: u64::from(request.sectors) * SECTOR_BYTES,
-            result,
-            outcome,
-            latency_ns: self.now_ns.saturating_sub(request.submitted_ns),
-        });
+        // What hearth reads for itself is no client's.
+        if !request.glance.aside {
+            volume.stats.record(&Answered {
+                op: request.op,
+                fua: request.fua,
+                bytes: u64::from(request.sectors) * SECTOR_BYTES,
+                result,
+                outcome,
+                latency_ns: self.now_ns.saturating_sub(request.submitted_ns),
+            });
+        }
         for key in volume.line.drain(..) {
             self.callbacks.push_back(Callback::VolumeAvailable(key));
         }

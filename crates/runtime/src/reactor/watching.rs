@@ -34,6 +34,8 @@ pub(crate) struct Seen<'a> {
 pub(crate) struct Glance {
     /// A client's own request, of a volume that is watched.
     pub(crate) watched: bool,
+    /// It is hearth's own, and goes past the cache.
+    pub(crate) aside: bool,
     /// See [`Sight::sequential`].
     pub(crate) sequential: bool,
     /// Of a write: what its first page says.
@@ -51,9 +53,10 @@ fn recognised(recognise: Option<&Recognise>, start_sector: u64, pages: &PageVec)
 impl Glance {
     /// Looks at a request on its way in.
     pub(crate) fn of(volume: &VolumeRef, recognise: Option<&Recognise>, request: &Request) -> Glance {
-        let watched = volume.sampled_below() != 0 && !request.wanted;
+        let aside = request.bypass.is_some();
+        let watched = volume.sampled_below() != 0 && !request.wanted && !aside;
         let page = if watched && request.op == Op::Write { recognised(recognise, request.start_sector, &request.pages) } else { None };
-        Glance { watched, sequential: false, page }
+        Glance { watched, aside, sequential: false, page }
     }
 }
 
