@@ -18,6 +18,7 @@ pub mod curve;
 pub mod kept;
 pub mod load;
 pub mod miniature;
+pub mod parts;
 pub mod profile;
 mod slices;
 mod stack;

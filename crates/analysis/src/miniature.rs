@@ -6,7 +6,7 @@
 //! else. The engine has admission, a RAM tier, a log with stale slots, headers and reinsertion; all of that
 //! is in the miniature, since it is the engine itself. So is what it writes to the SSD.
 
-use crate::kept::Kept;
+use crate::kept::{Kept, Use};
 use engine::api::VolumeOptions;
 use engine::tap::line_hash;
 use replica::{Replica, ReplicaConfig};
@@ -71,6 +71,11 @@ pub fn rate_for(kept: &Kept, ssd_pages: u64, uses_max: usize) -> Option<f64> {
 /// only if asked for. A read of a block that was never used before in the window counts as such.
 #[must_use]
 pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool) -> Did {
+    try_cache_and(kept, tried, rate, with_scans, &mut |_, _| {})
+}
+
+/// The same, and tells `each` use with whether the cache answered it.
+pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, each: &mut dyn FnMut(&Use, bool)) -> Did {
     let scaled = |size: u64| (size as f64 * rate).round() as u64;
     let ssd_pages = scaled(tried.ssd_pages).max(Replica::SSD_PAGES_MIN);
     let config = ReplicaConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
@@ -87,6 +92,7 @@ pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool) -> Did
         replica.advance_to((used.time_ms as f64 * 1e6 * rate) as u64);
         let is_first = known.insert(used.block);
         let missing = replica.access(0, used.block, 1, used.is_write);
+        each(&used, missing == 0);
         if !used.is_write {
             did.reads += 1.0;
             did.first_reads += f64::from(u8::from(is_first));
