@@ -252,6 +252,14 @@ impl Found {
         self.map.all().filter(move |extent| extent.object == id)
     }
 
+    /// Memory held, in bytes; nearly.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = |object: &Object| object.name.len() + object.path.len() + object.database.as_ref().map_or(0, String::len);
+        let objects: usize = self.objects.iter().map(|object| size_of::<Object>() + texts(object) + 64).sum();
+        size_of::<Found>() + objects + self.map.bytes() + self.owners.len() * 96 + self.domains.len() * 16
+    }
+
     /// Whose a page is that carries `key`: of InnoDB the space id, shifted left by 32 bits, and the
     /// low 32 bits of the index id; of SQL Server the allocation unit. `None` where that is not
     /// known, or where two servers of this volume may mean it: see [`Found::owner_at`].

@@ -29,9 +29,9 @@ impl PageAt {
         }
         match page.native {
             Native::Innodb(identity) => {
-                // Index ids are unique in a server, space ids too: either tells servers apart
-                // better than one.
-                let named = identity.space.map(|space| u64::from(space) << 40 ^ identity.index.unwrap_or(0));
+                // As `discovery` has it: index ids are unique in a server, space ids too, and either
+                // tells servers apart better than one.
+                let named = identity.space.map(|space| u64::from(space) << 32 | identity.index.unwrap_or(0) & 0xffff_ffff);
                 let level = identity.level.unwrap_or(0);
                 let leaf = identity.index.is_some() && identity.level == Some(0);
                 Some(at(named.or_else(mapped)?, identity.page, identity.prev, identity.next, level.into(), leaf))
@@ -49,7 +49,7 @@ impl PageAt {
             Native::Mssql(identity) => {
                 let same_file = |link: Option<(u32, u16)>| link.filter(|link| link.1 == identity.file).map(|link| link.0);
                 let leaf = identity.level == 0 && MSSQL_ROWS.contains(&identity.page_type);
-                let owner = identity.allocation_unit() ^ u64::from(identity.file);
+                let owner = identity.allocation_unit();
                 let (prev, next) = (same_file(identity.prev), same_file(identity.next));
                 Some(at(owner, identity.page, prev, next, identity.level.into(), leaf))
             }
