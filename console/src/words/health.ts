@@ -15,6 +15,7 @@ export const JOB_WORD: Record<JobKind, string> = {
   check: "Check",
   replace: "Replacement of the SSD",
   disk_room: "Change of the room for disks",
+  discover: "Look for applications",
 };
 
 /** Whether a job is the work of a pool, and not of a volume: both may have the same name. */

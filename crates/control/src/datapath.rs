@@ -15,9 +15,11 @@ use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use targets::{Look, Offered, Protocol};
+use types::Treatment;
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -307,6 +309,26 @@ pub trait DataPath: Send + Sync {
     fn take_tapped(&self) -> Result<Tapped, ControlError> {
         Ok(Vec::new())
     }
+
+    /// Reads a part of an attached volume as clients see it, and puts nothing into the cache. Offset and length are whole sectors of 512 bytes, 1 MiB
+    /// at most.
+    ///
+    /// # Errors
+    /// If it is not attached, or cannot be read.
+    fn read_aside(&self, volume: &str, _offset_bytes: u64, _bytes: &mut [u8]) -> Result<(), ControlError> {
+        Err(ControlError::Unknown { named: "volume", name: volume.into() })
+    }
+
+    /// How the objects of a cached volume are treated from now on, by their bytes, ascending; empty: as the volume says.
+    ///
+    /// # Errors
+    /// If the volume has no cache, or a reactor does not answer.
+    fn set_policies(&self, _volume: &VolumeRecord, _ranges: &[(Range<u64>, Treatment)]) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// These bytes of a cached volume are not needed again soon.
+    fn cool(&self, _volume: &str, _ranges: &[Range<u64>]) {}
 
     /// Looks at an SSD without changing it.
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError>;

@@ -48,6 +48,8 @@ pub enum Work {
     Replace(PoolReplace),
     /// A pool's cache gives room, or takes it.
     DiskRoom,
+    /// Applications are looked for.
+    Discover,
 }
 
 impl Work {
@@ -61,6 +63,7 @@ impl Work {
             Work::Check(_) => JobKind::Check,
             Work::Replace(_) => JobKind::Replace,
             Work::DiskRoom => JobKind::DiskRoom,
+            Work::Discover => JobKind::Discover,
         }
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Half-done operations are told by the phases; what a start does with them stands there.
 
+use crate::insight::policies::Rule;
 use crate::names::{self, Named};
 use crate::options::Options;
 use crate::uuid::Uuid;
@@ -164,6 +165,7 @@ impl DiskRecord {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            rules: Vec::new(),
             shares: self.shares.clone(),
             attachment: None,
         }
@@ -240,6 +242,9 @@ pub struct VolumeRecord {
     /// are older was rolled back. Means something after a crash too.
     #[serde(default)]
     pub noted: Vec<Fact>,
+    /// Policies of its objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
     /// How it is offered to other machines; at most once by each protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<ShareRecord>,
@@ -541,6 +546,7 @@ pub(crate) mod samples {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            rules: Vec::new(),
             shares: Vec::new(),
             attachment: None,
         }

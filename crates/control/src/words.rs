@@ -5,7 +5,7 @@ use crate::socket_path::SocketPath;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
 use targets::Protocol;
-use types::{Admission, Content, Mode, OnSsdLoss};
+use types::{Admission, Admit, Content, Mode, ObjectWrites, OnScan, OnSsdLoss};
 use utoipa::ToSchema;
 
 /// A module for `#[serde(with = ...)]`: a value is written as its name.
@@ -33,6 +33,9 @@ by_name!(mode, Mode, Mode::from_name, "mode");
 by_name!(on_ssd_loss, OnSsdLoss, on_ssd_loss_from_name, "way to treat the loss of an SSD");
 by_name!(admission, Admission, admission_from_name, "admission policy");
 by_name!(protocol, Protocol, Protocol::from_name, "protocol");
+by_name!(admit, Admit, Admit::from_name, "admission of an object");
+by_name!(object_writes, ObjectWrites, ObjectWrites::from_name, "way of writes");
+by_name!(on_scan, OnScan, OnScan::from_name, "way of scans");
 by_name!(content, Content, Content::from_name, "content level");
 
 /// What a volume does when its SSD is lost, by its name.

@@ -3,11 +3,13 @@
 mod disk;
 mod insight;
 mod job;
+mod objects;
 mod token;
 
 pub use disk::Disk;
-pub use insight::{Advise, Analysis, AnalysisStart, Stream};
+pub use insight::{Advise, AdviseCommand, Analysis, AnalysisStart, Stream};
 pub use job::Job;
+pub use objects::{App, Object, ObjectList, ObjectSet};
 pub use token::Token;
 
 use crate::attach::Attach;
@@ -85,6 +87,12 @@ pub enum Command {
     /// Who reads and writes: application, scans, backups, logs
     #[command(subcommand)]
     Stream(Stream),
+    /// Databases found on volumes, without a login
+    #[command(subcommand)]
+    App(App),
+    /// Tables, indexes and logs: how much they are used, and how they are treated
+    #[command(subcommand)]
+    Object(Object),
     /// Counters of everything, of a volume, or of a pool
     Stats {
         /// A volume (or a pool)

@@ -1,14 +1,17 @@
 //! `hearth analysis`, `hearth stream`, `hearth advise`: what loads need.
 
-use crate::cli::{Advise, Analysis, AnalysisStart, Stream};
+use crate::cli::{Advise, AdviseCommand, Analysis, AnalysisStart, Stream};
 use crate::commands::Session;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::table::{self, Align};
 use crate::{quantity, request};
-use control::api::{self, AdviceAsk, AdviceView, AnalysisView, Done, StreamView, TargetView};
+use control::api::{self, AdviceApplied, AdviceAsk, AdviceObject, AdviceVerified, AdviceView, AnalysisView, Done, StreamView, TargetView};
 use control::human;
 use control::names::Named;
+
+/// Objects shown of an advice; JSON has more.
+const OBJECTS_SHOWN: usize = 10;
 
 impl Session {
     /// `hearth analysis ...`.
@@ -53,6 +56,16 @@ impl Session {
     /// # Errors
     /// With the sentence to print.
     pub fn advise(&self, advise: &Advise) -> Result<(), Failure> {
+        match &advise.command {
+            Some(AdviseCommand::Apply { id, dry_run }) => {
+                let done: AdviceApplied = self.client.post(&format!("/advice/{id}/apply?dry_run={dry_run}"))?;
+                return self.print(&done, applied);
+            }
+            Some(AdviseCommand::Verify { id }) => {
+                return self.print(&self.client.get::<AdviceVerified>(&format!("/advice/{id}/verify"))?, verified);
+            }
+            None => {}
+        }
         let ask = AdviceAsk {
             name: advise.name.as_deref().map(|name| request::name(Named::Analysis, name).map(Into::into)).transpose()?,
             targets_percent: advise.target.clone(),
@@ -232,7 +245,63 @@ fn one(advice: &AdviceView) -> String {
         let wait = more_ms.map_or(String::new(), |ms| format!("; about {} more", human::seconds((ms / 1000).max(1))));
         text += &format!("{}: not yet: {why}{wait}\n", shares.join(", "));
     }
+    if advice.objects.len() > 1 {
+        let head = [
+            ("  OBJECT", Align::Left),
+            ("KIND", Align::Left),
+            ("OF THE HITS", Align::Right),
+            ("OF THE READS", Align::Right),
+            ("TAKES", Align::Right),
+            ("ADVICE", Align::Left),
+        ];
+        let row = |object: &AdviceObject| {
+            vec![
+                format!("  {}", object.name),
+                object.kind.clone(),
+                format!("{} %", number(object.hits_percent)),
+                format!("{} %", number(object.reads_percent)),
+                human::bytes(object.ssd_bytes),
+                object.advice.clone(),
+            ]
+        };
+        text += &table::layout(&head, &advice.objects.iter().take(OBJECTS_SHOWN).map(row).collect::<Vec<_>>());
+    }
     for sentence in &advice.sentences {
+        text += &format!("{sentence}\n");
+    }
+    if !advice.objects.is_empty() && advice.pool.is_some() {
+        text += &format!("apply it: hearth advise apply {} --dry-run\n", advice.id);
+    }
+    text
+}
+
+fn applied(done: &AdviceApplied) -> String {
+    let mut text: String = done.changes.iter().map(|change| format!("{change}\n")).collect();
+    if done.changes.is_empty() {
+        text += "nothing is to be changed: objects are treated as they should be\n";
+    } else if done.dry_run {
+        text += &format!("nothing was changed; make it so with `hearth advise apply {}`\n", done.id);
+    }
+    for sentence in &done.to_do {
+        text += &format!("{sentence}\n");
+    }
+    if !done.dry_run {
+        text += &format!("compare the forecast with what comes: hearth advise verify {}\n", done.id);
+    }
+    text
+}
+
+fn verified(told: &AdviceVerified) -> String {
+    let percent = |percent: Option<f64>| percent.map_or("-".into(), |percent| format!("{} %", number(percent)));
+    let band = format!("{} to {}", percent(told.forecast_percent_low), percent(told.forecast_percent_high));
+    let mut text = table::pairs(&[
+        ("volume", told.volume.clone()),
+        ("since", format!("{} ago", human::seconds(told.window_ms / 1000))),
+        ("forecast", format!("{} of hits, band {band}", percent(told.forecast_percent))),
+        ("came", percent(told.measured_percent)),
+        ("off by", told.error_points.map_or("-".into(), |points| format!("{points:+} points"))),
+    ]);
+    for sentence in &told.sentences {
         text += &format!("{sentence}\n");
     }
     text

@@ -18,6 +18,7 @@ mod jobs;
 mod keeping;
 mod logs;
 mod model;
+mod objects;
 mod progress;
 mod quantity;
 mod recipes;
@@ -42,7 +43,7 @@ mod why;
 use certificates::Pki;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cli::{Analysis, Cli, Command, ConfigCommand, Content, Disk, Job, Pool, Serve, Share, Token, Volume};
+use cli::{Analysis, App, Cli, Command, ConfigCommand, Content, Disk, Job, Object, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
@@ -128,6 +129,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Detach { name } => session()?.detach(name).map_err(|f| f.cannot(&format!("detach volume \"{}\"", shown(name)))),
         Command::Advise(advise) => session()?.advise(advise).map_err(|f| f.cannot("advise")),
         Command::Analysis(command) => session()?.analysis(command).map_err(|f| f.cannot(&analysis_action(command))),
+        Command::App(command) => session()?.app(command).map_err(|f| f.cannot(app_action(command))),
+        Command::Object(command) => session()?.object(command).map_err(|f| f.cannot(object_action(command))),
         Command::Stream(command) => session()?.stream(command).map_err(|f| f.cannot("list streams")),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
@@ -192,6 +195,22 @@ fn analysis_action(command: &Analysis) -> String {
         Analysis::Show { name } => format!("show analysis \"{}\"", shown(name)),
         Analysis::Stop { name } => format!("stop analysis \"{}\"", shown(name)),
         Analysis::Forget { name } => format!("forget analysis \"{}\"", shown(name)),
+    }
+}
+
+fn app_action(command: &App) -> &'static str {
+    match command {
+        App::List { .. } => "list applications",
+        App::Show { .. } => "show the application",
+        App::Discover { .. } => "look for applications",
+    }
+}
+
+fn object_action(command: &Object) -> &'static str {
+    match command {
+        Object::List(_) => "list objects",
+        Object::Show { .. } => "show the object",
+        Object::Set(_) => "set the policy",
     }
 }
 

@@ -180,6 +180,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         past: Vec::new(),
         stopped: false,
         noted: Vec::new(),
+        rules: Vec::new(),
         shares: Vec::new(),
         attachment: None,
     };

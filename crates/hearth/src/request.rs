@@ -16,6 +16,19 @@ pub fn name(named: Named, name: &str) -> Result<&str, Failure> {
     Ok(name)
 }
 
+/// A value as it stands in the query of a path: all but letters, digits and `-._~` in hexadecimal.
+pub fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded += &format!("%{byte:02X}");
+        }
+    }
+    encoded
+}
+
 /// A path as the daemon, which may stand elsewhere, must be told it.
 ///
 /// # Errors

@@ -21,6 +21,8 @@ const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 /// And when it saw so many requests that the reactors' room for them may not last a second.
 const OBSERVE_SOON: Duration = Duration::from_millis(100);
 const MANY_REQUESTS: usize = 1000;
+/// How soon a volume that was attached is looked at for applications.
+const NAMES_EVERY: Duration = Duration::from_secs(2);
 
 /// Starts them, once everything is brought back.
 ///
@@ -55,6 +57,15 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
                 }
             };
             std::thread::sleep(if requests > MANY_REQUESTS { OBSERVE_SOON } else { OBSERVE_EVERY });
+        }
+    })?;
+    let named = manager.clone();
+    spawn("names", move || {
+        let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+        while !named.is_stopping() {
+            if !named.discover_due() {
+                std::thread::sleep(NAMES_EVERY);
+            }
         }
     })?;
     spawn("stamps", move || {

@@ -44,6 +44,9 @@ fn read_place(place: &str) -> Result<(u64, Option<u64>), Failure> {
 
 fn told(view: &WhyView) -> String {
     let mut text: String = view.verdict.iter().map(|sentence| format!("{sentence}\n")).collect();
+    if let Some(object) = &view.object {
+        text += &format!("{object}\n");
+    }
     text += "\n";
     text += &runs(view);
     if view.heat >= 1.0 {
@@ -165,6 +168,7 @@ mod tests {
             dirty_since_s: Some(12.5),
             encodings: BTreeMap::new(),
             heat: 17.4,
+            object: None,
             verdict: vec!["One.".into(), "Two.".into()],
             runs: (0..25).map(|at| run(at * 8192)).collect(),
             recent: vec![recent; 12],

@@ -151,8 +151,68 @@ pub struct AdviceView {
     pub ssd_us: Option<f64>,
     /// That the backing device answers.
     pub backing_us: Option<f64>,
+    /// Which objects bring the hits of the target that is nearest to 90 %, those that bring most first; at most 32.
+    #[serde(default)]
+    pub objects: Vec<AdviceObject>,
     /// What to make of it, one sentence each.
     pub sentences: Vec<String>,
+}
+
+/// What an advice comes to when it is applied.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdviceApplied {
+    /// The advice's number.
+    pub id: u64,
+    /// The volume.
+    pub volume: String,
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// What changes, one sentence each.
+    pub changes: Vec<String>,
+    /// What a person has to do, such as to buy an SSD.
+    pub to_do: Vec<String>,
+}
+
+/// A forecast against what came.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdviceVerified {
+    /// The advice's number.
+    pub id: u64,
+    /// The volume.
+    pub volume: String,
+    /// Milliseconds since the advice was given, or applied.
+    pub window_ms: u64,
+    /// Share of the reads of blocks used before that were to be hits with the SSD that there is, in percent; absent: it was not told.
+    pub forecast_percent: Option<f64>,
+    /// Lower end of its band.
+    pub forecast_percent_low: Option<f64>,
+    /// Upper end.
+    pub forecast_percent_high: Option<f64>,
+    /// The share that came; absent: too little was read since.
+    pub measured_percent: Option<f64>,
+    /// By how many points the forecast was too high; negative: too low.
+    pub error_points: Option<f64>,
+    /// What to make of it, one sentence each.
+    pub sentences: Vec<String>,
+}
+
+/// What one object brings.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdviceObject {
+    /// Its number on its volume; absent: all blocks of which nothing is known.
+    pub id: Option<u32>,
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its share of all hits, in percent.
+    pub hits_percent: f64,
+    /// Its share of all reads, in percent.
+    pub reads_percent: f64,
+    /// What it takes of the SSD, in bytes.
+    pub ssd_bytes: u64,
+    /// "cache", or "never": it is read much, and hardly anything of it twice while it would be cached.
+    pub advice: String,
 }
 
 /// How much SSD a share of hits takes.

@@ -21,6 +21,8 @@ pub enum JobKind {
     Replace,
     /// Gives a pool's disks room of its cache, or takes it back.
     DiskRoom,
+    /// Looks for the applications of a volume.
+    Discover,
 }
 
 impl JobKind {
@@ -39,6 +41,7 @@ impl JobKind {
             JobKind::Check => "check",
             JobKind::Replace => "replacement of the SSD",
             JobKind::DiskRoom => "change of the room for disks",
+            JobKind::Discover => "look for applications",
         }
     }
 }

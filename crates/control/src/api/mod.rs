@@ -1,6 +1,7 @@
 //! The words of the management API: every request is one [`Action`], every answer one [`Answer`]. The REST paths, the command
 //! line and (later) the console end here.
 
+pub mod answer;
 pub mod devices;
 pub mod disks;
 pub mod done;
@@ -8,17 +9,22 @@ pub mod history;
 pub mod insight;
 pub mod jobs;
 pub mod live;
+pub mod objects;
 pub mod session;
 pub mod shares;
 pub mod why;
 
+pub use answer::Answer;
 pub use devices::{DeviceExamine, DeviceState, DeviceView};
 pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
 pub use history::{HistoryQuery, HistoryView};
-pub use insight::{AdviceAsk, AdvicePoint, AdviceView, AnalysisStart, AnalysisView, StreamView, TargetView};
+pub use insight::{
+    AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamView, TargetView,
+};
 pub use jobs::{JobKind, JobState, JobView};
 pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
+pub use objects::{ApplicationView, BlindView, DatabaseView, ObjectQuery, ObjectSet, ObjectView, PolicyDone, VolumeApplications};
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
 pub use shares::{ShareAdd, ShareView};
 pub use why::{MapView, RecentRequest, Run, WhyView};
@@ -29,7 +35,6 @@ use crate::uuid::Uuid;
 use crate::words::{self, Export, OnRestart};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use targets::Protocol;
 use types::Content;
 use utoipa::ToSchema;
@@ -281,6 +286,32 @@ pub enum Action {
         /// Its number.
         id: u64,
     },
+    /// Makes it so.
+    AdviceApply {
+        /// Its number.
+        id: u64,
+        /// Only tells what would change.
+        dry_run: bool,
+    },
+    /// Compares a forecast with what came.
+    AdviceVerify {
+        /// Its number.
+        id: u64,
+    },
+    /// Applications found on volumes.
+    ApplicationList {
+        /// Of that volume; absent: of all.
+        volume: Option<String>,
+    },
+    /// Looks for the applications of a volume again.
+    ApplicationDiscover {
+        /// Which volume.
+        volume: String,
+    },
+    /// Tables, indexes, logs.
+    ObjectList(ObjectQuery),
+    /// A policy for objects.
+    ObjectSet(ObjectSet),
     /// The disks of this machine.
     DeviceList,
     /// Looks at a device, a file, or `model:SET:FILE`; changes nothing.
@@ -292,66 +323,6 @@ pub const WHY_BYTES_MAX: u64 = 1 << 30;
 
 /// Most cells of a map.
 pub const MAP_CELLS_MAX: u32 = 16_384;
-
-/// The answer to one [`Action`]. Serialized without its variant: the path asked tells what comes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-#[serde(untagged)]
-pub enum Answer {
-    /// About the daemon.
-    Daemon(DaemonView),
-    /// One pool.
-    Pool(Box<PoolView>),
-    /// Pools by name.
-    Pools(Vec<PoolView>),
-    /// One volume.
-    Volume(Box<VolumeView>),
-    /// Volumes by name.
-    Volumes(Vec<VolumeView>),
-    /// One share.
-    Share(Box<ShareView>),
-    /// Shares by volume.
-    Shares(Vec<ShareView>),
-    /// One disk.
-    Disk(Box<DiskView>),
-    /// Disks by name.
-    Disks(Vec<DiskView>),
-    /// A job.
-    Job(Box<JobView>),
-    /// Jobs by number.
-    Jobs(Vec<JobView>),
-    /// Counters of everything.
-    StatsAll(StatsView),
-    /// Counters of a volume.
-    VolumeStats(Box<VolumeStats>),
-    /// Counters of a pool.
-    PoolStats(Box<PoolStats>),
-    /// What happened.
-    Events(Vec<EventView>),
-    /// Why a range is cached, or not.
-    Why(Box<WhyView>),
-    /// The address space.
-    Map(Box<MapView>),
-    /// What was.
-    History(Box<HistoryView>),
-    /// The newest sample.
-    Sample(Arc<Sample>),
-    /// One analysis.
-    Analysis(Box<AnalysisView>),
-    /// Analyses.
-    Analyses(Vec<AnalysisView>),
-    /// Who reads and writes.
-    Streams(Vec<StreamView>),
-    /// Advice, one for each load.
-    Advice(Vec<AdviceView>),
-    /// One of them.
-    AdviceOne(Box<AdviceView>),
-    /// Disks.
-    Devices(Vec<DeviceView>),
-    /// One disk.
-    Device(Box<DeviceView>),
-    /// Done; there is nothing to say.
-    Done(Done),
-}
 
 /// Body of a pool's creation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

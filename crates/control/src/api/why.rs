@@ -27,6 +27,8 @@ pub struct WhyView {
     pub encodings: BTreeMap<String, u64>,
     /// Accesses to the range's megabytes lately (about ten minutes; older ones count less and less).
     pub heat: f64,
+    /// The object that the first byte belongs to, and its policy, as a sentence; null if nothing is known of it.
+    pub object: Option<String>,
     /// One to five sentences that answer the question: what is cached, what is not, and why.
     pub verdict: Vec<String>,
     /// Runs of neighbouring blocks that are alike, by address; at most 256, see `truncated`.

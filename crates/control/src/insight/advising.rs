@@ -1,13 +1,16 @@
 //! Advice as people read it: what was found of a load, and what to make of it.
 
+use super::objects::Objects;
 use super::observer::LoadNamed;
-use crate::api::{AdvicePoint, AdviceView, TargetView};
+use crate::api::{AdviceObject, AdvicePoint, AdviceView, TargetView};
 use crate::human;
 use analysis::Watch;
 use analysis::advice::{Answer, Latencies, Needed, Point, Question, Untold, answer};
 use analysis::load::{HALF_BAND_MAX, NEW_MAX, NotYet, REREFERENCES_MIN};
+use analysis::miniature::Tried;
+use analysis::parts::{Part, parts};
 use engine::api::VolumeOptions;
-use types::BLOCK_BYTES;
+use types::{BLOCK_BYTES, ObjectId};
 
 /// Shares told where none are asked for, in percent.
 pub const TARGETS_PERCENT: [f64; 3] = [50.0, 90.0, 99.0];
@@ -33,6 +36,71 @@ pub struct Asked {
     pub content_factor: Option<f64>,
     /// Measured where the load runs.
     pub latencies: Latencies,
+}
+
+/// Objects told of an advice.
+const OBJECTS_MAX: usize = 32;
+/// The share of hits that objects are told for, if it is known.
+const OBJECTS_AT: f64 = 0.9;
+/// An object with that part of the reads or more, and less than that part of them hits, only passes through.
+const PASSES_READS: f64 = 0.05;
+const PASSES_HITS: f64 = 0.02;
+
+/// Whose blocks are whose, as far as that is known: a copy that can be asked while others go on.
+pub type OwnerOf<'a> = &'a dyn Fn(u64) -> Option<ObjectId>;
+
+/// Which objects bring the hits, of the target that is told and nearest to [`OBJECTS_AT`].
+pub fn objects_of(watch: &Watch, advice: &AdviceView, mode: types::Mode, owner_of: OwnerOf<'_>) -> Vec<(Option<ObjectId>, Part)> {
+    let known = advice.targets.iter().filter(|target| target.ssd_bytes.is_some());
+    let off = |hits_percent: f64| (hits_percent / 100.0 - OBJECTS_AT).abs();
+    let Some(target) = known.min_by(|one, other| off(one.hits_percent).total_cmp(&off(other.hits_percent))) else { return Vec::new() };
+    let data_bytes = target.ssd_bytes.unwrap_or(0) as f64 * advice.stored_share;
+    let tried = Tried {
+        ssd_pages: ((data_bytes / BLOCK_BYTES as f64) as u64).max(1),
+        ram_blocks: advice.ram_bytes / BLOCK_BYTES,
+        options: VolumeOptions { mode, ..VolumeOptions::default() },
+    };
+    let found = parts(watch, &tried, advice.with_backups, |block| owner_of(block * BLOCK_BYTES));
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by(|(_, one), (_, other)| other.hits.total_cmp(&one.hits).then(other.reads.total_cmp(&one.reads)));
+    found
+}
+
+/// The same with names, and a sentence.
+pub fn name_objects(advice: &mut AdviceView, found: &[(Option<ObjectId>, Part)], objects: &Objects) {
+    let (reads, hits) = found.iter().fold((0.0, 0.0), |(reads, hits), (_, part)| (reads + part.reads, hits + part.hits));
+    if reads <= 0.0 || found.iter().all(|(id, _)| id.is_none()) {
+        return;
+    }
+    let percent = |part: f64, whole: f64| if whole > 0.0 { (part / whole * 1000.0).round() / 10.0 } else { 0.0 };
+    let view = |(id, part): &(Option<ObjectId>, Part)| {
+        let object = id.and_then(|id| objects.found()?.object(id));
+        let passes = part.reads >= reads * PASSES_READS && part.hits < part.reads * PASSES_HITS;
+        AdviceObject {
+            id: object.map(|object| object.id.0),
+            name: object.map_or_else(|| "unknown".into(), |object| object.name.clone()),
+            kind: object.map_or_else(|| "unknown".into(), |object| object.kind.name().into()),
+            hits_percent: percent(part.hits, hits),
+            reads_percent: percent(part.reads, reads),
+            ssd_bytes: (part.blocks * BLOCK_BYTES as f64 / advice.stored_share.max(0.01)) as u64,
+            advice: if passes && object.is_some() { "never".into() } else { "cache".into() },
+        }
+    };
+    advice.objects = found.iter().take(OBJECTS_MAX).map(view).collect();
+    let mut sum = 0.0;
+    let mut few: Vec<&str> = Vec::new();
+    for object in advice.objects.iter().filter(|object| object.id.is_some() && object.hits_percent >= 1.0).take(4) {
+        sum += object.hits_percent;
+        few.push(&object.name);
+    }
+    if !few.is_empty() {
+        let (bring, what) = if few.len() == 1 { ("brings", "object") } else { ("bring", "objects") };
+        advice.sentences.insert(0, format!("{} {what} {bring} {sum:.0} % of the hits: {}.", few.len(), few.join(", ")));
+    }
+    let passing: Vec<&str> = advice.objects.iter().filter(|object| object.advice == "never").map(|object| object.name.as_str()).collect();
+    if !passing.is_empty() {
+        advice.sentences.push(format!("Read once and hardly again, better not let in: {}.", passing.join(", ")));
+    }
 }
 
 /// Advice for a load, without a number: seconds of computing.
@@ -72,6 +140,7 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
         ram_us: asked.latencies.ram_us,
         ssd_us: asked.latencies.ssd_us,
         backing_us: asked.latencies.backing_us,
+        objects: Vec::new(),
         sentences,
     }
 }

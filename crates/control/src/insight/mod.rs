@@ -10,11 +10,13 @@
 
 pub mod advising;
 mod marks;
+pub mod objects;
 mod observer;
+pub mod policies;
 mod source;
 mod watched;
 
-pub use observer::{Insight, InsightOptions, LoadNamed};
+pub use observer::{Came, Insight, InsightOptions, LoadNamed, Look};
 pub use source::{Source, SourceOf};
 pub use watched::{Step, Watched, writes_in};
 

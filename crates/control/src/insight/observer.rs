@@ -1,15 +1,19 @@
 //! The watches, and the step that feeds them once a second.
 
 use super::now_ms;
+use super::objects::{Looked, Objects};
 use super::source::Source;
 use super::watched::{Step, Watched, writes_in};
 use crate::api::{AdviceView, AnalysisView, StreamView};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
 use analysis::watch::Limits;
+use applications::discovery::Found;
 use runtime::VolumeRef;
 use runtime::tapped::Used;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 use types::{BLOCK_BYTES, Mode};
 
 /// A watch that every volume has begins anew after so long: what it tells is of the last day.
@@ -43,6 +47,7 @@ struct OfVolume {
     pool: Option<String>,
     mode: Mode,
     watched: Watched,
+    objects: Objects,
 }
 
 /// An analysis that was begun by name.
@@ -64,7 +69,7 @@ pub struct Insight {
     analyses: BTreeMap<String, Analysis>,
     /// Blocks used, by reactor and volume number, as they were told last.
     used: BTreeMap<(usize, u32), Used>,
-    advice: BTreeMap<u64, AdviceView>,
+    advice: BTreeMap<u64, Kept>,
     next_advice: u64,
 }
 
@@ -82,7 +87,13 @@ impl Insight {
     /// Each watch's share of the memory, with `more` of them.
     fn limits(&self, more: usize) -> Option<Limits> {
         let watches = self.volumes.len() + self.analyses.len() + more;
-        Limits::for_each_of(watches, self.options.memory_bytes.saturating_sub(watches as u64 * STREAMS_BYTES))
+        let others_bytes = watches as u64 * STREAMS_BYTES + self.objects_bytes();
+        Limits::for_each_of(watches, self.options.memory_bytes.saturating_sub(others_bytes))
+    }
+
+    /// Memory that all that is known of objects takes.
+    fn objects_bytes(&self) -> u64 {
+        self.volumes.values().map(|volume| volume.objects.bytes()).sum()
     }
 
     /// The share of one more.
@@ -117,7 +128,7 @@ impl Insight {
             self.fit(limits);
             reference.watch(u64::MAX);
             let watched = Watched::new(now_ms, writes_in(mode), limits);
-            self.volumes.insert(name, OfVolume { reference, pool, mode, watched });
+            self.volumes.insert(name, OfVolume { reference, pool, mode, watched, objects: Objects::default() });
         }
         let numbers: Vec<u32> = self.volumes.values().map(|volume| volume.reference.number()).collect();
         self.used.retain(|(_, number), _| numbers.contains(number));
@@ -173,8 +184,12 @@ impl Insight {
         for (name, volume) in &mut self.volumes {
             let Some(step) = steps.get(&volume.reference.number()) else { continue };
             volume.watched.step(step, now_ms);
+            volume.objects.learn(&step.sights);
+            let weight = 1.0 / (step.below as f64 / u64::MAX as f64).max(1e-9);
+            volume.objects.count(step.samples.iter().map(|(sample, _)| sample), weight);
             if volume.watched.watch().load(true).window_ms() > DAY_MS {
                 volume.watched.restart(now_ms);
+                volume.objects.restart();
             }
             let mut below = volume.watched.watch().below();
             for analysis in self.analyses.values_mut().filter(|analysis| analysis.source.is_volume(name)) {
@@ -251,6 +266,68 @@ impl Insight {
     /// Whether a volume is watched.
     pub fn watches(&self, volume: &str) -> bool {
         self.volumes.contains_key(volume)
+    }
+
+    /// Volumes, and what is known of their objects.
+    pub fn objects(&self) -> impl Iterator<Item = (&String, &Objects)> {
+        self.volumes.iter().map(|(name, volume)| (name, &volume.objects))
+    }
+
+    /// What is known of the objects of one.
+    pub fn objects_of(&self, volume: &str) -> Option<&Objects> {
+        self.volumes.get(volume).map(|volume| &volume.objects)
+    }
+
+    /// A volume whose objects are to be looked for, with its size and what was found before. The look is taken to have begun.
+    pub fn next_look(&mut self, wanted: Option<&str>) -> Option<Look> {
+        let now_ms = now_ms();
+        let is_wanted = |name: &String, volume: &OfVolume| match wanted {
+            Some(wanted) => name == wanted && *volume.objects.looked() != Looked::Now,
+            None => volume.objects.is_due(now_ms),
+        };
+        let (name, volume) = self.volumes.iter_mut().find(|(name, volume)| is_wanted(name, volume))?;
+        volume.objects.set_looked(Looked::Now);
+        Some(Look { volume: name.clone(), reference: volume.reference.clone(), before: volume.objects.found().cloned() })
+    }
+
+    /// What a look found, or why it failed. Whether the volume is still the one that was looked at, and there is room for what was found.
+    pub fn looked(&mut self, look: &Look, found: Result<Arc<Found>, String>) -> bool {
+        let now_ms = now_ms();
+        let most_bytes = self.options.memory_bytes / 2;
+        let others_bytes = self.objects_bytes();
+        let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) else { return false };
+        let found = found.and_then(|found| {
+            let bytes = found.bytes() as u64 + others_bytes.saturating_sub(volume.objects.bytes());
+            if bytes <= most_bytes {
+                return Ok(found);
+            }
+            let (wanted, most) = (crate::human::bytes(bytes), crate::human::bytes(most_bytes));
+            Err(format!("its names would take {wanted} with those of other volumes, and half of insight.memory is {most}"))
+        });
+        match found {
+            Ok(found) => volume.objects.set_found(found, look.reference.size_bytes()),
+            Err(problem) => {
+                volume.objects.set_looked(Looked::Failed(now_ms, problem));
+                return false;
+            }
+        }
+        if let Some(limits) = self.limits(0) {
+            self.fit(limits);
+        }
+        true
+    }
+
+    /// A look has ended.
+    pub fn end_look(&mut self, look: &Look) {
+        if let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) {
+            volume.objects.set_looked(Looked::At(now_ms()));
+        }
+    }
+
+    /// What scans have read of each volume since the last time.
+    pub fn take_scanned(&mut self) -> Vec<(String, Vec<Range<u64>>)> {
+        let all = self.volumes.iter_mut().map(|(name, volume)| (name.clone(), volume.watched.take_scanned()));
+        all.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
 
     /// Ends an analysis; what it found stays.
@@ -365,7 +442,8 @@ impl Insight {
     pub fn keep(&mut self, mut advice: AdviceView) -> AdviceView {
         self.next_advice += 1;
         advice.id = self.next_advice;
-        self.advice.insert(advice.id, advice.clone());
+        let since = self.volume_of(&advice.name).and_then(|volume| self.since(&volume));
+        self.advice.insert(advice.id, Kept { advice: advice.clone(), since });
         while self.advice.len() > ADVICE_MAX {
             self.advice.pop_first();
         }
@@ -374,8 +452,87 @@ impl Insight {
 
     /// Advice that was given.
     pub fn advice(&self, id: u64) -> Option<&AdviceView> {
-        self.advice.get(&id)
+        self.advice.get(&id).map(|kept| &kept.advice)
     }
+
+    /// The volume that a load is of.
+    pub fn volume_of(&self, load: &str) -> Option<String> {
+        self.loads(Some(load)).into_iter().find(|known| known.name == load)?.volume
+    }
+
+    /// What was read of a volume until now.
+    fn since(&self, volume: &str) -> Option<Since> {
+        let known = self.volumes.get(volume)?;
+        let load = known.watched.watch().load(false);
+        let read = known.objects.read();
+        let first_blocks = load.profile().first_references();
+        Some(Since {
+            at_ms: now_ms(),
+            window_ms: load.window_ms(),
+            read_blocks: read.read_blocks,
+            hit_blocks: read.hit_blocks,
+            first_blocks,
+        })
+    }
+
+    /// From now on what comes is compared with the advice's forecast.
+    pub fn advice_counts_from_now(&mut self, id: u64) {
+        let since = self.advice.get(&id).and_then(|kept| self.volume_of(&kept.advice.name)).and_then(|volume| self.since(&volume));
+        if let Some(kept) = self.advice.get_mut(&id) {
+            kept.since = since;
+        }
+    }
+
+    /// What came since the advice was given, or applied; `None`: the volume is not watched any more, or its window began anew.
+    pub fn came_of(&self, id: u64) -> Option<Came> {
+        let kept = self.advice.get(&id)?;
+        let then = kept.since.as_ref()?;
+        let now = self.since(&self.volume_of(&kept.advice.name)?)?;
+        if now.window_ms < then.window_ms || now.read_blocks < then.read_blocks {
+            return None;
+        }
+        Some(Came {
+            window_ms: now.at_ms.saturating_sub(then.at_ms),
+            again_blocks: now.read_blocks - then.read_blocks - (now.first_blocks - then.first_blocks).max(0.0),
+            hit_blocks: now.hit_blocks - then.hit_blocks,
+        })
+    }
+}
+
+/// Advice that was given, and what had been read by then.
+struct Kept {
+    advice: AdviceView,
+    since: Option<Since>,
+}
+
+/// What had been read of a volume at some time, in its window.
+struct Since {
+    at_ms: u64,
+    window_ms: u64,
+    read_blocks: f64,
+    hit_blocks: f64,
+    first_blocks: f64,
+}
+
+/// What was read of a volume in some time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Came {
+    /// How long.
+    pub window_ms: u64,
+    /// Blocks read that had been used before.
+    pub again_blocks: f64,
+    /// Blocks read that the cache answered.
+    pub hit_blocks: f64,
+}
+
+/// A look for the objects of a volume, under way.
+pub struct Look {
+    /// Which volume.
+    pub volume: String,
+    /// The same, as it was attached then.
+    pub reference: VolumeRef,
+    /// What was found before.
+    pub before: Option<Arc<Found>>,
 }
 
 /// A load that can be advised on.

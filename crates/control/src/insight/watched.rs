@@ -25,6 +25,9 @@ struct Pending {
     seen: Seen,
 }
 
+/// Ranges read by scans that wait to be taken; more are passed over.
+const SCANNED_MAX: usize = 4096;
+
 /// See the module.
 pub struct Watched {
     watch: Watch,
@@ -38,6 +41,8 @@ pub struct Watched {
     lost_requests: u64,
     now_ms: u64,
     confirmed: Vec<Range<u64>>,
+    /// Bytes that scans have read since they were taken, in order of time.
+    scanned: Vec<Range<u64>>,
 }
 
 /// What a step brings of one load, times in milliseconds of one clock.
@@ -70,7 +75,13 @@ impl Watched {
             lost_requests: 0,
             now_ms,
             confirmed: Vec::new(),
+            scanned: Vec::new(),
         }
+    }
+
+    /// Bytes that scans have read since the last time, but for sequential streams, which the cache knows by itself.
+    pub fn take_scanned(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.scanned)
     }
 
     /// What was found.
@@ -158,6 +169,12 @@ impl Watched {
             for range in &self.confirmed {
                 scanned += (range.end - range.start) / BLOCK_BYTES;
                 self.marks.mark(range, *time_ms, |block| line_hash(block, 0) < below);
+                let has_room = self.scanned.len() < SCANNED_MAX;
+                match self.scanned.last_mut() {
+                    Some(last) if last.end == range.start => last.end = range.end,
+                    _ if has_room => self.scanned.push(range.clone()),
+                    _ => {}
+                }
             }
         }
         scanned

@@ -183,6 +183,7 @@ impl Manager {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            rules: Vec::new(),
             shares: Vec::new(),
             attachment: Some(attachment),
         };

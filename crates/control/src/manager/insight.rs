@@ -3,7 +3,7 @@
 use super::Manager;
 use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, StreamView};
 use crate::error::{ControlError, Kind};
-use crate::insight::advising::{Asked, TARGETS_PERCENT, advise};
+use crate::insight::advising::{Asked, TARGETS_PERCENT, advise, name_objects, objects_of};
 use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
 use crate::names::{self, Named};
 use analysis::advice::Latencies;
@@ -18,7 +18,7 @@ const FOR_MS_MAX: u64 = 31 * 24 * 3600 * 1000;
 const TARGETS_MAX: usize = 8;
 
 impl Manager {
-    fn insight(&self) -> MutexGuard<'_, Insight> {
+    pub(super) fn insight(&self) -> MutexGuard<'_, Insight> {
         self.shared.insight.lock().expect("no holder of this lock panics")
     }
 
@@ -40,7 +40,9 @@ impl Manager {
             self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
         self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
         let tapped = self.data().take_tapped()?;
-        Ok(self.insight().take_in(tapped))
+        let requests = self.insight().take_in(tapped);
+        self.forget_scans();
+        Ok(requests)
     }
 
     pub(super) fn analysis_start(&self, start: &AnalysisStart) -> Result<AnalysisView, ControlError> {
@@ -187,10 +189,23 @@ impl Manager {
             let asked = self.asked_of(&load, ask, &figures);
             // The lock is not held meanwhile: it takes seconds.
             let Some(watch) = self.insight().copy_of(&load) else { continue };
-            let advice = advise(&load, &watch, &asked);
+            let mut advice = advise(&load, &watch, &asked);
+            self.add_objects(&load, &watch, &mut advice);
             told.push(self.insight().keep(advice));
         }
         Ok(told)
+    }
+
+    /// Which objects bring the hits, where objects of the volume are known.
+    fn add_objects(&self, load: &LoadNamed, watch: &analysis::Watch, advice: &mut AdviceView) {
+        let Some(volume) = &load.volume else { return };
+        let owners = self.insight().objects_of(volume).and_then(|objects| objects.owners(watch));
+        let Some(owners) = owners else { return };
+        let owner_of = |offset_bytes: u64| owners.get(&(offset_bytes / types::BLOCK_BYTES)).copied();
+        let found = objects_of(watch, advice, load.mode, &owner_of);
+        if let Some(objects) = self.insight().objects_of(volume) {
+            name_objects(advice, &found, objects);
+        }
     }
 
     /// Why there is no load of that name.

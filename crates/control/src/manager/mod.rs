@@ -10,6 +10,7 @@
 //! crash between any two of them finishes or undoes it. The rows stand at the head of `pools.rs` and
 //! `volumes.rs`; `start.rs` is the other half.
 
+mod advice;
 mod attach;
 #[cfg(test)]
 mod attach_late_tests;
@@ -24,6 +25,7 @@ mod find;
 mod grow;
 mod insight;
 mod known;
+mod objects;
 pub mod past;
 mod pool_start;
 mod pools;
@@ -359,6 +361,12 @@ impl Manager {
             Action::AnalysisStop { name } => self.analysis_stop(&name).map(|view| Answer::Analysis(Box::new(view))),
             Action::AnalysisForget { name } => self.analysis_forget(&name).map(done),
             Action::StreamList { name } => self.streams(name.as_deref()).map(Answer::Streams),
+            Action::AdviceApply { id, dry_run } => self.advice_apply(id, dry_run).map(|done| Answer::AdviceApplied(Box::new(done))),
+            Action::AdviceVerify { id } => self.advice_verify(id).map(|told| Answer::AdviceVerified(Box::new(told))),
+            Action::ApplicationList { volume } => self.applications(volume.as_deref()).map(Answer::Applications),
+            Action::ApplicationDiscover { volume } => self.discover_as_job(&volume).map(|job| Answer::Job(Box::new(job))),
+            Action::ObjectList(query) => self.objects(&query).map(Answer::Objects),
+            Action::ObjectSet(set) => self.object_set(&set).map(|done| Answer::PolicyDone(Box::new(done))),
             Action::Advise(ask) => self.advise(&ask).map(Answer::Advice),
             Action::AdviceShow { id } => self.advice(id).map(|advice| Answer::AdviceOne(Box::new(advice))),
             Action::Sample => Ok(Answer::Sample(self.sample())),

@@ -35,6 +35,7 @@ impl Manager {
         let new = match old.work() {
             Work::Check(so_far) => self.check_from(old.object(), Some(old.uuid()), so_far)?,
             Work::Replace(replace) => self.resume_replace(&old, &replace, &what)?,
+            Work::Discover => self.discover_as_job(old.object())?,
             Work::DiskRoom => {
                 return Err(ControlError::Job(format!("{what} is not resumed"), "give the command again".into()));
             }
@@ -70,6 +71,7 @@ impl Manager {
             }
             Work::ModeChange => self.resume_mode_change(name, what),
             Work::Check(_) | Work::Replace(_) | Work::DiskRoom => unreachable!("of a pool"),
+            Work::Discover => unreachable!("begun anew"),
         }
     }
 

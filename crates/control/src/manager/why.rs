@@ -32,7 +32,9 @@ impl Manager {
         let first_block = start_bytes / BLOCK_BYTES;
         let blocks = end_bytes.div_ceil(BLOCK_BYTES) - first_block;
         let explained = self.data().explain(name, first_block, blocks)?;
-        Ok(view(&record, degraded, first_block, blocks, &explained))
+        let mut view = view(&record, degraded, first_block, blocks, &explained);
+        view.object = self.object_told(name, first_block * BLOCK_BYTES);
+        Ok(view)
     }
 
     pub(super) fn volume_map(&self, name: &str, start_bytes: u64, end_bytes: Option<u64>, cells: u32) -> Result<MapView, ControlError> {
@@ -109,6 +111,7 @@ fn view(record: &VolumeRecord, degraded: bool, first_block: u64, blocks: u64, ex
         dirty_since_s: dirty().filter_map(|(block, _)| explained.dirty_for_ns(block)).max().map(seconds),
         encodings,
         heat: explained.heat,
+        object: None,
         verdict: why_told::verdict(&asked, explained),
         truncated: runs.len() > RUNS_MAX,
         runs: runs.into_iter().take(RUNS_MAX).collect(),

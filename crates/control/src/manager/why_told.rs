@@ -288,6 +288,7 @@ mod tests {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            rules: Vec::new(),
             shares: Vec::new(),
             attachment: None,
         }

@@ -3,13 +3,23 @@
 use super::{Machine, failed, locked};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
+use crate::state::VolumeRecord;
 use applications::streams::PageAt;
 use applications::{Certainty, Engine, Page};
-use runtime::PageSeen;
+use engine::api::{Command, Op, Outcome, Reply, Request, RequestError};
+use engine::treatment::{PolicyMap, PolicyRange};
+use page::PageVec;
+use runtime::{Context, Endpoint, PageSeen, VolumeRef};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+use types::{BLOCK_BYTES, BypassReason, SECTOR_BYTES, Treatment, VolumeId, VolumeIndex};
 
 /// How long a look waits for the reactors.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a read of a dictionary may take.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Machine {
     pub(super) fn tappable(&self) -> Vec<TappedVolume> {
@@ -57,4 +67,125 @@ fn kind_of(page: &Page) -> u16 {
         Engine::WiredTiger => 6,
     };
     engine << 8 | page.kind as u16
+}
+
+impl Machine {
+    /// Reads as clients do, and leaves the cache as it is.
+    pub(super) fn read_beside(&self, name: &str, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), ControlError> {
+        let volume = self.volume(name)?.reference.clone();
+        let block_bytes = u64::from(volume.logical_block_bytes());
+        let end_bytes = offset_bytes + bytes.len() as u64;
+        let start = offset_bytes / block_bytes * block_bytes;
+        let end = end_bytes.next_multiple_of(block_bytes).min(volume.size_bytes());
+        if end_bytes > end || bytes.is_empty() {
+            return Err(failed(&"it ends before", "try again"));
+        }
+        let (done, ended) = channel();
+        let sectors = ((end - start) / SECTOR_BYTES) as u32;
+        let reader = Reader { volume, start_sector: start / SECTOR_BYTES, sectors, asked: false, done };
+        let group = self.runtime.add_endpoint(Box::new(reader));
+        let reply = match ended.recv_timeout(READ_PATIENCE) {
+            Ok(reply) => reply,
+            Err(_) => {
+                self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|error| failed(&error, ""))?;
+                return Err(failed(&"the backing device does not answer", "check it, then try again"));
+            }
+        };
+        reply.result.map_err(|error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again"))?;
+        // Pages are whole blocks from the one that holds the first sector.
+        let skipped = (offset_bytes - start / BLOCK_BYTES * BLOCK_BYTES) as usize;
+        let all = reply.pages.iter().flat_map(|page| page.chunks(SECTOR_BYTES as usize));
+        let sectors = all.skip(skipped / SECTOR_BYTES as usize);
+        let mut filled = 0;
+        for (to, from) in bytes.chunks_mut(SECTOR_BYTES as usize).zip(sectors) {
+            to.copy_from_slice(&from[..to.len()]);
+            filled += to.len();
+        }
+        if filled == bytes.len() { Ok(()) } else { Err(failed(&"a read brought less than was asked for", "try again")) }
+    }
+
+    pub(super) fn give_policies(&self, record: &VolumeRecord, ranges: &[(Range<u64>, Treatment)]) -> Result<(), ControlError> {
+        let (_, pool, place) = self.cached(record)?;
+        let blocks = |bytes: &Range<u64>| bytes.start / BLOCK_BYTES..bytes.end / BLOCK_BYTES;
+        let ranges: Vec<PolicyRange> =
+            ranges.iter().map(|(bytes, treatment)| PolicyRange { blocks: blocks(bytes), treatment: *treatment }).collect();
+        let map = if ranges.is_empty() {
+            None
+        } else {
+            let map = PolicyMap::new(VolumeId(record.id), ranges);
+            Some(Arc::new(map.map_err(|error| failed(&error, "give fewer objects a policy of their own"))?))
+        };
+        let told = self.runtime.command(&pool.handle, Command::SetPolicies { volume: place, map });
+        told.map(drop).map_err(|error| failed(&error, "see the log, then try again"))
+    }
+
+    pub(super) fn cool_down(&self, name: &str, ranges: &[Range<u64>]) {
+        let Some((pool, place)) = self.volume(name).ok().and_then(|live| live.cached.clone()) else { return };
+        for bytes in ranges {
+            let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
+            if let Err(error) = self.runtime.command(&pool.handle, Command::Cold { volume: place, blocks }) {
+                tracing::debug!("what a scan read is not forgotten: {error}");
+                return;
+            }
+        }
+    }
+}
+
+/// Reads once, around the cache.
+struct Reader {
+    volume: VolumeRef,
+    start_sector: u64,
+    sectors: u32,
+    asked: bool,
+    done: Sender<Reply>,
+}
+
+impl Reader {
+    fn ask(&mut self, cx: &mut Context<'_>) {
+        let request = Request {
+            id: 0,
+            volume: VolumeIndex(0),
+            op: Op::Read,
+            fua: false,
+            start_sector: self.start_sector,
+            sectors: self.sectors,
+            pages: PageVec::new(),
+            // What is cached is served, and nothing enters.
+            bypass: Some(BypassReason::Stream),
+            wanted: false,
+            range: None,
+        };
+        self.asked = self.asked || cx.submit(&self.volume, request).is_ok();
+    }
+
+    fn tell(&self, cx: &mut Context<'_>, reply: Reply) {
+        if self.done.send(reply).is_err() {
+            tracing::debug!("a read ended after it had been given up");
+        }
+        cx.close();
+    }
+}
+
+impl Endpoint for Reader {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.ask(cx);
+    }
+
+    fn ring(&mut self, _cx: &mut Context<'_>, _token: u32, _result: i32, _flags: u32) {}
+
+    fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
+        self.tell(cx, reply);
+    }
+
+    fn volume_available(&mut self, cx: &mut Context<'_>) {
+        self.ask(cx);
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if !self.asked {
+            self.asked = true;
+            let result = Err(RequestError::Shutdown);
+            self.tell(cx, Reply { id: 0, result, pages: PageVec::new(), outcome: Outcome::Other, range: None });
+        }
+    }
 }

@@ -53,12 +53,14 @@ use keeper::Keeper;
 use runtime::{Endpoint, EndpointGroup, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use targets::{Look, Offered, Protocol, Targets};
+use types::Treatment;
 
 /// Looks at a device or file without changing it: its size, what is on it, who uses it.
 ///
@@ -205,6 +207,18 @@ impl DataPath for Machine {
 
     fn take_tapped(&self) -> Result<crate::datapath::Tapped, ControlError> {
         self.take_what_was_tapped()
+    }
+
+    fn read_aside(&self, volume: &str, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), ControlError> {
+        self.read_beside(volume, offset_bytes, bytes)
+    }
+
+    fn set_policies(&self, volume: &VolumeRecord, ranges: &[(Range<u64>, Treatment)]) -> Result<(), ControlError> {
+        self.give_policies(volume, ranges)
+    }
+
+    fn cool(&self, volume: &str, ranges: &[Range<u64>]) {
+        self.cool_down(volume, ranges);
     }
 
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {

@@ -197,7 +197,7 @@ impl Machine {
             .map_err(|e| failed(&e, "see the log, then try again"))
     }
 
-    fn cached(&self, record: &VolumeRecord) -> Result<(Arc<LiveVolume>, Arc<LivePool>, VolumeIndex), ControlError> {
+    pub(super) fn cached(&self, record: &VolumeRecord) -> Result<(Arc<LiveVolume>, Arc<LivePool>, VolumeIndex), ControlError> {
         let live = self.volume(&record.name)?;
         let (pool, place) = live.cached.clone().ok_or_else(|| ControlError::NotRunning {
             named: "volume",

@@ -95,6 +95,7 @@ impl InProcess {
             past: Vec::new(),
             stopped: false,
             noted: Vec::new(),
+            rules: Vec::new(),
             shares: Vec::new(),
             attachment: None,
         };

@@ -61,9 +61,31 @@ pub enum Stream {
     },
 }
 
+/// What to do with advice that was given.
+#[derive(Subcommand, Debug)]
+pub enum AdviseCommand {
+    /// Make it so: policies of objects. What has to be bought is told
+    Apply {
+        /// The advice's number
+        id: u64,
+        /// Only tell what would change
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Compare the forecast with what came since
+    Verify {
+        /// The advice's number
+        id: u64,
+    },
+}
+
 /// What to advise on.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Advise {
+    /// What to do with advice that was given
+    #[command(subcommand)]
+    pub command: Option<AdviseCommand>,
     /// A volume, a pool or an analysis [default: everything that is watched]
     pub name: Option<String>,
     /// A share of hits in percent; may be given several times [default: 50, 90 and 99]

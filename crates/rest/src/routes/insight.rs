@@ -3,7 +3,7 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing, Number};
 use axum::extract::State;
-use control::api::{Action, AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Done, StreamView};
+use control::api::{Action, AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done, StreamView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -82,6 +82,34 @@ pub async fn advise(State(app): Shared, Json(ask): Json<AdviceAsk>) -> Answered 
 )]
 pub async fn advice_show(State(app): Shared, Number(id): Number) -> Answered {
     run(&app, Action::AdviceShow { id }).await
+}
+
+/// Makes an advice so: policies of objects, as far as nobody has to buy anything.
+#[utoipa::path(
+    post, path = "/api/v1/advice/{id}/apply", tag = "insight", params(AdviceNumber, How),
+    responses((status = 200, description = "What changed, or would.", body = AdviceApplied))
+)]
+pub async fn advice_apply(State(app): Shared, Number(id): Number, Asked(how): Asked<How>, _: Nothing) -> Answered {
+    run(&app, Action::AdviceApply { id, dry_run: how.dry_run.unwrap_or(false) }).await
+}
+
+/// Compares an advice's forecast with what came since it was given, or applied.
+#[utoipa::path(
+    get, path = "/api/v1/advice/{id}/verify", tag = "insight", params(AdviceNumber),
+    responses((status = 200, description = "Forecast and outcome.", body = AdviceVerified))
+)]
+pub async fn advice_verify(State(app): Shared, Number(id): Number) -> Answered {
+    run(&app, Action::AdviceVerify { id }).await
+}
+
+/// How an advice is applied.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct How {
+    /// Only tell what would change.
+    #[serde(default)]
+    dry_run: Option<bool>,
 }
 
 /// Which analysis.

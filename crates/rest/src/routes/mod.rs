@@ -6,6 +6,7 @@ mod disks;
 mod insight;
 mod jobs;
 mod looking;
+mod objects;
 mod pools;
 mod session;
 mod shares;
@@ -18,6 +19,7 @@ pub use disks::*;
 pub use insight::*;
 pub use jobs::*;
 pub use looking::*;
+pub use objects::*;
 pub use pools::*;
 pub use session::*;
 pub use shares::*;
@@ -83,8 +85,14 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/analyses/{name}", get(analysis_show).delete(analysis_forget)),
         ("/analyses/{name}/stop", post(analysis_stop)),
         ("/streams", get(stream_list)),
+        ("/applications", get(application_list)),
+        ("/volumes/{name}/discover", post(volume_discover)),
+        ("/objects", get(object_list)),
+        ("/objects/policy", post(object_set)),
         ("/advice", post(advise)),
         ("/advice/{id}", get(advice_show)),
+        ("/advice/{id}/apply", post(advice_apply)),
+        ("/advice/{id}/verify", get(advice_verify)),
         ("/stats", get(stats_all)),
         ("/stats/{name}", get(stats)),
         ("/sample", get(sample)),
@@ -166,6 +174,9 @@ fn only_looks(action: &Action) -> bool {
             | Action::AnalysisStart(_)
             | Action::AnalysisStop { .. }
             | Action::AnalysisForget { .. }
+            | Action::ApplicationDiscover { .. }
+            | Action::ObjectSet(_)
+            | Action::AdviceApply { .. }
             // It changes nothing, and takes seconds.
             | Action::Advise(_)
     )

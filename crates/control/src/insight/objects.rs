@@ -1,0 +1,311 @@
+//! The objects of a volume: what was found on it, how much they are used, and the policies that follow.
+
+use super::policies::{self, Rule};
+use applications::discovery::{Found, Object, ObjectKind};
+use applications::map::Labels;
+use applications::{Engine, discovery::Application};
+use engine::api::Outcome;
+use engine::tap::Sample;
+use runtime::Sight;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use types::{BLOCK_BYTES, ObjectId, SECTOR_BYTES, Treatment};
+
+/// Objects whose uses are counted each for itself; what comes after is counted together.
+const COUNTED_MAX: usize = 1024;
+/// What was found is looked for again after this, if pages contradict it.
+const STALE_MS: u64 = 60_000;
+/// And after this, if anything was written: files grow where pages do not say whose they are.
+const AGED_MS: u64 = 5 * 60_000;
+/// Pages that must contradict the map before it is made anew.
+const CONTRADICTIONS_MIN: u64 = 16;
+
+/// How often an object was used since counting began; blocks are estimates from the sample.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Uses {
+    /// Blocks read.
+    pub read_blocks: f64,
+    /// Of them, answered by RAM or the SSD.
+    pub hit_blocks: f64,
+    /// Blocks written.
+    pub written_blocks: f64,
+}
+
+/// How far the look for objects is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Looked {
+    /// Not yet.
+    #[default]
+    Never,
+    /// Under way.
+    Now,
+    /// Done, at this time.
+    At(u64),
+    /// It failed at this time, in words.
+    Failed(u64, String),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Objects {
+    found: Option<Arc<Found>>,
+    labels: Option<Labels>,
+    uses: HashMap<ObjectId, Uses>,
+    /// Of objects beyond those that are counted.
+    others: Uses,
+    /// Of blocks that belong to nothing that is known.
+    unknown: Uses,
+    /// Of all blocks, but for sequential streams.
+    read: Uses,
+    looked: Looked,
+    contradictions: u64,
+    /// Something was written since the last look began.
+    written: bool,
+}
+
+impl Objects {
+    /// What was found last.
+    pub fn found(&self) -> Option<&Arc<Found>> {
+        self.found.as_ref()
+    }
+
+    /// How far the look is.
+    pub fn looked(&self) -> &Looked {
+        &self.looked
+    }
+
+    /// A look begins, or has failed.
+    pub fn set_looked(&mut self, looked: Looked) {
+        self.written &= looked != Looked::Now;
+        self.looked = looked;
+    }
+
+    /// What a look found. It has ended when the cache knows the policies that follow: [`Objects::set_looked`].
+    pub fn set_found(&mut self, found: Arc<Found>, volume_bytes: u64) {
+        self.uses.retain(|id, _| found.object(*id).is_some());
+        // Labels name objects by their numbers, which stay when they are found again.
+        if self.labels.is_none() && found.objects.iter().any(|object| object.within.is_some()) {
+            self.labels = Some(Labels::new(volume_bytes));
+        }
+        self.found = Some(found);
+        self.contradictions = 0;
+    }
+
+    /// Whether to look, or to look again.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        match &self.looked {
+            Looked::Never => true,
+            Looked::Now => false,
+            Looked::Failed(at_ms, _) => now_ms.saturating_sub(*at_ms) >= AGED_MS,
+            Looked::At(at_ms) => {
+                let age_ms = now_ms.saturating_sub(*at_ms);
+                age_ms >= AGED_MS && self.written || age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN
+            }
+        }
+    }
+
+    /// Counting begins anew.
+    pub fn restart(&mut self) {
+        self.uses.clear();
+        (self.others, self.unknown, self.read) = (Uses::default(), Uses::default(), Uses::default());
+    }
+
+    /// What was read since counting began, but for sequential streams.
+    pub fn read(&self) -> Uses {
+        self.read
+    }
+
+    /// Memory it takes, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let found = self.found.as_ref().map_or(0, |found| found.bytes());
+        let labels = self.labels.as_ref().map_or(0, Labels::bytes);
+        (found + labels + self.uses.capacity() * size_of::<(ObjectId, Uses)>()) as u64
+    }
+
+    /// The object that a byte of the volume belongs to: the index, where pages have said which of a table's it is.
+    pub fn at(&self, offset_bytes: u64) -> Option<&Object> {
+        let found = self.found.as_ref()?;
+        let (file, _) = found.at(offset_bytes)?;
+        let label = self.labels.as_ref().and_then(|labels| labels.at(offset_bytes)).and_then(|id| found.object(id));
+        label.filter(|object| object.within == Some(file)).or_else(|| found.object(file))
+    }
+
+    /// Whose the blocks are whose uses are kept; `None` if nothing was found.
+    pub fn owners(&self, watch: &analysis::Watch) -> Option<HashMap<u64, ObjectId>> {
+        self.found.as_ref().filter(|found| !found.objects.is_empty())?;
+        let mut owners = HashMap::new();
+        for used in watch.kept().uses() {
+            if let std::collections::hash_map::Entry::Vacant(free) = owners.entry(used.block)
+                && let Some(object) = self.at(used.block * BLOCK_BYTES)
+            {
+                free.insert(object.id);
+            }
+        }
+        Some(owners)
+    }
+
+    /// What pages said of themselves.
+    pub fn learn(&mut self, sights: &[(Sight, u64)]) {
+        let Some(found) = &self.found else { return };
+        for (sight, _) in sights {
+            self.written |= sight.is_write;
+            let Some(page) = sight.page.filter(|page| !page.is_log) else { continue };
+            let Some(engine) = engine_of(page.kind) else { continue };
+            let offset_bytes = sight.start_sector * SECTOR_BYTES;
+            let at = found.at(offset_bytes);
+            let Some(owner) = found.owner_at(engine, page.object, offset_bytes).and_then(|id| found.object(id)) else {
+                // A page of an engine that was found, where nothing of it is known to lie: a file grew, or was made.
+                let is_known = found.applications.iter().any(|application| application.engine == engine);
+                self.contradictions += u64::from(at.is_none() && is_known && page.object != 0);
+                continue;
+            };
+            self.contradictions += u64::from(at.is_none());
+            if let Some(labels) = self.labels.as_mut().filter(|_| owner.within.is_some()) {
+                let bytes = offset_bytes..offset_bytes + (1 << page.size_log2.min(16));
+                // Without room for another exception the table's own name stands.
+                let _ = labels.set(&bytes, owner.id);
+            }
+        }
+    }
+
+    /// Counts sampled uses; each stands for `weight` blocks.
+    pub fn count<'a>(&mut self, samples: impl Iterator<Item = &'a Sample>, weight: f64) {
+        for sample in samples {
+            let hit = matches!(sample.outcome(), Outcome::RamHit | Outcome::SsdHit);
+            if !sample.is_write() && !sample.is_sequential() {
+                self.read.read_blocks += weight;
+                self.read.hit_blocks += if hit { weight } else { 0.0 };
+            }
+            if self.found.is_none() {
+                continue;
+            }
+            let object = self.at(sample.block() * BLOCK_BYTES).map(|object| object.id);
+            let room = self.uses.len() < COUNTED_MAX;
+            let uses = match object {
+                None => &mut self.unknown,
+                Some(id) if room || self.uses.contains_key(&id) => self.uses.entry(id).or_default(),
+                Some(_) => &mut self.others,
+            };
+            if sample.is_write() {
+                uses.written_blocks += weight;
+            } else {
+                uses.read_blocks += weight;
+                uses.hit_blocks += if hit { weight } else { 0.0 };
+            }
+        }
+    }
+
+    /// How often an object was used.
+    pub fn uses(&self, id: ObjectId) -> Uses {
+        self.uses.get(&id).copied().unwrap_or_default()
+    }
+
+    /// Uses of blocks of which nothing is known, and of all.
+    pub fn unknown(&self) -> (Uses, Uses) {
+        let mut all = self.unknown;
+        for uses in self.uses.values().chain([&self.others]) {
+            all.read_blocks += uses.read_blocks;
+            all.hit_blocks += uses.hit_blocks;
+            all.written_blocks += uses.written_blocks;
+        }
+        (self.unknown, all)
+    }
+
+    /// How an object is treated, and by which rule; `None`: by what its kind has by default.
+    pub fn treatment_of<'a>(&self, object: &Object, rules: &'a [Rule]) -> (Treatment, Option<&'a Rule>) {
+        let instance = self.instance_of(object);
+        policies::treatment_of(object, instance.as_deref(), rules)
+    }
+
+    fn instance_of(&self, object: &Object) -> Option<String> {
+        self.application_of(object).and_then(|application| application.instance.clone())
+    }
+
+    /// The application of an object.
+    pub fn application_of(&self, object: &Object) -> Option<&Application> {
+        self.found.as_ref()?.application(object.application)
+    }
+
+    /// Bytes of the volume and how they are to be treated, ascending; those without a policy are left out.
+    pub fn ranges(&self, rules: &[Rule]) -> Vec<(Range<u64>, Treatment)> {
+        let Some(found) = &self.found else { return Vec::new() };
+        let mut treatments: BTreeMap<ObjectId, Treatment> = BTreeMap::new();
+        for object in &found.objects {
+            treatments.insert(object.id, self.treatment_of(object, rules).0);
+        }
+        // Indexes that differ from their table.
+        let apart: std::collections::BTreeSet<ObjectId> = found
+            .objects
+            .iter()
+            .filter_map(|object| object.within.filter(|table| treatments.get(table) != treatments.get(&object.id)))
+            .collect();
+        let mut ranges: Vec<(Range<u64>, Treatment)> = Vec::new();
+        let mut add = |bytes: Range<u64>, treatment: Treatment| {
+            // A policy is of whole blocks: one that two objects share has none.
+            let bytes = bytes.start.next_multiple_of(BLOCK_BYTES)..bytes.end / BLOCK_BYTES * BLOCK_BYTES;
+            if treatment == Treatment::default() || bytes.is_empty() {
+                return;
+            }
+            match ranges.last_mut() {
+                Some((last, like)) if last.end == bytes.start && *like == treatment => last.end = bytes.end,
+                Some((last, _)) if last.end > bytes.start => {}
+                _ => ranges.push((bytes, treatment)),
+            }
+        };
+        for extent in found.map.all() {
+            let of_file = treatments.get(&extent.object).copied().unwrap_or_default();
+            let Some(labels) = self.labels.as_ref().filter(|_| apart.contains(&extent.object)) else {
+                add(extent.bytes, of_file);
+                continue;
+            };
+            let mut at = extent.bytes.start;
+            while at < extent.bytes.end {
+                let end = (at / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(extent.bytes.end);
+                let label = labels.at(at).and_then(|id| found.object(id)).filter(|object| object.within == Some(extent.object));
+                add(at..end, label.and_then(|object| treatments.get(&object.id)).copied().unwrap_or(of_file));
+                at = end;
+            }
+        }
+        ranges
+    }
+
+    /// The bytes of an object on the volume, ascending; of an index within a table those that pages have told.
+    pub fn places(&self, object: &Object) -> Vec<Range<u64>> {
+        let Some(found) = &self.found else { return Vec::new() };
+        let Some(table) = object.within else { return found.extents(object.id).map(|extent| extent.bytes).collect() };
+        let Some(labels) = &self.labels else { return Vec::new() };
+        let mut places: Vec<Range<u64>> = Vec::new();
+        for extent in found.extents(table) {
+            for block in extent.bytes.start.div_ceil(BLOCK_BYTES)..extent.bytes.end / BLOCK_BYTES {
+                let bytes = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+                if labels.at(bytes.start) == Some(object.id) {
+                    match places.last_mut() {
+                        Some(last) if last.end == bytes.start => last.end = bytes.end,
+                        _ => places.push(bytes),
+                    }
+                }
+            }
+        }
+        places
+    }
+}
+
+/// The engine of a kind of page as the tap tells it: see [`crate::real`].
+fn engine_of(kind: u16) -> Option<Engine> {
+    Some(match kind >> 8 {
+        1 => Engine::Innodb,
+        2 => Engine::Postgres,
+        3 => Engine::Mssql,
+        4 => Engine::Oracle,
+        5 => Engine::Sqlite,
+        6 => Engine::WiredTiger,
+        _ => return None,
+    })
+}
+
+/// Objects that are of no use to a cache: written again and again, and hardly ever read.
+pub fn is_log(kind: ObjectKind) -> bool {
+    use ObjectKind::{Binlog, Doublewrite, Redo, Temporary, Wal};
+    matches!(kind, Redo | Wal | Binlog | Doublewrite | Temporary)
+}

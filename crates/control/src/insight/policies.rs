@@ -1,0 +1,148 @@
+//! Policies of objects: what is asked for, and what follows for one object.
+
+use super::objects::is_log;
+use crate::words;
+use applications::discovery::Object;
+use serde::{Deserialize, Serialize};
+use types::{Admit, ObjectWrites, OnScan, Treatment};
+
+/// Rules of one volume at most.
+pub const RULES_MAX: usize = 4096;
+
+/// What is asked of objects of a volume. It is remembered by name, so that it holds for a table that was rebuilt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// The data directory of the application that it is of; `None`: of whichever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Which objects.
+    pub of: RuleOf,
+    /// Whether their blocks enter the cache.
+    #[serde(with = "words::admit")]
+    pub admit: Admit,
+    /// What becomes of writes.
+    #[serde(with = "words::object_writes")]
+    pub writes: ObjectWrites,
+    /// What scans and backups may do.
+    #[serde(with = "words::on_scan")]
+    pub on_scan: OnScan,
+}
+
+/// Which objects a rule is for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleOf {
+    /// All of the application.
+    All,
+    /// All of a kind.
+    Kind(String),
+    /// The one of that name.
+    Object(String),
+}
+
+impl Rule {
+    /// As a byte.
+    pub fn treatment(&self) -> Treatment {
+        Treatment::new(self.admit, self.writes, self.on_scan)
+    }
+
+    /// Whether it is for the same objects as another.
+    pub fn is_for_what(&self, other: &Rule) -> bool {
+        self.instance == other.instance && self.of == other.of
+    }
+
+    fn is_for(&self, object: &Object, instance: Option<&str>) -> bool {
+        let of_instance = self.instance.is_none() || self.instance.as_deref() == instance;
+        of_instance
+            && match &self.of {
+                RuleOf::All => true,
+                RuleOf::Kind(kind) => kind == object.kind.name(),
+                RuleOf::Object(name) => *name == object.name,
+            }
+    }
+
+    fn weight(&self) -> u8 {
+        let named = match self.of {
+            RuleOf::All => 0,
+            RuleOf::Kind(_) => 2,
+            RuleOf::Object(_) => 4,
+        };
+        named + u8::from(self.instance.is_some())
+    }
+}
+
+/// Adds a rule, in place of one for the same objects; one that says what holds anyhow only takes that away.
+pub fn put(rules: &mut Vec<Rule>, rule: Rule, resets: bool) {
+    rules.retain(|known| !known.is_for_what(&rule));
+    if !resets {
+        rules.push(rule);
+    }
+}
+
+/// How an object is treated: the narrowest rule decides. `None` beside it: no rule is for it, and its kind does.
+pub fn treatment_of<'a>(object: &Object, instance: Option<&str>, rules: &'a [Rule]) -> (Treatment, Option<&'a Rule>) {
+    let rule = rules.iter().filter(|rule| rule.is_for(object, instance)).max_by_key(|rule| rule.weight());
+    (rule.map_or_else(|| by_kind(object), Rule::treatment), rule)
+}
+
+/// Logs and temporary tables go around the cache; in write-back the write cache takes them, and they are not kept.
+fn by_kind(object: &Object) -> Treatment {
+    if is_log(object.kind) { Treatment::new(Admit::Never, ObjectWrites::Inherit, OnScan::HitOnly) } else { Treatment::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use applications::discovery::{ApplicationId, Evidence, Key, ObjectKind};
+    use types::ObjectId;
+
+    fn object(name: &str, kind: ObjectKind) -> Object {
+        Object {
+            id: ObjectId(1),
+            application: ApplicationId(1),
+            database: None,
+            kind,
+            name: name.into(),
+            key: Key::Kind(kind),
+            within: None,
+            bytes: 0,
+            extents: 0,
+            path: String::new(),
+            encrypted: false,
+            evidence: Evidence::default(),
+        }
+    }
+
+    fn rule(instance: Option<&str>, of: RuleOf, admit: Admit) -> Rule {
+        Rule { instance: instance.map(Into::into), of, admit, writes: ObjectWrites::Inherit, on_scan: OnScan::HitOnly }
+    }
+
+    #[test]
+    fn the_narrowest_rule_decides_and_kinds_have_defaults() {
+        let (table, log) = (object("shop.orders", ObjectKind::Table), object("redo", ObjectKind::Redo));
+        let admit = |object: &Object, instance, rules: &[Rule]| treatment_of(object, instance, rules).0.admit();
+        assert_eq!((admit(&table, None, &[]), admit(&log, None, &[])), (Admit::Normal, Admit::Never));
+        let mut rules = vec![
+            rule(None, RuleOf::Object("shop.orders".into()), Admit::Pinned),
+            rule(None, RuleOf::Kind("table".into()), Admit::Never),
+            rule(Some("lib/mysql"), RuleOf::All, Admit::Never),
+        ];
+        assert_eq!(admit(&table, Some("lib/mysql"), &rules), Admit::Pinned);
+        assert_eq!(admit(&object("shop.items", ObjectKind::Table), None, &rules), Admit::Never);
+        assert_eq!(admit(&object("shop.ix", ObjectKind::Index), Some("lib/mysql"), &rules), Admit::Never);
+        assert_eq!(admit(&object("shop.ix", ObjectKind::Index), Some("other"), &rules), Admit::Normal);
+        put(&mut rules, rule(None, RuleOf::Object("shop.orders".into()), Admit::Normal), true);
+        assert_eq!((rules.len(), admit(&table, None, &rules)), (2, Admit::Never));
+        put(&mut rules, rule(None, RuleOf::Kind("redo".into()), Admit::Normal), false);
+        assert_eq!(admit(&log, None, &rules), Admit::Normal, "a rule goes before what a kind has");
+    }
+
+    #[test]
+    fn a_rule_is_read_as_it_was_written() {
+        let rule = rule(Some("d"), RuleOf::Kind("wal".into()), Admit::Pinned);
+        let text = serde_json::to_string(&rule).expect("plain data");
+        assert_eq!(text, r#"{"instance":"d","of":{"kind":"wal"},"admit":"pinned","writes":"inherit","on_scan":"hit-only"}"#);
+        assert_eq!(serde_json::from_str::<Rule>(&text).expect("as written"), rule);
+    }
+}

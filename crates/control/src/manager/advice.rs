@@ -1,0 +1,113 @@
+//! Advice made so, and its forecast compared with what came.
+
+use super::Manager;
+use crate::api::{AdviceApplied, AdviceVerified, AdviceView, ObjectSet, Severity};
+use crate::error::ControlError;
+use crate::human;
+
+/// Blocks read again before a share is told: at 400 a share is off by five points at most, 19 times of 20.
+const AGAIN_MIN: f64 = 400.0;
+/// A forecast may be off by so many points.
+const POINTS_MAX: f64 = 3.0;
+
+impl Manager {
+    pub(super) fn advice_apply(&self, id: u64, dry_run: bool) -> Result<AdviceApplied, ControlError> {
+        let advice = self.advice(id)?;
+        let volume = self.volume_advised(&advice)?;
+        let mut changes = Vec::new();
+        for object in advice.objects.iter().filter(|object| object.advice == "never") {
+            let Some(number) = object.id else { continue };
+            changes.push(format!(
+                "{} is not let into the cache: {} % of the reads, {} % of the hits.",
+                object.name, object.reads_percent, object.hits_percent
+            ));
+            if !dry_run {
+                let set = ObjectSet {
+                    objects: vec![number.to_string()],
+                    volume: Some(volume.clone()),
+                    admit: Some("never".into()),
+                    ..ObjectSet::default()
+                };
+                self.object_set(&set)?;
+            }
+        }
+        let to_do = to_do(&advice);
+        if !dry_run {
+            self.insight().advice_counts_from_now(id);
+            let told = format!("advice {id} applied: {}", types::counted(changes.len() as u64, "change"));
+            self.events().note(Severity::Info, &volume, told);
+        }
+        Ok(AdviceApplied { id, volume, dry_run, changes, to_do })
+    }
+
+    pub(super) fn advice_verify(&self, id: u64) -> Result<AdviceVerified, ControlError> {
+        let advice = self.advice(id)?;
+        let volume = self.volume_advised(&advice)?;
+        let came = self.insight().came_of(id);
+        let measured = came.filter(|came| came.again_blocks >= AGAIN_MIN);
+        let measured_percent = measured.map(|came| rounded((came.hit_blocks / came.again_blocks).min(1.0) * 100.0));
+        let now = advice.now.as_ref();
+        let error_points = now.zip(measured_percent).map(|(now, measured)| rounded(now.hits_percent - measured));
+        let mut sentences = Vec::new();
+        match (now, came) {
+            (None, _) => sentences.push("This advice told no hits for the SSD that there is: ask anew with `hearth advise`.".into()),
+            (_, None) => sentences.push("The volume was started anew, or a day has passed: ask anew with `hearth advise`.".into()),
+            (_, Some(came)) if measured.is_none() => sentences.push(format!(
+                "Too little was read since then: {:.0} of {AGAIN_MIN:.0} blocks that were used before.",
+                came.again_blocks.max(0.0)
+            )),
+            (Some(now), Some(_)) => {
+                let (measured, error) = (measured_percent.unwrap_or(0.0), error_points.unwrap_or(0.0));
+                sentences.push(if error.abs() <= POINTS_MAX {
+                    "The forecast holds.".into()
+                } else if (now.hits_percent_low..=now.hits_percent_high).contains(&measured) {
+                    "What came lies within the band.".into()
+                } else if error > 0.0 {
+                    "Fewer hits than forecast: a cache that fills yet has fewer; so has a load that has changed.".into()
+                } else {
+                    "More hits than forecast: the load has changed.".into()
+                });
+            }
+        }
+        Ok(AdviceVerified {
+            id,
+            volume,
+            window_ms: came.map_or(0, |came| came.window_ms),
+            forecast_percent: now.map(|now| now.hits_percent),
+            forecast_percent_low: now.map(|now| now.hits_percent_low),
+            forecast_percent_high: now.map(|now| now.hits_percent_high),
+            measured_percent,
+            error_points,
+            sentences,
+        })
+    }
+
+    /// The volume that an advice is for.
+    fn volume_advised(&self, advice: &AdviceView) -> Result<String, ControlError> {
+        self.insight().volume_of(&advice.name).ok_or_else(|| {
+            ControlError::Analysis(
+                format!("advice {} is for \"{}\", which is no volume that runs", advice.id, advice.name),
+                "add it as a volume with `hearth volume add`, or attach it live with `hearth attach`".into(),
+            )
+        })
+    }
+}
+
+/// What is left to people.
+fn to_do(advice: &AdviceView) -> Vec<String> {
+    let now_bytes = advice.now.as_ref().map_or(0, |now| now.ssd_bytes);
+    let larger = advice.targets.iter().filter(|target| target.ssd_bytes.is_some_and(|bytes| bytes > now_bytes && now_bytes > 0));
+    let told = larger.map(|target| {
+        format!("For {} % of hits the pool's SSD must be {} large.", target.hits_percent, human::bytes(target.ssd_bytes.unwrap_or(0)))
+    });
+    let mut told: Vec<String> = told.collect();
+    if !told.is_empty() {
+        let pool = advice.pool.clone().unwrap_or_else(|| "POOL".into());
+        told.push(format!("`hearth pool replace {pool} --ssd PATH` puts the pool on another SSD while clients go on."));
+    }
+    told
+}
+
+fn rounded(percent: f64) -> f64 {
+    (percent * 10.0).round() / 10.0
+}

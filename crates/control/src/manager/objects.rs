@@ -1,0 +1,539 @@
+//! Applications and objects of volumes: looking for them, telling of them, and their policies.
+
+use super::Manager;
+use crate::api::{
+    ApplicationView, BlindView, DatabaseView, JobView, ObjectQuery, ObjectSet, ObjectView, PolicyDone, Severity, VolumeApplications,
+};
+use crate::error::ControlError;
+use crate::human;
+use crate::insight::objects::{Looked, Objects};
+use crate::insight::policies::{self, RULES_MAX, Rule, RuleOf};
+use crate::insight::{Insight, Look};
+use crate::jobs::{Job, Work};
+use crate::names::Named;
+use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Object};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use types::{Admit, BLOCK_BYTES, ObjectWrites, OnScan, Treatment};
+
+/// Bytes read each second beside clients, while names are looked for.
+const RATE_BYTES: u64 = 2 << 20;
+/// And when a person waits for them.
+const RATE_ASKED_BYTES: u64 = 16 << 20;
+/// Objects told at once, where nothing else is asked.
+const OBJECTS_TOLD: u64 = 1000;
+/// And at most.
+const OBJECTS_TOLD_MAX: u64 = 100_000;
+/// Objects named at once.
+const NAMED_MAX: usize = 256;
+/// Part of a pool that may be pinned, in percent: the engine keeps no more.
+const PINNED_MAX_PERCENT: u64 = 60;
+
+/// One object with what stands beside it.
+struct Chosen {
+    volume: String,
+    object: Object,
+    instance: Option<String>,
+}
+
+impl Manager {
+    /// Looks for the objects of one volume, if one is due; takes as long as it takes. `false`: none was.
+    pub fn discover_due(&self) -> bool {
+        let look = self.insight().next_look(None);
+        let Some(look) = look else { return false };
+        if let Err(error) = self.discover(&look, RATE_BYTES, &mut |_| !self.is_stopping()) {
+            tracing::debug!("the objects of \"{}\" are not known: {error}", look.volume);
+        }
+        true
+    }
+
+    pub(super) fn discover_as_job(&self, name: &str) -> Result<JobView, ControlError> {
+        let record = self.volume_record(name)?;
+        let claim = self.claim(&[(Named::Volume, name)], "a look for applications")?;
+        let look = self.insight().next_look(Some(name)).ok_or_else(|| self.why_no_look(name))?;
+        let manager = self.clone();
+        self.run_job(Work::Discover, (name, record.uuid), claim, move |job| manager.discover_in(&look, job))
+    }
+
+    fn why_no_look(&self, name: &str) -> ControlError {
+        if self.insight().watches(name) {
+            return ControlError::Analysis(
+                format!("the applications of \"{name}\" are being looked for already"),
+                "see `hearth app list` in a minute".into(),
+            );
+        }
+        ControlError::NotRunning {
+            named: "volume",
+            name: name.into(),
+            reason: "it is not watched".into(),
+            remedy: format!("start it with `hearth volume start {name}`; insight.enabled must not be false in the configuration"),
+        }
+    }
+
+    fn discover_in(&self, look: &Look, job: &Job) -> Result<(), ControlError> {
+        self.discover(look, RATE_ASKED_BYTES, &mut |bytes| {
+            job.advance(bytes, BYTES_MAX.min(bytes * 2));
+            !job.cancel_wanted()
+        })?;
+        Ok(())
+    }
+
+    /// Reads what is needed for names, so many bytes a second, as long as `goes_on` says so.
+    fn discover(&self, look: &Look, rate_bytes: u64, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ControlError> {
+        let size_bytes = look.reference.size_bytes();
+        let mut discovery = match &look.before {
+            Some(before) => Discovery::again(before, size_bytes),
+            None => Discovery::new(size_bytes),
+        };
+        let (begun, mut buffer, mut failures) = (Instant::now(), Vec::new(), 0);
+        let mut trouble = None;
+        while let Some(read) = discovery.next() {
+            if !goes_on(discovery.bytes_read()) {
+                trouble = Some(ControlError::Stopped);
+                break;
+            }
+            buffer.resize(read.len_bytes, 0);
+            match self.data().read_aside(&look.volume, read.offset_bytes, &mut buffer) {
+                Ok(()) => discovery.give(read.offset_bytes, Ok(&buffer)),
+                Err(error) => {
+                    failures += 1;
+                    discovery.give(read.offset_bytes, Err(()));
+                    // A bad sector is passed over; a device that answers no more is not asked on and on.
+                    if failures >= 8 {
+                        trouble = Some(error);
+                        break;
+                    }
+                }
+            }
+            let due = Duration::from_secs_f64(discovery.bytes_read() as f64 / rate_bytes as f64);
+            std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_secs(1)));
+        }
+        if let Some(error) = trouble {
+            self.insight().looked(look, Err(error.to_string()));
+            return Err(error);
+        }
+        let found = Arc::new(discovery.finish());
+        self.tell_found(look, &found);
+        if self.insight().looked(look, Ok(found)) {
+            self.apply_policies(&look.volume);
+            self.insight().end_look(look);
+        }
+        Ok(())
+    }
+
+    /// An event for what is new.
+    fn tell_found(&self, look: &Look, found: &Found) {
+        let known: BTreeSet<_> = look.before.iter().flat_map(|before| &before.applications).map(|application| application.id).collect();
+        for application in found.applications.iter().filter(|application| !known.contains(&application.id)) {
+            let objects = found.objects.iter().filter(|object| object.application == application.id).count();
+            let place = application.instance.as_ref().map_or_else(|| "unnamed".into(), |instance| format!("in /{instance}"));
+            let told = format!("found {} {place}, with {}", title(application), types::counted(objects as u64, "object"));
+            self.events().note(Severity::Info, &look.volume, told);
+        }
+    }
+
+    /// Tells the cache what policies follow from what was found and from the rules.
+    pub(super) fn apply_policies(&self, name: &str) {
+        let Ok(record) = self.volume_record(name) else { return };
+        let ranges = self.insight().objects_of(name).map(|objects| objects.ranges(&record.rules));
+        let Some(ranges) = ranges else { return };
+        if let Err(error) = self.data().set_policies(&record, &ranges) {
+            tracing::debug!("the policies of the objects of \"{name}\" are not in force: {error}");
+        }
+    }
+
+    /// What scans read need not stay in RAM, nor be known when it comes again.
+    pub(super) fn forget_scans(&self) {
+        let scanned = self.insight().take_scanned();
+        for (name, ranges) in scanned {
+            let Ok(record) = self.volume_record(&name) else { continue };
+            // Without a cutoff for streams their owner wants them cached.
+            if record.options.sequential_cutoff_bytes.is_none() {
+                continue;
+            }
+            let ranges: Vec<Range<u64>> = {
+                let insight = self.insight();
+                let objects = insight.objects_of(&name);
+                let may_stay = |bytes: &Range<u64>| {
+                    let object = objects.and_then(|objects| objects.at(bytes.start).map(|object| (objects, object)));
+                    object.is_some_and(|(objects, object)| objects.treatment_of(object, &record.rules).0.on_scan() == OnScan::Normal)
+                };
+                ranges.into_iter().filter(|bytes| !may_stay(bytes)).collect()
+            };
+            self.data().cool(&name, &ranges);
+        }
+    }
+
+    pub(super) fn applications(&self, volume: Option<&str>) -> Result<Vec<VolumeApplications>, ControlError> {
+        if let Some(volume) = volume {
+            self.volume_record(volume)?;
+        }
+        let insight = self.insight();
+        let now_ms = crate::insight::now_ms();
+        let of = insight.objects().filter(|(name, _)| volume.is_none_or(|volume| volume == name.as_str()));
+        Ok(of.map(|(name, objects)| told(name, objects, now_ms)).collect())
+    }
+
+    pub(super) fn objects(&self, query: &ObjectQuery) -> Result<Vec<ObjectView>, ControlError> {
+        let by_heat = match query.sort.as_deref() {
+            None | Some("heat") => Some(true),
+            Some("size") => Some(false),
+            Some("name") => None,
+            Some(other) => {
+                return Err(ControlError::BadOption {
+                    option: "--sort",
+                    problem: format!("is \"{other}\""),
+                    remedy: "write heat, size or name".into(),
+                });
+            }
+        };
+        if query.limit.is_some_and(|limit| !(1..=OBJECTS_TOLD_MAX).contains(&limit)) {
+            let problem = format!("is not between 1 and {OBJECTS_TOLD_MAX}");
+            return Err(ControlError::BadOption { option: "--limit", problem, remedy: "leave it out for the first ones".into() });
+        }
+        if let Some(volume) = &query.volume {
+            self.volume_record(volume)?;
+        }
+        let rules = self.rules();
+        let insight = self.insight();
+        let chosen = chosen(&insight, query);
+        if chosen.is_empty()
+            && let Some(object) = &query.object
+        {
+            return Err(ControlError::Unknown { named: "object", name: object.clone() });
+        }
+        let mut views: Vec<ObjectView> = chosen.iter().filter_map(|one| view(&insight, one, rules(&one.volume))).collect();
+        views.sort_by(|one, other| one.volume.cmp(&other.volume).then_with(|| one.name.cmp(&other.name)));
+        match by_heat {
+            Some(true) => views.sort_by_key(|view| std::cmp::Reverse((view.read_bytes, view.written_bytes))),
+            Some(false) => views.sort_by_key(|view| std::cmp::Reverse(view.bytes)),
+            None => {}
+        }
+        views.truncate(query.limit.unwrap_or(OBJECTS_TOLD) as usize);
+        Ok(views)
+    }
+
+    fn rules(&self) -> impl Fn(&str) -> Vec<Rule> {
+        let volumes = self.memory().state.volumes.clone();
+        move |name: &str| volumes.iter().find(|volume| volume.name == name).map_or_else(Vec::new, |volume| volume.rules.clone())
+    }
+
+    pub(super) fn object_set(&self, set: &ObjectSet) -> Result<PolicyDone, ControlError> {
+        if set.objects.len() > NAMED_MAX {
+            let remedy = "name fewer at once, or all of a kind with --kind".into();
+            return Err(ControlError::BadCombination(format!("more than {NAMED_MAX} objects are named"), remedy));
+        }
+        if set.objects.is_empty() == (set.kind.is_none() && set.application.is_none()) {
+            return Err(ControlError::BadCombination(
+                "a policy is for objects that are named, or for all of a kind or an application".into(),
+                "give names of objects, or --kind or --app; see `hearth object list`".into(),
+            ));
+        }
+        if !set.reset && set.admit.is_none() && set.writes.is_none() && set.on_scan.is_none() {
+            return Err(ControlError::BadCombination(
+                "it is not said how the objects are to be treated".into(),
+                "give --admit, --write, --on-scan, or --reset".into(),
+            ));
+        }
+        let chosen = self.chosen_by(set)?;
+        let rules = self.rules();
+        let mut volumes: BTreeSet<&String> = BTreeSet::new();
+        let mut wanted: Vec<(&Chosen, Rule)> = Vec::new();
+        for one in &chosen {
+            volumes.insert(&one.volume);
+            let known = rules(&one.volume);
+            let (now, _) = policies::treatment_of(&one.object, one.instance.as_deref(), &known);
+            let of = if set.objects.is_empty() {
+                set.kind.clone().map_or(RuleOf::All, RuleOf::Kind)
+            } else {
+                RuleOf::Object(one.object.name.clone())
+            };
+            // All of a kind are meant wherever they are, unless an application is named.
+            let instance = if set.objects.is_empty() && set.application.is_none() { None } else { one.instance.clone() };
+            wanted.push((one, rule_of(set, instance, of, now)?));
+        }
+        let done = self.check_pins(&chosen, &wanted, set.reset)?;
+        let volumes: Vec<String> = volumes.into_iter().cloned().collect();
+        let result = self.change(|state| {
+            for (one, rule) in &wanted {
+                if let Some(volume) = state.volume_mut(&one.volume) {
+                    policies::put(&mut volume.rules, rule.clone(), set.reset);
+                }
+            }
+            state.volumes.iter().find(|volume| volume.rules.len() > RULES_MAX).map(|volume| volume.name.clone())
+        })?;
+        if let Some(full) = result {
+            self.change(|state| state.volume_mut(&full).map(|volume| volume.rules.truncate(RULES_MAX)))?;
+            return Err(ControlError::Analysis(
+                format!("\"{full}\" has {RULES_MAX} rules, and no more fit"),
+                "use a rule for all of a kind, or take some away with --reset".into(),
+            ));
+        }
+        for volume in &volumes {
+            self.apply_policies(volume);
+            let told = format!("policy of {} changed", types::counted(chosen.len() as u64, "object"));
+            self.events().note(Severity::Info, volume, told);
+        }
+        Ok(done)
+    }
+
+    /// The objects that a policy is for.
+    fn chosen_by(&self, set: &ObjectSet) -> Result<Vec<Chosen>, ControlError> {
+        if let Some(volume) = &set.volume {
+            self.volume_record(volume)?;
+        }
+        let insight = self.insight();
+        let query = |object: Option<&String>| ObjectQuery {
+            volume: set.volume.clone(),
+            application: set.application.clone(),
+            kind: set.kind.clone(),
+            object: object.cloned(),
+            ..ObjectQuery::default()
+        };
+        if set.objects.is_empty() {
+            let chosen = chosen(&insight, &query(None));
+            if chosen.is_empty() {
+                let what = set.kind.as_ref().map_or_else(|| "objects".into(), |kind| format!("objects of the kind \"{kind}\""));
+                return Err(ControlError::Analysis(format!("no {what} were found there"), "see `hearth object list`".into()));
+            }
+            return Ok(chosen);
+        }
+        let mut all = Vec::new();
+        for name in &set.objects {
+            all.push(one_of(chosen(&insight, &query(Some(name))), name)?);
+        }
+        Ok(all)
+    }
+
+    /// Refuses pins that the pools cannot hold.
+    fn check_pins(&self, chosen: &[Chosen], wanted: &[(&Chosen, Rule)], resets: bool) -> Result<PolicyDone, ControlError> {
+        let mut done = PolicyDone {
+            objects: chosen.len() as u64,
+            bytes: chosen.iter().map(|one| one.object.bytes).sum(),
+            pinned_bytes: 0,
+            sentences: Vec::new(),
+        };
+        let (state, sizes) = {
+            let memory = self.memory();
+            let sizes: std::collections::BTreeMap<String, u64> =
+                memory.pools.iter().map(|(name, live)| (name.clone(), live.size_bytes)).collect();
+            (memory.state.clone(), sizes)
+        };
+        let insight = self.insight();
+        let pools: BTreeSet<&str> = chosen.iter().filter_map(|one| state.volume(&one.volume)).map(|volume| volume.pool.as_str()).collect();
+        for pool in pools {
+            let mut pinned = 0;
+            for volume in state.volumes.iter().filter(|volume| volume.pool == pool) {
+                let Some(objects) = insight.objects_of(&volume.name) else { continue };
+                let mut rules = volume.rules.clone();
+                let of_it = wanted.iter().filter(|(one, _)| one.volume == volume.name);
+                of_it.for_each(|(_, rule)| policies::put(&mut rules, rule.clone(), resets));
+                let is_pinned = |(_, treatment): &&(Range<u64>, Treatment)| treatment.admit() == Admit::Pinned;
+                pinned += objects.ranges(&rules).iter().filter(is_pinned).map(|(bytes, _)| bytes.end - bytes.start).sum::<u64>();
+            }
+            done.pinned_bytes += pinned;
+            let Some(size) = sizes.get(pool).copied().filter(|size| *size > 0) else { continue };
+            let pins = wanted.iter().any(|(one, rule)| {
+                !resets && rule.admit == Admit::Pinned && state.volume(&one.volume).is_some_and(|volume| volume.pool == pool)
+            });
+            if pins && pinned > size / 100 * PINNED_MAX_PERCENT {
+                let (pinned, most) = (human::bytes(pinned), human::bytes(size / 100 * PINNED_MAX_PERCENT));
+                return Err(ControlError::Analysis(
+                    format!("{pinned} would be pinned, and the pool \"{pool}\" keeps at most {most} of pinned objects"),
+                    "pin fewer or smaller objects, or give the pool a larger SSD".into(),
+                ));
+            }
+            if pins {
+                let part = pinned as f64 / size as f64;
+                done.sentences.push(format!(
+                    "{} of the pool's {} are pinned. Each byte that others let in is written with {:.2} bytes of pinned ones again.",
+                    human::bytes(pinned),
+                    human::bytes(size),
+                    part / (1.0 - part).max(0.01)
+                ));
+            }
+        }
+        let weak = !resets && wanted.iter().any(|(_, rule)| rule.writes != ObjectWrites::Inherit);
+        if weak {
+            done.sentences.push("Writes to them wait for the backing device, whatever the volume's mode.".into());
+        }
+        Ok(done)
+    }
+
+    /// The object that a place of a volume belongs to, with its policy, as a sentence.
+    pub(super) fn object_told(&self, volume: &str, offset_bytes: u64) -> Option<String> {
+        let record = self.volume_record(volume).ok()?;
+        let insight = self.insight();
+        let objects = insight.objects_of(volume)?;
+        let object = objects.at(offset_bytes)?;
+        let (treatment, rule) = objects.treatment_of(object, &record.rules);
+        let page = objects.found()?.at(offset_bytes).map(|(_, offset)| offset / BLOCK_BYTES);
+        let page = page.map_or_else(String::new, |block| format!("Block {block} of "));
+        let engine = objects.application_of(object).map_or("", |application| application.engine.title());
+        let policy = match (rule, treatment == Treatment::default()) {
+            (None, true) => String::new(),
+            (None, false) => format!("; {} bypass the cache by default", plural(object.kind.name())),
+            (Some(_), _) => format!(
+                "; a rule says: admit {}, writes {}, scans {}",
+                treatment.admit().name(),
+                treatment.writes().name(),
+                treatment.on_scan().name()
+            ),
+        };
+        Some(format!("{page}{} ({} of {engine}){policy}.", object.name, object.kind.name()))
+    }
+}
+
+fn plural(kind: &str) -> String {
+    match kind {
+        "redo" | "wal" => format!("{kind} logs"),
+        "binlog" => "binary logs".into(),
+        "doublewrite" => "doublewrite buffers".into(),
+        "temp" => "temporary tables".into(),
+        other => format!("{other} objects"),
+    }
+}
+
+fn title(application: &Application) -> String {
+    application.version.clone().unwrap_or_else(|| application.engine.title().into())
+}
+
+fn rule_of(set: &ObjectSet, instance: Option<String>, of: RuleOf, now: Treatment) -> Result<Rule, ControlError> {
+    let admit = match set.admit.as_deref() {
+        None => now.admit(),
+        Some(word) => Admit::from_name(word).ok_or_else(|| bad_word("--admit", word, "never, normal or pinned"))?,
+    };
+    let writes = match set.writes.as_deref() {
+        None => now.writes(),
+        Some(word) => ObjectWrites::from_name(word).ok_or_else(|| bad_word("--write", word, "inherit, around or through"))?,
+    };
+    let on_scan = match set.on_scan.as_deref() {
+        None => now.on_scan(),
+        Some(word) => OnScan::from_name(word).ok_or_else(|| bad_word("--on-scan", word, "hit-only or normal"))?,
+    };
+    Ok(Rule { instance, of, admit, writes, on_scan })
+}
+
+fn bad_word(option: &'static str, word: &str, words: &str) -> ControlError {
+    ControlError::BadOption { option, problem: format!("is \"{word}\""), remedy: format!("write {words}") }
+}
+
+/// The objects that are asked for.
+fn chosen(insight: &Insight, query: &ObjectQuery) -> Vec<Chosen> {
+    // `VOLUME:NAME` names the volume too.
+    let (volume, name) = match query.object.as_deref().and_then(|text| text.split_once(':')) {
+        Some((volume, name)) if insight.watches(volume) => (Some(volume), Some(name)),
+        _ => (query.volume.as_deref(), query.object.as_deref()),
+    };
+    let mut all = Vec::new();
+    for (of, objects) in insight.objects().filter(|(of, _)| volume.is_none_or(|volume| volume == of.as_str())) {
+        let Some(found) = objects.found() else { continue };
+        for object in &found.objects {
+            let application = found.application(object.application);
+            let instance = application.and_then(|application| application.instance.as_deref());
+            let is_of = query
+                .application
+                .as_deref()
+                .is_none_or(|wanted| wanted.parse() == Ok(object.application.0) || instance == Some(wanted.trim_start_matches('/')));
+            let is_kind = query.kind.as_deref().is_none_or(|kind| kind == object.kind.name());
+            let is_named = name.is_none_or(|name| name == object.name || name.parse() == Ok(object.id.0));
+            if is_of && is_kind && is_named {
+                all.push(Chosen { volume: of.clone(), object: object.clone(), instance: instance.map(Into::into) });
+            }
+        }
+    }
+    all
+}
+
+/// The one of that name.
+fn one_of(mut chosen: Vec<Chosen>, name: &str) -> Result<Chosen, ControlError> {
+    if chosen.len() > 1 {
+        let mut which: Vec<String> =
+            chosen.iter().take(8).map(|one| format!("{}:{} (number {})", one.volume, one.object.name, one.object.id.0)).collect();
+        if chosen.len() > 8 {
+            which.push(format!("{} more", chosen.len() - 8));
+        }
+        return Err(ControlError::Analysis(
+            format!("\"{name}\" may mean {}: {}", types::counted(chosen.len() as u64, "object"), which.join(", ")),
+            "name the volume (VOLUME:NAME), the application (--app), or the number".into(),
+        ));
+    }
+    chosen.pop().ok_or_else(|| ControlError::Unknown { named: "object", name: name.into() })
+}
+
+fn view(insight: &Insight, one: &Chosen, rules: Vec<Rule>) -> Option<ObjectView> {
+    let objects = insight.objects_of(&one.volume)?;
+    let object = &one.object;
+    let (treatment, rule) = objects.treatment_of(object, &rules);
+    let uses = objects.uses(object.id);
+    let bytes = |blocks: f64| (blocks * BLOCK_BYTES as f64) as u64;
+    let within = object.within.and_then(|id| objects.found()?.object(id));
+    Some(ObjectView {
+        id: object.id.0,
+        volume: one.volume.clone(),
+        application: object.application.0,
+        engine: objects.application_of(object).map_or("unknown", |application| application.engine.title()).into(),
+        database: object.database.clone(),
+        kind: object.kind.name().into(),
+        name: object.name.clone(),
+        within: within.map(|table| table.name.clone()),
+        bytes: object.bytes,
+        extents: object.extents,
+        path: object.path.clone(),
+        encrypted: object.encrypted,
+        evidence: object.evidence.to_string(),
+        read_bytes: bytes(uses.read_blocks),
+        hits_percent: (uses.read_blocks > 0.0).then(|| (uses.hit_blocks / uses.read_blocks * 1000.0).round() / 10.0),
+        written_bytes: bytes(uses.written_blocks),
+        admit: treatment.admit().name().into(),
+        writes: treatment.writes().name().into(),
+        on_scan: treatment.on_scan().name().into(),
+        policy: if rule.is_some() { "rule".into() } else { "default".into() },
+    })
+}
+
+fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
+    let (state, problem, age_ms) = match objects.looked() {
+        Looked::Never => ("waiting", None, None),
+        Looked::Now => ("looking", None, None),
+        Looked::At(at_ms) => ("found", None, Some(now_ms.saturating_sub(*at_ms))),
+        Looked::Failed(_, problem) => ("failed", Some(problem.clone()), None),
+    };
+    let (unknown, all) = objects.unknown();
+    let used = |uses: crate::insight::objects::Uses| uses.read_blocks + uses.written_blocks;
+    let found = objects.found();
+    let blind = found.into_iter().flat_map(|found| &found.blind).map(|blind| BlindView {
+        start_bytes: blind.bytes.start,
+        end_bytes: blind.bytes.end,
+        reason: blind.reason.to_string(),
+    });
+    let application = |found: &Found, application: &Application| {
+        let of = || found.objects.iter().filter(|object| object.application == application.id);
+        let databases = found.databases.iter().filter(|database| database.application == application.id);
+        ApplicationView {
+            id: application.id.0,
+            engine: application.engine.title().into(),
+            version: application.version.clone(),
+            instance: application.instance.as_ref().map(|instance| format!("/{instance}")),
+            evidence: application.evidence.to_string(),
+            objects: of().count() as u64,
+            bytes: of().map(|object| object.bytes).sum(),
+            databases: databases
+                .map(|database| DatabaseView { name: database.name.clone(), objects: database.objects.into(), bytes: database.bytes })
+                .collect(),
+        }
+    };
+    VolumeApplications {
+        volume: name.into(),
+        state: state.into(),
+        problem,
+        age_ms,
+        looked_at_bytes: found.map_or(0, |found| found.bytes_read),
+        complete: found.is_some_and(|found| found.complete),
+        blind: blind.collect(),
+        unknown_percent: (used(all) > 0.0).then(|| (used(unknown) / used(all) * 1000.0).round() / 10.0),
+        applications: found.map_or_else(Vec::new, |found| found.applications.iter().map(|one| application(found, one)).collect()),
+    }
+}

@@ -1,0 +1,84 @@
+//! `hearth app` and `hearth object`, as they are written.
+
+use clap::{Args, Subcommand};
+
+/// What to do with applications.
+#[derive(Subcommand, Debug)]
+pub enum App {
+    /// Applications found on volumes, by their pages and files: no login is needed
+    List {
+        /// A volume [default: all]
+        volume: Option<String>,
+    },
+    /// One of them: its databases, and the objects that are used most
+    Show {
+        /// Its number or its data directory
+        app: String,
+    },
+    /// Look again, now: after tables were made or moved
+    Discover {
+        /// The volume [default: all that are watched]
+        volume: Option<String>,
+    },
+}
+
+/// What to do with objects.
+#[derive(Subcommand, Debug)]
+pub enum Object {
+    /// Tables, indexes and logs, those that are read most first
+    List(ObjectList),
+    /// One of them
+    Show {
+        /// Its name (shop.orders/PRIMARY), VOLUME:NAME, or its number
+        object: String,
+    },
+    /// How objects are treated: whether they enter the cache, what becomes of writes, what scans may do
+    Set(ObjectSet),
+}
+
+/// Which objects.
+#[derive(Args, Debug)]
+pub struct ObjectList {
+    /// A volume [default: all]
+    pub volume: Option<String>,
+    /// Of that application: its number or data directory
+    #[arg(long, value_name = "APP")]
+    pub app: Option<String>,
+    /// Of that kind: table, index, lob, toast, undo, redo, wal, binlog, doublewrite, temp, dictionary
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Order: heat (bytes read), size or name [default: heat]
+    #[arg(long, value_name = "ORDER")]
+    pub sort: Option<String>,
+    /// The first so many [default: 40]
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u64>,
+}
+
+/// A policy.
+#[derive(Args, Debug)]
+pub struct ObjectSet {
+    /// Names (shop.orders/PRIMARY), VOLUME:NAME, or numbers
+    pub objects: Vec<String>,
+    /// All objects of that kind, for instance index or temp
+    #[arg(long, value_name = "KIND", conflicts_with = "objects")]
+    pub kind: Option<String>,
+    /// Of that application only; without objects or --kind: all that it has
+    #[arg(long, value_name = "APP")]
+    pub app: Option<String>,
+    /// On that volume only
+    #[arg(long, value_name = "VOLUME")]
+    pub volume: Option<String>,
+    /// never: reads put nothing into the cache; pinned: always let in, and kept
+    #[arg(long, value_name = "never|normal|pinned")]
+    pub admit: Option<String>,
+    /// around: past the cache; through: to the backing device at once. Never makes a volume keep back more than its mode says
+    #[arg(long, value_name = "inherit|around|through")]
+    pub write: Option<String>,
+    /// Whether scans and backups put what they read into the cache
+    #[arg(long, value_name = "hit-only|normal")]
+    pub on_scan: Option<String>,
+    /// Take the rules away: the default holds again
+    #[arg(long, conflicts_with_all = ["admit", "write", "on_scan"])]
+    pub reset: bool,
+}

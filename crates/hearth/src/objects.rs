@@ -1,0 +1,289 @@
+//! `hearth app` and `hearth object`: what lies on volumes, and how it is treated.
+
+use crate::cli::{App, Object, ObjectList, ObjectSet};
+use crate::commands::Session;
+use crate::failure::Failure;
+use crate::progress::{begin, follow};
+use crate::request;
+use crate::table::{self, Align};
+use control::api::{self, AnalysisView, ApplicationView, JobView, ObjectView, PolicyDone, VolumeApplications};
+use control::human;
+use control::names::Named;
+
+/// Objects told where nothing else is asked.
+const TOLD: u64 = 40;
+/// Objects shown of an application.
+const OF_APP: u64 = 20;
+
+impl Session {
+    /// `hearth app ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn app(&self, command: &App) -> Result<(), Failure> {
+        match command {
+            App::List { volume } => {
+                let told: Vec<VolumeApplications> = self.client.get(&applications_of(volume.as_deref())?)?;
+                self.print(&told, |told| list(told))
+            }
+            App::Show { app } => {
+                let told: Vec<VolumeApplications> = self.client.get("/applications")?;
+                let wanted = app.trim_start_matches('/');
+                let is_it = |one: &ApplicationView| {
+                    wanted.parse() == Ok(one.id) || one.instance.as_deref().map(|path| path.trim_start_matches('/')) == Some(wanted)
+                };
+                let found = told.iter().flat_map(|of| of.applications.iter().filter(|one| is_it(one)).map(move |one| (of, one)));
+                let found: Vec<_> = found.collect();
+                let (of, one) = match found[..] {
+                    [one] => one,
+                    [] => return Err(Failure::failed(format!("there is no application \"{app}\""), "list them with `hearth app list`")),
+                    _ => {
+                        let several = format!("\"{app}\" may mean {} applications", found.len());
+                        return Err(Failure::failed(several, "give its number; see `hearth app list`"));
+                    }
+                };
+                let path = format!("/objects?volume={}&application={}&limit={OF_APP}", of.volume, one.id);
+                let objects: Vec<ObjectView> = self.client.get(&path)?;
+                self.print(one, |one| show_app(of, one, &objects))
+            }
+            App::Discover { volume } => {
+                let volumes = match volume {
+                    Some(volume) => vec![request::name(Named::Volume, volume)?.to_string()],
+                    None => {
+                        let watched: Vec<AnalysisView> = self.client.get("/analyses")?;
+                        watched.into_iter().filter(|one| !one.named).map(|one| one.name).collect()
+                    }
+                };
+                if volumes.is_empty() {
+                    return Err(Failure::failed("no volume is watched", "start one with `hearth volume start`"));
+                }
+                for name in volumes {
+                    let job: JobView = begin(&self.interrupt, || self.client.post(&format!("/volumes/{name}/discover")))?;
+                    follow(&self.client, &self.interrupt, job)?;
+                }
+                let told: Vec<VolumeApplications> = self.client.get(&applications_of(volume.as_deref())?)?;
+                self.print(&told, |told| list(told))
+            }
+        }
+    }
+
+    /// `hearth object ...`.
+    ///
+    /// # Errors
+    /// With the sentence to print.
+    pub fn object(&self, command: &Object) -> Result<(), Failure> {
+        match command {
+            Object::List(wanted) => {
+                let objects: Vec<ObjectView> = self.client.get(&objects_of(wanted)?)?;
+                self.print(&objects, |objects| self::objects(objects))
+            }
+            Object::Show { object } => {
+                let objects: Vec<ObjectView> = self.client.get(&format!("/objects?object={}", request::encoded(object)))?;
+                self.print(&objects, |objects| objects.iter().map(show_object).collect::<Vec<_>>().join("\n"))
+            }
+            Object::Set(set) => {
+                let done: PolicyDone = self.client.send("POST", "/objects/policy", &body_of(set)?)?;
+                self.print(&done, |done| policy_done(done, set.reset))
+            }
+        }
+    }
+}
+
+fn applications_of(volume: Option<&str>) -> Result<String, Failure> {
+    Ok(match volume {
+        Some(volume) => format!("/applications?volume={}", request::name(Named::Volume, volume)?),
+        None => "/applications".into(),
+    })
+}
+
+fn objects_of(wanted: &ObjectList) -> Result<String, Failure> {
+    let mut path = format!("/objects?limit={}", wanted.limit.unwrap_or(TOLD));
+    if let Some(volume) = &wanted.volume {
+        path += &format!("&volume={}", request::name(Named::Volume, volume)?);
+    }
+    for (name, value) in [("application", &wanted.app), ("kind", &wanted.kind), ("sort", &wanted.sort)] {
+        if let Some(value) = value {
+            path += &format!("&{name}={}", request::encoded(value));
+        }
+    }
+    Ok(path)
+}
+
+fn body_of(set: &ObjectSet) -> Result<api::ObjectSet, Failure> {
+    Ok(api::ObjectSet {
+        objects: set.objects.clone(),
+        volume: set.volume.as_deref().map(|volume| request::name(Named::Volume, volume).map(Into::into)).transpose()?,
+        application: set.app.clone(),
+        kind: set.kind.clone(),
+        admit: set.admit.clone(),
+        writes: set.write.clone(),
+        on_scan: set.on_scan.clone(),
+        reset: set.reset,
+    })
+}
+
+fn list(told: &[VolumeApplications]) -> String {
+    if told.is_empty() {
+        return "no volume is watched: start one with `hearth volume start`\n".into();
+    }
+    let head = [
+        ("ID", Align::Right),
+        ("VOLUME", Align::Left),
+        ("APPLICATION", Align::Left),
+        ("WHERE", Align::Left),
+        ("OBJECTS", Align::Right),
+        ("SIZE", Align::Right),
+        ("KNOWN BY", Align::Left),
+    ];
+    let row = |of: &VolumeApplications, one: &ApplicationView| {
+        vec![
+            one.id.to_string(),
+            of.volume.clone(),
+            one.version.clone().unwrap_or_else(|| one.engine.clone()),
+            one.instance.clone().unwrap_or_else(|| "no known file system".into()),
+            one.objects.to_string(),
+            human::bytes(one.bytes),
+            one.evidence.clone(),
+        ]
+    };
+    let rows: Vec<_> = told.iter().flat_map(|of| of.applications.iter().map(|one| row(of, one))).collect();
+    let mut text = if rows.is_empty() { String::new() } else { table::layout(&head, &rows) };
+    for of in told {
+        text += &state(of);
+    }
+    text
+}
+
+/// What is to be known of a volume beside its applications.
+fn state(of: &VolumeApplications) -> String {
+    let name = &of.volume;
+    let mut text = match of.state.as_str() {
+        "waiting" => format!("{name}: not looked at yet\n"),
+        "looking" => format!("{name}: being looked at\n"),
+        "failed" => format!("{name}: {}\n", of.problem.clone().unwrap_or_default()),
+        _ if of.applications.is_empty() => format!("{name}: no database was found\n"),
+        _ => String::new(),
+    };
+    for blind in &of.blind {
+        let (from, to) = (human::bytes(blind.start_bytes), human::bytes(blind.end_bytes));
+        text += &format!("{name}: nothing has a name from {from} to {to}: {}\n", blind.reason);
+    }
+    if let Some(percent) = of.unknown_percent.filter(|_| !of.applications.is_empty()) {
+        text += &format!("{name}: {percent} % of what is read and written belongs to nothing known\n");
+    }
+    text
+}
+
+fn show_app(of: &VolumeApplications, one: &ApplicationView, top: &[ObjectView]) -> String {
+    let mut pairs = vec![
+        ("application", one.version.clone().unwrap_or_else(|| one.engine.clone())),
+        ("number", one.id.to_string()),
+        ("volume", of.volume.clone()),
+        ("where", one.instance.clone().unwrap_or_else(|| "no known file system".into())),
+        ("known by", one.evidence.clone()),
+        ("objects", format!("{}, {}", one.objects, human::bytes(one.bytes))),
+    ];
+    if let Some(age_ms) = of.age_ms {
+        pairs.push(("looked at", format!("{} ago", human::seconds(age_ms / 1000))));
+    }
+    let mut text = table::pairs(&pairs);
+    if !one.databases.is_empty() {
+        let head = [("DATABASE", Align::Left), ("OBJECTS", Align::Right), ("SIZE", Align::Right)];
+        let row = |database: &api::DatabaseView| vec![database.name.clone(), database.objects.to_string(), human::bytes(database.bytes)];
+        text += "\n";
+        text += &table::layout(&head, &one.databases.iter().map(row).collect::<Vec<_>>());
+    }
+    text += "\n";
+    text + &objects(top)
+}
+
+fn objects(told: &[ObjectView]) -> String {
+    if told.is_empty() {
+        return "no objects: see `hearth app list` for what was found, and `hearth app discover` to look again\n".into();
+    }
+    let several = told.iter().any(|one| one.volume != told[0].volume);
+    let mut head = vec![
+        ("ID", Align::Right),
+        ("OBJECT", Align::Left),
+        ("KIND", Align::Left),
+        ("SIZE", Align::Right),
+        ("READ", Align::Right),
+        ("HITS", Align::Right),
+        ("WRITTEN", Align::Right),
+        ("POLICY", Align::Left),
+    ];
+    if several {
+        head.insert(1, ("VOLUME", Align::Left));
+    }
+    let row = |one: &ObjectView| {
+        let mut row = vec![
+            one.id.to_string(),
+            one.name.clone(),
+            one.kind.clone(),
+            if one.within.is_some() { "in its table".into() } else { human::bytes(one.bytes) },
+            human::bytes(one.read_bytes),
+            one.hits_percent.map_or("-".into(), |percent| format!("{percent:.0} %")),
+            human::bytes(one.written_bytes),
+            policy(one),
+        ];
+        if several {
+            row.insert(1, one.volume.clone());
+        }
+        row
+    };
+    table::layout(&head, &told.iter().map(row).collect::<Vec<_>>())
+}
+
+/// A policy in a few words.
+fn policy(one: &ObjectView) -> String {
+    let mut words = Vec::new();
+    if one.admit != "normal" {
+        words.push(one.admit.clone());
+    }
+    if one.writes != "inherit" {
+        words.push(format!("writes {}", one.writes));
+    }
+    if one.on_scan != "hit-only" {
+        words.push("scans let in".into());
+    }
+    match (words.is_empty(), one.policy.as_str()) {
+        (true, "rule") => "normal (rule)".into(),
+        (true, _) => "-".into(),
+        (false, "rule") => words.join(", "),
+        (false, _) => format!("{} (default)", words.join(", ")),
+    }
+}
+
+fn show_object(one: &ObjectView) -> String {
+    let mut pairs = vec![
+        ("object", one.name.clone()),
+        ("number", one.id.to_string()),
+        ("kind", format!("{} of {}", one.kind, one.engine)),
+        ("volume", one.volume.clone()),
+        ("database", one.database.clone().unwrap_or_default()),
+        ("lies in", one.within.clone().unwrap_or_default()),
+        ("file", one.path.clone()),
+        ("size", if one.within.is_some() { String::new() } else { format!("{} in {} extents", human::bytes(one.bytes), one.extents) }),
+        ("known by", one.evidence.clone()),
+        ("encrypted", if one.encrypted { "yes: its pages do not say what they are".into() } else { String::new() }),
+        ("read", human::bytes(one.read_bytes)),
+        ("hits", one.hits_percent.map(|percent| format!("{percent} %")).unwrap_or_default()),
+        ("written", human::bytes(one.written_bytes)),
+        ("policy", format!("admit {}, writes {}, scans {} ({})", one.admit, one.writes, one.on_scan, one.policy)),
+    ];
+    pairs.retain(|(_, value)| !value.is_empty());
+    table::pairs(&pairs)
+}
+
+fn policy_done(done: &PolicyDone, reset: bool) -> String {
+    let what = types::counted(done.objects, "object");
+    let mut text = if reset {
+        format!("{what}: the default holds again\n")
+    } else {
+        format!("{what} ({}): the policy is in force\n", human::bytes(done.bytes))
+    };
+    for sentence in &done.sentences {
+        text += &format!("{sentence}\n");
+    }
+    text
+}

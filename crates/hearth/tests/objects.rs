@@ -1,0 +1,200 @@
+//! Applications and objects of a volume, from its blocks alone: `hearth app`, `hearth object`, and what `hearth why` says of them.
+//! Needs `../shared/pages`, `tar` and `mkfs.ext4`.
+
+mod support;
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::Place;
+use support::nbd::Client;
+
+/// A file system with the tables and the redo log of a MariaDB; `false`, with a message, where that cannot be made.
+fn disk_with_mariadb(place: &Place) -> bool {
+    let archive = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/pages/mariadb-10.11.tar.zst"));
+    if !archive.is_file() {
+        println!("skipped: {} is not there", archive.display());
+        return false;
+    }
+    let (unpacked, root) = (PathBuf::from(place.path("unpacked")), PathBuf::from(place.path("root/var/lib/mysql")));
+    std::fs::create_dir_all(&unpacked).expect("room");
+    std::fs::create_dir_all(&root).expect("room");
+    let done = |program: &str, command: &mut Command| match command.output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => panic!("{program}: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => {
+            println!("skipped: {program}: {error}");
+            false
+        }
+    };
+    if !done("tar", Command::new("tar").arg("--zstd").arg("-xf").arg(&archive).arg("-C").arg(&unpacked).arg("--strip-components=1")) {
+        return false;
+    }
+    copy_tables(&unpacked, &unpacked, &root);
+    let image = place.path("disk.img");
+    done("mkfs.ext4", Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-d"]).arg(place.path("root")).arg(&image).arg("96M"))
+}
+
+/// Tables with their directories, the dictionary and the redo log.
+fn copy_tables(from: &PathBuf, all: &PathBuf, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            copy_tables(&path, all, to);
+            continue;
+        }
+        let inside = path.strip_prefix(all).expect("within").to_string_lossy().into_owned();
+        let name = if inside == "ib_logfile0.first128K" { "ib_logfile0".to_string() } else { inside };
+        if name.ends_with(".ibd") || name == "ibdata1" || name == "ib_logfile0" {
+            let to = to.join(name);
+            std::fs::create_dir_all(to.parent().expect("a directory")).expect("room");
+            std::fs::copy(&path, &to).expect("room");
+        }
+    }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn all(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Waits for the look that every volume gets by itself.
+fn applications(place: &Place) -> Value {
+    until("the applications", || {
+        let told = place.json(&["app", "list"]);
+        let found = all(&told).first().is_some_and(|of| of["state"] == "found");
+        found.then(|| told[0].clone())
+    })
+}
+
+#[test]
+fn tables_are_named_and_treated_without_a_login() {
+    let place = Place::new();
+    if !disk_with_mariadb(&place) {
+        return;
+    }
+    let daemon = place.daemon();
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    let add = [
+        "volume",
+        "add",
+        "v",
+        "--backing",
+        "disk.img",
+        "--pool",
+        "p",
+        "--export",
+        "nbd",
+        "--mode",
+        "write-through",
+        "--admission",
+        "always",
+    ];
+    let uri = place.must(&add).trim().to_string();
+    let told = applications(&place);
+    assert_eq!((all(&told["applications"]).len(), &told["applications"][0]["engine"]), (1, &Value::from("InnoDB")), "{told:#}");
+    assert_eq!(told["applications"][0]["instance"], "/var/lib/mysql", "{told:#}");
+    let list = place.must(&["app", "list"]);
+    assert!(list.contains("/var/lib/mysql") && list.contains("page content, file map, catalogue"), "{list}");
+
+    let objects = place.json(&["object", "list", "--sort", "size"]);
+    let named = |name: &str| all(&objects).iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {objects:#}"));
+    let redo = named("redo");
+    assert_eq!((&redo["admit"], &redo["policy"]), (&Value::from("never"), &Value::from("default")), "{redo:#}");
+    let table = all(&objects)
+        .iter()
+        .filter(|one| one["kind"] == "table" && one["encrypted"] == false && one["within"].is_null())
+        .max_by_key(|one| one["bytes"].as_u64())
+        .unwrap_or_else(|| panic!("no table: {objects:#}"));
+    let name = table["name"].as_str().expect("a name").to_string();
+    let show = place.must(&["object", "show", &name]);
+    assert!(show.contains("var/lib/mysql") && show.contains("admit normal, writes inherit, scans hit-only (default)"), "{show}");
+
+    // Where it lies: the file is one of those that `debugfs` of the file system would tell; here by its pages.
+    let image = std::fs::read(place.path("disk.img")).expect("the disk");
+    let file = std::fs::read(place.path("root").to_string() + "/" + table["path"].as_str().expect("a path")).expect("its file");
+    let page = &file[3 * 16384..4 * 16384];
+    let at = image.chunks_exact(4096).position(|block| block == &page[..4096]).expect("it lies there") as u64 * 4096;
+    let mut client = Client::connect(&uri);
+    let cached = |what: &str| -> bool {
+        let told = place.json(&["why", "v", &at.to_string()]);
+        assert!(told["object"].as_str().is_some_and(|object| object.contains(what)), "{what}: {told:#}");
+        told["on_ssd_blocks"] == 1
+    };
+    let family = name.split('/').next().expect("a name");
+    client.read(at, 16384);
+    until("the block in the cache", || cached(family).then_some(()));
+    place.must(&["volume", "drop-cache", "v"]);
+
+    let done = place.must(&["object", "set", &name, "--admit", "never"]);
+    assert!(done.contains("the policy is in force"), "{done}");
+    let list = place.must(&["object", "list", "--sort", "size"]);
+    assert!(list.contains("never (default)") && list.lines().any(|line| line.contains(&name) && line.ends_with("never")), "{list}");
+    for _ in 0..3 {
+        client.read(at, 16384);
+    }
+    assert!(!cached("a rule says: admit never"), "it entered the cache against its policy");
+    let why = place.must(&["why", "v", &at.to_string()]);
+    assert!(why.contains("the policy of the object"), "{why}");
+
+    // It holds over a restart, and for what is found anew.
+    daemon.stop();
+    let daemon = place.daemon();
+    applications(&place);
+    let volume = place.json(&["volume", "show", "v"]);
+    let mut client = Client::connect(volume["exports"]["nbd"].as_str().expect("an address"));
+    client.read(at, 16384);
+    client.read(at, 16384);
+    assert!(!cached("a rule says: admit never"));
+    place.must(&["object", "set", &name, "--reset"]);
+    client.read(at, 16384);
+    until("the block in the cache", || cached(family).then_some(()));
+
+    // Pins beyond what a pool keeps are refused, all of a kind may be named, and wrong words are said.
+    let refused = |arguments: &[&str], part: &str| {
+        let ended = place.run(arguments);
+        assert!(ended.status != Some(0) && ended.stderr.contains(part), "{arguments:?}: {} instead of {part:?}", ended.stderr);
+    };
+    place.must(&["object", "set", "--kind", "redo", "--admit", "normal"]);
+    assert_eq!(place.json(&["object", "list", "--kind", "redo"])[0]["policy"], "rule");
+    refused(&["object", "set", "no.such", "--admit", "never"], "there is no object \"no.such\"");
+    refused(&["object", "set", &name, "--admit", "sometimes"], "write never, normal or pinned");
+    refused(&["object", "set", &name], "it is not said how the objects are to be treated");
+    refused(&["object", "set", "--admit", "never"], "objects that are named, or for all of a kind");
+    refused(&["object", "set", "--kind", "nonsense", "--admit", "never"], "no objects of the kind \"nonsense\"");
+    refused(&["object", "list", "none"], "there is no volume \"none\"");
+    refused(&["object", "list", "--sort", "colour"], "write heat, size or name");
+    refused(&["app", "show", "none"], "there is no application \"none\"");
+    refused(&["app", "discover", "none"], "there is no volume \"none\"");
+    let again = place.must(&["app", "discover", "v"]);
+    assert!(again.contains("/var/lib/mysql"), "{again}");
+    daemon.stop();
+}
+
+#[test]
+fn a_disk_without_databases_says_so() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let nothing = place.must(&["app", "list"]);
+    assert!(nothing.starts_with("no volume is watched"), "{nothing}");
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.file("disk.img", 64 << 20);
+    place.must(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"]);
+    applications(&place);
+    let list = place.must(&["app", "list"]);
+    assert!(list.contains("v: no database was found") && list.contains("nothing has a name from"), "{list}");
+    let objects = place.must(&["object", "list"]);
+    assert!(objects.starts_with("no objects: see `hearth app list`"), "{objects}");
+    daemon.stop();
+}

@@ -1,0 +1,93 @@
+//! Applications on volumes, and their objects.
+
+use super::{Answered, Shared, run};
+use crate::asked::{Asked, Json, Name, Nothing};
+use axum::extract::State;
+use control::api::{Action, JobView, ObjectQuery, ObjectSet, ObjectView, PolicyDone, VolumeApplications};
+use control::names::{self, Named};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Applications found on volumes by their pages and files.
+#[utoipa::path(
+    get, path = "/api/v1/applications", tag = "insight", params(OfVolume),
+    responses((status = 200, description = "By volume.", body = Vec<VolumeApplications>))
+)]
+pub async fn application_list(State(app): Shared, Asked(of): Asked<OfVolume>) -> Answered {
+    check_volume(of.volume.as_ref())?;
+    run(&app, Action::ApplicationList { volume: of.volume }).await
+}
+
+/// Looks for the applications of a volume again.
+#[utoipa::path(
+    post, path = "/api/v1/volumes/{name}/discover", tag = "insight", params(super::VolumeName),
+    responses((status = 200, description = "The job.", body = JobView))
+)]
+pub async fn volume_discover(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
+    run(&app, Action::ApplicationDiscover { volume: name }).await
+}
+
+/// Tables, indexes, logs: those that are read most first.
+#[utoipa::path(
+    get, path = "/api/v1/objects", tag = "insight", params(Objects),
+    responses((status = 200, description = "Objects.", body = Vec<ObjectView>))
+)]
+pub async fn object_list(State(app): Shared, Asked(of): Asked<Objects>) -> Answered {
+    check_volume(of.volume.as_ref())?;
+    let Objects { volume, application, kind, object, sort, limit } = of;
+    run(&app, Action::ObjectList(ObjectQuery { volume, application, kind, object, sort, limit })).await
+}
+
+/// How objects are treated: whether they enter the cache, what becomes of writes, what scans may do.
+#[utoipa::path(
+    post, path = "/api/v1/objects/policy", tag = "insight",
+    request_body(content = ObjectSet, example = json!({"kind": "temp", "admit": "never"})),
+    responses((status = 200, description = "What it is for.", body = PolicyDone))
+)]
+pub async fn object_set(State(app): Shared, Json(set): Json<ObjectSet>) -> Answered {
+    check_volume(set.volume.as_ref())?;
+    run(&app, Action::ObjectSet(set)).await
+}
+
+fn check_volume(volume: Option<&String>) -> crate::problem::Outcome<()> {
+    Ok(volume.map_or(Ok(()), |volume| names::check(Named::Volume, volume))?)
+}
+
+/// Of which volume.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OfVolume {
+    /// A volume; absent: all.
+    #[serde(default)]
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    volume: Option<String>,
+}
+
+/// Which objects.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Objects {
+    /// Of that volume.
+    #[serde(default)]
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    volume: Option<String>,
+    /// Of the application of that number or data directory.
+    #[serde(default)]
+    application: Option<String>,
+    /// Of that kind, for instance "table" or "index".
+    #[serde(default)]
+    kind: Option<String>,
+    /// The one of that name or number.
+    #[serde(default)]
+    object: Option<String>,
+    /// Order: "heat" (default), "size" or "name".
+    #[serde(default)]
+    #[param(pattern = "^(heat|size|name)$")]
+    sort: Option<String>,
+    /// The first so many [default: 1000].
+    #[serde(default, deserialize_with = "control::int64::or_none")]
+    #[param(minimum = 1, maximum = 100_000)]
+    limit: Option<u64>,
+}
