@@ -1,7 +1,8 @@
 /** The calls of the API over a [`World`]. */
 
-import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView, ObjectSet } from "../src/api";
 import { advise, loads, start } from "./insight";
+import { applications, apply, list, setPolicy, verify as verified } from "./objects";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -46,9 +47,22 @@ export async function handle(world: World, method: string, path: string, query: 
       return pools(world, method, name, verb, body);
     case "disks":
       return disks(world, method, name, body);
+    case "applications":
+      return applications(world);
+    case "objects": {
+      const found = method === "POST" ? setPolicy(world, body as ObjectSet) : list(world, query);
+      if (typeof found === "string") throw new Problem(409, "conflict", found, "pin fewer or smaller objects, or give the pool a larger SSD");
+      if (query.has("object") && (found as unknown[]).length === 0) throw missing("object", query.get("object")!);
+      return found;
+    }
+    case "advice":
+      if (verb !== undefined) {
+        const view = advise(world, loads(world).find((load) => load.name === "db")!, {});
+        return verb === "verify" ? verified(view) : apply(world, view, query.get("dry_run") === "true");
+      }
+      return insight(world, method, kind, (body as AdviceAsk | undefined)?.name ?? undefined, verb, body);
     case "analyses":
     case "streams":
-    case "advice":
       return insight(world, method, kind, name ?? query.get("name") ?? (body as AdviceAsk | undefined)?.name ?? undefined, verb, body);
     case "volumes":
       return volumes(world, method, name, verb, word, number, body, query);
@@ -198,6 +212,9 @@ async function volumes(world: World, method: string, name: string | undefined, v
   const changed = (): void => world.say({ event: "changed", data: { what: "volumes" } });
   const dirty = (): number => Math.max(2 ** 20, volume.dirtyAt(Math.floor(Date.now() / 1000)));
   switch (verb) {
+    case "discover":
+      world.looking.add(name);
+      return world.begin("discover", name, 34 * 2 ** 20, 3, () => world.looking.delete(name));
     case "why":
       return why(volume, number("start_bytes", 0), number("length_bytes", 4096));
     case "map":

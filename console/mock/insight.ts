@@ -9,6 +9,7 @@ import type {
   StreamView,
   TargetView,
 } from "../src/api";
+import { brought } from "./objects";
 import { GIB, MIB } from "./volume";
 import type { World } from "./world";
 
@@ -199,6 +200,7 @@ export function advise(world: World, load: AnalysisView, ask: AdviceAsk): Advice
     ram_us: load.named ? null : 12.1,
     ssd_us: load.named ? null : 84,
     backing_us: load.named ? null : 8100,
+    objects: none ? [] : brought(world, load.name),
     sentences: now
       ? [
           `You have ${now.ssd_bytes / GIB} GiB: ${now.hits_percent.toFixed(0)} % hits (band ${now.hits_percent_low.toFixed(0)} to ${now.hits_percent_high.toFixed(0)}).`,

@@ -1,6 +1,7 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
-import type { AdviceAsk, AnalysisView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { AdviceAsk, AnalysisView, ObjectSet, ObjectView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import { firstObjects } from "./objects";
 import { poolValue, volumeValue } from "./values";
 import { GIB, MIB, MockVolume, OPTIONS, type Character } from "./volume";
 
@@ -30,6 +31,11 @@ export class World {
   readonly analyses = new Map<string, AnalysisView>();
   /** Advice that was asked for. */
   readonly asked: AdviceAsk[] = [];
+  readonly objects: ObjectView[] = firstObjects();
+  /** Policies that were asked for. */
+  readonly policies: ObjectSet[] = [];
+  /** Volumes that are looked at just now. */
+  readonly looking = new Set<string>();
   readonly events: EventView[] = [];
   readonly listeners = new Set<(told: Told) => void>();
 

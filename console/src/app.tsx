@@ -20,6 +20,8 @@ import { Events } from "./pages/events";
 import { Setup } from "./pages/setup";
 import { Advice } from "./pages/advice";
 import { AnalysisPage } from "./pages/analysis";
+import { Applications } from "./pages/apps";
+import { ObjectPage } from "./pages/object";
 
 export function App() {
   if (gate.value === "login") return <><Login /><Toasts /></>;
@@ -78,6 +80,10 @@ function Page() {
       return <Advice name={now.name} />;
     case "analysis":
       return <AnalysisPage key={now.name} name={now.name} />;
+    case "apps":
+      return <Applications volume={now.volume} id={now.id} />;
+    case "object":
+      return <ObjectPage key={key} volume={now.volume} id={now.id} />;
     case "unknown":
       return <div class="empty"><h1 tabIndex={-1}>{title(now)}</h1><p>There is no such page. <a href="#/">Go to the overview.</a></p></div>;
   }
@@ -105,6 +111,7 @@ function Navigation() {
           {item({ page: "overview" }, "overview", "Overview", here === "overview" || here === "volume")}
           {item(only ? { page: "pool", name: only.name } : { page: "pools" }, "pool", only ? "Pool" : "Pools", here === "pool" || here === "pools")}
           {item({ page: "advice" }, "advice", "Advice", here === "advice" || here === "analysis")}
+          {item({ page: "apps" }, "apps", "Applications", here === "apps" || here === "object")}
           {item({ page: "jobs" }, "jobs", "Jobs", here === "jobs", { number: running, told: "running" })}
           {item({ page: "events" }, "events", "Events", here === "events", { number: grave, told: grave === 1 ? "error" : "errors" })}
           {item({ page: "setup" }, "setup", "Set up", here === "setup")}

@@ -12,6 +12,8 @@ export type Route =
   | { page: "setup" }
   | { page: "advice"; name?: string }
   | { page: "analysis"; name: string }
+  | { page: "apps"; volume?: string; id?: number }
+  | { page: "object"; volume: string; id: number }
   | { page: "unknown" };
 
 /** Reads an address's hash. */
@@ -20,6 +22,8 @@ export function parse(hash: string): Route {
   const parts = hash.replace(/^#?\/?/, "").split("?")[0]!.split("/").filter((part) => part !== "");
   const [page, name] = parts;
   if (page === undefined) return { page: "overview" };
+  if (page === "apps" && name === undefined) return { page };
+  if ((page === "apps" || page === "object") && name !== undefined && parts.length === 3 && /^\d{1,10}$/.test(parts[2]!)) return { page, volume: decode(name), id: Number(parts[2]) };
   if (parts.length > 2) return { page: "unknown" };
   if ((page === "volume" || page === "pool" || page === "advice" || page === "analysis") && name !== undefined) return { page, name: decode(name) };
   if (name === undefined && (page === "jobs" || page === "events" || page === "setup" || page === "pools" || page === "advice")) return { page };
@@ -46,6 +50,9 @@ export function href(route: Route): string {
       return `#/${route.page}/${encodeURIComponent(route.name)}`;
     case "advice":
       return route.name === undefined ? "#/advice" : `#/advice/${encodeURIComponent(route.name)}`;
+    case "apps":
+    case "object":
+      return route.volume === undefined ? "#/apps" : `#/${route.page}/${encodeURIComponent(route.volume)}/${route.id}`;
     default:
       return `#/${route.page}`;
   }
@@ -72,6 +79,10 @@ export function title(route: Route): string {
       return route.name === undefined ? "Advice" : `Advice for ${route.name}`;
     case "analysis":
       return `Analysis ${route.name}`;
+    case "apps":
+      return route.volume === undefined ? "Applications" : `Applications on ${route.volume}`;
+    case "object":
+      return `Object ${route.id} of ${route.volume}`;
     case "unknown":
       return "Nothing here";
   }

@@ -9,6 +9,7 @@ import { mayOperate } from "../live/store";
 import { Panel, Trouble } from "../ui/basics";
 import { Table, type Column } from "../ui/table";
 import { goesOn, nothingTold, notYet, restsOn, share, windowTold } from "../words/insight";
+import { Act, ByObject } from "./act";
 import { useAdvice } from "./ask";
 
 export function AdviceOf({ load, title }: { load: AnalysisView; title: string }) {
@@ -62,6 +63,7 @@ function Shown({ view, load }: { view: AdviceView; load: AnalysisView }) {
   const known = view.targets.filter((target) => target.ssd_bytes !== null);
   const missing = notYet(view.targets);
   const nothing = nothingTold(view);
+  const volume = load.source === "volume" ? load.of : undefined;
   return (
     <>
       {pointsOf(view).length > 1 && <SizeCurve key={String(view.with_backups)} advice={view} />}
@@ -70,6 +72,7 @@ function Shown({ view, load }: { view: AdviceView; load: AnalysisView }) {
           <Table columns={COLUMNS} rows={known} />
         </div>
       )}
+      <ByObject objects={view.objects} volume={volume} />
       {nothing && <h3>Nothing can be told yet</h3>}
       {missing.length > 0 && (
         <ul class="plain">
@@ -97,6 +100,7 @@ function Shown({ view, load }: { view: AdviceView; load: AnalysisView }) {
           ))}
         </ul>
       )}
+      {!nothing && volume !== undefined && <Act view={view} />}
       {!nothing && <p class="muted hint">{restsOn(view, load.mode).join(" ")}</p>}
     </>
   );

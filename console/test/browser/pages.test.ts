@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { live, open, shot, stage, violations, type Stage } from "./harness";
 
 let here: Stage;
-const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"], ["advice", "#/advice"]];
+const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"], ["advice", "#/advice"], ["apps", "#/apps"]];
 
 before(async () => {
   here = await stage();
@@ -18,6 +18,12 @@ before(async () => {
     const address = (await volume.getAttribute("href"))!;
     pages.push(["volume", address], ["analysis", address.replace("volume", "analysis")]);
   }
+  await page.goto(`${here.base}#/apps`);
+  await page.getByRole("heading", { name: "Applications" }).waitFor();
+  // The mock has some; of a daemon's volumes nothing may be known.
+  const object = page.locator(".branch th a").first();
+  if (here.mock) await object.waitFor();
+  if ((await object.count()) > 0) pages.push(["object", (await object.getAttribute("href"))!]);
   await page.goto(`${here.base}#/pools`);
   await page.getByRole("heading", { name: "Pools" }).waitFor();
   const pool = page.locator(".cards h2 a").first();
@@ -28,7 +34,7 @@ after(() => here.close());
 
 for (const scheme of ["light", "dark"] as const) {
   test(`every page opens, is accessible and is shot in ${scheme}`, async () => {
-    assert.ok(!here.mock || pages.length === 9);
+    assert.ok(!here.mock || pages.length === 11);
     for (const [name, hash] of pages) {
       const watched = await open(here, hash, { scheme });
       const { page } = watched;

@@ -72,6 +72,7 @@ const advice: AdviceView = {
   ram_us: 12,
   ssd_us: null,
   backing_us: 8100,
+  objects: [],
   sentences: [],
 };
 

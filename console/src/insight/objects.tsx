@@ -1,0 +1,88 @@
+/** The objects of one application, by database. */
+
+import { useState } from "preact/hooks";
+import type { ApplicationView, ObjectView } from "../api";
+import { bytes, count, counted } from "../format";
+import { usePolled } from "../live/polled";
+import { part } from "../rest";
+import { href } from "../route";
+import { Panel, Trouble } from "../ui/basics";
+import { Table, type Column } from "../ui/table";
+import { kindOf, policyOf, shareOf, sizeOf } from "../words/objects";
+import { SORTS, tree, type Row, type Sort } from "./tree";
+
+const EVERY_MS = 15_000;
+/** Objects that are asked for, and rows that are shown at most: a page of more is slow to draw. */
+const ASKED = 5000;
+const ROWS_MAX = 250;
+
+export function Objects({ volume, application }: { volume: string; application: ApplicationView }) {
+  const [sort, setSort] = useState<Sort>("heat");
+  const [filter, setFilter] = useState("");
+  const path = `/objects?volume=${part(volume)}&application=${application.id}&sort=${sort}&limit=${ASKED}`;
+  const { value: objects, error } = usePolled<ObjectView[]>(path, EVERY_MS);
+  const { branches, fitting, hidden } = tree(objects ?? [], sort, filter, ROWS_MAX);
+  const whole = application.version ?? application.engine;
+  return (
+    <Panel
+      title={`Objects of ${whole} on ${volume}`}
+      id="objects"
+      aside={
+        <span class="filters">
+          <span class="segments" role="group" aria-label="Sorted by">
+            {SORTS.map((word) => (
+              <button key={word} type="button" aria-pressed={sort === word} onClick={() => setSort(word)}>
+                by {word}
+              </button>
+            ))}
+          </span>
+          <label class="field-inline search">
+            <span>Filter</span>
+            <input type="search" value={filter} spellcheck={false} onInput={(event) => setFilter(event.currentTarget.value)} />
+          </label>
+        </span>
+      }
+    >
+      {error && <Trouble tone="bad" problem={error.detail} remedy={error.remedy} />}
+      {!objects && !error && <p class="calm">Asking…</p>}
+      {objects && fitting === 0 && <p class="calm">{objects.length === 0 ? "It has no objects." : `Nothing here fits "${filter.trim()}".`}</p>}
+      {branches.map((branch) => (
+        <details key={branch.database} open class="branch">
+          <summary>
+            <strong>{branch.database ?? "Of no database"}</strong>{" "}
+            <span class="muted">
+              {counted(branch.objects, "object")}, {bytes(branch.bytes)}, {bytes(branch.read_bytes)} read
+            </span>
+          </summary>
+          <div class="table-box">
+            <Table columns={COLUMNS} rows={branch.rows} />
+          </div>
+        </details>
+      ))}
+      {objects && (
+        <p class="muted hint">
+          {hidden > 0 && `${count(hidden)} more fit; filter to see them. `}
+          {objects.length >= ASKED && `Only the first ${count(ASKED)} by ${sort} were looked through. `}
+          Heat is what was read in the last day at most, seen by the cache; it is estimated from a sample.
+        </p>
+      )}
+    </Panel>
+  );
+}
+
+const COLUMNS: Column<Row>[] = [
+  [
+    "Object",
+    ({ object, inside }) => (
+      <a class={inside ? "inside" : undefined} href={href({ page: "object", volume: object.volume, id: object.id })}>
+        {object.name}
+      </a>
+    ),
+  ],
+  ["Kind", ({ object }) => kindOf(object)],
+  ["Read", ({ object }) => bytes(object.read_bytes), "right"],
+  ["Hits", ({ object }) => shareOf(object.hits_percent), "right"],
+  ["Written", ({ object }) => bytes(object.written_bytes), "right"],
+  ["Size", ({ object }) => sizeOf(object), "right"],
+  ["Policy", ({ object }) => policyOf(object)],
+];
