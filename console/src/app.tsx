@@ -111,7 +111,7 @@ function Navigation() {
           {item({ page: "overview" }, "overview", "Overview", here === "overview" || here === "volume")}
           {item(only ? { page: "pool", name: only.name } : { page: "pools" }, "pool", only ? "Pool" : "Pools", here === "pool" || here === "pools")}
           {item({ page: "advice" }, "advice", "Advice", here === "advice" || here === "analysis")}
-          {item({ page: "apps" }, "apps", "Applications", here === "apps" || here === "object")}
+          {item({ page: "apps" }, "apps", "Apps", here === "apps" || here === "object")}
           {item({ page: "jobs" }, "jobs", "Jobs", here === "jobs", { number: running, told: "running" })}
           {item({ page: "events" }, "events", "Events", here === "events", { number: grave, told: grave === 1 ? "error" : "errors" })}
           {item({ page: "setup" }, "setup", "Set up", here === "setup")}

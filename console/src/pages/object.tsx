@@ -53,7 +53,7 @@ export function ObjectPage({ volume, id }: { volume: string; id: number }) {
         <Figure
           label="Size"
           value={sizeOf(object)}
-          note={object.within === null ? `in ${counted(object.extents, "extent")}` : "part of another's file"}
+          note={object.within === null ? `in ${counted(object.extents, "piece")}` : "part of another's file"}
         />
       </dl>
       <Panel title="What is known" id="facts">
