@@ -8,7 +8,7 @@ import { usePolled } from "../live/polled";
 import { part } from "../rest";
 import { href } from "../route";
 import { Chip, Figure, Panel, Trouble } from "../ui/basics";
-import { kindOf, pieces, policyOf, shareOf, sizeOf } from "../words/objects";
+import { pieces, policyOf, shareOf, sizeOf } from "../words/objects";
 
 const EVERY_MS = 10_000;
 
@@ -40,7 +40,7 @@ export function ObjectPage({ volume, id }: { volume: string; id: number }) {
         <div>
           <h1 tabIndex={-1}>{object.name}</h1>
           <p class="page-sub">
-            {kindOf(object)}
+            {object.kind}
             {object.database !== null && ` of the database ${object.database}`}
           </p>
         </div>
