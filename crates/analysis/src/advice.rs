@@ -156,7 +156,7 @@ fn tries(watch: &Watch, question: &Question) -> Vec<Did> {
         // One that is too small to be tried tells nothing; the next is larger.
         let Some(rate) = rate_for(watch.kept(), ssd_pages.max(1), USES_MAX) else { continue };
         let tried = Tried { ssd_pages, ram_blocks: question.ram_blocks, options: question.options.clone() };
-        tries.push(try_cache(watch.kept(), &tried, rate, question.with_scans));
+        tries.push(try_cache(watch.kept(), &tried, rate, question.with_scans, load.profile().references() as f64));
     }
     tries.sort_by(|one, other| one.data_blocks_max.total_cmp(&other.data_blocks_max));
     // A larger cache that hits less often does so by chance.

@@ -29,7 +29,8 @@ pub fn parts<P: Copy + Eq + std::hash::Hash>(
 ) -> HashMap<P, Part> {
     let Some(rate) = rate_for(watch.kept(), tried.ssd_pages.max(1), USES_MAX) else { return HashMap::new() };
     let (mut parts, mut answered): (HashMap<P, Part>, _) = (HashMap::new(), HashSet::new());
-    try_cache_and(watch.kept(), tried, rate, with_scans, &mut |used, is_hit| {
+    // Shares among the parts: what the sample has too much of, all have.
+    try_cache_and(watch.kept(), tried, rate, with_scans, 0.0, &mut |used, is_hit| {
         if used.is_write {
             return;
         }

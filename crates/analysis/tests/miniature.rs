@@ -26,7 +26,8 @@ fn uses_of(name: &str, uses_max: usize) -> Option<Kept> {
 
 fn tried(kept: &Kept, ssd_pages: u64, mode: Mode, rate: f64) -> Did {
     let options = VolumeOptions { mode, ..VolumeOptions::default() };
-    try_cache(kept, &Tried { ssd_pages, ram_blocks: ssd_pages / 16, options }, rate, true)
+    let reads = kept.uses().filter(|used| !used.is_write).count() as f64 / kept.rate();
+    try_cache(kept, &Tried { ssd_pages, ram_blocks: ssd_pages / 16, options }, rate, true, reads)
 }
 
 #[test]
