@@ -153,6 +153,18 @@ pub const SUITES: &[Suite] = &[
             headline("many-readers.writes", "half writes, write-through: bytes a second together", Vxl, NoLoss),
         ],
     },
+    Suite {
+        name: "advice",
+        about: "How much SSD `hearth advise` says a load needs, and what a pool of just that size brings.",
+        model_set: "array",
+        headlines: &[],
+    },
+    Suite {
+        name: "backups",
+        about: "A database's hits before, beside and after a nightly dump of it: mysqldump, mariadb-backup and pg_dump.",
+        model_set: "array",
+        headlines: &[],
+    },
     Suite { name: "own", about: "A fio job file or a recorded trace of yours.", model_set: "7k2", headlines: &[] },
 ];
 

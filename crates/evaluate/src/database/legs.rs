@@ -8,7 +8,7 @@ use super::postgres::Postgres;
 use super::prepared::{Contents, DATA, TPCC};
 use super::sysbench::Sysbench;
 use super::tpcc_native::{self, Scale};
-use super::{Beside, Driven};
+use super::{Beside, Driven, Moment};
 use crate::stage::Stage;
 use crate::trouble::Trouble;
 use std::path::PathBuf;
@@ -115,9 +115,26 @@ pub fn sysbench_leg(
     times: Times,
     beside: &mut Beside<'_>,
 ) -> Result<Driven, Trouble> {
+    sysbench_beside(stage, device, load, pool_bytes, times, &mut |_, moment| beside(moment))
+}
+
+/// The same, where what stands beside it speaks to the server.
+///
+/// # Errors
+/// As of [`tpcc_leg`].
+pub fn sysbench_beside(
+    stage: &Stage,
+    device: &str,
+    load: &Sysbench,
+    pool_bytes: u64,
+    times: Times,
+    beside: &mut dyn FnMut(&MariaDb, Moment) -> Result<(), Trouble>,
+) -> Result<Driven, Trouble> {
     let contents = Contents::Sysbench { databases: load.databases, rows: load.rows };
     let settings = contents.mariadb(pool_bytes, load.databases * load.threads, false);
-    on_mariadb(stage, device, &settings, &mut |server| load.drive(stage, server, times.warm_seconds, times.seconds, beside))
+    on_mariadb(stage, device, &settings, &mut |server| {
+        load.drive(stage, server, times.warm_seconds, times.seconds, &mut |moment| beside(server, moment))
+    })
 }
 
 /// pgbench on PostgreSQL with buffers of so many bytes, in so much memory: transactions.
@@ -132,9 +149,26 @@ pub fn pgbench_leg(
     times: Times,
     beside: &mut Beside<'_>,
 ) -> Result<Driven, Trouble> {
+    pgbench_beside(stage, device, load, (buffers_bytes, memory_bytes), times, &mut |_, moment| beside(moment))
+}
+
+/// The same, where what stands beside it speaks to the server.
+///
+/// # Errors
+/// As of [`tpcc_leg`].
+pub fn pgbench_beside(
+    stage: &Stage,
+    device: &str,
+    load: &Pgbench,
+    (buffers_bytes, memory_bytes): (u64, Option<u64>),
+    times: Times,
+    beside: &mut dyn FnMut(&Postgres, Moment) -> Result<(), Trouble>,
+) -> Result<Driven, Trouble> {
     let contents = Contents::Pgbench { scale: load.scale };
     let settings = contents.postgres(buffers_bytes, memory_bytes, load.clients, false);
-    on_postgres(stage, device, &settings, &mut |server| load.drive(stage, server, times.warm_seconds, times.seconds, beside))
+    on_postgres(stage, device, &settings, &mut |server| {
+        load.drive(stage, server, times.warm_seconds, times.seconds, &mut |moment| beside(server, moment))
+    })
 }
 
 fn on_mariadb(

@@ -108,6 +108,19 @@ impl MariaDb {
         if said { self.stage.run(&words, limit) } else { self.stage.run_unsaid(&words, &[], limit) }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// As [`MariaDb::run`], not in the list of commands: a look that changes nothing.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn look(&self, database: &str, query: &str) -> Result<String, Trouble> {
+        self.ask(database, query, false, SHORT)
+    }
+
     /// Has the optimiser count what all tables of a database hold, now, not when it pleases: without, it reads tables as wholes.
     ///
     /// # Errors

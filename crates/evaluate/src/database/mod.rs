@@ -2,8 +2,9 @@
 //!
 //! From the device up: [`filesystem`], [`memory`] (what keeps the page cache out of the way), [`mariadb`] and [`postgres`], then the
 //! loads [`go_tpc`], [`sysbench`] and [`pgbench`], run by [`load`] and told as [`Driven`]. [`prepared`] makes loaded databases
-//! once, as images that legs start from; [`legs`] are whole runs on a device. All of it ends with guards, in reverse order, also after Ctrl-C.
+//! once, as images that legs start from; [`legs`] are whole runs on a device, [`backup`] what may run beside one. All of it ends with guards, in reverse order, also after Ctrl-C.
 
+pub mod backup;
 pub mod driven;
 pub mod filesystem;
 pub mod go_tpc;

@@ -47,7 +47,7 @@ pub struct Pgbench {
 }
 
 /// The database it is in.
-const DATABASE: &str = "bench";
+pub const DATABASE: &str = "bench";
 
 impl Pgbench {
     fn words(&self, server: &Postgres, action: &[String]) -> Vec<String> {

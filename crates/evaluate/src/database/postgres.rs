@@ -105,6 +105,14 @@ impl Postgres {
         self.ask(database, statement, true, limit)
     }
 
+    /// As [`Postgres::run`], not in the list of commands: a look that changes nothing.
+    ///
+    /// # Errors
+    /// As of [`Stage::run`].
+    pub fn look(&self, database: &str, query: &str) -> Result<String, Trouble> {
+        self.ask(database, query, false, SHORT)
+    }
+
     fn ask(&self, database: &str, statement: &str, said: bool, limit: Duration) -> Result<String, Trouble> {
         let (psql, host, port) = (tools::program_of(&["psql"]), self.host(), self.port.to_string());
         let words = [&psql, "-X", "-q", "-A", "-t", "-h", &host, "-p", &port, "-U", "postgres", "-d", database, "-c", statement];

@@ -133,11 +133,11 @@ pub fn summary(case: &Case, arm: &Arm, legs: &[Leg]) -> ArmSummary {
     }
 }
 
-/// The baseline of an arm: the case's first one, or the point of its curve that lies at the same place. `None` for a baseline.
+/// The baseline of an arm: the case's first one, or the point of its curve that lies at the same place where arms are points of a quantity. `None` for a baseline.
 pub fn baseline_of<'a>(case: &'a Case, arm: &Arm) -> Option<&'a Arm> {
     let first = case.arms.first()?;
-    let beside = match (&first.point, &arm.point) {
-        (Some((curve, _)), Some((_, at))) => {
+    let beside = match (&case.along, &first.point, &arm.point) {
+        (Some(_), Some((curve, _)), Some((_, at))) => {
             case.arms.iter().find(|other| other.point.as_ref().is_some_and(|(name, place)| name == curve && place == at)).unwrap_or(first)
         }
         _ => first,

@@ -4,6 +4,7 @@ use super::read_waits::ReadWaits;
 use super::{Running, SHORT, Stage, leftovers};
 use crate::result::CacheFigures;
 use crate::trouble::Trouble;
+use control::api::{AdviceAsk, AdviceView, StreamView};
 use control::client::Client;
 use control::stats::VolumeStats;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,8 @@ pub struct Setup {
     pub ram_bytes: u64,
     /// `write-through`, `write-back`, `pass-through`.
     pub mode: String,
+    /// More options of `hearth pool create`.
+    pub pool_options: Vec<String>,
     /// More options of `hearth volume add`.
     pub options: Vec<String>,
 }
@@ -154,6 +157,7 @@ impl Cached {
             pool.extend(["--size", &size]);
         }
         pool.extend(["--ram", &ram]);
+        pool.extend(setup.pool_options.iter().map(String::as_str));
         cached.hearth(&pool)?;
         let backing = setup.backing.word();
         let mut volume = vec!["volume", "add", VOLUME, "--backing", &backing, "--pool", POOL, "--mode", &setup.mode, "--export", "loop"];
@@ -266,6 +270,24 @@ impl Teller {
     pub fn read_waits(&self) -> Result<ReadWaits, Trouble> {
         let scrape = self.client.metrics().map_err(|error| Trouble::Failed(error.to_string()))?;
         Ok(ReadWaits::of(VOLUME, &scrape))
+    }
+
+    /// How much SSD shares of hits (in percent) take, and what so many bytes of it would bring; without, those of the pool.
+    ///
+    /// # Errors
+    /// As of [`Teller::stats`].
+    pub fn advice(&self, targets_percent: &[f64], budget_bytes: Option<u64>) -> Result<AdviceView, Trouble> {
+        let ask = AdviceAsk { name: Some(VOLUME.into()), targets_percent: targets_percent.to_vec(), budget_bytes, with_backups: false };
+        let told: Vec<AdviceView> = self.client.send("POST", "/advice", &ask).map_err(|error| Trouble::Failed(error.to_string()))?;
+        told.into_iter().next().ok_or_else(|| Trouble::Failed("the daemon tells no advice for the volume".into()))
+    }
+
+    /// Who read and wrote, by kind, since the volume was made.
+    ///
+    /// # Errors
+    /// As of [`Teller::stats`].
+    pub fn streams(&self) -> Result<Vec<StreamView>, Trouble> {
+        self.client.get(&format!("/streams?name={VOLUME}")).map_err(|error| Trouble::Failed(error.to_string()))
     }
 
     /// What [`Teller::stats`] tells, as the results have it.

@@ -252,7 +252,7 @@ pub fn measure(leg: &mut Leg, device: &Device, round: u32, run: &BlockRun) -> Re
 }
 
 /// What was measured, in the words of results.
-fn put(leg: &mut Leg, warm_up: &Loaded, loaded: Loaded, cpu: Cpu, cache: Option<CacheFigures>, warm_s: f64) {
+pub fn put(leg: &mut Leg, warm_up: &Loaded, loaded: Loaded, cpu: Cpu, cache: Option<CacheFigures>, warm_s: f64) {
     leg.cut_s = warm_up.series.last().map_or(0.0, |second| second.at_s);
     leg.cut_why = match warm_s > 0.0 {
         true => format!("{warm_s:.0} s of the same load ran before and are not counted"),

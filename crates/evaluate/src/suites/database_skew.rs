@@ -112,9 +112,9 @@ impl Suite for DatabaseSkew {
                 attach: None,
                 drive: &|device, beside| match contents {
                     Contents::Pgbench { .. } => {
-                        pgbench_leg(context.stage, device, &points(context.scale), memory(&contents), times, beside)
+                        pgbench_leg(context.stage, device.path(), &points(context.scale), memory(&contents), times, beside)
                     }
-                    _ => sysbench_leg(context.stage, device, &sysbench(context.scale), pool_bytes(&contents), times, beside),
+                    _ => sysbench_leg(context.stage, device.path(), &sysbench(context.scale), pool_bytes(&contents), times, beside),
                 },
             };
             databases::run(context, case, arm, round, &contents, &run)

@@ -23,9 +23,9 @@ pub struct DatabaseRun<'a> {
     pub warm: bool,
     /// After so many seconds of the load the volume goes from pass-through into this mode.
     pub attach: Option<(f64, &'static str)>,
-    /// The load on a block device.
+    /// The load on a device.
     #[allow(clippy::type_complexity, reason = "named here and nowhere else")]
-    pub drive: &'a dyn Fn(&str, &mut Beside<'_>) -> Result<Driven, Trouble>,
+    pub drive: &'a dyn Fn(&Device, &mut Beside<'_>) -> Result<Driven, Trouble>,
 }
 
 /// go-tpc, if it is there or can be built; the suites have a load of their own else, and results tell which one it was.
@@ -89,7 +89,7 @@ pub fn run(context: &Context, case: &Case, arm: &Arm, round: u32, contents: &Con
     let (mut waits, mut under_1ms) = (ReadWaits::default(), None);
     let read_waits = || device.cached().map(|cached| cached.teller().read_waits()).transpose().map(Option::unwrap_or_default);
     let watch = Watch::start(device.cached().map(Cached::teller));
-    let mut driven = (run.drive)(device.path(), &mut |moment| {
+    let mut driven = (run.drive)(&device, &mut |moment| {
         match moment {
             Moment::Measured => (meter, waits) = (Some(Meter::start(&device)?), read_waits()?),
             Moment::Ended => {

@@ -1,5 +1,7 @@
 //! The suites: what each plans, prepares and runs. The published figures are in the [`catalogue`](crate::catalogue).
 
+mod advice;
+mod backups;
 mod blocks;
 mod database_skew;
 mod databases;
@@ -19,6 +21,7 @@ use crate::stage::{Backing, Setup, Stage};
 use crate::trouble::Trouble;
 use std::path::{Path, PathBuf};
 
+const MIB: u64 = 1 << 20;
 /// No pool is smaller.
 const CACHE_BYTES_MIN: u64 = 64 << 20;
 
@@ -141,6 +144,7 @@ impl Context<'_> {
             cache_bytes: case.cache_bytes,
             ram_bytes: case.ram_bytes,
             mode: mode.into(),
+            pool_options: Vec::new(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
         }
     }
@@ -177,6 +181,8 @@ pub fn suite(name: &str) -> Option<&'static dyn Suite> {
         "database-skew" => &database_skew::DatabaseSkew,
         "oltp-live" => &oltp_live::OltpLive,
         "tpcc" => &tpcc::TpccSuite,
+        "advice" => &advice::Advice,
+        "backups" => &backups::Backups,
         "own" => &own::Own,
         _ => return None,
     })

@@ -123,8 +123,8 @@ impl Suite for OltpLive {
                 warm: false,
                 attach: arm.cached.then(|| (attach_s(context.scale), "write-through")),
                 drive: &|device, beside| match is_tpcc {
-                    true => tpcc_leg(context.stage, device, &tpcc, times, beside),
-                    false => pgbench_leg(context.stage, device, &reads, memory(contents.data_bytes()), times, beside),
+                    true => tpcc_leg(context.stage, device.path(), &tpcc, times, beside),
+                    false => pgbench_leg(context.stage, device.path(), &reads, memory(contents.data_bytes()), times, beside),
                 },
             };
             databases::run(context, case, arm, round, &contents, &run)

@@ -97,7 +97,7 @@ impl Suite for TpccSuite {
                     .then(|| Setup { ssd_model: (arm.id == "wb-sata").then(|| SATA_SSD.into()), ..context.setup(case, "write-back", &[]) }),
                 warm: arm.cached,
                 attach: None,
-                drive: &|device, beside| tpcc_leg(context.stage, device, &tpcc, times, beside),
+                drive: &|device, beside| tpcc_leg(context.stage, device.path(), &tpcc, times, beside),
             };
             databases::run(context, case, arm, round, &tpcc.contents(), &run)
         };

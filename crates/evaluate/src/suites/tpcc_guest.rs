@@ -86,7 +86,7 @@ pub fn legs(context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result
             setup: arm.cached.then(|| context.setup(case, "write-back", &[])),
             warm: arm.cached,
             attach: None,
-            drive: &|device, beside| tpcc_in_guest(context.stage, &launcher, device, &tpcc, times, beside),
+            drive: &|device, beside| tpcc_in_guest(context.stage, &launcher, device.path(), &tpcc, times, beside),
         };
         databases::run(context, case, arm, round, &tpcc.contents(), &run)
     };
