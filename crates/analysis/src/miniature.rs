@@ -81,14 +81,7 @@ pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads:
 }
 
 /// The same, and tells `each` use with whether the cache answered it.
-pub fn try_cache_and(
-    kept: &Kept,
-    tried: &Tried,
-    rate: f64,
-    with_scans: bool,
-    reads: f64,
-    each: &mut dyn FnMut(&Use, bool),
-) -> Did {
+pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads: f64, each: &mut dyn FnMut(&Use, bool)) -> Did {
     let scaled = |size: u64| (size as f64 * rate).round() as u64;
     let ssd_pages = scaled(tried.ssd_pages).max(Replica::SSD_PAGES_MIN);
     let config = ReplicaConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
