@@ -18,6 +18,8 @@ const COUNTED_MAX: usize = 1024;
 const STALE_MS: u64 = 60_000;
 /// And after this, if anything was written: files grow where pages do not say whose they are.
 const AGED_MS: u64 = 5 * 60_000;
+/// A look that takes long comes back so many times later than it took: it may have a twentieth of the time.
+const PAUSES: u64 = 20;
 /// Pages that must contradict the map before it is made anew.
 const CONTRADICTIONS_MIN: u64 = 16;
 
@@ -62,6 +64,9 @@ pub struct Objects {
     contradictions: u64,
     /// Something was written since the last look began.
     written: bool,
+    /// When the last look began, and how long it took.
+    began_ms: u64,
+    took_ms: u64,
 }
 
 impl Objects {
@@ -76,8 +81,11 @@ impl Objects {
     }
 
     /// A look begins, or has failed.
-    pub fn set_looked(&mut self, looked: Looked) {
-        self.written &= looked != Looked::Now;
+    pub fn set_looked(&mut self, looked: Looked, now_ms: u64) {
+        if looked == Looked::Now {
+            (self.began_ms, self.written) = (now_ms, false);
+        }
+        self.took_ms = now_ms.saturating_sub(self.began_ms);
         self.looked = looked;
     }
 
@@ -97,10 +105,12 @@ impl Objects {
         match &self.looked {
             Looked::Never => true,
             Looked::Now => false,
-            Looked::Failed(at_ms, _) => now_ms.saturating_sub(*at_ms) >= AGED_MS,
+            Looked::Failed(at_ms, _) => now_ms.saturating_sub(*at_ms) >= AGED_MS.max(self.took_ms * PAUSES),
             Looked::At(at_ms) => {
                 let age_ms = now_ms.saturating_sub(*at_ms);
-                age_ms >= AGED_MS && self.written || age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN
+                let pause_ms = self.took_ms * PAUSES;
+                let is_stale = age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN;
+                age_ms >= pause_ms && (is_stale || age_ms >= AGED_MS && self.written)
             }
         }
     }
@@ -308,4 +318,50 @@ fn engine_of(kind: u16) -> Option<Engine> {
 pub fn is_log(kind: ObjectKind) -> bool {
     use ObjectKind::{Binlog, Doublewrite, Redo, Temporary, Wal};
     matches!(kind, Redo | Wal | Binlog | Doublewrite | Temporary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_due_when_something_changed_and_has_a_part_of_the_time_only() {
+        let mut objects = Objects::default();
+        assert!(objects.is_due(0));
+        objects.set_looked(Looked::Now, 1000);
+        assert!(!objects.is_due(10_000_000));
+        let end_ms = 31_000;
+        objects.set_looked(Looked::At(end_ms), end_ms);
+        assert!(!objects.is_due(end_ms + 10 * AGED_MS), "nothing was written");
+        objects.written = true;
+        assert!(!objects.is_due(end_ms + AGED_MS), "it took 30 seconds");
+        assert!(objects.is_due(end_ms + 600_000));
+        objects.set_looked(Looked::Now, end_ms + 600_000);
+        objects.set_looked(Looked::At(end_ms + 601_000), end_ms + 601_000);
+        assert!(!objects.is_due(end_ms + 661_000));
+        objects.contradictions = CONTRADICTIONS_MIN;
+        assert!(objects.is_due(end_ms + 661_000) && !objects.is_due(end_ms + 660_999));
+        objects.set_looked(Looked::Failed(end_ms + 700_000, "a read failed".into()), end_ms + 700_000);
+        assert!(objects.is_due(end_ms + 700_000 + 2 * 1_000_000 + AGED_MS));
+    }
+
+    #[test]
+    fn uses_are_counted_together_where_nothing_is_known() {
+        let mut objects = Objects::default();
+        let mut tap = engine::tap::Tap::default();
+        for (op, outcome) in [
+            (engine::api::Op::Read, Outcome::RamHit),
+            (engine::api::Op::Read, Outcome::Miss),
+            (engine::api::Op::Write, Outcome::WriteBack),
+        ] {
+            let used = engine::tap::Used { volume: 0, time_ms: 0, op, start_sector: 0, sectors: 16, outcome, sequential: false };
+            tap.note(&used, u64::MAX);
+        }
+        let (samples, _) = tap.take();
+        objects.count(samples.iter(), 2.0);
+        assert_eq!((objects.read().read_blocks, objects.read().hit_blocks), (8.0, 4.0));
+        assert_eq!(objects.unknown().1, Uses::default(), "nothing was found yet");
+        objects.restart();
+        assert_eq!(objects.read(), Uses::default());
+    }
 }

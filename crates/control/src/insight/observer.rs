@@ -286,7 +286,7 @@ impl Insight {
             None => volume.objects.is_due(now_ms),
         };
         let (name, volume) = self.volumes.iter_mut().find(|(name, volume)| is_wanted(name, volume))?;
-        volume.objects.set_looked(Looked::Now);
+        volume.objects.set_looked(Looked::Now, now_ms);
         Some(Look { volume: name.clone(), reference: volume.reference.clone(), before: volume.objects.found().cloned() })
     }
 
@@ -307,7 +307,7 @@ impl Insight {
         match found {
             Ok(found) => volume.objects.set_found(found, look.reference.size_bytes()),
             Err(problem) => {
-                volume.objects.set_looked(Looked::Failed(now_ms, problem));
+                volume.objects.set_looked(Looked::Failed(now_ms, problem), now_ms);
                 return false;
             }
         }
@@ -320,7 +320,8 @@ impl Insight {
     /// A look has ended.
     pub fn end_look(&mut self, look: &Look) {
         if let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) {
-            volume.objects.set_looked(Looked::At(now_ms()));
+            let now_ms = now_ms();
+            volume.objects.set_looked(Looked::At(now_ms), now_ms);
         }
     }
 

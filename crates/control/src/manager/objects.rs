@@ -22,6 +22,10 @@ use types::{Admit, BLOCK_BYTES, ObjectWrites, OnScan, Treatment};
 const RATE_BYTES: u64 = 2 << 20;
 /// And when a person waits for them.
 const RATE_ASKED_BYTES: u64 = 16 << 20;
+/// A device that takes longer for a read is not asked on.
+const READ_MAX: Duration = Duration::from_secs(10);
+/// Ranges that are cooled at a time.
+const COOLED_MAX: usize = 512;
 /// Objects told at once, where nothing else is asked.
 const OBJECTS_TOLD: u64 = 1000;
 /// And at most.
@@ -95,13 +99,14 @@ impl Manager {
                 break;
             }
             buffer.resize(read.len_bytes, 0);
+            let asked = Instant::now();
             match self.data().read_aside(&look.volume, read.offset_bytes, &mut buffer) {
                 Ok(()) => discovery.give(read.offset_bytes, Ok(&buffer)),
                 Err(error) => {
                     failures += 1;
                     discovery.give(read.offset_bytes, Err(()));
                     // A bad sector is passed over; a device that answers no more is not asked on and on.
-                    if failures >= 8 {
+                    if failures >= 8 || asked.elapsed() >= READ_MAX {
                         trouble = Some(error);
                         break;
                     }
@@ -160,7 +165,17 @@ impl Manager {
                     let object = objects.and_then(|objects| objects.at(bytes.start).map(|object| (objects, object)));
                     object.is_some_and(|(objects, object)| objects.treatment_of(object, &record.rules).0.on_scan() == OnScan::Normal)
                 };
-                ranges.into_iter().filter(|bytes| !may_stay(bytes)).collect()
+                let mut ranges: Vec<Range<u64>> = ranges.into_iter().filter(|bytes| !may_stay(bytes)).collect();
+                // Leaves in the order of their keys lie side by side for the most part.
+                ranges.sort_unstable_by_key(|bytes| bytes.start);
+                ranges.dedup_by(|next, before| {
+                    let goes_on = next.start <= before.end;
+                    before.end = if goes_on { before.end.max(next.end) } else { before.end };
+                    goes_on
+                });
+                // What is left out stays in RAM until others need the room.
+                ranges.truncate(COOLED_MAX);
+                ranges
             };
             self.data().cool(&name, &ranges);
         }
