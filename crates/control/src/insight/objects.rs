@@ -349,11 +349,9 @@ mod tests {
     fn uses_are_counted_together_where_nothing_is_known() {
         let mut objects = Objects::default();
         let mut tap = engine::tap::Tap::default();
-        for (op, outcome) in [
-            (engine::api::Op::Read, Outcome::RamHit),
-            (engine::api::Op::Read, Outcome::Miss),
-            (engine::api::Op::Write, Outcome::WriteBack),
-        ] {
+        for (op, outcome) in
+            [(engine::api::Op::Read, Outcome::RamHit), (engine::api::Op::Read, Outcome::Miss), (engine::api::Op::Write, Outcome::WriteBack)]
+        {
             let used = engine::tap::Used { volume: 0, time_ms: 0, op, start_sector: 0, sectors: 16, outcome, sequential: false };
             tap.note(&used, u64::MAX);
         }

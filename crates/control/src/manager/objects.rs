@@ -56,7 +56,9 @@ impl Manager {
     pub(super) fn discover_as_job(&self, name: &str) -> Result<JobView, ControlError> {
         let record = self.volume_record(name)?;
         let claim = self.claim(&[(Named::Volume, name)], "a look for applications")?;
-        let look = self.insight().next_look(Some(name)).ok_or_else(|| self.why_no_look(name))?;
+        // The lock is given back before it is asked why.
+        let look = self.insight().next_look(Some(name));
+        let look = look.ok_or_else(|| self.why_no_look(name))?;
         let manager = self.clone();
         self.run_job(Work::Discover, (name, record.uuid), claim, move |job| manager.discover_in(&look, job))
     }
