@@ -120,14 +120,16 @@ fn describe(path: &str, operation: &mut Operation, changes: bool) {
             Some(["token", "session"].map(|scheme| utoipa::openapi::security::SecurityRequirement::new(scheme, [""; 0])).into());
     }
     let mut kinds = vec![Kind::Unauthenticated, Kind::TooMany, Kind::Failed, Kind::Overloaded, Kind::Late, Kind::Usage, Kind::Forbidden];
-    if path.contains('{') || path.ends_with("/history") || operation.request_body.is_some() {
+    // What is named in the query may not be there either.
+    let named = ["/history", "/streams", "/applications", "/objects"].iter().any(|end| path.ends_with(end));
+    if path.contains('{') || named || operation.request_body.is_some() {
         kinds.push(Kind::NotFound);
     }
     if operation.request_body.is_some() {
         kinds.extend([Kind::TooLarge, Kind::MediaType, Kind::Slow]);
     }
     // What is cached can be asked of a running volume only.
-    let of_the_cache = path.ends_with("/why") || path.ends_with("/map");
+    let of_the_cache = path.ends_with("/why") || path.ends_with("/map") || path.ends_with("/verify");
     if changes || of_the_cache {
         kinds.push(Kind::Conflict);
     }
