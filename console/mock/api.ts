@@ -1,6 +1,7 @@
 /** The calls of the API over a [`World`]. */
 
-import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView, ObjectSet } from "../src/api";
+import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import type { ObjectSet } from "../src/api-objects";
 import { advise, loads, start } from "./insight";
 import { applications, apply, list, setPolicy, verify as verified } from "./objects";
 import { map, why } from "./space";

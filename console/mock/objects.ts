@@ -1,6 +1,7 @@
 /** Applications that the mock has found, and the policies of their objects. */
 
-import type { AdviceApplied, AdviceObject, AdviceVerified, AdviceView, ObjectSet, ObjectView, PolicyDone, VolumeApplications } from "../src/api";
+import type { AdviceApplied, AdviceObject, AdviceVerified, AdviceView } from "../src/api";
+import type { ObjectSet, ObjectView, PolicyDone, VolumeApplications } from "../src/api-objects";
 import { GIB, MIB } from "./volume";
 import type { World } from "./world";
 

@@ -1,6 +1,7 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
-import type { AdviceAsk, AnalysisView, ObjectSet, ObjectView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { AdviceAsk, AnalysisView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { ObjectSet, ObjectView } from "../src/api-objects";
 import { firstObjects } from "./objects";
 import { poolValue, volumeValue } from "./values";
 import { GIB, MIB, MockVolume, OPTIONS, type Character } from "./volume";

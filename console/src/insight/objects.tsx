@@ -1,7 +1,7 @@
 /** The objects of one application, by database. */
 
 import { useState } from "preact/hooks";
-import type { ApplicationView, ObjectView } from "../api";
+import type { ApplicationView, ObjectView } from "../api-objects";
 import { bytes, count, counted } from "../format";
 import { usePolled } from "../live/polled";
 import { part } from "../rest";

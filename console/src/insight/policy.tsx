@@ -1,7 +1,7 @@
 /** How an object is treated: three choices, set or taken back. */
 
 import { useState } from "preact/hooks";
-import type { ObjectSet, ObjectView, PolicyDone } from "../api";
+import type { ObjectSet, ObjectView, PolicyDone } from "../api-objects";
 import { bytes, counted } from "../format";
 import { mayOperate } from "../live/store";
 import { ApiError, post } from "../rest";

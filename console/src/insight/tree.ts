@@ -1,6 +1,6 @@
 /** Objects of an application as a tree: databases, what lies in them, and indexes within their tables. */
 
-import type { ObjectView } from "../api";
+import type { ObjectView } from "../api-objects";
 
 export const SORTS = ["heat", "size", "name"] as const;
 export type Sort = (typeof SORTS)[number];

@@ -1,6 +1,7 @@
 /** Applications found on volumes, and the objects of the one that is chosen. */
 
-import type { ApplicationView, JobView, VolumeApplications } from "../api";
+import type { JobView } from "../api";
+import type { ApplicationView, VolumeApplications } from "../api-objects";
 import { bytes, count, counted, span } from "../format";
 import { Objects } from "../insight/objects";
 import { attempt } from "../live/connection";

@@ -1,7 +1,7 @@
 /** One object: what is known of it, and how it is treated. */
 
 import type { ComponentChildren } from "preact";
-import type { ObjectView } from "../api";
+import type { ObjectView } from "../api-objects";
 import { bytes, counted } from "../format";
 import { Policy } from "../insight/policy";
 import { usePolled } from "../live/polled";

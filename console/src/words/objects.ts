@@ -1,6 +1,7 @@
 /** Applications and their objects, in words. */
 
-import type { Admit, AdviceVerified, ObjectView, ObjectWrites, OnScan, VolumeApplications } from "../api";
+import type { AdviceVerified } from "../api";
+import type { Admit, ObjectView, ObjectWrites, OnScan, VolumeApplications } from "../api-objects";
 import { bytes, NB } from "../format";
 import type { Tone } from "./health";
 import { hits } from "./insight";

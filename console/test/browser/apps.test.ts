@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import { World } from "../../mock/world";
-import { live, MOCK_ONLY as skip, open, shot, stage, violations, type Stage } from "./harness";
+import { live, MOCK_ONLY as skip, open, openViewOnly, shot, stage, violations, type Stage } from "./harness";
 
 let here: Stage;
 before(async () => void (here = await stage()));
@@ -133,12 +133,8 @@ test("advice tells what objects bring, is applied after its changes were shown, 
 
 test("who may only look sees policies, and cannot change them", { skip }, async () => {
   const closed = await stage({ auth: true });
-  const watched = await open(closed);
+  const watched = await openViewOnly(closed);
   const { page } = watched;
-  await page.getByLabel("Token").fill("view-token");
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.locator(".frame main h1").waitFor();
-  watched.complaints.length = 0;
   await page.getByRole("link", { name: "Apps" }).click();
   assert.equal(await page.getByRole("button", { name: "Look again at db" }).isDisabled(), true);
   await page.getByRole("link", { name: "shop.orders/PRIMARY" }).click();

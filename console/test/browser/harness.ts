@@ -79,6 +79,16 @@ export async function open(stage: Stage, hash = "#/", view: View = {}): Promise<
   return watched;
 }
 
+/** Logged in with a token that may only look. */
+export async function openViewOnly(stage: Stage): Promise<Watched> {
+  const watched = await open(stage);
+  await watched.page.getByLabel("Token").fill("view-token");
+  await watched.page.getByRole("button", { name: "Log in" }).click();
+  await watched.page.locator(".frame main h1").waitFor();
+  watched.complaints.length = 0;
+  return watched;
+}
+
 /** Waits until the page shows what the stream brings. */
 export async function live(page: Page): Promise<void> {
   await page.locator(".frame:not(.stale)").waitFor();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import { World } from "../../mock/world";
-import { live, MOCK_ONLY as skip, open, shot, stage, violations, type Stage } from "./harness";
+import { live, MOCK_ONLY as skip, open, openViewOnly, shot, stage, violations, type Stage } from "./harness";
 
 let here: Stage;
 before(async () => void (here = await stage()));
@@ -193,12 +193,8 @@ test(
   { skip },
   async () => {
     const closed = await stage({ auth: true });
-    const watched = await open(closed);
+    const watched = await openViewOnly(closed);
     const { page } = watched;
-    await page.getByLabel("Token").fill("view-token");
-    await page.getByRole("button", { name: "Log in" }).click();
-    await page.locator(".frame main h1").waitFor();
-    watched.complaints.length = 0;
     await page.getByRole("link", { name: "Advice" }).click();
     await page.getByText("the role operate is needed to ask for it").waitFor();
     assert.equal(await page.getByRole("button", { name: "Start a trial" }).isDisabled(), true);

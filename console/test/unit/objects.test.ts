@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AdviceVerified, ObjectView, VolumeApplications } from "../../src/api";
+import type { AdviceVerified } from "../../src/api";
+import type { ObjectView, VolumeApplications } from "../../src/api-objects";
 import { asked } from "../../src/insight/policy";
 import { tree, type Sort } from "../../src/insight/tree";
 import { href, parse, title } from "../../src/route";
