@@ -81,6 +81,15 @@ impl Labels {
         self.object(label)
     }
 
+    /// Whose a byte is, and up to where all bytes behind it certainly are the same object's: the end of its MiB, or of
+    /// its block where the MiB has exceptions.
+    pub fn stretch(&self, offset_bytes: u64) -> (Option<ObjectId>, u64) {
+        let mib = offset_bytes / MIB_BYTES;
+        let mixed = self.exceptions.over(mib * MIB_BLOCKS..(mib + 1) * MIB_BLOCKS).next().is_some();
+        let unit = if mixed { BLOCK_BYTES } else { MIB_BYTES };
+        (self.at(offset_bytes), (offset_bytes / unit + 1) * unit)
+    }
+
     /// Says whose a range is; blocks that it touches in part are taken whole. An unlabelled MiB
     /// gets its label once all of it is known; until then its parts are exceptions.
     pub fn set(&mut self, bytes: &Range<u64>, object: ObjectId) -> Result<(), LabelError> {
@@ -185,6 +194,14 @@ mod tests {
             }
             for (block, expected) in plain.iter().enumerate() {
                 assert_eq!(labels.at(block as u64 * BLOCK_BYTES + 77), *expected, "seed {seed}, block {block}");
+            }
+            // Stretch by stretch it is the same.
+            let mut at = 0;
+            while at < BLOCKS * BLOCK_BYTES {
+                let (object, end) = labels.stretch(at + 77);
+                assert!(end > at && end % BLOCK_BYTES == 0, "seed {seed}: {at} to {end}");
+                assert!(plain[(at / BLOCK_BYTES) as usize..(end / BLOCK_BYTES) as usize].iter().all(|known| *known == object));
+                at = end;
             }
         }
     }
