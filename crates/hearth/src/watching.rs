@@ -63,6 +63,7 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
     spawn("names", move || {
         let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
         while !named.is_stopping() {
+            named.renew_policies();
             if !named.discover_due() {
                 std::thread::sleep(NAMES_EVERY);
             }

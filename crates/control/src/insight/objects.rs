@@ -20,6 +20,8 @@ const STALE_MS: u64 = 60_000;
 const AGED_MS: u64 = 5 * 60_000;
 /// A look that takes long comes back so many times later than it took: it may have a twentieth of the time.
 const PAUSES: u64 = 20;
+/// Policies are given to the cache again so often.
+const GIVEN_MS: u64 = 60_000;
 /// Pages that must contradict the map before it is made anew.
 const CONTRADICTIONS_MIN: u64 = 16;
 
@@ -67,6 +69,8 @@ pub struct Objects {
     /// When the last look began, and how long it took.
     began_ms: u64,
     took_ms: u64,
+    /// When policies were given to the cache.
+    given_ms: u64,
 }
 
 impl Objects {
@@ -113,6 +117,13 @@ impl Objects {
                 age_ms >= pause_ms && (is_stale || age_ms >= AGED_MS && self.written)
             }
         }
+    }
+
+    /// Whether the cache is to be told the policies again; it is taken to be told.
+    pub fn policies_due(&mut self, now_ms: u64) -> bool {
+        let due = matches!(self.looked, Looked::At(_)) && now_ms.saturating_sub(self.given_ms) >= GIVEN_MS;
+        self.given_ms = if due { now_ms } else { self.given_ms };
+        due
     }
 
     /// Counting begins anew.
@@ -271,33 +282,14 @@ impl Objects {
             };
             let mut at = extent.bytes.start;
             while at < extent.bytes.end {
-                let end = (at / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(extent.bytes.end);
-                let label = labels.at(at).and_then(|id| found.object(id)).filter(|object| object.within == Some(extent.object));
+                let (label, end) = labels.stretch(at);
+                let end = end.min(extent.bytes.end);
+                let label = label.and_then(|id| found.object(id)).filter(|object| object.within == Some(extent.object));
                 add(at..end, label.and_then(|object| treatments.get(&object.id)).copied().unwrap_or(of_file));
                 at = end;
             }
         }
         ranges
-    }
-
-    /// The bytes of an object on the volume, ascending; of an index within a table those that pages have told.
-    pub fn places(&self, object: &Object) -> Vec<Range<u64>> {
-        let Some(found) = &self.found else { return Vec::new() };
-        let Some(table) = object.within else { return found.extents(object.id).map(|extent| extent.bytes).collect() };
-        let Some(labels) = &self.labels else { return Vec::new() };
-        let mut places: Vec<Range<u64>> = Vec::new();
-        for extent in found.extents(table) {
-            for block in extent.bytes.start.div_ceil(BLOCK_BYTES)..extent.bytes.end / BLOCK_BYTES {
-                let bytes = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
-                if labels.at(bytes.start) == Some(object.id) {
-                    match places.last_mut() {
-                        Some(last) if last.end == bytes.start => last.end = bytes.end,
-                        _ => places.push(bytes),
-                    }
-                }
-            }
-        }
-        places
     }
 }
 
@@ -343,6 +335,14 @@ mod tests {
         assert!(objects.is_due(end_ms + 661_000) && !objects.is_due(end_ms + 660_999));
         objects.set_looked(Looked::Failed(end_ms + 700_000, "a read failed".into()), end_ms + 700_000);
         assert!(objects.is_due(end_ms + 700_000 + 2 * 1_000_000 + AGED_MS));
+    }
+
+    #[test]
+    fn policies_are_given_again_once_a_minute_when_there_are_objects() {
+        let mut objects = Objects::default();
+        assert!(!objects.policies_due(GIVEN_MS));
+        objects.set_looked(Looked::At(GIVEN_MS), GIVEN_MS);
+        assert!(objects.policies_due(GIVEN_MS) && !objects.policies_due(2 * GIVEN_MS - 1) && objects.policies_due(2 * GIVEN_MS));
     }
 
     #[test]

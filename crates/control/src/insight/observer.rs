@@ -317,6 +317,13 @@ impl Insight {
         true
     }
 
+    /// Volumes whose policies were given long enough ago to be given again. They are taken to be.
+    pub fn policies_due(&mut self) -> Vec<String> {
+        let now_ms = now_ms();
+        let due = |(name, volume): (&String, &mut OfVolume)| volume.objects.policies_due(now_ms).then(|| name.clone());
+        self.volumes.iter_mut().filter_map(due).collect()
+    }
+
     /// A look has ended.
     pub fn end_look(&mut self, look: &Look) {
         if let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) {
@@ -527,6 +534,7 @@ pub struct Came {
 }
 
 /// A look for the objects of a volume, under way.
+#[derive(Clone)]
 pub struct Look {
     /// Which volume.
     pub volume: String,

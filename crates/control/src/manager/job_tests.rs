@@ -445,3 +445,20 @@ fn a_stop_of_the_daemon_ends_a_replacement_first() {
     assert_eq!(ended(&manager, running.id).state, JobState::Cancelled);
     assert_eq!(world.inside().saved.pools[0].ssd, "/dev/ssd");
 }
+
+#[test]
+fn a_look_for_applications_that_cannot_begin_is_refused_at_once() {
+    let (_world, manager) = with_volume();
+    // Over devices in memory nothing is watched. It is asked on another thread: to say why, a lock is taken again.
+    let (told, refused) = std::sync::mpsc::channel();
+    let asked = manager.clone();
+    std::thread::spawn(move || {
+        let answer = asked.handle(Action::ApplicationDiscover { volume: "v".into() });
+        told.send(answer.map_err(|error| error.refusal().to_string())).expect("somebody waits");
+    });
+    let answer = refused.recv_timeout(Duration::from_secs(20)).expect("it is refused at once");
+    assert!(answer.as_ref().is_err_and(|refusal| refusal.contains("it is not watched")), "{answer:?}");
+    let kind = manager.handle(Action::ApplicationDiscover { volume: "none".into() }).expect_err("there is none").refusal();
+    assert!(kind.to_string().contains("there is no volume \"none\""), "{kind}");
+    assert!(matches!(manager.handle(Action::VolumeDestage { name: "v".into() }), Ok(Answer::Job(_))), "its name is not held");
+}

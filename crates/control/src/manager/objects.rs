@@ -59,8 +59,19 @@ impl Manager {
         // The lock is given back before it is asked why.
         let look = self.insight().next_look(Some(name));
         let look = look.ok_or_else(|| self.why_no_look(name))?;
-        let manager = self.clone();
-        self.run_job(Work::Discover, (name, record.uuid), claim, move |job| manager.discover_in(&look, job))
+        let (manager, begun) = (self.clone(), look.clone());
+        let job = self.run_job(Work::Discover, (name, record.uuid), claim, move |job| manager.discover_in(&begun, job));
+        if let Err(error) = &job {
+            self.insight().looked(&look, Err(error.to_string()));
+        }
+        job
+    }
+
+    /// Gives the policies again that a cache may not have: after its shards were made anew, and where pages have told more of the
+    /// indexes of a table.
+    pub fn renew_policies(&self) {
+        let due = self.insight().policies_due();
+        due.iter().for_each(|volume| self.apply_policies(volume));
     }
 
     fn why_no_look(&self, name: &str) -> ControlError {
