@@ -10,6 +10,8 @@ if [ "$hearth" != inside ]; then
     mkdir -p /var/lib/hearth
     mkfs.ext4 -q /dev/vmlab/state
     mount /dev/vmlab/state /var/lib/hearth
+    # Who set this machine up may have seen to it that tgt does not start by itself; here it has to.
+    [ ! -L /etc/systemd/system/tgt.service ] || rm /etc/systemd/system/tgt.service
     # As on a kernel without LIO.
     ln -sf /dev/null /etc/systemd/system/modprobe@target_core_mod.service
     mount --bind /dev/null "/lib/modules/$(uname -r)/modules.dep"
