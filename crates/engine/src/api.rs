@@ -47,7 +47,7 @@ pub struct Request {
     /// `start_sector % 8 * 512` of `pages[0]`. Empty otherwise.
     pub pages: PageVec,
     /// Set by the front when a policy sends this request around the cache; by who submits it, [`BypassReason::Stream`] for a request of a stream that is
-    /// known to pass over its objects once.
+    /// known to pass over its objects once. No client waits for such a read: destage goes on as if it were not there.
     pub bypass: Option<BypassReason>,
     /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
     /// part of a stream.

@@ -246,6 +246,20 @@ fn backups_are_served_and_bring_nothing_in_unless_that_is_wanted() {
 }
 
 #[test]
+fn destage_makes_way_for_clients_and_not_for_what_hearth_reads_itself() {
+    let dirty_bytes_beside = |bypass| {
+        let mut rig = Rig::new(64, VolumeOptions { write_cache_depth_ns: 300_000_000_000, ..options(Mode::WriteBack) });
+        rig.write(3, 8);
+        for block in 100..300 {
+            rig.now_ns += 100_000_000;
+            rig.request(Op::Read, block, 0, bypass);
+        }
+        rig.stats().dirty_bytes
+    };
+    assert_eq!([None, Some(BypassReason::Stream)].map(dirty_bytes_beside), [4096, 0], "20 seconds of reads");
+}
+
+#[test]
 fn a_cold_hint_takes_clean_copies_out_of_ram_and_nothing_else() {
     let mut rig = Rig::new(64, options(Mode::WriteBack));
     rig.read_all(0..8);

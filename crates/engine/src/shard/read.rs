@@ -42,7 +42,8 @@ pub struct BackingPart {
     op: OpId,
     first: usize,
     count: usize,
-    started_ns: u64,
+    /// When; `None` for what hearth reads for itself: destage need not make way for it.
+    started_ns: Option<u64>,
     /// The volume ended within the last block: what lies behind was not read.
     cut: bool,
 }
@@ -257,11 +258,15 @@ impl Shard {
             // The volume ends within its last block: what lies behind reads as zeroes and is never sent to a client.
             pages.last_mut().expect("a run has blocks").fill(0);
         }
+        let own = self.ops.get(id).request.bypass == Some(BypassReason::Stream);
+        let started_ns = (!own).then_some(self.now_ns);
         let volume = self.volume_of(key);
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
-        volume.backing.client_began();
-        let part = BackingPart { op: id, first, count, started_ns: self.now_ns, cut };
+        if started_ns.is_some() {
+            volume.backing.client_began();
+        }
+        let part = BackingPart { op: id, first, count, started_ns, cut };
         self.ops.get_mut(id).pending += 1;
         self.out.io(span, IoKind::Read(pages), Context::ReadBacking(part));
     }
@@ -377,8 +382,9 @@ impl Shard {
     pub(super) fn backing_read(&mut self, part: BackingPart, result: Result<(), IoError>, pages: PageMutVec) {
         let now_ns = self.now_ns;
         let key = self.ops.get(part.op).key(part.first);
-        let backing = &mut self.volume_of(key).backing;
-        backing.client_ended(now_ns, Some(now_ns - part.started_ns));
+        if let Some(started_ns) = part.started_ns {
+            self.volume_of(key).backing.client_ended(now_ns, Some(now_ns - started_ns));
+        }
         let op = self.ops.get_mut(part.op);
         if result.is_err() {
             op.error.get_or_insert(RequestError::Io);
