@@ -20,6 +20,8 @@ const STALE_MS: u64 = 60_000;
 const AGED_MS: u64 = 5 * 60_000;
 /// A look that takes long comes back so many times later than it took: it may have a twentieth of the time.
 const PAUSES: u64 = 20;
+/// For so long clients are taken to go on: what they do is told once a second. So is the first moment of a look.
+const BUSY_MS: u64 = 3_000;
 /// Policies are given to the cache again so often.
 const GIVEN_MS: u64 = 60_000;
 /// Pages that must contradict the map before it is made anew.
@@ -71,6 +73,8 @@ pub struct Objects {
     took_ms: u64,
     /// When policies were given to the cache.
     given_ms: u64,
+    /// When clients were last seen to write, or to read what the cache did not answer alone.
+    used_ms: u64,
 }
 
 impl Objects {
@@ -117,6 +121,11 @@ impl Objects {
                 age_ms >= pause_ms && (is_stale || age_ms >= AGED_MS && self.written)
             }
         }
+    }
+
+    /// Whether clients use the backing device, or did a moment ago.
+    pub fn is_busy(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.used_ms.max(self.began_ms)) < BUSY_MS
     }
 
     /// Whether the cache is to be told the policies again; it is taken to be told.
@@ -168,6 +177,7 @@ impl Objects {
 
     /// What pages said of themselves.
     pub fn learn(&mut self, sights: &[(Sight, u64)]) {
+        self.used_ms = self.used_ms.max(sights.last().map_or(0, |(_, time_ms)| *time_ms));
         let Some(found) = &self.found else { return };
         for (sight, _) in sights {
             self.written |= sight.is_write;
@@ -335,6 +345,16 @@ mod tests {
         assert!(objects.is_due(end_ms + 661_000) && !objects.is_due(end_ms + 660_999));
         objects.set_looked(Looked::Failed(end_ms + 700_000, "a read failed".into()), end_ms + 700_000);
         assert!(objects.is_due(end_ms + 700_000 + 2 * 1_000_000 + AGED_MS));
+    }
+
+    #[test]
+    fn clients_are_busy_for_a_moment_after_each_request() {
+        let mut objects = Objects::default();
+        objects.set_looked(Looked::Now, 10_000);
+        assert!(objects.is_busy(10_000 + BUSY_MS - 1) && !objects.is_busy(10_000 + BUSY_MS));
+        let sight = Sight { volume: 0, time_ms: 0, start_sector: 0, sectors: 8, is_write: false, sequential: false, page: None };
+        objects.learn(&[(sight, 20_000)]);
+        assert!(objects.is_busy(20_500) && !objects.is_busy(20_000 + BUSY_MS));
     }
 
     #[test]

@@ -324,6 +324,11 @@ impl Insight {
         self.volumes.iter_mut().filter_map(due).collect()
     }
 
+    /// Whether clients use the device that is looked at.
+    pub fn is_busy(&self, look: &Look) -> bool {
+        self.volumes.get(&look.volume).is_some_and(|volume| volume.objects.is_busy(now_ms()))
+    }
+
     /// A look has ended.
     pub fn end_look(&mut self, look: &Look) {
         if let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) {

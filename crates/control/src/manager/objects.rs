@@ -18,10 +18,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::{Admit, BLOCK_BYTES, ObjectWrites, OnScan, Treatment};
 
-/// Bytes read each second beside clients, while names are looked for.
-const RATE_BYTES: u64 = 2 << 20;
-/// And when a person waits for them.
-const RATE_ASKED_BYTES: u64 = 16 << 20;
+/// How much a look for names takes of the device.
+struct Pace {
+    /// Bytes read each second at most.
+    rate_bytes: u64,
+    /// Beside clients it rests so many times as long as each read took: a seek of a disk costs whatever is read.
+    rest_beside_clients: u32,
+}
+/// By itself: a twentieth of the device's time beside clients, half of it otherwise.
+const BY_ITSELF: Pace = Pace { rate_bytes: 2 << 20, rest_beside_clients: 19 };
+/// When a person waits for it: a fifth.
+const ASKED: Pace = Pace { rate_bytes: 16 << 20, rest_beside_clients: 4 };
 /// A device that takes longer for a read is not asked on.
 const READ_MAX: Duration = Duration::from_secs(10);
 /// Ranges that are cooled at a time.
@@ -47,7 +54,7 @@ impl Manager {
     pub fn discover_due(&self) -> bool {
         let look = self.insight().next_look(None);
         let Some(look) = look else { return false };
-        if let Err(error) = self.discover(&look, RATE_BYTES, &mut |_| !self.is_stopping()) {
+        if let Err(error) = self.discover(&look, &BY_ITSELF, &mut |_| !self.is_stopping()) {
             tracing::debug!("the objects of \"{}\" are not known: {error}", look.volume);
         }
         true
@@ -90,15 +97,15 @@ impl Manager {
     }
 
     fn discover_in(&self, look: &Look, job: &Job) -> Result<(), ControlError> {
-        self.discover(look, RATE_ASKED_BYTES, &mut |bytes| {
+        self.discover(look, &ASKED, &mut |bytes| {
             job.advance(bytes, BYTES_MAX.min(bytes * 2));
             !job.cancel_wanted()
         })?;
         Ok(())
     }
 
-    /// Reads what is needed for names, so many bytes a second, as long as `goes_on` says so.
-    fn discover(&self, look: &Look, rate_bytes: u64, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ControlError> {
+    /// Reads what is needed for names at that pace, as long as `goes_on` says so.
+    fn discover(&self, look: &Look, pace: &Pace, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ControlError> {
         let size_bytes = look.reference.size_bytes();
         let mut discovery = match &look.before {
             Some(before) => Discovery::again(before, size_bytes),
@@ -125,8 +132,10 @@ impl Manager {
                     }
                 }
             }
-            let due = Duration::from_secs_f64(discovery.bytes_read() as f64 / rate_bytes as f64);
-            std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_secs(1)));
+            let rest = if self.insight().is_busy(look) { pace.rest_beside_clients } else { 1 };
+            let due = Duration::from_secs_f64(discovery.bytes_read() as f64 / pace.rate_bytes as f64);
+            let wait = due.saturating_sub(begun.elapsed()).max(asked.elapsed() * rest);
+            std::thread::sleep(wait.min(Duration::from_secs(1)));
         }
         if let Some(error) = trouble {
             self.insight().looked(look, Err(error.to_string()));
