@@ -27,7 +27,7 @@ export function Jobs() {
       {jobs.value.length === 0 && (
         <div class="empty">
           <p><strong>No jobs.</strong></p>
-          <p>Destage, warm-up, checks, removals, leaving write-back and putting a pool on another SSD are jobs: they show here while they run, and some time after.</p>
+          <p>Destage, warm-up, preload, checks, removals, leaving write-back and putting a pool on another SSD are jobs: they show here while they run, and some time after.</p>
         </div>
       )}
       {running.length > 0 && <section aria-label="Running"><h2>Running</h2>{running.map((job) => <JobCard key={job.id} job={job} />)}</section>}

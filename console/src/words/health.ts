@@ -10,6 +10,7 @@ export const HEALTH_TONE: Record<Health, Tone> = { running: "good", starting: "b
 export const JOB_WORD: Record<JobKind, string> = {
   destage: "Destage",
   warm: "Warm-up",
+  preload: "Preload",
   remove: "Removal",
   mode_change: "Mode change",
   check: "Check",

@@ -20,6 +20,7 @@ pub mod load;
 pub mod miniature;
 pub mod parts;
 pub mod profile;
+pub mod regions;
 mod slices;
 mod stack;
 pub mod watch;

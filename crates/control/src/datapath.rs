@@ -4,15 +4,19 @@
 //! volume or pool come one at a time (the manager claims the object first); statistics and progress may be
 //! asked at any time from any thread.
 
+pub use crate::device_facts::{DeviceFacts, FoundDevice};
 use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
+use crate::preload::Piece;
+use crate::preload::plan::PIECE_BYTES_MAX;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
+use runtime::Histogram;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -20,56 +24,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use targets::{Look, Offered, Protocol};
 use types::Treatment;
-
-/// What a device is like, as far as its safety and identity are concerned.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct DeviceFacts {
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// What a known signature says is on it ("ext4 file system", "LVM physical volume"); `None`: nothing known.
-    pub signature: Option<String>,
-    /// The pool whose superblock it carries.
-    pub pool: Option<Uuid>,
-    /// Who uses it ("mounted at /srv", "part of md0"); `None`: nobody, as far as can be known.
-    pub in_use: Option<String>,
-    /// Whether it refuses writes.
-    pub read_only: bool,
-    /// Whether it is a file.
-    pub is_file: bool,
-    /// Its sectors; of a file, what direct I/O moves whole.
-    pub sector_bytes: u32,
-    /// By what it can be recognized later.
-    pub identity: BackingIdentity,
-}
-
-/// A device or file that somebody may want to give to hearth.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FoundDevice {
-    /// `/dev/…`, or the file as it was named; links resolved.
-    pub path: String,
-    /// A name that stays the same over restarts.
-    pub stable_path: Option<String>,
-    /// "disk", "partition", "loop", "raid", "mapped" or "file".
-    pub kind: String,
-    /// The disk it is a partition of.
-    pub parent: Option<String>,
-    /// Its size; 0 if it could not be found out.
-    pub size_bytes: u64,
-    /// What its maker calls it.
-    pub model: Option<String>,
-    /// Whether it has turning platters; `None` if the kernel does not say.
-    pub rotational: Option<bool>,
-    /// Whether it can only be read.
-    pub read_only: bool,
-    /// Who uses it ("it is mounted at /srv"); then it was not looked at.
-    pub in_use: Option<String>,
-    /// What known signatures say is on it ("an ext4 file system").
-    pub signature: Option<String>,
-    /// The pool whose superblock it carries.
-    pub pool: Option<Uuid>,
-    /// Why it could not be looked at.
-    pub problem: Option<String>,
-}
 
 /// What came of checking a part of a running pool.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -534,8 +488,19 @@ pub trait DataPath: Send + Sync {
     /// Brings all dirty blocks home.
     fn destage(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError>;
 
-    /// Reads a part into the cache, whatever admission says; returns when it is cached.
-    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError>;
+    /// Reads pieces in order, several in flight; those to be kept enter the cache, whatever admission says. Gives how many from the first on were
+    /// read; if that is not all, why.
+    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>);
+
+    /// How long clients' requests to an attached volume took that its backing device had a part in, since it was attached.
+    fn backing_waits(&self, volume: &str) -> Histogram {
+        self.figures().volumes.get(volume).map(|figures| figures.clients.backing_waits()).unwrap_or_default()
+    }
+
+    /// The largest piece that an attached volume takes, in bytes.
+    fn piece_bytes_max(&self, _volume: &VolumeRecord) -> u64 {
+        PIECE_BYTES_MAX
+    }
 
     /// Compares the cached blocks in a part of a running pool's SSD with their checksums, at a pace that clients hardly notice. Parts are numbered
     /// from 0; one beyond the last has nothing in it. `stop` ends it early.

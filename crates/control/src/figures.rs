@@ -60,3 +60,15 @@ pub struct Clients {
     /// All reads and writes.
     pub all: Histogram,
 }
+
+/// Outcomes that the backing device served, in whole or in part.
+pub const SERVED_BY_BACKING: [&str; 3] = ["miss", "bypass", "write_through"];
+
+impl Clients {
+    /// How long requests took that the backing device served, in whole or in part.
+    pub fn backing_waits(&self) -> Histogram {
+        let mut waits = Histogram::default();
+        SERVED_BY_BACKING.iter().filter_map(|word| self.latency.get(word)).for_each(|served| waits.merge(served));
+        waits
+    }
+}

@@ -6,6 +6,7 @@
 use crate::api::{JobKind, JobState, JobView, PoolReplace};
 use crate::error::ControlError;
 use crate::live::{Live, LiveEvent};
+use crate::preload::Asked;
 use crate::uuid::Uuid;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +35,11 @@ pub enum Work {
         at_bytes: u64,
         /// End, exclusive.
         end_bytes: u64,
+        /// Most bytes a second.
+        rate_bytes_s: Option<u64>,
     },
+    /// Ranges are read into the cache.
+    Preload(Asked),
     /// The volume goes.
     Remove {
         /// With what is dirty.
@@ -58,6 +63,7 @@ impl Work {
         match self {
             Work::Destage => JobKind::Destage,
             Work::Warm { .. } => JobKind::Warm,
+            Work::Preload(_) => JobKind::Preload,
             Work::Remove { .. } => JobKind::Remove,
             Work::ModeChange => JobKind::ModeChange,
             Work::Check(_) => JobKind::Check,

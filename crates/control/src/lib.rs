@@ -10,13 +10,14 @@
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
 //!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
-//! * [`insight`]: what loads need: watches, analyses, advice.
+//! * [`insight`]: what loads need: watches, analyses, advice. [`preload`]: in which order and how fast ranges are read into the cache.
 #![forbid(unsafe_code)]
 
 pub mod api;
 pub mod client;
 
 pub mod datapath;
+mod device_facts;
 pub mod error;
 pub mod events;
 pub mod figures;
@@ -33,6 +34,7 @@ pub mod memory;
 pub mod names;
 pub mod options;
 pub mod places;
+pub mod preload;
 pub mod privacy;
 pub mod real;
 pub mod recognise;

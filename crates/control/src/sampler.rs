@@ -1,15 +1,13 @@
 //! From counters to what happened in a second. Pure: figures and facts go in, a sample and what is worth an event come out.
 
 use crate::api::{DiskSample, Health, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
-use crate::figures::{Figures, OUTCOMES, VolumeFigures};
+use crate::figures::{Figures, OUTCOMES, SERVED_BY_BACKING, VolumeFigures};
 use crate::human;
 use crate::stats::PoolStats;
 use runtime::Histogram;
 use std::collections::BTreeMap;
 use types::Mode;
 
-/// Outcomes that the backing device served, in whole or in part.
-const SERVED_BY_BACKING: [&str; 3] = ["miss", "bypass", "write_through"];
 /// Outcomes that the cache served.
 const SERVED_BY_CACHE: [&str; 3] = ["ram_hit", "ssd_hit", "write_back"];
 /// What is left of a second's weight in the baseline a second later: half of it after about a minute.

@@ -24,7 +24,24 @@ pub trait Store: Send {
     /// # Errors
     /// Then the old state or the new one is there, whole; the caller must take neither for granted.
     fn save(&mut self, state: &State) -> Result<(), ControlError>;
+
+    /// Keeps a text beside the state under a file's name, in place of the one before; `None`: removes it. Notes are of jobs that have not ended: to lose
+    /// one costs the place that the job had reached, and nothing else.
+    ///
+    /// # Errors
+    /// Then the old text or the new one is there, whole.
+    fn keep_note(&mut self, _name: &str, _text: Option<&str>) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// All notes, with their names.
+    fn notes(&mut self) -> Vec<(String, String)> {
+        Vec::new()
+    }
 }
+
+/// A note that is longer is not read: none is written so long.
+const NOTE_BYTES_MAX: u64 = 8 << 20;
 
 /// What was found.
 #[derive(Debug)]
@@ -137,6 +154,33 @@ impl Store for FileStore {
             trouble(&path, format!("the new state cannot be saved ({e})"), "free some space or repair the file system, then try again")
         })
     }
+
+    fn keep_note(&mut self, name: &str, text: Option<&str>) -> Result<(), ControlError> {
+        let path = self.directory.join(name);
+        let fresh = self.directory.join(format!("{name}.new"));
+        let write = || -> std::io::Result<()> {
+            let Some(text) = text else {
+                return std::fs::remove_file(&path).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) });
+            };
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&fresh, &path)
+        };
+        let remedy = "free some space or repair the file system";
+        write().map_err(|e| trouble(&path, format!("how far a preload is cannot be noted ({e})"), remedy))
+    }
+
+    fn notes(&mut self) -> Vec<(String, String)> {
+        let Ok(entries) = std::fs::read_dir(&self.directory) else { return Vec::new() };
+        let read = |entry: std::fs::DirEntry| {
+            let name = entry.file_name().into_string().ok().filter(|name| name.starts_with("preload-") && name.ends_with(".json"))?;
+            let short = entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= NOTE_BYTES_MAX);
+            let text = short.then(|| std::fs::read_to_string(entry.path()).ok())?.unwrap_or_default();
+            Some((name, text))
+        };
+        entries.filter_map(|entry| read(entry.ok()?)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -232,6 +276,20 @@ mod tests {
             }
         }
         assert!(tried > 100, "only {tried} cases");
+    }
+
+    #[test]
+    fn notes_are_kept_replaced_and_removed() {
+        let (_directory, mut store) = store();
+        assert!(store.notes().is_empty());
+        store.keep_note("preload-a.json", Some("one")).expect("there is room");
+        store.keep_note("preload-a.json", Some("two")).expect("there is room");
+        store.save(&State::default()).expect("there is room");
+        assert_eq!(store.notes(), [("preload-a.json".to_owned(), "two".to_owned())]);
+        for _ in 0..2 {
+            store.keep_note("preload-a.json", None).expect("one that is not there is gone");
+        }
+        assert!(store.notes().is_empty());
     }
 
     #[test]

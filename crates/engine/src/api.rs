@@ -50,7 +50,7 @@ pub struct Request {
     /// known to pass over its objects once. No client waits for such a read: destage goes on as if it were not there.
     pub bypass: Option<BypassReason>,
     /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
-    /// part of a stream.
+    /// part of a stream. No client waits for it either.
     pub wanted: bool,
     /// One step of a discard or write-zeroes over whole extents of several shards; clients leave it `None`.
     pub range: Option<RangeStep>,

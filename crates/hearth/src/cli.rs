@@ -9,7 +9,7 @@ mod token;
 pub use disk::Disk;
 pub use insight::{Advise, AdviseCommand, Analysis, AnalysisStart, Stream};
 pub use job::Job;
-pub use objects::{App, Object, ObjectList, ObjectSet};
+pub use objects::{App, Object, ObjectList, ObjectPreload, ObjectSet};
 pub use token::Token;
 
 use crate::attach::Attach;
@@ -541,6 +541,9 @@ pub enum Volume {
         /// From byte A to byte B (exclusive), for instance 0-10GiB
         #[arg(long, value_name = "A-B")]
         range: Option<String>,
+        /// Read at most so many bytes a second, for instance 32MiB
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<String>,
     },
     /// Destage and forget the volume; its backing device is then complete
     Remove {

@@ -39,7 +39,7 @@ impl Session {
     }
 
     /// A job to its end; with `--json` its last view, else one line.
-    fn finish(&self, job: JobView) -> Result<(), Failure> {
+    pub(crate) fn finish(&self, job: JobView) -> Result<(), Failure> {
         let job = follow(&self.client, &self.interrupt, job)?;
         self.print(&job, |job| {
             let took = control::human::nanoseconds(job.elapsed_ms.saturating_mul(1_000_000));
@@ -191,10 +191,11 @@ impl Session {
                 self.finish(begin(&self.interrupt, || self.client.post(&path))?)
             }
             Volume::Wait { name, limit } => self.wait(name, Duration::from_secs(u64::from(*limit))),
-            Volume::Warm { name, range } => {
+            Volume::Warm { name, range, rate } => {
                 let (start_bytes, end_bytes) = range.as_deref().map_or(Ok((0, None)), |t| quantity::range("--range", t))?;
                 let path = format!("/volumes/{}/warm", request::name(Named::Volume, name)?);
-                let body = VolumeWarm { start_bytes, end_bytes };
+                let rate_bytes_s = rate.as_deref().map(|text| quantity::size("--rate", text)).transpose()?;
+                let body = VolumeWarm { start_bytes, end_bytes, rate_bytes_s };
                 self.finish(begin(&self.interrupt, || self.client.send("POST", &path, &body))?)
             }
             Volume::Remove { name, drop_dirty } => {

@@ -1,9 +1,9 @@
 //! `hearth analysis`, `hearth stream`, `hearth advise`: what loads need.
 
 use crate::cli::{Advise, AdviseCommand, Analysis, AnalysisStart, Stream};
-use crate::commands::Session;
+use crate::commands::{Session, print};
 use crate::failure::Failure;
-use crate::progress::patiently;
+use crate::progress::{begin, patiently};
 use crate::table::{self, Align};
 use crate::{quantity, request};
 use control::api::{self, AdviceApplied, AdviceAsk, AdviceObject, AdviceVerified, AdviceView, AnalysisView, Done, StreamView, TargetView};
@@ -57,9 +57,18 @@ impl Session {
     /// With the sentence to print.
     pub fn advise(&self, advise: &Advise) -> Result<(), Failure> {
         match &advise.command {
-            Some(AdviseCommand::Apply { id, dry_run }) => {
-                let done: AdviceApplied = self.client.post(&format!("/advice/{id}/apply?dry_run={dry_run}"))?;
-                return self.print(&done, applied);
+            Some(AdviseCommand::Apply { id, dry_run, no_preload }) => {
+                let path = format!("/advice/{id}/apply?dry_run={dry_run}&no_preload={no_preload}");
+                let done: AdviceApplied = begin(&self.interrupt, || self.client.post(&path))?;
+                let job = done.preload.as_ref().and_then(|preload| preload.job.clone());
+                return match job {
+                    // The last word is what people are to do; JSON is one document.
+                    Some(job) if !self.json => {
+                        print(&applied(&done))?;
+                        self.finish(job)
+                    }
+                    Some(_) | None => self.print(&done, applied),
+                };
             }
             Some(AdviseCommand::Verify { id }) => {
                 return self.print(&self.client.get::<AdviceVerified>(&format!("/advice/{id}/verify"))?, verified);
@@ -269,7 +278,7 @@ fn one(advice: &AdviceView) -> String {
     for sentence in &advice.sentences {
         text += &format!("{sentence}\n");
     }
-    if !advice.objects.is_empty() && advice.pool.is_some() {
+    if advice.pool.is_some() {
         text += &format!("apply it: hearth advise apply {} --dry-run\n", advice.id);
     }
     text

@@ -211,6 +211,7 @@ fn object_action(command: &Object) -> &'static str {
         Object::List(_) => "list objects",
         Object::Show { .. } => "show the object",
         Object::Set(_) => "set the policy",
+        Object::Preload(_) => "preload objects",
     }
 }
 

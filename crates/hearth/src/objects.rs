@@ -1,12 +1,13 @@
 //! `hearth app` and `hearth object`: what lies on volumes, and how it is treated.
 
-use crate::cli::{App, Object, ObjectList, ObjectSet};
+use crate::cli::{App, Object, ObjectList, ObjectPreload, ObjectSet};
 use crate::commands::Session;
 use crate::failure::Failure;
 use crate::progress::{begin, follow};
+use crate::quantity;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{self, AnalysisView, ApplicationView, JobView, ObjectView, PolicyDone, VolumeApplications};
+use control::api::{self, AnalysisView, ApplicationView, JobView, ObjectView, PolicyDone, PreloadView, VolumeApplications};
 use control::human;
 use control::names::Named;
 
@@ -85,6 +86,19 @@ impl Session {
                 let done: PolicyDone = self.client.send("POST", "/objects/policy", &body_of(set)?)?;
                 self.print(&done, |done| policy_done(done, set.reset))
             }
+            Object::Preload(asked) => {
+                let body = preload_of(asked)?;
+                let told: PreloadView = begin(&self.interrupt, || self.client.send("POST", "/objects/preload", &body))?;
+                match told.job.clone() {
+                    Some(job) => {
+                        if !self.json {
+                            crate::commands::print(&format!("{}\n", told.sentence()))?;
+                        }
+                        self.finish(job)
+                    }
+                    None => self.print(&told, |told| format!("{}\nnothing was read\n", told.sentence())),
+                }
+            }
         }
     }
 }
@@ -119,6 +133,19 @@ fn body_of(set: &ObjectSet) -> Result<api::ObjectSet, Failure> {
         writes: set.write.clone(),
         on_scan: set.on_scan.clone(),
         reset: set.reset,
+    })
+}
+
+fn preload_of(asked: &ObjectPreload) -> Result<api::ObjectPreload, Failure> {
+    let size = |option, text: &Option<String>| text.as_deref().map(|text| quantity::size(option, text)).transpose();
+    Ok(api::ObjectPreload {
+        objects: asked.objects.clone(),
+        volume: asked.volume.as_deref().map(|volume| request::name(Named::Volume, volume).map(Into::into)).transpose()?,
+        application: asked.app.clone(),
+        kind: asked.kind.clone(),
+        budget_bytes: size("--budget", &asked.budget)?,
+        rate_bytes_s: size("--rate", &asked.rate)?,
+        dry_run: asked.dry_run,
     })
 }
 

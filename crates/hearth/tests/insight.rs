@@ -64,6 +64,20 @@ fn a_load_is_told_what_it_needs_when_that_is_known() {
     assert!(table.contains("SSD NEEDED") && table.contains("You have 64 MiB: "), "{table}");
     let list = place.must(&["analysis", "list"]);
     assert!(list.contains("the volume") && list.contains("watching"), "{list}");
+
+    // Applied, what is read again is in the cache before it is asked for.
+    place.must(&["volume", "drop-cache", "v"]);
+    let id = advice["id"].to_string();
+    let plan = place.must(&["advise", "apply", &id, "--dry-run"]);
+    assert!(plan.contains("16 MiB in 1 piece of v enter the cache") && plan.contains("nothing was changed"), "{plan}");
+    assert!(place.must(&["advise", "apply", &id, "--no-preload"]).starts_with("nothing is to be changed"));
+    assert_eq!(place.json(&["stats", "v"])["cached_bytes"], 0);
+    let done = place.must(&["advise", "apply", &id]);
+    assert!(done.contains("16 MiB in 1 piece") && done.contains("preload of v done: 16 MiB"), "{done}");
+    let misses = || place.json(&["stats", "v"])["read_misses"].as_u64().expect("a number");
+    let before = misses();
+    (0..2000).for_each(|n| drop(client.read(mixed(n) % 4096 * BLOCK_BYTES as u64, BLOCK_BYTES)));
+    assert_eq!(misses(), before, "it was read into the cache before");
     daemon.stop();
 }
 

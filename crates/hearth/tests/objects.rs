@@ -148,6 +148,10 @@ fn tables_are_named_and_treated_without_a_login() {
     let why = place.must(&["why", "v", &at.to_string()]);
     assert!(why.contains("the policy of the object"), "{why}");
 
+    // What does not enter the cache by its policy is not read into it either.
+    let kept_out = place.run(&["object", "preload", &name]);
+    assert!(kept_out.status != Some(0) && kept_out.stderr.contains("does not enter the cache"), "{}", kept_out.stderr);
+
     // It holds over a restart, and for what is found anew.
     daemon.stop();
     let daemon = place.daemon();
@@ -161,6 +165,21 @@ fn tables_are_named_and_treated_without_a_login() {
     client.read(at, 16384);
     until("the block in the cache", || cached(family).then_some(()));
 
+    // The whole table is read, in the order of the disk, or as much of it as is allowed.
+    place.must(&["volume", "drop-cache", "v"]);
+    let bytes = table["bytes"].as_u64().expect("a size");
+    let plan = place.json(&["object", "preload", &name, "--dry-run"]);
+    let planned = plan["bytes"].as_u64().expect("a size");
+    // Its file has holes.
+    assert!((bytes / 2..=bytes).contains(&planned) && plan["job"].is_null(), "{bytes}: {plan:#}");
+    assert!(!cached(family), "nothing was read");
+    let part = place.json(&["object", "preload", &name, "--budget", "64KiB", "--dry-run"]);
+    assert_eq!(part["bytes"], 65536, "{part:#}");
+    let done = place.must(&["object", "preload", &name, "--rate", "64MiB"]);
+    assert!(done.contains("enter the cache") && done.contains("preload of v done: "), "{done}");
+    assert!(cached(family), "it was read");
+    assert_eq!(place.json(&["stats", "v"])["cached_bytes"], planned);
+
     // Pins beyond what a pool keeps are refused, all of a kind may be named, and wrong words are said.
     let refused = |arguments: &[&str], part: &str| {
         let ended = place.run(arguments);
@@ -173,6 +192,11 @@ fn tables_are_named_and_treated_without_a_login() {
     refused(&["object", "set", &name], "it is not said how the objects are to be treated");
     refused(&["object", "set", "--admit", "never"], "objects that are named, or for all of a kind");
     refused(&["object", "set", "--kind", "nonsense", "--admit", "never"], "no objects of the kind \"nonsense\"");
+    refused(&["object", "preload"], "objects that are named, or of all of a kind");
+    refused(&["object", "preload", "no.such"], "there is no object \"no.such\"");
+    refused(&["object", "preload", &name, "--budget", "1"], "there is nothing to preload");
+    refused(&["object", "preload", &name, "--rate", "0"], "give at least one byte");
+    refused(&["object", "preload", "redo", "--volume", "none"], "there is no volume \"none\"");
     refused(&["object", "list", "none"], "there is no volume \"none\"");
     refused(&["object", "list", "--sort", "colour"], "write heat, size or name");
     refused(&["app", "show", "none"], "there is no application \"none\"");

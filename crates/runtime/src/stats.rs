@@ -95,8 +95,10 @@ impl VolumeStats {
             (Err(RequestError::Io | RequestError::NoSpace), _) => self.device_errors += 1,
             (Err(RequestError::ReadOnly | RequestError::Invalid | RequestError::Shutdown), _) => self.refused_requests += 1,
         }
-        let class = RequestClass::of(request.op) as usize;
-        self.latency[class][outcome_index(request.outcome)].get_or_insert_default().record(request.latency_ns);
+        if let Some(latency_ns) = request.latency_ns {
+            let class = RequestClass::of(request.op) as usize;
+            self.latency[class][outcome_index(request.outcome)].get_or_insert_default().record(latency_ns);
+        }
     }
 
     /// Requests answered, of all kinds.
@@ -162,7 +164,8 @@ pub(crate) struct Answered {
     pub(crate) bytes: u64,
     pub(crate) result: Result<(), RequestError>,
     pub(crate) outcome: Outcome,
-    pub(crate) latency_ns: u64,
+    /// `None`: no client has waited for it.
+    pub(crate) latency_ns: Option<u64>,
 }
 
 /// Counters and latencies of one device since it was opened, as the kernel (and the model, if there is one) served it. The difference between a
@@ -243,7 +246,8 @@ mod tests {
     #[test]
     fn classes_and_outcomes_are_told_apart_and_merge() {
         let mut stats = VolumeStats::default();
-        let read = |outcome, latency_ns| Answered { op: Op::Read, fua: false, bytes: 4096, result: Ok(()), outcome, latency_ns };
+        let read =
+            |outcome, latency_ns| Answered { op: Op::Read, fua: false, bytes: 4096, result: Ok(()), outcome, latency_ns: Some(latency_ns) };
         stats.record(&read(Outcome::RamHit, 1_000));
         stats.record(&read(Outcome::Miss, 9_000_000));
         let failed = Answered { op: Op::Flush, result: Err(RequestError::Io), bytes: 0, ..read(Outcome::Other, 5_000) };

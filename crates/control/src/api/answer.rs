@@ -65,6 +65,8 @@ pub enum Answer {
     Objects(Vec<ObjectView>),
     /// What a policy became.
     PolicyDone(Box<PolicyDone>),
+    /// A preload.
+    Preload(Box<PreloadView>),
     /// Disks.
     Devices(Vec<DeviceView>),
     /// One disk.

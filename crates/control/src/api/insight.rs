@@ -171,6 +171,8 @@ pub struct AdviceApplied {
     pub changes: Vec<String>,
     /// What a person has to do, such as to buy an SSD.
     pub to_do: Vec<String>,
+    /// What is read into the cache; absent: nothing.
+    pub preload: Option<super::PreloadView>,
 }
 
 /// A forecast against what came.

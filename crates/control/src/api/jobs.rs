@@ -11,6 +11,8 @@ pub enum JobKind {
     Destage,
     /// Reads a range into the cache.
     Warm,
+    /// Reads what is worth it into the cache: ranges of objects, or of an advice.
+    Preload,
     /// Destages, then forgets the volume.
     Remove,
     /// Leaves write-back: destages until nothing is dirty.
@@ -36,6 +38,7 @@ impl JobKind {
         match self {
             JobKind::Destage => "destage",
             JobKind::Warm => "warm-up",
+            JobKind::Preload => "preload",
             JobKind::Remove => "removal",
             JobKind::ModeChange => "mode change",
             JobKind::Check => "check",
@@ -85,4 +88,19 @@ pub struct JobView {
     pub left_s: Option<u64>,
     /// Milliseconds since it began, or that it took.
     pub elapsed_ms: u64,
+}
+
+/// Body of a warm-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeWarm {
+    /// First byte.
+    #[serde(default, deserialize_with = "crate::int64::number")]
+    pub start_bytes: u64,
+    /// End, exclusive; absent: the volume's end.
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
+    pub end_bytes: Option<u64>,
+    /// Most bytes a second that are read; absent: as fast as clients leave room for.
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
+    pub rate_bytes_s: Option<u64>,
 }

@@ -22,9 +22,12 @@ pub use history::{HistoryQuery, HistoryView};
 pub use insight::{
     AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamView, TargetView,
 };
-pub use jobs::{JobKind, JobState, JobView};
+pub use jobs::{JobKind, JobState, JobView, VolumeWarm};
 pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
-pub use objects::{ApplicationView, BlindView, DatabaseView, ObjectQuery, ObjectSet, ObjectView, PolicyDone, VolumeApplications};
+pub use objects::{
+    ApplicationView, BlindView, DatabaseView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone, PreloadView,
+    VolumeApplications,
+};
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
 pub use shares::{ShareAdd, ShareView};
 pub use why::{MapView, RecentRequest, Run, WhyView};
@@ -292,6 +295,8 @@ pub enum Action {
         id: u64,
         /// Only tells what would change.
         dry_run: bool,
+        /// Policies only: nothing is read into the cache.
+        no_preload: bool,
     },
     /// Compares a forecast with what came.
     AdviceVerify {
@@ -312,6 +317,8 @@ pub enum Action {
     ObjectList(ObjectQuery),
     /// A policy for objects.
     ObjectSet(ObjectSet),
+    /// Reads objects into the cache.
+    ObjectPreload(ObjectPreload),
     /// The disks of this machine.
     DeviceList,
     /// Looks at a device, a file, or `model:SET:FILE`; changes nothing.
@@ -438,18 +445,6 @@ pub struct VolumeSet {
     /// dropped, dirty data is kept and will be destaged over it. The answer says what was done.
     #[serde(default)]
     pub accept_backing: bool,
-}
-
-/// Body of a warm-up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeWarm {
-    /// First byte.
-    #[serde(default, deserialize_with = "crate::int64::number")]
-    pub start_bytes: u64,
-    /// End, exclusive; absent: the volume's end.
-    #[serde(default, deserialize_with = "crate::int64::or_none")]
-    pub end_bytes: Option<u64>,
 }
 
 /// About the daemon.

@@ -178,3 +178,49 @@ pub struct PolicyDone {
     /// What to know of it, one sentence each.
     pub sentences: Vec<String>,
 }
+
+/// What is to be read into the cache: objects that are named, or all of a kind or an application.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectPreload {
+    /// Names or numbers of objects.
+    #[serde(default)]
+    #[schema(max_items = 256)]
+    pub objects: Vec<String>,
+    /// On that volume.
+    #[serde(default)]
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub volume: Option<String>,
+    /// Of the application of that number or data directory only; without objects: all of it.
+    #[serde(default)]
+    pub application: Option<String>,
+    /// All of that kind, for instance "index".
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// The most that enters the cache: the parts that are read again most. Absent: all, up to the pool's size.
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
+    pub budget_bytes: Option<u64>,
+    /// Most bytes a second that are read; absent: as fast as clients leave room for.
+    #[serde(default, deserialize_with = "crate::int64::or_none")]
+    pub rate_bytes_s: Option<u64>,
+    /// Only tells what would be read.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A preload, or what one would do.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PreloadView {
+    /// The volume.
+    pub volume: String,
+    /// What is read, in words.
+    pub what: String,
+    /// Bytes that enter the cache: the most that is written to the SSD.
+    pub bytes: u64,
+    /// Bytes that are read from the backing device at most: short gaps are read through.
+    pub read_bytes: u64,
+    /// Pieces that lie apart.
+    pub ranges: u64,
+    /// The job; absent: nothing was begun.
+    pub job: Option<super::JobView>,
+}

@@ -258,6 +258,28 @@ impl Objects {
         self.found.as_ref()?.application(object.application)
     }
 
+    /// Where an object lies, ascending: its files' extents, or what pages have shown to be its own of the file that it is in.
+    pub fn places_of(&self, object: &Object) -> Vec<Range<u64>> {
+        let Some(found) = &self.found else { return Vec::new() };
+        let Some(table) = object.within else {
+            return found.map.all().filter(|extent| extent.object == object.id).map(|extent| extent.bytes).collect();
+        };
+        let Some(labels) = &self.labels else { return Vec::new() };
+        let mut places = Vec::new();
+        for extent in found.map.all().filter(|extent| extent.object == table) {
+            let mut at = extent.bytes.start;
+            while at < extent.bytes.end {
+                let (label, end) = labels.stretch(at);
+                let end = end.min(extent.bytes.end);
+                if label == Some(object.id) {
+                    places.push(at..end);
+                }
+                at = end;
+            }
+        }
+        places
+    }
+
     /// Bytes of the volume and how they are to be treated, ascending; those without a policy are left out.
     pub fn ranges(&self, rules: &[Rule]) -> Vec<(Range<u64>, Treatment)> {
         let Some(found) = &self.found else { return Vec::new() };

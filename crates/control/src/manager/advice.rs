@@ -1,7 +1,7 @@
 //! Advice made so, and its forecast compared with what came.
 
 use super::Manager;
-use crate::api::{AdviceApplied, AdviceVerified, AdviceView, ObjectSet, Severity};
+use crate::api::{AdviceApplied, AdviceVerified, AdviceView, ObjectSet, PreloadView, Severity};
 use crate::error::ControlError;
 use crate::human;
 
@@ -11,7 +11,7 @@ const AGAIN_MIN: f64 = 400.0;
 const POINTS_MAX: f64 = 3.0;
 
 impl Manager {
-    pub(super) fn advice_apply(&self, id: u64, dry_run: bool) -> Result<AdviceApplied, ControlError> {
+    pub(super) fn advice_apply(&self, id: u64, dry_run: bool, no_preload: bool) -> Result<AdviceApplied, ControlError> {
         let advice = self.advice(id)?;
         let volume = self.volume_advised(&advice)?;
         let mut changes = Vec::new();
@@ -31,13 +31,22 @@ impl Manager {
                 self.object_set(&set)?;
             }
         }
-        let to_do = to_do(&advice);
+        let mut to_do = to_do(&advice);
+        let mut preload = None;
+        if !no_preload {
+            // What is a policy already is done: a busy volume takes nothing of that back.
+            match self.preload_of_advice(&advice, &volume, dry_run) {
+                Ok(done) => preload = done,
+                Err(error) => to_do.push(format!("Nothing is read into the cache yet: {error}")),
+            }
+        }
+        changes.extend(preload.iter().map(PreloadView::sentence));
         if !dry_run {
             self.insight().advice_counts_from_now(id);
             let told = format!("advice {id} applied: {}", types::counted(changes.len() as u64, "change"));
             self.events().note(Severity::Info, &volume, told);
         }
-        Ok(AdviceApplied { id, volume, dry_run, changes, to_do })
+        Ok(AdviceApplied { id, volume, dry_run, changes, to_do, preload })
     }
 
     pub(super) fn advice_verify(&self, id: u64) -> Result<AdviceVerified, ControlError> {

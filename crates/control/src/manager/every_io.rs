@@ -462,7 +462,7 @@ fn destage_fails_at_every_access() {
 
 #[test]
 fn warm_fails_at_every_access() {
-    let warm = VolumeWarm { start_bytes: 0, end_bytes: Some(BACKING_BYTES / 8) };
+    let warm = VolumeWarm { end_bytes: Some(BACKING_BYTES / 8), ..VolumeWarm::default() };
     check_running(Content::Off, &|| Action::VolumeWarm { name: "v".into(), warm });
 }
 

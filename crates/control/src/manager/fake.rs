@@ -13,6 +13,7 @@ use crate::figures::{Figures, Refused, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
+use crate::preload::Piece;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -88,8 +89,10 @@ pub struct Inside {
     pub checked: Vec<u32>,
     /// What an inspection finds.
     pub problems: Vec<String>,
-    /// Where warm-ups have read.
-    pub warmed: Vec<u64>,
+    /// What warm-ups have read.
+    pub warmed: Vec<Piece>,
+    /// Notes beside the saved state.
+    pub notes: BTreeMap<String, String>,
     /// A device that comes back has lost what was not flushed.
     pub lost_writes: bool,
     /// Sizes that volumes have grown to while they were attached.
@@ -495,11 +498,15 @@ impl DataPath for World {
         Ok(Box::new(Homecoming { world: self.clone(), volume: volume.clone(), looks: 0, cancelled: false }))
     }
 
-    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, _length_bytes: u64) -> Result<(), ControlError> {
+    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
         let mut inside = self.inside();
-        inside.device(&volume.backing)?;
-        inside.warmed.push(offset_bytes);
-        Ok(())
+        for (nth, piece) in pieces.iter().enumerate() {
+            if let Err(error) = inside.device(&volume.backing) {
+                return (nth, Err(error));
+            }
+            inside.warmed.push(*piece);
+        }
+        (pieces.len(), Ok(()))
     }
 
     fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {

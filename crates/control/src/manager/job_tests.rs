@@ -135,7 +135,7 @@ fn a_job_that_runs_is_not_resumed() {
 #[test]
 fn a_warm_up_that_failed_goes_on_where_it_was() {
     let (world, manager) = with_volume();
-    let warm = VolumeWarm { start_bytes: 2 << 20, end_bytes: Some(8 << 20) };
+    let warm = VolumeWarm { start_bytes: 2 << 20, end_bytes: Some(8 << 20), rate_bytes_s: None };
     let steps = world.inside().steps;
     world.inside().fail_at = Some(steps + 3);
     let begun = job(manager.handle(Action::VolumeWarm { name: "v".into(), warm }));
@@ -146,7 +146,7 @@ fn a_warm_up_that_failed_goes_on_where_it_was() {
     let new = resumed(&manager, begun.id);
     assert_eq!((new.kind, &new.state), (JobKind::Warm, &JobState::Done));
     assert_eq!((new.done_bytes, new.total_bytes), (6 << 20, 6 << 20), "progress is of the whole");
-    let read: Vec<u64> = world.inside().warmed.iter().map(|byte| byte >> 20).collect();
+    let read: Vec<u64> = world.inside().warmed.iter().map(|piece| piece.at_bytes >> 20).collect();
     assert_eq!(read, [2, 3, 4, 5, 6, 7], "nothing twice, nothing left out");
 }
 

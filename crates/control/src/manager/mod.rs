@@ -29,6 +29,8 @@ mod objects;
 pub mod past;
 mod pool_start;
 mod pools;
+pub mod preload;
+mod preload_objects;
 mod replace;
 mod rescue;
 mod resume;
@@ -72,6 +74,9 @@ mod limits_tests;
 mod lost_ssd_tests;
 #[cfg(test)]
 mod modelled;
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
+mod preload_tests;
 #[cfg(test)]
 mod rescue_tests;
 #[cfg(test)]
@@ -361,11 +366,14 @@ impl Manager {
             Action::AnalysisStop { name } => self.analysis_stop(&name).map(|view| Answer::Analysis(Box::new(view))),
             Action::AnalysisForget { name } => self.analysis_forget(&name).map(done),
             Action::StreamList { name } => self.streams(name.as_deref()).map(Answer::Streams),
-            Action::AdviceApply { id, dry_run } => self.advice_apply(id, dry_run).map(|done| Answer::AdviceApplied(Box::new(done))),
+            Action::AdviceApply { id, dry_run, no_preload } => {
+                self.advice_apply(id, dry_run, no_preload).map(|done| Answer::AdviceApplied(Box::new(done)))
+            }
             Action::AdviceVerify { id } => self.advice_verify(id).map(|told| Answer::AdviceVerified(Box::new(told))),
             Action::ApplicationList { volume } => self.applications(volume.as_deref()).map(Answer::Applications),
             Action::ApplicationDiscover { volume } => self.discover_as_job(&volume).map(|job| Answer::Job(Box::new(job))),
             Action::ObjectList(query) => self.objects(&query).map(Answer::Objects),
+            Action::ObjectPreload(asked) => self.object_preload(&asked).map(|done| Answer::Preload(Box::new(done))),
             Action::ObjectSet(set) => self.object_set(&set).map(|done| Answer::PolicyDone(Box::new(done))),
             Action::Advise(ask) => self.advise(&ask).map(Answer::Advice),
             Action::AdviceShow { id } => self.advice(id).map(|advice| Answer::AdviceOne(Box::new(advice))),

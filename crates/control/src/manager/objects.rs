@@ -43,9 +43,9 @@ const NAMED_MAX: usize = 256;
 const PINNED_MAX_PERCENT: u64 = 60;
 
 /// One object with what stands beside it.
-struct Chosen {
-    volume: String,
-    object: Object,
+pub(super) struct Chosen {
+    pub(super) volume: String,
+    pub(super) object: Object,
     instance: Option<String>,
 }
 
@@ -316,8 +316,8 @@ impl Manager {
         Ok(done)
     }
 
-    /// The objects that a policy is for.
-    fn chosen_by(&self, set: &ObjectSet) -> Result<Vec<Chosen>, ControlError> {
+    /// The objects that a policy, or a preload, is for.
+    pub(super) fn chosen_by(&self, set: &ObjectSet) -> Result<Vec<Chosen>, ControlError> {
         if let Some(volume) = &set.volume {
             self.volume_record(volume)?;
         }

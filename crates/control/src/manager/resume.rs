@@ -1,7 +1,7 @@
 //! Going on with a job that was stopped or failed, as a new one: from where the old one came to, where that means anything.
 //!
-//! What a job has done stays done, so a destage, a removal or the end of a mode change is begun again and finds less to do; a warm-up and a check go
-//! on at the place they had reached.
+//! What a job has done stays done, so a destage, a removal or the end of a mode change is begun again and finds less to do; a warm-up, a
+//! preload and a check go on at the place they had reached.
 
 use super::Manager;
 use crate::api::{JobState, JobView, PoolReplace, Severity};
@@ -64,10 +64,14 @@ impl Manager {
         match work {
             Work::Destage => self.volume_destage(name),
             Work::Remove { drop_dirty } => self.volume_remove(name, *drop_dirty),
-            Work::Warm { start_bytes, at_bytes, end_bytes } => {
+            Work::Warm { start_bytes, at_bytes, end_bytes, rate_bytes_s } => {
                 let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
                 let record = self.warmable_volume(name)?;
-                self.warm_from(record, &(*start_bytes..*end_bytes), *at_bytes, claim)
+                self.warm_from(record, *start_bytes..*end_bytes, *at_bytes, *rate_bytes_s, claim)
+            }
+            Work::Preload(asked) => {
+                let claim = self.claim(&[(Named::Volume, name)], "a preload")?;
+                self.preload_from(self.warmable_volume(name)?, asked.clone(), claim)
             }
             Work::ModeChange => self.resume_mode_change(name, what),
             Work::Check(_) | Work::Replace(_) | Work::DiskRoom => unreachable!("of a pool"),

@@ -72,6 +72,7 @@ impl Manager {
         drop(claim);
         self.finish_detachments();
         self.finish_mode_changes();
+        self.remember_preloads();
         Ok(self.count())
     }
 

@@ -230,7 +230,7 @@ fn entering_write_back_is_marked_before_it_is_in_force() {
 
 #[test]
 fn warm_loses_nothing_at_any_step() {
-    let warm = || Action::VolumeWarm { name: "v".into(), warm: VolumeWarm { start_bytes: 0, end_bytes: Some(3 << 20) } };
+    let warm = || Action::VolumeWarm { name: "v".into(), warm: VolumeWarm { end_bytes: Some(3 << 20), ..VolumeWarm::default() } };
     every_step(with_dirty_volume, warm, nothing_lost);
 }
 
@@ -655,7 +655,7 @@ fn nothing_is_destroyed_by_mistake() {
     check_refused(Action::VolumeDestage { name: "x".into() }, "there is no volume \"x\"");
     let set = Action::VolumeSet { name: "v".into(), set: VolumeSet::default() };
     check_refused(set, "no option was given");
-    let warm = VolumeWarm { start_bytes: 1 << 40, end_bytes: None };
+    let warm = VolumeWarm { start_bytes: 1 << 40, ..VolumeWarm::default() };
     check_refused(Action::VolumeWarm { name: "v".into(), warm }, "--range lies outside");
     check_refused(Action::Stats { name: "x".into() }, "there is no volume \"x\"");
 }

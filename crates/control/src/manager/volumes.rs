@@ -25,10 +25,9 @@
 //! | 2. detach and forget | the same |
 //! | 3. save without it | – |
 
-use super::claims::Claim;
 use super::pools::{device, new_uuid};
 use super::{LiveVolume, Manager, known, verdict};
-use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView};
 use crate::datapath::DeviceFacts;
 use crate::error::{ControlError, Kind};
 use crate::human;
@@ -38,7 +37,6 @@ use crate::options::Options;
 use crate::sectors;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use crate::words::Export;
-use std::ops::Range;
 use types::{BLOCK_BYTES, Mode, OnSsdLoss, VOLUME_BYTES_MAX, VOLUMES_MAX};
 
 impl Manager {
@@ -318,28 +316,6 @@ impl Manager {
             return Err(ControlError::BadCombination("a pass-through volume has no cache to warm".into(), remedy));
         }
         Ok(record)
-    }
-
-    pub(super) fn volume_warm(&self, name: &str, warm: VolumeWarm) -> Result<JobView, ControlError> {
-        let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
-        let record = self.warmable_volume(name)?;
-        let end_bytes = warm.end_bytes.unwrap_or(record.size_bytes).min(record.size_bytes);
-        if warm.start_bytes >= end_bytes {
-            let size = human::bytes(record.size_bytes);
-            return Err(ControlError::BadOption {
-                option: "--range",
-                problem: format!("lies outside the volume, which has {size}"),
-                remedy: "write A-B with A below B and below the volume's size".into(),
-            });
-        }
-        self.warm_from(record, &(warm.start_bytes..end_bytes), warm.start_bytes, claim)
-    }
-
-    /// The job of a warm-up, or of the rest of one.
-    pub(super) fn warm_from(&self, record: VolumeRecord, range: &Range<u64>, at_bytes: u64, claim: Claim) -> Result<JobView, ControlError> {
-        let (manager, name, uuid, range) = (self.clone(), record.name.clone(), record.uuid, range.clone());
-        let asked = Work::Warm { start_bytes: range.start, at_bytes, end_bytes: range.end };
-        self.run_job(asked, (&name, uuid), claim, move |job| manager.warm_range(&record, &range, at_bytes, job))
     }
 
     pub(super) fn volume_remove(&self, name: &str, drop_dirty: bool) -> Result<JobView, ControlError> {

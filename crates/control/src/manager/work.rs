@@ -1,4 +1,4 @@
-//! The work of the jobs: destage, warm, leave write-back, remove.
+//! The work of the jobs: destage, leave write-back, remove.
 
 use super::claims::Claim;
 use super::{Manager, Trouble};
@@ -8,12 +8,8 @@ use crate::error::ControlError;
 use crate::jobs::{Job, LOOK, Work};
 use crate::state::{VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
-use std::ops::Range;
 use std::sync::Arc;
 use types::Mode;
-
-/// How much one step of a warm-up reads: an extent, so that progress is smooth and a stop is quick.
-const WARM_STEP_BYTES: u64 = types::EXTENT_BYTES;
 
 impl Manager {
     /// Runs `work` as a job on a thread of its own; the claim is given back before the job is seen as ended.
@@ -76,23 +72,6 @@ impl Manager {
             }
             std::thread::sleep(LOOK);
         }
-    }
-
-    /// Reads a range into the cache, step by step; `from_bytes` is where an earlier job came to.
-    pub(super) fn warm_range(&self, volume: &VolumeRecord, range: &Range<u64>, from_bytes: u64, job: &Job) -> Result<(), ControlError> {
-        let (start_bytes, end_bytes, mut at_bytes) = (range.start, range.end, from_bytes);
-        while at_bytes < end_bytes {
-            if job.cancel_wanted() {
-                return Err(ControlError::Stopped);
-            }
-            // Steps end at extent boundaries, so that none is split between shards.
-            let step_end_bytes = ((at_bytes / WARM_STEP_BYTES + 1) * WARM_STEP_BYTES).min(end_bytes);
-            self.data().warm(volume, at_bytes, step_end_bytes - at_bytes)?;
-            at_bytes = step_end_bytes;
-            job.reached(Work::Warm { start_bytes, at_bytes, end_bytes });
-            job.advance(at_bytes - start_bytes, end_bytes - start_bytes);
-        }
-        Ok(())
     }
 
     /// Follows a change of options: at once where nothing needs to go home, as a job where it does.

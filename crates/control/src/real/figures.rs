@@ -82,6 +82,11 @@ impl Machine {
         self.look(|seen| seen == name).volumes.remove(name).unwrap_or_default().stats
     }
 
+    pub(super) fn backing_waits_of(&self, name: &str) -> Histogram {
+        let mut figures = self.look(|seen| seen == name);
+        figures.volumes.remove(name).map(|figures| figures.clients.backing_waits()).unwrap_or_default()
+    }
+
     pub(super) fn figures_of_pool(&self, name: &str) -> PoolStats {
         let handle = locked(&self.pools).get(name).map(|pool| pool.handle.clone());
         handle.map(|handle| self.pool_stats_of(name, &self.look_at_pool(name, &handle))).unwrap_or_default()

@@ -44,13 +44,14 @@ use crate::error::ControlError;
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
+use crate::preload::Piece;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use engine::api::Command;
 use keeper::Keeper;
-use runtime::{Endpoint, EndpointGroup, Runtime, RuntimeOptions, VolumeRef};
+use runtime::{Endpoint, EndpointGroup, Histogram, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -420,8 +421,16 @@ impl DataPath for Machine {
         self.begin_destage(volume)
     }
 
-    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
-        self.warm_part(volume, offset_bytes, length_bytes)
+    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+        self.warm_pieces(volume, pieces)
+    }
+
+    fn backing_waits(&self, volume: &str) -> Histogram {
+        self.backing_waits_of(volume)
+    }
+
+    fn piece_bytes_max(&self, volume: &VolumeRecord) -> u64 {
+        self.volume(&volume.name).map_or(types::EXTENT_BYTES, |volume| u64::from(volume.reference.request_bytes_max()))
     }
 
     fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {

@@ -1,45 +1,49 @@
-//! Warming: reading a range through the volume, so that it enters the cache.
+//! Reading pieces of a volume into the cache, for warm-ups and preloads, in the order of the disk.
 //!
-//! A warm-up reads as a client would, several pieces at a time. Its reads say that they are wanted: what is asked for by name needs no proof
-//! of re-use. What clients read meanwhile is judged as ever.
+//! What is to be kept is read as *wanted*: what is asked for by name needs no proof of re-use. Gaps are read around the cache. What clients read meanwhile
+//! is judged as ever.
 
 use super::{Machine, failed};
 use crate::error::ControlError;
+use crate::preload::Piece;
 use crate::state::VolumeRecord;
 use engine::api::{Op, Reply, Request, RequestError};
 use page::PageVec;
 use runtime::{Context, Endpoint, Refused, VolumeRef};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use types::{SECTOR_BYTES, VolumeIndex};
+use types::{BypassReason, SECTOR_BYTES, VolumeIndex};
 
-/// Reads in flight: enough for an array of disks, few enough to leave room for clients.
-const IN_FLIGHT_MAX: usize = 4;
-/// How long one step may take.
+/// Reads in flight: while one is on its way back, the disk reads the next one. Of up to 1 MiB each they keep the disks of an array busy too, whose
+/// chunks are smaller. More would keep clients waiting.
+const IN_FLIGHT_MAX: usize = 2;
+/// How long the pieces of one call may take: devices are given up later than this by whoever watches them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How many pieces, from the first on, were read, and whether a read failed.
+type Ended = (usize, Result<(), RequestError>);
+
 impl Machine {
-    pub(super) fn warm_part(&self, record: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
-        let volume = self.volume(&record.name)?.reference.clone();
-        let piece_bytes = record.options.max_io_bytes.min(64 << 10).max(u64::from(volume.logical_block_bytes()));
-        let end_bytes = (offset_bytes + length_bytes).min(volume.size_bytes());
-        let block_bytes = u64::from(volume.logical_block_bytes());
-        let mut pieces = VecDeque::new();
-        let mut at_bytes = offset_bytes / block_bytes * block_bytes;
-        while at_bytes < end_bytes {
-            let length_bytes = piece_bytes.min(end_bytes.next_multiple_of(block_bytes) - at_bytes);
-            pieces.push_back((at_bytes / SECTOR_BYTES, (length_bytes / SECTOR_BYTES) as u32));
-            at_bytes += length_bytes;
-        }
+    pub(super) fn warm_pieces(&self, record: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+        let volume = match self.volume(&record.name) {
+            Ok(volume) => volume.reference.clone(),
+            Err(error) => return (0, Err(error)),
+        };
         let (done, ended) = channel();
-        let group = self.runtime.add_endpoint(Box::new(Warmer { volume, pieces, in_flight: 0, next_id: 0, result: Ok(()), done }));
+        let waiting = pieces.iter().copied().enumerate().collect();
+        let warmer = Warmer { volume, waiting, under_way: BTreeSet::new(), failed: None, result: Ok(()), pieces: pieces.len(), done };
+        let group = self.runtime.add_endpoint(Box::new(warmer));
         match ended.recv_timeout(PATIENCE) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(&format!("a read failed ({error:?})"), "check the backing device, then try again")),
+            Ok((count, result)) => {
+                let told = |error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again");
+                (count, result.map_err(told))
+            }
             Err(_) => {
-                self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|e| failed(&e, ""))?;
-                Err(failed(&"the backing device does not answer", "check it, then try again"))
+                if let Err(error) = self.runtime.stop_endpoints(&group, Duration::ZERO) {
+                    return (0, Err(failed(&error, "")));
+                }
+                (0, Err(failed(&"the backing device does not answer", "check it, then try again")))
             }
         }
     }
@@ -47,45 +51,54 @@ impl Machine {
 
 struct Warmer {
     volume: VolumeRef,
-    pieces: VecDeque<(u64, u32)>,
-    in_flight: usize,
-    next_id: u64,
+    /// By their numbers, which are the ids of their requests.
+    waiting: VecDeque<(usize, Piece)>,
+    under_way: BTreeSet<usize>,
+    /// The first piece that failed.
+    failed: Option<usize>,
     result: Result<(), RequestError>,
-    done: Sender<Result<(), RequestError>>,
+    pieces: usize,
+    done: Sender<Ended>,
 }
 
 impl Warmer {
     fn go_on(&mut self, cx: &mut Context<'_>) {
-        while self.in_flight < IN_FLIGHT_MAX
+        while self.under_way.len() < IN_FLIGHT_MAX
             && self.result.is_ok()
-            && let Some((start_sector, sectors)) = self.pieces.pop_front()
+            && let Some((number, piece)) = self.waiting.pop_front()
         {
-            let request = Request {
-                id: self.next_id,
-                volume: VolumeIndex(0),
-                op: Op::Read,
-                fua: false,
-                start_sector,
-                sectors,
-                pages: PageVec::new(),
-                bypass: None,
-                wanted: true,
-                range: None,
-            };
-            match cx.submit(&self.volume, request) {
-                Ok(()) => (self.next_id, self.in_flight) = (self.next_id + 1, self.in_flight + 1),
+            match cx.submit(&self.volume, request(number, piece)) {
+                Ok(()) => drop(self.under_way.insert(number)),
                 Err(Refused(_)) => {
-                    self.pieces.push_front((start_sector, sectors));
+                    self.waiting.push_front((number, piece));
                     return;
                 }
             }
         }
-        if self.in_flight == 0 {
-            if self.done.send(self.result).is_err() {
+        if self.under_way.is_empty() {
+            let not_begun = self.waiting.front().map_or(self.pieces, |(number, _)| *number);
+            let count = self.failed.map_or(not_begun, |failed| failed.min(not_begun));
+            if self.done.send((count, self.result)).is_err() {
                 tracing::debug!("a warm-up ended after its job had been abandoned");
             }
             cx.close();
         }
+    }
+}
+
+/// A gap is wanted too, though not in the cache: the read is ours, no client's, and no part of a stream.
+fn request(number: usize, piece: Piece) -> Request {
+    Request {
+        id: number as u64,
+        volume: VolumeIndex(0),
+        op: Op::Read,
+        fua: false,
+        start_sector: piece.at_bytes / SECTOR_BYTES,
+        sectors: (piece.length_bytes / SECTOR_BYTES) as u32,
+        pages: PageVec::new(),
+        bypass: (!piece.is_kept).then_some(BypassReason::Stream),
+        wanted: true,
+        range: None,
     }
 }
 
@@ -97,7 +110,11 @@ impl Endpoint for Warmer {
     fn ring(&mut self, _cx: &mut Context<'_>, _token: u32, _result: i32, _flags: u32) {}
 
     fn reply(&mut self, cx: &mut Context<'_>, reply: Reply) {
-        self.in_flight -= 1;
+        let number = reply.id as usize;
+        self.under_way.remove(&number);
+        if reply.result.is_err() {
+            self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
+        }
         self.result = self.result.and(reply.result);
         self.go_on(cx);
     }
@@ -108,9 +125,11 @@ impl Endpoint for Warmer {
 
     fn stop(&mut self, cx: &mut Context<'_>) {
         self.result = self.result.and(Err(RequestError::Shutdown));
-        self.pieces.clear();
-        if self.in_flight == 0 {
+        if self.under_way.is_empty() {
             self.go_on(cx);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -258,7 +258,8 @@ impl Shard {
             // The volume ends within its last block: what lies behind reads as zeroes and is never sent to a client.
             pages.last_mut().expect("a run has blocks").fill(0);
         }
-        let own = self.ops.get(id).request.bypass == Some(BypassReason::Stream);
+        let request = &self.ops.get(id).request;
+        let own = request.wanted || request.bypass == Some(BypassReason::Stream);
         let started_ns = (!own).then_some(self.now_ns);
         let volume = self.volume_of(key);
         volume.stats.backing_reads += 1;

@@ -11,6 +11,7 @@ use crate::stage::Backing;
 use crate::trouble::Trouble;
 use control::datapath::{DataPath, Notice};
 use control::options::Options;
+use control::preload::Plan;
 use control::real::{Machine, MachineOptions};
 use control::state::{BackingIdentity, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use control::uuid::Uuid;
@@ -173,15 +174,19 @@ impl InProcess {
     /// # Errors
     /// If a read fails, or `stop` is set.
     pub fn warm(&self, range_bytes: std::ops::Range<u64>, stop: &AtomicBool) -> Result<(), Trouble> {
-        // As long as the daemon's own steps.
-        const STEP_BYTES: u64 = 1 << 20;
-        for from in range_bytes.clone().step_by(STEP_BYTES as usize) {
+        // As the daemon reads: some megabytes between two looks at `stop`.
+        const TURN_BYTES: u64 = 16 << 20;
+        let plan = Plan::new(&[range_bytes], None, u64::MAX);
+        let (mut at_bytes, piece_bytes_max) = (0, self.machine.piece_bytes_max(&self.volume));
+        loop {
             if stop.load(Ordering::Relaxed) {
                 return Err(Trouble::Stopped);
             }
-            self.machine.warm(&self.volume, from, STEP_BYTES.min(range_bytes.end - from)).map_err(told)?;
+            let pieces = plan.pieces(at_bytes, TURN_BYTES, piece_bytes_max);
+            let Some(last) = pieces.last() else { return Ok(()) };
+            self.machine.warm(&self.volume, &pieces).1.map_err(told)?;
+            at_bytes = last.end_bytes();
         }
-        Ok(())
     }
 
     /// What the cache did since it was opened.

@@ -64,13 +64,16 @@ pub enum Stream {
 /// What to do with advice that was given.
 #[derive(Subcommand, Debug)]
 pub enum AdviseCommand {
-    /// Make it so: policies of objects. What has to be bought is told
+    /// Make it so: policies of objects, and the hot parts read into the cache. What has to be bought is told
     Apply {
         /// The advice's number
         id: u64,
         /// Only tell what would change
         #[arg(long)]
         dry_run: bool,
+        /// Set policies only: read nothing into the cache
+        #[arg(long)]
+        no_preload: bool,
     },
     /// Compare the forecast with what came since
     Verify {

@@ -34,6 +34,8 @@ pub enum Object {
     },
     /// How objects are treated: whether they enter the cache, what becomes of writes, what scans may do
     Set(ObjectSet),
+    /// Read objects into the cache now, in the order of the disk and beside clients
+    Preload(ObjectPreload),
 }
 
 /// Which objects.
@@ -81,4 +83,29 @@ pub struct ObjectSet {
     /// Take the rules away: the default holds again
     #[arg(long, conflicts_with_all = ["admit", "write", "on_scan"])]
     pub reset: bool,
+}
+
+/// What to read.
+#[derive(Args, Debug)]
+pub struct ObjectPreload {
+    /// Names (shop.orders/PRIMARY), VOLUME:NAME, or numbers
+    pub objects: Vec<String>,
+    /// All objects of that kind, for instance index
+    #[arg(long, value_name = "KIND", conflicts_with = "objects")]
+    pub kind: Option<String>,
+    /// Of that application only; without objects or --kind: all that it has
+    #[arg(long, value_name = "APP")]
+    pub app: Option<String>,
+    /// On that volume
+    #[arg(long, value_name = "VOLUME")]
+    pub volume: Option<String>,
+    /// At most so much enters the cache: the parts that are read again most [default: all, up to the pool's size]
+    #[arg(long, value_name = "SIZE")]
+    pub budget: Option<String>,
+    /// Read at most so many bytes a second, for instance 32MiB [default: as fast as clients leave room for]
+    #[arg(long, value_name = "SIZE")]
+    pub rate: Option<String>,
+    /// Only tell how much would be read and written
+    #[arg(long)]
+    pub dry_run: bool,
 }

@@ -84,13 +84,13 @@ pub async fn advice_show(State(app): Shared, Number(id): Number) -> Answered {
     run(&app, Action::AdviceShow { id }).await
 }
 
-/// Makes an advice so: policies of objects, as far as nobody has to buy anything.
+/// Makes an advice so: policies of objects, and the hot parts are read into the cache, as far as nobody has to buy anything.
 #[utoipa::path(
     post, path = "/api/v1/advice/{id}/apply", tag = "insight", params(AdviceNumber, How),
     responses((status = 200, description = "What changed, or would.", body = AdviceApplied))
 )]
 pub async fn advice_apply(State(app): Shared, Number(id): Number, Asked(how): Asked<How>, _: Nothing) -> Answered {
-    run(&app, Action::AdviceApply { id, dry_run: how.dry_run.unwrap_or(false) }).await
+    run(&app, Action::AdviceApply { id, dry_run: how.dry_run.unwrap_or(false), no_preload: how.no_preload.unwrap_or(false) }).await
 }
 
 /// Compares an advice's forecast with what came since it was given, or applied.
@@ -110,6 +110,9 @@ pub struct How {
     /// Only tell what would change.
     #[serde(default)]
     dry_run: Option<bool>,
+    /// Policies only: read nothing into the cache.
+    #[serde(default)]
+    no_preload: Option<bool>,
 }
 
 /// Which analysis.

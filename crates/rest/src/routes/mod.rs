@@ -89,6 +89,7 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/volumes/{name}/discover", post(volume_discover)),
         ("/objects", get(object_list)),
         ("/objects/policy", post(object_set)),
+        ("/objects/preload", post(object_preload)),
         ("/advice", post(advise)),
         ("/advice/{id}", get(advice_show)),
         ("/advice/{id}/apply", post(advice_apply)),
@@ -176,6 +177,7 @@ fn only_looks(action: &Action) -> bool {
             | Action::AnalysisForget { .. }
             | Action::ApplicationDiscover { .. }
             | Action::ObjectSet(_)
+            | Action::ObjectPreload(_)
             | Action::AdviceApply { .. }
             // It changes nothing, and takes seconds.
             | Action::Advise(_)

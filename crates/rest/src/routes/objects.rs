@@ -3,7 +3,7 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
 use axum::extract::State;
-use control::api::{Action, JobView, ObjectQuery, ObjectSet, ObjectView, PolicyDone, VolumeApplications};
+use control::api::{Action, JobView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone, PreloadView, VolumeApplications};
 use control::names::{self, Named};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -47,6 +47,17 @@ pub async fn object_list(State(app): Shared, Asked(of): Asked<Objects>) -> Answe
 pub async fn object_set(State(app): Shared, Json(set): Json<ObjectSet>) -> Answered {
     check_volume(set.volume.as_ref())?;
     run(&app, Action::ObjectSet(set)).await
+}
+
+/// Reads objects into the cache, in the order of the disk: those parts first that are read again most, where there is a budget.
+#[utoipa::path(
+    post, path = "/api/v1/objects/preload", tag = "insight",
+    request_body(content = ObjectPreload, example = json!({"objects": ["shop.orders"], "budget_bytes": 1_073_741_824})),
+    responses((status = 200, description = "What is read, and the job that reads it.", body = PreloadView))
+)]
+pub async fn object_preload(State(app): Shared, Json(asked): Json<ObjectPreload>) -> Answered {
+    check_volume(asked.volume.as_ref())?;
+    run(&app, Action::ObjectPreload(asked)).await
 }
 
 fn check_volume(volume: Option<&String>) -> crate::problem::Outcome<()> {

@@ -39,6 +39,8 @@ pub(crate) struct ClientRequest {
     pub(crate) sectors: u32,
     submitted_ns: u64,
     pub(crate) glance: Glance,
+    /// Hearth's own, of a warm-up: no client waits for it.
+    own: bool,
     /// For bare volumes: a flush must follow (FUA on what has none of its own).
     pub(crate) flush_after: bool,
     /// For bare volumes: it lies in more than one part of the device.
@@ -151,7 +153,7 @@ impl Reactor {
                 bytes: 0,
                 result: Err(error),
                 outcome: Outcome::Other,
-                latency_ns: 0,
+                latency_ns: Some(0),
             });
             self.callbacks.push_back(Callback::Reply(key, failure(request.id, error)));
             return Ok(());
@@ -166,6 +168,7 @@ impl Reactor {
             request.pages.clear();
         }
         let glance = Glance::of(volume, self.directory.recognise.get(), &request);
+        let own = request.wanted;
         let number = self.requests.insert(ClientRequest {
             endpoint: key,
             client_id: request.id,
@@ -176,6 +179,7 @@ impl Reactor {
             sectors: request.sectors,
             submitted_ns: self.now_ns,
             glance,
+            own,
             flush_after: false,
             parted: None,
         });
@@ -216,7 +220,7 @@ impl Reactor {
                 bytes: u64::from(request.sectors) * SECTOR_BYTES,
                 result,
                 outcome,
-                latency_ns: self.now_ns.saturating_sub(request.submitted_ns),
+                latency_ns: (!request.own).then(|| self.now_ns.saturating_sub(request.submitted_ns)),
             });
         }
         for key in volume.line.drain(..) {

@@ -23,4 +23,17 @@ impl Store for World {
         }
         result
     }
+
+    fn keep_note(&mut self, name: &str, text: Option<&str>) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        match text {
+            Some(text) => drop(inside.notes.insert(name.into(), text.into())),
+            None => drop(inside.notes.remove(name)),
+        }
+        Ok(())
+    }
+
+    fn notes(&mut self) -> Vec<(String, String)> {
+        self.inside().notes.clone().into_iter().collect()
+    }
 }

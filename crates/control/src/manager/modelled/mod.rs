@@ -17,6 +17,7 @@ use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained, spread_heat};
 use crate::mapped::MappedDevices;
+use crate::preload::Piece;
 use crate::real::assembly;
 use crate::real::content::Gathered;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, State, VolumeRecord};
@@ -36,7 +37,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, BypassReason, VolumeId, VolumeIndex};
 
 /// The part of the SSD that a pool takes: a ring of some twenty small segments for each of two shards, so that it goes round.
 const POOL_BYTES: u64 = 4 << 20;
@@ -162,6 +163,22 @@ impl World {
 
     /// A client's request to a volume that is served.
     pub fn request(&self, volume: &str, op: Op, block: u64, data: Option<&[u8]>) -> Result<Vec<u8>, RequestError> {
+        self.submit(volume, op, block, data, (false, None))
+    }
+
+    /// A read of a preload.
+    fn read_to_warm(&self, volume: &str, block: u64, is_kept: bool) -> Result<Vec<u8>, RequestError> {
+        self.submit(volume, Op::Read, block, None, (true, (!is_kept).then_some(BypassReason::Sequential)))
+    }
+
+    fn submit(
+        &self,
+        volume: &str,
+        op: Op,
+        block: u64,
+        data: Option<&[u8]>,
+        (wanted, bypass): (bool, Option<BypassReason>),
+    ) -> Result<Vec<u8>, RequestError> {
         let bare = locked(&self.running).bare.get(volume).cloned();
         if let Some(path) = bare {
             return locked(&self.hardware).bare(&path, op, block, data);
@@ -185,8 +202,8 @@ impl World {
                 start_sector: block * 8,
                 sectors,
                 pages,
-                bypass: None,
-                wanted: false,
+                bypass,
+                wanted,
                 range: None,
             });
             id
@@ -538,12 +555,15 @@ impl DataPath for World {
         self.ticket(|token| Command::Destage { token, volume: place })
     }
 
-    fn warm(&self, volume: &VolumeRecord, offset_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
-        for block in offset_bytes / BLOCK_BYTES..(offset_bytes + length_bytes) / BLOCK_BYTES {
-            let read = self.request(&volume.name, Op::Read, block, None);
-            read.map_err(|error| told(&volume.backing, &format!("a read failed ({error:?})")))?;
+    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+        for (nth, piece) in pieces.iter().enumerate() {
+            for block in piece.at_bytes / BLOCK_BYTES..piece.end_bytes() / BLOCK_BYTES {
+                if let Err(error) = self.read_to_warm(&volume.name, block, piece.is_kept) {
+                    return (nth, Err(told(&volume.backing, &format!("a read failed ({error:?})"))));
+                }
+            }
         }
-        Ok(())
+        (pieces.len(), Ok(()))
     }
 
     fn check_part(&self, pool: &PoolRecord, _part: u32, _stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
