@@ -219,6 +219,29 @@ fn one_server_alone_needs_no_place() {
 }
 
 #[test]
+fn renamed_objects_tell_no_names_and_are_found_again() {
+    let Some(image) = several() else { return };
+    let found = discover(&image);
+    let hidden = found.clone().renamed(&|part| format!("x{:x}", part.len()));
+    assert_eq!(hidden.applications, found.applications);
+    // What people named, in any part of what is told.
+    let told = format!("{:?} {:?}", hidden.databases, hidden.objects.iter().map(|one| (&one.name, &one.path)).collect::<Vec<_>>());
+    let databases: BTreeSet<&String> = found.databases.iter().map(|database| &database.name).collect();
+    assert!(databases.iter().any(|name| *name == "shop"), "{databases:?}");
+    for name in ["shop", "items", ".ibd"] {
+        assert!(format!("{:?}", found.objects).contains(name) && !told.contains(name), "{name}: {told}");
+    }
+    let named = |name: &str| hidden.objects.iter().filter(|object| object.name == name).count();
+    assert_eq!(named("redo"), found.objects.iter().filter(|object| object.name == "redo").count());
+    assert!(hidden.objects.iter().any(|object| object.name.ends_with("/PRIMARY")), "{told}");
+    // The next look goes by what it was.
+    let again = run(Discovery::again(&hidden, image.len() as u64), &image);
+    assert_eq!(again.objects, found.objects);
+    let twice = run(Discovery::again(&again.renamed(&|_| "y".into()), image.len() as u64), &image);
+    assert_eq!(twice.objects, found.objects);
+}
+
+#[test]
 fn found_again_objects_keep_their_numbers_wherever_they_moved() {
     let Some(image) = several() else { return };
     let found = discover(&image);

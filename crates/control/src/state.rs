@@ -39,11 +39,21 @@ pub struct State {
     /// Pools whose SSDs may list their disks otherwise than this does: a change is under way, or was cut short.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub disk_changes: BTreeSet<String>,
+    /// With what names of databases are hashed; made when it is first needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names_key: Option<Uuid>,
 }
 
 impl Default for State {
     fn default() -> State {
-        State { version: STATE_VERSION, pools: Vec::new(), volumes: Vec::new(), disks: Vec::new(), disk_changes: BTreeSet::new() }
+        State {
+            version: STATE_VERSION,
+            pools: Vec::new(),
+            volumes: Vec::new(),
+            disks: Vec::new(),
+            disk_changes: BTreeSet::new(),
+            names_key: None,
+        }
     }
 }
 

@@ -207,6 +207,35 @@ fn tables_are_named_and_treated_without_a_login() {
 }
 
 #[test]
+fn names_can_be_hidden_and_policies_hold_still() {
+    let place = Place::new();
+    if !disk_with_mariadb(&place) {
+        return;
+    }
+    std::fs::write(place.path("hearth.toml"), "[insight]\nnames = \"hashed\"\n").expect("room for a file");
+    let serve = || place.start(place.command(&["serve", "--config", &place.path("hearth.toml")]));
+    let daemon = serve();
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.must(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"]);
+    applications(&place);
+    let told = || ["app list", "object list"].map(|words| place.must(&words.split(' ').collect::<Vec<_>>())).concat();
+    assert!(!told().contains("shop") && told().contains("redo"), "{}", told());
+    let objects = place.json(&["object", "list", "--kind", "table"]);
+    let name = all(&objects).iter().find_map(|one| one["name"].as_str().filter(|name| name.contains('.'))).expect("a table").to_string();
+    let parts: Vec<&str> = name.split(['.', '/']).collect();
+    assert!(parts.iter().all(|part| *part == "PRIMARY" || part.len() == 11 && part.starts_with('x')), "{name}");
+    place.must(&["object", "set", &name, "--admit", "never"]);
+    daemon.stop();
+    let daemon = serve();
+    applications(&place);
+    let shown = place.must(&["object", "show", &name]);
+    assert!(shown.contains("admit never") && !shown.contains("shop"), "{shown}");
+    place.must(&["app", "discover", "v"]);
+    assert!(place.must(&["object", "show", &name]).contains("admit never"), "found again under the same name");
+    daemon.stop();
+}
+
+#[test]
 fn a_disk_without_databases_says_so() {
     let place = Place::new();
     let daemon = place.daemon();

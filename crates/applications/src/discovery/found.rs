@@ -1,10 +1,12 @@
 //! What a discovery found, and whose a page or a byte is.
 
+use super::objects::Numbers;
 use super::regions::Blind;
 use crate::map::{Extent, Map, Source};
 use crate::page::Engine;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use types::ObjectId;
 
 /// An application's number: equal for the same data directory of the same file system, whenever it
@@ -230,6 +232,26 @@ pub struct Found {
     pub(super) owners: BTreeMap<(Engine, u64), Vec<(Domain, ObjectId)>>,
     /// The domain of objects that lie in the map and whose pages carry ids.
     pub(super) domains: BTreeMap<ObjectId, Domain>,
+    /// By what objects are known when they are found again, if names do not tell that any more.
+    pub(super) numbers: Option<Arc<Numbers>>,
+}
+
+/// Names that engines give: beside the word for its kind, which is the whole name of a log.
+const OF_ENGINES: [&str; 5] = ["PRIMARY", "GEN_CLUST_INDEX", "FTS_DOC_ID_INDEX", "ibdata1", "ibtmp1"];
+/// Between the parts of a name: of `shop.orders/ix_customer` and `shop/public.orders`.
+const PARTS: [char; 2] = ['.', '/'];
+
+/// A name with its parts renamed.
+fn renamed(name: &str, kind: ObjectKind, rename: &dyn Fn(&str) -> String) -> String {
+    let stays = |part: &str| part.is_empty() || part == kind.name() || OF_ENGINES.contains(&part);
+    let part = |part: &str| if stays(part) { part.to_owned() } else { rename(part) };
+    let mut told = String::new();
+    for piece in name.split_inclusive(PARTS) {
+        let (text, mark) = piece.strip_suffix(PARTS).map_or((piece, ""), |text| (text, &piece[text.len()..]));
+        told += &part(text);
+        told += mark;
+    }
+    told
 }
 
 impl Found {
@@ -258,6 +280,22 @@ impl Found {
         let texts = |object: &Object| object.name.len() + object.path.len() + object.database.as_ref().map_or(0, String::len);
         let objects: usize = self.objects.iter().map(|object| size_of::<Object>() + texts(object) + 64).sum();
         size_of::<Found>() + objects + self.map.bytes() + self.owners.len() * 96 + self.domains.len() * 16
+    }
+
+    /// The same with other names: `rename` is asked for each part of the name of a database, a table or an index. What every server has, such as
+    /// a redo log or the index `PRIMARY`, keeps its name; paths end at the data directory. A look again knows the objects still.
+    #[must_use]
+    pub fn renamed(mut self, rename: &dyn Fn(&str) -> String) -> Found {
+        self.numbers = Some(Arc::new(Numbers::of(&self)));
+        self.databases.iter_mut().for_each(|database| database.name = rename(&database.name));
+        let instances: BTreeMap<ApplicationId, Option<String>> =
+            self.applications.iter().map(|application| (application.id, application.instance.clone())).collect();
+        for object in &mut self.objects {
+            object.database = object.database.as_deref().map(rename);
+            object.path = instances.get(&object.application).cloned().flatten().unwrap_or_default();
+            object.name = renamed(&object.name, object.kind, rename);
+        }
+        self
     }
 
     /// Whose a page is that carries `key`: of InnoDB the space id, shifted left by 32 bits, and the

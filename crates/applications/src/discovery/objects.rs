@@ -196,6 +196,9 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn of(found: &Found) -> Numbers {
+        if let Some(numbers) = &found.numbers {
+            return (**numbers).clone();
+        }
         let mut numbers = Numbers::default();
         numbers.applications.extend(found.applications.iter().map(|application| (application.origin(), application.id.0)));
         for object in &found.objects {

@@ -9,6 +9,7 @@
 //! is decided by it.
 
 pub mod advising;
+pub mod hidden;
 mod marks;
 pub mod objects;
 mod observer;

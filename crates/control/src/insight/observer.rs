@@ -33,11 +33,13 @@ pub struct InsightOptions {
     pub enabled: bool,
     /// Memory that all watches may take together, in bytes.
     pub memory_bytes: u64,
+    /// Names of databases, tables and indexes are shown as hashes.
+    pub names_hashed: bool,
 }
 
 impl Default for InsightOptions {
     fn default() -> InsightOptions {
-        InsightOptions { enabled: true, memory_bytes: 64 << 20 }
+        InsightOptions { enabled: true, memory_bytes: 64 << 20, names_hashed: false }
     }
 }
 

@@ -6,11 +6,13 @@ use crate::api::{
 };
 use crate::error::ControlError;
 use crate::human;
+use crate::insight::hidden::hidden;
 use crate::insight::objects::{Looked, Objects};
 use crate::insight::policies::{self, RULES_MAX, Rule, RuleOf};
 use crate::insight::{Insight, Look};
 use crate::jobs::{Job, Work};
 use crate::names::Named;
+use crate::uuid::Uuid;
 use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Object};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -141,13 +143,32 @@ impl Manager {
             self.insight().looked(look, Err(error.to_string()));
             return Err(error);
         }
-        let found = Arc::new(discovery.finish());
+        let found = match self.names_key() {
+            Ok(key) => Arc::new(hide(discovery.finish(), key)),
+            Err(error) => {
+                self.insight().looked(look, Err(error.to_string()));
+                return Err(error);
+            }
+        };
         self.tell_found(look, &found);
         if self.insight().looked(look, Ok(found)) {
             self.apply_policies(&look.volume);
             self.insight().end_look(look);
         }
         Ok(())
+    }
+
+    /// With what names are hashed; `None`: they are shown.
+    fn names_key(&self) -> Result<Option<Uuid>, ControlError> {
+        if !self.insight().options().names_hashed {
+            return Ok(None);
+        }
+        let known = self.memory().state.names_key;
+        if known.is_some() {
+            return Ok(known);
+        }
+        let fresh = super::pools::new_uuid()?;
+        self.change(|state| *state.names_key.get_or_insert(fresh)).map(Some)
     }
 
     /// An event for what is new.
@@ -420,6 +441,13 @@ impl Manager {
             ),
         };
         Some(format!("{page}{} ({} of {engine}){policy}.", object.name, object.kind.name()))
+    }
+}
+
+fn hide(found: Found, key: Option<Uuid>) -> Found {
+    match key {
+        Some(key) => found.renamed(&hidden(key)),
+        None => found,
     }
 }
 

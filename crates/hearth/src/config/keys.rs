@@ -235,6 +235,13 @@ pub const KEYS: &[Key] = &[
         about: "Most memory that all watches and analyses take together. With less, samples are smaller and bands wider.",
     },
     Key {
+        name: "insight.names",
+        form: Form::Word(&["shown", "hashed"]),
+        default: "shown",
+        example: "\"hashed\"",
+        about: "hashed: names of databases, tables and indexes are shown as hashes, everywhere, with a key of this machine. Rules for objects go by the names that were shown when they were set.",
+    },
+    Key {
         name: "defaults.mode",
         form: Form::Word(&["write-through", "write-around", "write-back", "pass-through"]),
         default: "write-through",

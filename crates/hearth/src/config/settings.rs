@@ -128,6 +128,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         insight: control::insight::InsightOptions {
             enabled: flag("insight.enabled", true),
             memory_bytes: number("insight.memory").unwrap_or(64 << 20),
+            names_hashed: text("insight.names").as_deref() == Some("hashed"),
         },
         volume_defaults: OptionsPatch {
             mode: text("defaults.mode"),
@@ -246,6 +247,7 @@ mod tests {
             ("history.size_max", "\"1GiB\""),
             ("insight.enabled", "false"),
             ("insight.memory", "\"1GiB\""),
+            ("insight.names", "\"hashed\""),
             ("defaults.mode", "\"write-back\""),
             ("defaults.write_cache_depth", "\"1h\""),
         ];
