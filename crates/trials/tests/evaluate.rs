@@ -110,7 +110,7 @@ fn every_suite_runs_and_is_reported() {
     in_a_browser(place);
 }
 
-/// All suites, those of databases where these are installed: nothing is installed here.
+/// Suites that are tried, those of databases where these are installed: nothing is installed here.
 fn suites() -> Vec<&'static str> {
     let postgres = std::fs::read_dir("/usr/lib/postgresql")
         .is_ok_and(|versions| versions.flatten().any(|one| one.path().join("bin/initdb").is_file()));
@@ -122,7 +122,10 @@ fn suites() -> Vec<&'static str> {
         }
         *is_here
     });
-    ["readhit", "hotspot", "depth", "many-readers", "own"].into_iter().chain(here.map(|(suite, _)| *suite)).collect()
+    let all = ["readhit", "hotspot", "depth", "many-readers", "own"].into_iter().chain(here.map(|(suite, _)| *suite));
+    // Those whose legs take longest, guests that boot among them, are tried by `scripts/test long`.
+    let is_long = std::env::var_os("HEARTH_LONG").is_some();
+    all.filter(|suite| is_long || !["many-readers", "database-skew"].contains(suite)).collect()
 }
 
 /// The report as a browser understands it: charts with lines in them, and no address outside.
