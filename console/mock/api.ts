@@ -1,9 +1,9 @@
 /** The calls of the API over a [`World`]. */
 
 import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
-import type { ObjectSet } from "../src/api-objects";
+import type { ObjectPreload, ObjectSet } from "../src/api-objects";
 import { advise, loads, start } from "./insight";
-import { applications, apply, list, setPolicy, verify as verified } from "./objects";
+import { applications, apply, list, preload, setPolicy, verify as verified } from "./objects";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -51,7 +51,8 @@ export async function handle(world: World, method: string, path: string, query: 
     case "applications":
       return applications(world);
     case "objects": {
-      const found = method === "POST" ? setPolicy(world, body as ObjectSet) : list(world, query);
+      const preloads = name === "preload";
+      const found = preloads ? preload(world, body as ObjectPreload) : method === "POST" ? setPolicy(world, body as ObjectSet) : list(world, query);
       if (typeof found === "string") throw new Problem(409, "conflict", found, "pin fewer or smaller objects, or give the pool a larger SSD");
       if (query.has("object") && (found as unknown[]).length === 0) throw missing("object", query.get("object")!);
       return found;

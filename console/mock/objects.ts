@@ -1,7 +1,7 @@
 /** Applications that the mock has found, and the policies of their objects. */
 
 import type { AdviceApplied, AdviceObject, AdviceVerified, AdviceView } from "../src/api";
-import type { ObjectSet, ObjectView, PolicyDone, VolumeApplications } from "../src/api-objects";
+import type { ObjectPreload, ObjectSet, ObjectView, PolicyDone, PreloadView, VolumeApplications } from "../src/api-objects";
 import { GIB, MIB } from "./volume";
 import type { World } from "./world";
 
@@ -141,6 +141,20 @@ export function brought(world: World, volume: string): AdviceObject[] {
     }));
 }
 
+function preloaded(world: World, volume: string, what: string, bytes: number, ranges: number, dry_run: boolean): PreloadView {
+  const job = dry_run ? null : world.begin("preload", volume, bytes, 30, () => world.tell("info", volume, `preload of ${what} done`));
+  return { volume, what, bytes, read_bytes: Math.round(bytes * 1.1), ranges, job };
+}
+
+/** What would be read of an object, or its job. */
+export function preload(world: World, asked: ObjectPreload): PreloadView | string {
+  const object = world.objects.find((one) => one.volume === asked.volume && String(one.id) === asked.objects?.[0])!;
+  if (object.admit === "never") return `"${object.name}" does not enter the cache: that is its policy`;
+  const all = object.within === null ? object.bytes : Math.round(object.read_bytes / 4);
+  const bytes = Math.min(all, asked.budget_bytes ?? all);
+  return preloaded(world, object.volume, object.name, bytes, Math.max(1, object.extents), asked.dry_run ?? false);
+}
+
 export function apply(world: World, view: AdviceView, dry_run: boolean): AdviceApplied {
   const out = view.objects.filter(({ advice }) => advice === "never");
   if (!dry_run) for (const { id } of out) setPolicy(world, { volume: view.name, application: "1", objects: [String(id)], admit: "never" });
@@ -148,7 +162,11 @@ export function apply(world: World, view: AdviceView, dry_run: boolean): AdviceA
     id: view.id,
     volume: view.name,
     dry_run,
-    changes: out.map((one) => `${one.name} is not let into the cache: ${one.reads_percent} % of the reads, ${one.hits_percent} % of the hits.`),
+    changes: [
+      ...out.map((one) => `${one.name} is not let into the cache: ${one.reads_percent} % of the reads, ${one.hits_percent} % of the hits.`),
+      "9 GiB in 410 pieces of db enter the cache: as much is written to the SSD at most.",
+    ],
+    preload: preloaded(world, view.name, `advice ${view.id}`, 9 * 1024 * MIB, 410, dry_run),
     to_do: ["For 99 % of hits the pool's SSD must be 666 GiB large.", "`hearth pool replace fast --ssd PATH` puts the pool on another SSD while clients go on."],
   };
 }

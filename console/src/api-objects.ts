@@ -1,5 +1,7 @@
 /** The words of the REST API for applications and their objects; see `api.ts`. */
 
+import type { JobView } from "./api";
+
 /** What was found on one volume. */
 export interface VolumeApplications {
   volume: string;
@@ -94,4 +96,28 @@ export interface PolicyDone {
   bytes: number;
   pinned_bytes: number;
   sentences: string[];
+}
+
+/** What is to be read into the cache. */
+export interface ObjectPreload {
+  objects?: string[];
+  volume?: string | null;
+  application?: string | null;
+  kind?: string | null;
+  /** At most so much: the parts that are read again most. */
+  budget_bytes?: number | null;
+  rate_bytes_s?: number | null;
+  dry_run?: boolean;
+}
+
+/** A preload, or what one would do. */
+export interface PreloadView {
+  volume: string;
+  what: string;
+  /** That enter the cache: the most that is written to the SSD. */
+  bytes: number;
+  read_bytes: number;
+  ranges: number;
+  /** None: nothing was begun. */
+  job: JobView | null;
 }

@@ -1,5 +1,7 @@
 /** The words of the REST API, one interface for each schema of `docs/openapi.json`; a test compares the fields. */
 
+import type { PreloadView } from "./api-objects";
+
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
 export type Admission = "always" | "second-touch";
 export type OnSsdLoss = "stop" | "continue";
@@ -306,6 +308,8 @@ export interface VolumeSet {
 export interface VolumeWarm {
   start_bytes?: number;
   end_bytes?: number | null;
+  /** At most; none: as fast as clients leave room for. */
+  rate_bytes_s?: number | null;
 }
 
 export interface Done {
@@ -602,6 +606,8 @@ export interface AdviceApplied {
   changes: string[];
   /** Left to people. */
   to_do: string[];
+  /** What is read into the cache; none: nothing. */
+  preload: PreloadView | null;
 }
 
 /** A forecast against what came. */

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { AdviceApplied, AdviceObject, AdviceVerified, AdviceView } from "../api";
 import { bytes, counted, NB, span } from "../format";
+import { takeJob } from "../live/store";
 import { ApiError, get, post } from "../rest";
 import { href } from "../route";
 import { Figure, Trouble } from "../ui/basics";
@@ -76,7 +77,8 @@ function Apply({ id, onClose }: { id: number; onClose: () => void }) {
     call(true).then(setPlan, (thrown: unknown) => thrown instanceof ApiError && setError(thrown));
   }, []);
   const confirm = async (): Promise<void> => {
-    const { changes } = await call(false);
+    const { changes, preload } = await call(false);
+    if (preload?.job) takeJob(preload.job);
     toast({ kind: "done", title: `Advice ${id} is applied`, detail: counted(changes.length, "change") });
   };
   return (
@@ -86,7 +88,7 @@ function Apply({ id, onClose }: { id: number; onClose: () => void }) {
       {plan && (
         <Meaning
           sentences={[
-            ...(plan.changes.length > 0 ? plan.changes : ["No policy changes."]),
+            ...(plan.changes.length > 0 ? plan.changes : ["Nothing is to be changed."]),
             "The forecast is compared with what comes from now on.",
           ]}
         />

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import type { ObjectView } from "../api-objects";
 import { bytes, counted } from "../format";
 import { Policy } from "../insight/policy";
+import { Preload } from "../insight/preload";
 import { usePolled } from "../live/polled";
 import { part } from "../rest";
 import { href } from "../route";
@@ -43,6 +44,9 @@ export function ObjectPage({ volume, id }: { volume: string; id: number }) {
             {object.kind}
             {object.database !== null && ` of the database ${object.database}`}
           </p>
+        </div>
+        <div class="actions">
+          <Preload object={object} />
         </div>
       </div>
       {error && <Trouble tone="bad" problem={error.detail} remedy={error.remedy} />}

@@ -93,6 +93,18 @@ test("a policy is set, refused and taken back, with what the daemon says of it",
   await page.getByText("What to do: Pin fewer or smaller objects, or give the pool a larger SSD.").waitFor();
   assert.equal(await page.getByRole("radio", { name: /^pinned/ }).isChecked(), true, "the answer stays as it was");
   assert.equal(objects.find((one) => one.id === 105)!.admit, "normal");
+  // What it takes to read an object is told before; what its policy keeps out cannot be read.
+  await page.getByRole("button", { name: "Preload" }).click();
+  const preload = page.getByRole("dialog");
+  await preload.getByText(/^45(\.0)?\sGiB in \d+\spieces of db enter the cache/).waitFor();
+  await preload.getByLabel("At most (empty: all of it)").fill("some");
+  assert.equal(await preload.getByRole("button", { name: "Read it into the cache" }).isDisabled(), true);
+  await preload.getByLabel("At most (empty: all of it)").fill("2GiB");
+  await preload.getByText(/^2(\.00)?\sGiB in/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await preload.getByRole("button", { name: "Read it into the cache" }).click();
+  await page.getByText("Preload of shop.audit has begun").waitFor();
+  assert.ok([...here.mock!.world.jobs.values()].some((job) => job.kind === "preload" && job.volume === "db"));
   await page.goto(`${here.base}#/object/db/999`);
   await page.getByRole("heading", { name: "There is no object 999 on db" }).waitFor();
   // Browsers complain of every refused call.
