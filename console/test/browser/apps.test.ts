@@ -98,8 +98,9 @@ test("a policy is set, refused and taken back, with what the daemon says of it",
   const preload = page.getByRole("dialog");
   await preload.getByText(/^45(\.0)?\sGiB in \d+\spieces of db enter the cache/).waitFor();
   await preload.getByLabel("At most (empty: all of it)").fill("some");
-  assert.equal(await preload.getByRole("button", { name: "Read it into the cache" }).isDisabled(), true);
+  await preload.getByRole("button", { name: "Read it into the cache", disabled: true }).waitFor();
   await preload.getByLabel("At most (empty: all of it)").fill("2GiB");
+  await shot(page, "object-preload", false);
   await preload.getByText(/^2(\.00)?\sGiB in/).waitFor();
   assert.deepEqual(await violations(page), []);
   await preload.getByRole("button", { name: "Read it into the cache" }).click();
