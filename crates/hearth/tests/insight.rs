@@ -112,6 +112,26 @@ fn what_cannot_be_watched_is_said() {
     daemon.stop();
 }
 
+/// Half of its requests are writes: the RAM tier that a pool would get is counted, as without one what is written through leaves the cache.
+#[test]
+fn a_recorded_load_is_told_before_there_is_a_pool() {
+    let trace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/mariadb-sysbench-30-90.csv.zst");
+    if !trace.is_file() {
+        println!("skipped: {} is not there", trace.display());
+        return;
+    }
+    let place = Place::new();
+    let daemon = place.daemon();
+    place.must(&["analysis", "start", "a", "--trace", &trace.to_string_lossy()]);
+    until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
+    let advice = place.json(&["advise", "a"])[0].clone();
+    let bytes = |nth: usize| advice["targets"][nth]["ssd_bytes"].as_u64().unwrap_or_else(|| panic!("{advice:#}"));
+    // 417 MiB of different blocks in all, 256 MiB of RAM beside the SSD.
+    assert!(bytes(0) == 0 && (32 << 20..200 << 20).contains(&bytes(1)) && (bytes(1)..512 << 20).contains(&bytes(2)), "{advice:#}");
+    assert!(place.must(&["advise", "a"]).contains("beside 256 MiB of RAM"));
+    daemon.stop();
+}
+
 #[test]
 fn off_means_off() {
     let place = Place::new();

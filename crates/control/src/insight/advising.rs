@@ -118,8 +118,9 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
     };
     let found = answer(watch, &question);
     let window_ms = watch.load(asked.with_backups).window_ms();
-    let targets: Vec<TargetView> =
-        percent.iter().zip(&found.needed).map(|(percent, (_, needed))| target(*percent, needed, window_ms)).collect();
+    let writes_leave = load.mode == types::Mode::WriteThrough && asked.ram_bytes == 0;
+    let told = |(percent, (_, needed)): (&f64, &(f64, Result<Needed, Untold>))| target(*percent, needed, window_ms, writes_leave);
+    let targets: Vec<TargetView> = percent.iter().zip(&found.needed).map(told).collect();
     let more = more_of(&found, asked);
     let scanned_bytes = watch.totals().scanned_blocks * BLOCK_BYTES;
     let sentences = sentences(&found, &targets, &more, watch, asked);
@@ -145,7 +146,8 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
     }
 }
 
-fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64) -> TargetView {
+/// `writes_leave`: there is no RAM that would hold what is written through until it may enter the log.
+fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64, writes_leave: bool) -> TargetView {
     let untold = |not_yet: String, more_ms| TargetView {
         hits_percent,
         ssd_bytes: None,
@@ -171,6 +173,10 @@ fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64) ->
         Err(Untold::TooSmall) => {
             untold("it needs less than the smallest cache that can be tried on what was kept of this load".into(), None)
         }
+        Err(Untold::OutOfReach) if writes_leave => untold(
+            "no cache that was tried reaches it: without RAM in front of the SSD, blocks that are written leave the cache (--ram)".into(),
+            None,
+        ),
         Err(Untold::OutOfReach) => untold("no cache that was tried reaches it: some blocks are used too seldom to be let in".into(), None),
     }
 }

@@ -1,6 +1,7 @@
 //! Analyses and advice: what the watches need of the manager, and who asks them.
 
 use super::Manager;
+use super::pools::RAM_BYTES_DEFAULT;
 use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, StreamView};
 use crate::error::{ControlError, Kind};
 use crate::insight::advising::{Asked, TARGETS_PERCENT, advise, name_objects, objects_of};
@@ -230,7 +231,9 @@ impl Manager {
         let memory = self.memory();
         let record = load.pool.as_ref().and_then(|pool| memory.state.pool(pool));
         let size_bytes = load.pool.as_ref().and_then(|pool| memory.pools.get(pool)).map(|live| live.size_bytes).filter(|size| *size > 0);
-        let ram_bytes = record.map_or(0, |record| record.ram_bytes);
+        // What has no pool yet would get one as it is made when nothing is said. Without any RAM a block that is written through
+        // would leave the cache, and no size would help.
+        let ram_bytes = record.map_or(RAM_BYTES_DEFAULT, |record| record.ram_bytes);
         let written = pool.map_or(0, |pool| pool.ssd_written_bytes);
         // Of a pool that has hardly written, the share says nothing.
         let data_share = pool
