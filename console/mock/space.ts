@@ -29,7 +29,7 @@ export function map(volume: MockVolume, start: number, end: number, cells: numbe
   const from = Math.floor(start / MIB);
   const to = Math.ceil(Math.min(end, volume.view.size_bytes) / MIB);
   const each = Math.max(1, Math.ceil((to - from) / cells));
-  const view: MapView = { volume: volume.view.name, start_bytes: from * MIB, cell_bytes: each * MIB, heat: [], cached_bytes: [], dirty_bytes: [], age_ms: 900, counted_part: 1 };
+  const view: MapView = { volume: volume.view.name, start_bytes: from * MIB, cell_bytes: each * MIB, heat: [], cached_bytes: [], dirty_bytes: [], age_ms: 900, counted_part: 1, object: [], objects: [] };
   for (let first = from; first < to; first += each) {
     let heat = 0;
     let cached = 0;
@@ -46,7 +46,13 @@ export function map(volume: MockVolume, start: number, end: number, cells: numbe
     view.heat.push(heat * factor);
     view.cached_bytes.push(Math.round(cached * factor * MIB));
     view.dirty_bytes.push(Math.round(dirty * factor * MIB));
+    // Tables lie one after the other, with something unknown between.
+    const place = Math.floor(first / 9000) % 9;
+    view.object.push(volume.view.name !== "db" || place > 7 ? null : place);
   }
+  const counts = view.object.reduce((all, place) => (place === null ? all : all.set(place, (all.get(place) ?? 0) + 1)), new Map<number, number>());
+  const names = ["orders", "items", "customers", "audit", "carts", "prices", "stock", "logins"];
+  view.objects = names.map((name, id) => ({ id: 100 + id, name: `shop.${name}`, kind: "table", cells: counts.get(id) ?? 0 })).filter(() => volume.view.name === "db");
   return view;
 }
 
@@ -91,5 +97,5 @@ export function why(volume: MockVolume, start: number, length: number): WhyView 
   const verdict = ssd === 0
     ? ["Nothing of this range is on the SSD.", heat < 0.5 ? "Nobody has used it lately, so there is nothing to cache." : "It was read once; with second-touch admission a block enters the SSD when it is used again."]
     : [`${Math.round((ssd / blocks) * 100)} % of this range is on the SSD${ram > 0 ? `, some of it in RAM too` : ""}.`, ...(dirty > 0 ? ["Some of it is dirty: it goes home within the write-cache depth of 30 s."] : ["All of that is clean."]), ...(ssd < blocks ? ["The rest was not used twice lately, or went by in a sequential stream."] : [])];
-  return { volume: volume.view.name, start_bytes: from, end_bytes: end, blocks, on_ssd_blocks: Math.round(ssd), in_ram_blocks: Math.round(ram), dirty_blocks: Math.round(dirty), dirty_since_s: dirty > 0 ? 12.5 : null, encodings, heat, object: volume.view.name === "db" ? "Block 7039 of shop.orders/PRIMARY (index of InnoDB)." : null, verdict, runs: runs.slice(0, 256), recent, truncated: runs.length > 256 };
+  return { volume: volume.view.name, start_bytes: from, end_bytes: end, blocks, on_ssd_blocks: Math.round(ssd), in_ram_blocks: Math.round(ram), dirty_blocks: Math.round(dirty), dirty_since_s: dirty > 0 ? 12.5 : null, encodings, heat, object: volume.view.name === "db" ? "Block 7039 of shop.orders/PRIMARY (index of InnoDB)." : null, stream: volume.view.name === "db" ? "A scan passed here 12 s ago (leaf pages in key order): it is served what is cached, and puts nothing in." : null, verdict, runs: runs.slice(0, 256), recent, truncated: runs.length > 256 };
 }

@@ -487,6 +487,8 @@ export interface WhyView {
   heat: number;
   /** What the first byte belongs to, as a sentence. */
   object: string | null;
+  /** Who passed there lately, as a sentence; none: the application alone. */
+  stream: string | null;
   verdict: string[];
   runs: Run[];
   recent: RecentRequest[];
@@ -502,6 +504,19 @@ export interface MapView {
   dirty_bytes: number[];
   age_ms: number;
   counted_part: number;
+  /** By cell: which of `objects` has the most of it. */
+  object: (number | null)[];
+  /** Those with most cells first. */
+  objects: MapObject[];
+}
+
+/** An object on a map. */
+export interface MapObject {
+  id: number;
+  name: string;
+  kind: string;
+  /** Of which it has the most. */
+  cells: number;
 }
 
 /** Body of an analysis' start: exactly one of `volume`, `device` and `trace`. */

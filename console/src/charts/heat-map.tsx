@@ -2,18 +2,18 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { MapView } from "../api";
-import { bytes, digits, percent } from "../format";
+import type { MapObject, MapView } from "../api";
+import { bytes, counted, digits, percent } from "../format";
 import { connection } from "../live/connection";
 import { recall, remember } from "../memory";
 import { ApiError, get, part } from "../rest";
 import { palette } from "../theme";
 import { Icon } from "../ui/icon";
-import { cellLength, cellsFor, grid, paint, type Layer } from "./heat-paint";
+import { cellLength, cellsFor, grid, OBJECT_COLOURS, objectColour, paint, type Layer } from "./heat-paint";
 import { HeatTable } from "./heat-table";
 import { prepare } from "./spark";
 
-const LAYERS: [Layer, string][] = [["all", "All"], ["heat", "Heat"], ["cached", "Cached"], ["dirty", "Dirty"]];
+const LAYERS: [Layer, string][] = [["all", "All"], ["heat", "Heat"], ["cached", "Cached"], ["dirty", "Dirty"], ["objects", "Objects"]];
 const REFRESH_MS = 5000;
 const MIB = 2 ** 20;
 
@@ -139,7 +139,7 @@ export function HeatMap({ volume, size_bytes, onAsk }: Props) {
           <button type="button" class="icon-button" aria-label="Zoom into the marked place" title="Zoom into the marked place (+)" onClick={() => zoom(0.25)}><Icon name="plus" /></button>
           <button type="button" class="icon-button" aria-label="Zoom out" title="Zoom out (-)" disabled={whole} onClick={() => zoom(4)}><Icon name="minus" /></button>
         </div>
-        <HeatLegend layer={layer} />
+        <HeatLegend layer={layer} map={map} />
       </div>
       <div ref={box} class="heat-box">
         <canvas
@@ -193,15 +193,31 @@ function told(map: MapView, index: number, size_bytes: number): string {
   const parts = [cached === 0 ? "nothing on the SSD" : `${percent(Math.min(1, cached / length))} on the SSD`];
   if (dirty > 0) parts.push(`${bytes(dirty)} dirty`);
   parts.push(heat > 0 ? `${digits(heat)} accesses lately` : "not used lately");
+  const object = map.objects[map.object[index] ?? -1];
+  if (object) parts.push(`most of it ${object.name}`);
   return `${bytes(start)} to ${bytes(start + length)}: ${parts.join(", ")}`;
 }
 
-function HeatLegend({ layer }: { layer: Layer }) {
+function HeatLegend({ layer, map }: { layer: Layer; map: MapView | null }) {
+  if (layer === "objects") return <ObjectLegend objects={map?.objects ?? []} />;
   return (
     <ul class="legend heat-legend">
       {(layer === "all" || layer === "cached") && <li><span class="swatch ramp-cached" aria-hidden="true" />cached: none to all</li>}
       {(layer === "all" || layer === "heat") && <li><span class={`swatch ${layer === "all" ? "spot" : "ramp-heat"}`} aria-hidden="true" />{layer === "all" ? "used lately: the larger the hotter" : "heat: cold to hot"}</li>}
       {(layer === "all" || layer === "dirty") && <li><span class="swatch foot" aria-hidden="true" />dirty</li>}
+    </ul>
+  );
+}
+
+function ObjectLegend({ objects }: { objects: MapObject[] }) {
+  const named = objects.slice(0, OBJECT_COLOURS.length);
+  return (
+    <ul class="legend heat-legend">
+      {named.map(({ id, name }, place) => (
+        <li key={id}><span class="swatch" style={{ background: `var(--${objectColour(place)})` }} aria-hidden="true" />{name}</li>
+      ))}
+      {objects.length > named.length && <li><span class="swatch" style={{ background: "var(--grey)" }} aria-hidden="true" />{counted(objects.length - named.length, "other")}</li>}
+      <li>{objects.length === 0 ? "no objects are known here" : "strong: cached, pale: not"}</li>
     </ul>
   );
 }

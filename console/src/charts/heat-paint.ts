@@ -3,7 +3,12 @@
 import type { MapView } from "../api";
 import type { Colour } from "../theme";
 
-export type Layer = "all" | "heat" | "cached" | "dirty";
+export type Layer = "all" | "heat" | "cached" | "dirty" | "objects";
+
+/** Of the objects with most cells, in that order; others are grey. */
+export const OBJECT_COLOURS = ["blue", "orange", "green", "purple", "teal", "red"] as const;
+
+export const objectColour = (place: number): Colour => OBJECT_COLOURS[place] ?? "grey";
 
 export interface Grid {
   columns: number;
@@ -65,6 +70,12 @@ export function paint(context: CanvasRenderingContext2D, map: MapView, size_byte
     context.fillRect(x, y, inner, inner);
     if (layer === "cached" || layer === "all") {
       context.fillStyle = between([colours.cell, colours.cached], cached === 0 ? 0 : 0.2 + 0.8 * Math.sqrt(cached));
+      context.fillRect(x, y, inner, inner);
+    }
+    const object = map.object[index] ?? null;
+    if (layer === "objects" && object !== null) {
+      // What is cached is strong, what is not is pale: the colour says whose it is.
+      context.fillStyle = between([colours.cell, colours[objectColour(object)]], 0.35 + 0.65 * Math.sqrt(Math.min(1, cached)));
       context.fillRect(x, y, inner, inner);
     }
     if (layer === "heat") {

@@ -100,6 +100,7 @@ function Answer({ why, cut }: { why: WhyView; cut: boolean }) {
       <h3>{exact(why.start_bytes)} to {exact(why.end_bytes)}</h3>
       {cut && <p class="muted">At most {bytes(WHY_BYTES_MAX)} are looked into at once: this is the first part of what you asked for.</p>}
       {why.object && <p>{why.object}</p>}
+      {why.stream && <p>{why.stream}</p>}
       <ul class="verdict">{why.verdict.map((text) => <li key={text}>{text}</li>)}</ul>
       <Stack pieces={pieces} total={why.blocks} />
       <p class="muted">

@@ -144,6 +144,16 @@ test("a cell of the address space tells its range, and a click or Enter asks why
   await page.getByText("beyond the volume's end").waitFor();
   await page.getByText("The same as a table").click();
   await page.locator(".heat-table tbody tr").nth(8).waitFor();
+  await page.locator(".heat-table tbody tr", { hasText: "shop.orders" }).first().waitFor();
+  await page.getByText("A scan passed here 12 s ago", { exact: false }).waitFor();
+  // Whose the places are.
+  await page.getByRole("button", { name: "Objects", exact: true }).click();
+  await page.locator(".heat-legend li", { hasText: "shop.orders" }).waitFor();
+  await page.locator(".heat-legend li", { hasText: "2 others" }).waitFor();
+  await map.hover({ position: { x: 100, y: 10 } });
+  await page.locator(".heat-foot", { hasText: "most of it shop." }).waitFor();
+  await page.locator(".heat").screenshot({ path: join(process.env["SHOTS"]!, "map-objects.png") });
+  assert.deepEqual(await violations(page), []);
   await watched.done();
 });
 

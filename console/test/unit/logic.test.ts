@@ -61,7 +61,7 @@ test("the heat map's cells fit and the last one is shorter", () => {
     const shape = grid(width, cellsFor(width));
     assert.ok(shape.columns * shape.side <= width && shape.columns * shape.rows >= cellsFor(width) && cellsFor(width) <= 16_384);
   }
-  const map = { volume: "v", start_bytes: 0, cell_bytes: 100, heat: [], cached_bytes: [], dirty_bytes: [], age_ms: 0, counted_part: 1 };
+  const map = { volume: "v", start_bytes: 0, cell_bytes: 100, heat: [], cached_bytes: [], dirty_bytes: [], age_ms: 0, counted_part: 1, object: [], objects: [] };
   assert.deepEqual([cellLength(map, 0, 250), cellLength(map, 2, 250)], [100, 50]);
   assert.equal(between(["#000000", "#ffffff"], 0.5), "rgb(128,128,128)");
   assert.ok(warmth(10, 1000) > 0.3 && warmth(0, 1000) === 0 && warmth(1000, 1000) === 1);

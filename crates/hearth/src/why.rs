@@ -47,6 +47,9 @@ fn told(view: &WhyView) -> String {
     if let Some(object) = &view.object {
         text += &format!("{object}\n");
     }
+    if let Some(stream) = &view.stream {
+        text += &format!("{stream}\n");
+    }
     text += "\n";
     text += &runs(view);
     if view.heat >= 1.0 {
@@ -169,6 +172,7 @@ mod tests {
             encodings: BTreeMap::new(),
             heat: 17.4,
             object: None,
+            stream: None,
             verdict: vec!["One.".into(), "Two.".into()],
             runs: (0..25).map(|at| run(at * 8192)).collect(),
             recent: vec![recent; 12],

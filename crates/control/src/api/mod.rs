@@ -30,7 +30,7 @@ pub use objects::{
 };
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};
 pub use shares::{ShareAdd, ShareView};
-pub use why::{MapView, RecentRequest, Run, WhyView};
+pub use why::{MapObject, MapView, RecentRequest, Run, WhyView};
 
 use crate::options::{Options, OptionsPatch};
 use crate::stats::{ContentStats, PoolStats, VolumeStats};

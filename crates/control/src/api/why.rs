@@ -29,6 +29,8 @@ pub struct WhyView {
     pub heat: f64,
     /// The object that the first byte belongs to, and its policy, as a sentence; null if nothing is known of it.
     pub object: Option<String>,
+    /// The stream that passed over the range lately, or writes there, as a sentence; null if all that is known is the application.
+    pub stream: Option<String>,
     /// One to five sentences that answer the question: what is cached, what is not, and why.
     pub verdict: Vec<String>,
     /// Runs of neighbouring blocks that are alike, by address; at most 256, see `truncated`.
@@ -97,4 +99,21 @@ pub struct MapView {
     pub age_ms: u64,
     /// Part of the pool looked at so far, 0 to 1, if a count is under way for the first time; 1 otherwise.
     pub counted_part: f64,
+    /// By cell: which of `objects` has the most of it; null: nothing is known of it.
+    pub object: Vec<Option<u16>>,
+    /// The objects that cells belong to, those with most cells first; at most 1024.
+    pub objects: Vec<MapObject>,
+}
+
+/// An object on a map.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MapObject {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Cells of which it has the most.
+    pub cells: u32,
 }

@@ -13,6 +13,7 @@ pub mod hidden;
 mod marks;
 pub mod objects;
 mod observer;
+pub mod passed;
 pub mod policies;
 mod source;
 mod watched;

@@ -258,6 +258,36 @@ impl Objects {
         self.found.as_ref()?.application(object.application)
     }
 
+    /// Which object has the most of each cell of that length, from a byte on.
+    pub fn most_of_cells(&self, start_bytes: u64, cell_bytes: u64, count: u32) -> Vec<Option<ObjectId>> {
+        let (count, cell_bytes) = (count as usize, cell_bytes.max(1));
+        let mut most: Vec<Option<ObjectId>> = vec![None; count];
+        let Some(found) = &self.found else { return most };
+        // Extents ascend: what a cell has of each object is complete when the next cell begins.
+        let (mut cell, mut shares): (usize, Vec<(ObjectId, u64)>) = (0, Vec::new());
+        let end_bytes = start_bytes.saturating_add(cell_bytes.saturating_mul(count as u64));
+        for extent in found.map.over(start_bytes..end_bytes) {
+            let mut at = extent.bytes.start.max(start_bytes);
+            while at < extent.bytes.end.min(end_bytes) {
+                let index = ((at - start_bytes) / cell_bytes) as usize;
+                if index != cell {
+                    most[cell] = largest(&mut shares);
+                    cell = index;
+                }
+                let end = extent.bytes.end.min(start_bytes + (index as u64 + 1) * cell_bytes);
+                match shares.iter_mut().find(|(id, _)| *id == extent.object) {
+                    Some((_, bytes)) => *bytes += end - at,
+                    None => shares.push((extent.object, end - at)),
+                }
+                at = end;
+            }
+        }
+        if let Some(last) = most.get_mut(cell) {
+            *last = largest(&mut shares);
+        }
+        most
+    }
+
     /// Where an object lies, ascending: its files' extents, or what pages have shown to be its own of the file that it is in.
     pub fn places_of(&self, object: &Object) -> Vec<Range<u64>> {
         let Some(found) = &self.found else { return Vec::new() };
@@ -325,6 +355,13 @@ impl Objects {
     }
 }
 
+/// The one with the largest share; none are left.
+fn largest(shares: &mut Vec<(ObjectId, u64)>) -> Option<ObjectId> {
+    let id = shares.iter().max_by_key(|(_, bytes)| *bytes).map(|(id, _)| *id);
+    shares.clear();
+    id
+}
+
 /// The engine of a kind of page as the tap tells it: see [`crate::real`].
 fn engine_of(kind: u16) -> Option<Engine> {
     Some(match kind >> 8 {
@@ -385,6 +422,25 @@ mod tests {
         assert!(!objects.policies_due(GIVEN_MS));
         objects.set_looked(Looked::At(GIVEN_MS), GIVEN_MS);
         assert!(objects.policies_due(GIVEN_MS) && !objects.policies_due(2 * GIVEN_MS - 1) && objects.policies_due(2 * GIVEN_MS));
+    }
+
+    #[test]
+    fn a_cell_belongs_to_the_object_that_has_the_most_of_it() {
+        const MIB: u64 = 1 << 20;
+        let mut objects = Objects::default();
+        assert_eq!(objects.most_of_cells(0, MIB, 2), [None, None]);
+        let mut found = Found::default();
+        found.map.begin(0);
+        let mut lay = |bytes: Range<u64>, object| found.map.add(&bytes, ObjectId(object), 0, applications::map::Source::FileMap);
+        lay(MIB..MIB + 8192, 7);
+        lay(MIB + 65536..MIB + 65536 + 12_288, 8);
+        lay(MIB + 131_072..MIB + 131_072 + 8192, 7);
+        lay(3 * MIB - 4096..9 * MIB, 9);
+        objects.set_found(Arc::new(found), 16 * MIB);
+        let id = |object| Some(ObjectId(object));
+        assert_eq!(objects.most_of_cells(0, MIB, 5), [None, id(7), id(9), id(9), id(9)]);
+        assert_eq!(objects.most_of_cells(8 * MIB, 4 * MIB, 2), [id(9), None]);
+        assert_eq!(objects.most_of_cells(0, 16 * MIB, 1), [id(9)]);
     }
 
     #[test]

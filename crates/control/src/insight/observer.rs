@@ -2,6 +2,7 @@
 
 use super::now_ms;
 use super::objects::{Looked, Objects};
+use super::passed::Passed;
 use super::source::Source;
 use super::watched::{Step, Watched, writes_in};
 use crate::api::{AdviceView, AnalysisView, StreamView};
@@ -23,8 +24,8 @@ const ADVICE_MAX: usize = 64;
 /// Analyses there may be.
 const ANALYSES_MAX: usize = 64;
 
-/// Memory that telling requests apart takes for each watch: [`applications::streams::Streams::bytes`] and marks.
-const STREAMS_BYTES: u64 = 108 << 10;
+/// Memory that telling requests apart takes for each watch: [`applications::streams::Streams::bytes`], marks and pieces that streams passed over.
+const STREAMS_BYTES: u64 = 120 << 10;
 
 /// What the configuration says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -419,6 +420,12 @@ impl Insight {
             idle_ms: watched.now_ms().saturating_sub(line.last_ms),
         });
         Some(listed.collect())
+    }
+
+    /// The stream that passed over a range of a volume last, and the time of now.
+    pub fn passed_over(&self, volume: &str, bytes: &Range<u64>) -> Option<(Passed, u64)> {
+        let watched = &self.volumes.get(volume)?.watched;
+        Some((watched.passing().over(bytes)?.clone(), watched.now_ms()))
     }
 
     fn watched(&self, name: &str) -> Option<&Watched> {

@@ -1,10 +1,11 @@
 //! One load that is watched: its samples, its requests, and which of them are scans.
 
 use super::marks::Marks;
+use super::passed::Passing;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};
-use applications::streams::{PageAt, Streams, Verdict};
+use applications::streams::{PageAt, Streams};
 use engine::tap::{Removed, Sample};
 use runtime::Sight;
 use runtime::tapped::Used;
@@ -43,6 +44,7 @@ pub struct Watched {
     confirmed: Vec<Range<u64>>,
     /// Bytes that scans have read since they were taken, in order of time.
     scanned: Vec<Range<u64>>,
+    passing: Passing,
 }
 
 /// What a step brings of one load, times in milliseconds of one clock.
@@ -76,7 +78,13 @@ impl Watched {
             now_ms,
             confirmed: Vec::new(),
             scanned: Vec::new(),
+            passing: Passing::default(),
         }
+    }
+
+    /// What streams have passed over lately.
+    pub fn passing(&self) -> &Passing {
+        &self.passing
     }
 
     /// Bytes that scans have read since the last time, but for sequential streams, which the cache knows by itself.
@@ -161,8 +169,9 @@ impl Watched {
                 pages,
             };
             self.confirmed.clear();
-            let Verdict { class, .. } = self.streams.note(&seen, &mut self.confirmed);
-            let is_scan = matches!(class, StreamClass::Scan | StreamClass::Backup);
+            let verdict = self.streams.note(&seen, &mut self.confirmed);
+            self.passing.note(&bytes, *time_ms, verdict);
+            let is_scan = matches!(verdict.class, StreamClass::Scan | StreamClass::Backup);
             if is_scan && !sight.sequential {
                 self.confirmed.push(bytes);
             }

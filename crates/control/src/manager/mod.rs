@@ -27,6 +27,7 @@ mod insight;
 mod known;
 mod objects;
 pub mod past;
+mod places;
 mod pool_start;
 mod pools;
 pub mod preload;

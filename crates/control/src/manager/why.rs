@@ -34,6 +34,7 @@ impl Manager {
         let explained = self.data().explain(name, first_block, blocks)?;
         let mut view = view(&record, degraded, first_block, blocks, &explained);
         view.object = self.object_told(name, first_block * BLOCK_BYTES);
+        view.stream = self.stream_told(name, &(view.start_bytes..view.end_bytes));
         Ok(view)
     }
 
@@ -54,6 +55,7 @@ impl Manager {
         let cells = Cells { first_block: start_bytes / BLOCK_BYTES, cell_blocks: cell_bytes / BLOCK_BYTES, count };
         let map = self.data().address_map(name, cells)?;
         let bytes = |blocks: Vec<u64>| blocks.into_iter().map(|blocks| blocks * BLOCK_BYTES).collect();
+        let (object, objects) = self.objects_on_map(name, start_bytes, cell_bytes, count);
         Ok(MapView {
             volume: name.into(),
             start_bytes,
@@ -63,6 +65,8 @@ impl Manager {
             dirty_bytes: bytes(map.dirty_blocks),
             age_ms: map.age_ms,
             counted_part: map.counted_part,
+            object,
+            objects,
         })
     }
 
@@ -112,6 +116,7 @@ fn view(record: &VolumeRecord, degraded: bool, first_block: u64, blocks: u64, ex
         encodings,
         heat: explained.heat,
         object: None,
+        stream: None,
         verdict: why_told::verdict(&asked, explained),
         truncated: runs.len() > RUNS_MAX,
         runs: runs.into_iter().take(RUNS_MAX).collect(),
