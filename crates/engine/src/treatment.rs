@@ -170,7 +170,8 @@ pub(crate) fn bypass(map: &PolicyMap, mode: Mode, request: &Request, reason: Opt
     reason.filter(|reason| match reason {
         BypassReason::Size => !pinned,
         BypassReason::Sequential => !pinned && !scans,
-        BypassReason::Stream => !scans,
+        // What hearth reads only to get past it is not let in by anybody's policy.
+        BypassReason::Stream => !scans || request.wanted,
         _ => true,
     })
 }
@@ -244,6 +245,18 @@ mod tests {
         }
         assert_eq!(weakened(Mode::WriteBack, THROUGH), Mode::WriteThrough);
         assert_eq!(weakened(Mode::WriteBack, AROUND), Mode::WriteAround);
+    }
+
+    #[test]
+    fn what_is_read_only_to_get_past_it_is_let_in_by_no_policy() {
+        let scanned = Treatment::new(Admit::Pinned, ObjectWrites::Inherit, OnScan::Normal);
+        let map = PolicyMap::new(VolumeId(1), alloc::vec![range(8..16, scanned)]).expect("a range");
+        let why = |wanted| {
+            let (volume, pages, op) = (VolumeIndex(0), PageVec::new(), Op::Read);
+            let request = Request { id: 1, volume, op, fua: false, start_sector: 64, sectors: 8, pages, bypass: None, wanted, range: None };
+            bypass(&map, Mode::WriteBack, &request, Some(BypassReason::Stream))
+        };
+        assert_eq!([false, true].map(why), [None, Some(BypassReason::Stream)], "a scan may come in, a gap of a preload may not");
     }
 
     #[test]
