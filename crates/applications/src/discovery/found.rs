@@ -2,6 +2,8 @@
 
 use super::objects::Numbers;
 use super::regions::Blind;
+use super::work::Journals;
+use crate::filesystems::ext4::Journal;
 use crate::map::{Extent, Map, Source};
 use crate::page::Engine;
 use std::collections::BTreeMap;
@@ -232,6 +234,8 @@ pub struct Found {
     pub(super) owners: BTreeMap<(Engine, u64), Vec<(Domain, ObjectId)>>,
     /// The domain of objects that lie in the map and whose pages carry ids.
     pub(super) domains: BTreeMap<ObjectId, Domain>,
+    /// How far the journals of its file systems were followed.
+    pub(super) journals: Journals,
     /// By what objects are known when they are found again, if names do not tell that any more.
     pub(super) numbers: Option<Arc<Numbers>>,
 }
@@ -279,7 +283,15 @@ impl Found {
     pub fn bytes(&self) -> usize {
         let texts = |object: &Object| object.name.len() + object.path.len() + object.database.as_ref().map_or(0, String::len);
         let objects: usize = self.objects.iter().map(|object| size_of::<Object>() + texts(object) + 64).sum();
-        size_of::<Found>() + objects + self.map.bytes() + self.owners.len() * 96 + self.domains.len() * 16
+        let journals: usize = self.journals.values().map(Journal::bytes).sum();
+        size_of::<Found>() + objects + self.map.bytes() + self.owners.len() * 96 + self.domains.len() * 16 + journals
+    }
+
+    /// Whether a journal was not followed to its last commit, so that what is new is not known yet:
+    /// another look goes on with it.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.journals.values().any(Journal::is_behind)
     }
 
     /// The same with other names: `rename` is asked for each part of the name of a database, a table or an index. What every server has, such as

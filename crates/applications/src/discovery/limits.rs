@@ -5,6 +5,12 @@ use crate::filesystems;
 
 /// Bytes of directories, inodes and trees of extents: 4 KiB for each directory and for 16 files.
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of journals in a look at a volume that was looked at before: two minutes of a busy journal of
+/// 1 GiB, whose tail is a quarter of it behind at most.
+pub(super) const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+/// The same in the first look. It is enough for a fresh file system; an old one has nearly all it
+/// names at its home, and that shall not wait for the journal.
+pub(super) const JOURNAL_BYTES_FIRST: u64 = 16 << 20;
 /// Bytes of dictionaries and of the first pages of files: 20 KiB for each file of InnoDB, 64 KiB of
 /// those of MySQL 8, some 15 MiB for each database of PostgreSQL with a few thousand relations.
 pub(super) const NAMES_BYTES_MAX: u64 = 512 << 20;
@@ -20,7 +26,8 @@ pub(super) const SIGNS_BYTES: u64 = 68 << 10;
 pub(super) const REGIONS_MAX: u64 = 133;
 
 /// Bytes that are read of a volume at most.
-pub const BYTES_MAX: u64 = SEARCH_BYTES_MAX + NAMES_BYTES_MAX + LOOKS_MAX * LOOK_BYTES + REGIONS_MAX * (SIGNS_BYTES + 1024) + (1 << 20);
+pub const BYTES_MAX: u64 =
+    SEARCH_BYTES_MAX + JOURNAL_BYTES_MAX + NAMES_BYTES_MAX + LOOKS_MAX * LOOK_BYTES + REGIONS_MAX * (SIGNS_BYTES + 1024) + (1 << 20);
 
 /// Objects at most, some 300 bytes each: 20 MiB.
 pub const OBJECTS_MAX: usize = 1 << 16;

@@ -10,7 +10,7 @@
 //! 5. `looks`: where no file system is known, a page now and then: which engine, without a name.
 //!
 //! Everything that is found is a hint that can be wrong about speed only: a mounted file system
-//! changes meanwhile, and its journal holds back what is newest.
+//! changes meanwhile.
 
 mod found;
 mod innodb;

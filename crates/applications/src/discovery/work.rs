@@ -1,18 +1,22 @@
 //! The work from the first read to what was found, and how it is driven.
 
 use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind};
-use super::limits::{BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH};
+use super::limits::{BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH};
 use super::looks::{look, step_bytes};
 use super::objects::{Draft, Drafts, Numbers, shown};
 use super::regions::{Blind, regions};
 use super::servers::{Server, servers};
 use super::source::Source;
 use super::{innodb, mssql, postgres};
+use crate::filesystems::ext4::Journal;
 use crate::filesystems::{Read, Volume};
 use crate::page::Engine;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+
+/// How far the journals of the file systems were followed, by where they begin.
+pub(super) type Journals = BTreeMap<u64, Journal>;
 
 /// A discovery under way.
 ///
@@ -39,19 +43,19 @@ impl Discovery {
     /// Begins on a volume of that size.
     #[must_use]
     pub fn new(volume_bytes: u64) -> Discovery {
-        Discovery::begin(volume_bytes, Numbers::default())
+        Discovery::begin(volume_bytes, Numbers::default(), None)
     }
 
     /// Begins again on a volume of which something was found before: what is found again keeps its
     /// number, a table that was rebuilt as well.
     #[must_use]
     pub fn again(before: &Found, volume_bytes: u64) -> Discovery {
-        Discovery::begin(volume_bytes, Numbers::of(before))
+        Discovery::begin(volume_bytes, Numbers::of(before), Some(&before.journals))
     }
 
-    fn begin(volume_bytes: u64, before: Numbers) -> Discovery {
+    fn begin(volume_bytes: u64, before: Numbers, journals: Option<&Journals>) -> Discovery {
         let volume = Volume::default();
-        let work = Box::pin(discover(volume.clone(), volume_bytes, before));
+        let work = Box::pin(discover(volume.clone(), volume_bytes, before, journals.cloned()));
         Discovery { volume, volume_bytes, work, found: None, bytes_read: 0, stopped: false }
     }
 
@@ -122,13 +126,18 @@ impl Discovery {
     }
 }
 
-async fn discover(volume: Volume, volume_bytes: u64, before: Numbers) -> Found {
+async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: Option<Journals>) -> Found {
     let regions = regions(&volume, volume_bytes).await;
     let mut drafts = Drafts::default();
     let (mut search, mut complete) = (SEARCH, true);
     let mut source = Source::new(&volume, NAMES_BYTES_MAX);
+    let mut journal_bytes = if journals.is_some() { JOURNAL_BYTES_MAX } else { JOURNAL_BYTES_FIRST };
+    let (mut followed, mut journals) = (Journals::new(), journals.unwrap_or_default());
     for (start, file_system) in regions.file_systems {
-        let found = file_system.data_files_on(&volume, &search).await;
+        let mut journal = journals.remove(&start).unwrap_or_default();
+        journal_bytes -= file_system.follow(&mut journal, &volume, journal_bytes).await;
+        let found = file_system.data_files_on(&volume, &search, &journal).await;
+        followed.insert(start, journal);
         search.bytes -= found.bytes_read.min(search.bytes);
         search.directories -= found.directories.min(search.directories);
         search.files -= found.files.len().min(search.files);
@@ -149,6 +158,7 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers) -> Found {
     let mut found = drafts.finish(volume_bytes, &before);
     found.complete &= complete && !looks.failed && blind.is_empty();
     found.blind = blind;
+    found.journals = followed;
     found
 }
 

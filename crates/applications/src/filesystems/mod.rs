@@ -2,8 +2,7 @@
 //!
 //! Nothing here reads by itself: the caller hands in a function that reads the volume, so that the
 //! bytes come through the cache as clients see them, at the pace that the caller allows. A mounted
-//! file system changes meanwhile, and what its journal still holds back is not seen: what is found
-//! is a hint until pages of the extent agree with it.
+//! file system changes meanwhile: what is found is a hint until pages of the extent agree with it.
 //!
 //! Hostile images: every loop is bounded by [`Limits`] or by the size of a block, every number is
 //! checked before it is used, and what does not fit is left out.

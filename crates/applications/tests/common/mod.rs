@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod images;
+pub mod raw;
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! ext4, read from the raw volume: superblock, directories, and where the bytes of files lie.
+//! ext4, read from the raw volume: superblock, journal, directories, and where the bytes of files
+//! lie.
 //!
 //! Sources: `Documentation/filesystems/ext4/` of the Linux kernel. The crate `ext4-view` reads the
 //! same file system, but does not say where on the device a file lies, which is all that is wanted
@@ -7,9 +8,11 @@
 
 mod directory;
 mod extents;
+mod journal;
 mod reader;
 mod superblock;
 
+pub(crate) use journal::Journal;
 pub use superblock::Refused;
 
 use super::volume::drive;
@@ -86,12 +89,28 @@ impl Ext4 {
     /// first.
     pub fn data_files(&self, read: &mut ReadAt, limits: &Limits) -> Found {
         let volume = Volume::default();
-        drive(read, &volume, self.data_files_on(&volume, limits))
+        drive(read, &volume, async {
+            let mut journal = Journal::default();
+            let journal_bytes = self.follow(&mut journal, &volume, limits.bytes).await;
+            let rest = Limits { bytes: limits.bytes - journal_bytes, ..*limits };
+            let mut found = self.data_files_on(&volume, &rest, &journal).await;
+            found.bytes_read += journal_bytes;
+            found
+        })
     }
 
-    /// [`Ext4::data_files`] of a volume that is read by asking.
-    pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits) -> Found {
+    /// Follows the journal from where it was left, reading `bytes_max` at most; how many it were.
+    pub(crate) async fn follow(&self, journal: &mut Journal, volume: &Volume, bytes_max: u64) -> u64 {
+        let limits = Limits { bytes: bytes_max, ..Limits::default() };
+        let mut reader = Reader::new(&self.superblock, volume, &limits);
+        journal.follow(&mut reader).await;
+        bytes_max - reader.bytes_left
+    }
+
+    /// [`Ext4::data_files`] of a volume that is read by asking, and whose journal was followed.
+    pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits, journal: &Journal) -> Found {
         let mut reader = Reader::new(&self.superblock, volume, limits);
+        reader.journal = Some(journal);
         let mut found = Found::default();
         let mut seen = HashSet::from([ROOT]);
         let mut waiting = VecDeque::from([(ROOT, String::new(), 0)]);
@@ -127,7 +146,7 @@ impl Ext4 {
             }
         }
         found.bytes_read = limits.bytes - reader.bytes_left;
-        found.complete = !reader.failed;
+        found.complete = !reader.failed && !journal.is_behind();
         found
     }
 }

@@ -12,8 +12,11 @@ const MAGIC: u16 = 0xef53;
 /// journal to be replayed, `meta_bg`, extents, 64 bit, multiple mount protection, `flex_bg`, values
 /// in inodes, checksum seed, large directories, inline data, encryption, case folding.
 const KNOWN: u32 = 0x2 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000 | 0x2_0000;
+const RECOVER: u32 = 0x4;
 const META_BG: u32 = 0x10;
 const SIXTY_FOUR: u32 = 0x80;
+/// Compatible: there is a journal.
+const JOURNAL: u32 = 0x4;
 /// Read-only compatible: superblock copies in few groups; checksums of metadata.
 const SPARSE_SUPER: u32 = 0x1;
 const CHECKSUMS: u32 = 0x400;
@@ -47,6 +50,9 @@ pub(super) struct Superblock {
     pub(super) blocks: u64,
     pub(super) descriptor_bytes: usize,
     pub(super) uuid: [u8; 16],
+    /// The inode of the journal, if there may be anything in it: the file system is in use, or was
+    /// not unmounted.
+    pub(super) journal: Option<u32>,
     inodes: u32,
     inodes_per_group: u32,
     inode_bytes: u64,
@@ -76,6 +82,7 @@ impl Superblock {
             return Err(Refused::Damaged);
         }
         let wide = incompatible & SIXTY_FOUR != 0;
+        let has_journal = le32(&bytes, 0x5c) & JOURNAL != 0 && incompatible & RECOVER != 0;
         let (log, revision) = (le32(&bytes, 0x18), le32(&bytes, 0x4c));
         let high = if wide { u64::from(le32(&bytes, 0x150)) << 32 } else { 0 };
         let superblock = Superblock {
@@ -84,6 +91,7 @@ impl Superblock {
             blocks: high | u64::from(le32(&bytes, 4)),
             descriptor_bytes: if wide { usize::from(le16(&bytes, 0xfe)) } else { 32 },
             uuid: bytes[0x68..0x78].try_into().unwrap_or_default(),
+            journal: Some(le32(&bytes, 0xe0)).filter(|number| has_journal && *number != 0),
             inodes: le32(&bytes, 0),
             inodes_per_group: le32(&bytes, 0x28),
             inode_bytes: if revision == 0 { 128 } else { u64::from(le16(&bytes, 0x58)) },
