@@ -18,10 +18,14 @@ const COUNTED_MAX: usize = 1024;
 const STALE_MS: u64 = 60_000;
 /// And after this, if anything was written: files grow where pages do not say whose they are.
 const AGED_MS: u64 = 5 * 60_000;
-/// As long as no application was found, after this, and each time twice as long: a volume is often made first, and then what lies on it.
-const EMPTY_MS: u64 = 15_000;
+/// As long as no application was found, or the journal of a file system was not read to its end, after this, and each time twice as long: a
+/// volume is often made first, and then what lies on it.
+const EARLY_MS: u64 = 15_000;
 /// A look that takes long comes back so many times later than it took: it may have a twentieth of the time.
 const PAUSES: u64 = 20;
+/// Of the first early looks one comes after so many times what the last one took: beside clients a look rests most of the time anyway.
+const EARLY_PAUSES: u64 = 2;
+const EARLY_LOOKS: u32 = 4;
 /// For so long clients are taken to go on: what they do is told once a second. So is the first moment of a look.
 const BUSY_MS: u64 = 3_000;
 /// Policies are given to the cache again so often.
@@ -73,8 +77,8 @@ pub struct Objects {
     /// When the last look began, and how long it took.
     began_ms: u64,
     took_ms: u64,
-    /// Looks since the last one that found an application.
-    empty_looks: u32,
+    /// Looks since the last one that found an application, and all of it.
+    early_looks: u32,
     /// When policies were given to the cache.
     given_ms: u64,
     /// When clients were last seen to write, or to read what the cache did not answer alone.
@@ -104,7 +108,7 @@ impl Objects {
     /// What a look found. It has ended when the cache knows the policies that follow: [`Objects::set_looked`].
     pub fn set_found(&mut self, found: Arc<Found>, volume_bytes: u64) {
         self.uses.retain(|id, _| found.object(*id).is_some());
-        self.empty_looks = if found.applications.is_empty() { self.empty_looks.saturating_add(1) } else { 0 };
+        self.early_looks = if found.applications.is_empty() || found.is_behind() { self.early_looks.saturating_add(1) } else { 0 };
         // Labels name objects by their numbers, which stay when they are found again.
         if self.labels.is_none() && found.objects.iter().any(|object| object.within.is_some()) {
             self.labels = Some(Labels::new(volume_bytes));
@@ -121,11 +125,12 @@ impl Objects {
             Looked::Failed(at_ms, _) => now_ms.saturating_sub(*at_ms) >= AGED_MS.max(self.took_ms * PAUSES),
             Looked::At(at_ms) => {
                 let age_ms = now_ms.saturating_sub(*at_ms);
-                let pause_ms = self.took_ms * PAUSES;
+                let pauses = if (1..=EARLY_LOOKS).contains(&self.early_looks) { EARLY_PAUSES } else { PAUSES };
+                let pause_ms = self.took_ms * pauses;
                 let is_stale = age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN;
-                let aged_ms = match self.empty_looks {
+                let aged_ms = match self.early_looks {
                     0 => AGED_MS,
-                    looks => (EMPTY_MS << (looks - 1).min(8)).min(AGED_MS),
+                    looks => (EARLY_MS << (looks - 1).min(8)).min(AGED_MS),
                 };
                 age_ms >= pause_ms && (is_stale || age_ms >= aged_ms && self.written)
             }
@@ -419,12 +424,13 @@ mod tests {
     fn what_is_empty_is_looked_at_again_soon_when_it_is_written() {
         let mut objects = Objects::default();
         let looked = |objects: &mut Objects, at_ms| {
-            objects.set_looked(Looked::Now, at_ms);
+            objects.set_looked(Looked::Now, at_ms - 7_000);
             objects.set_found(Arc::new(Found::default()), 1 << 30);
             objects.set_looked(Looked::At(at_ms), at_ms);
         };
-        let mut at_ms = 1000;
-        for waits_ms in [EMPTY_MS, 2 * EMPTY_MS, 4 * EMPTY_MS, 8 * EMPTY_MS, 16 * EMPTY_MS, AGED_MS, AGED_MS] {
+        // It took seven seconds, so the fifth waits for twenty times as long in any case.
+        let mut at_ms = 10_000;
+        for waits_ms in [EARLY_MS, 2 * EARLY_MS, 4 * EARLY_MS, 8 * EARLY_MS, 16 * EARLY_MS, AGED_MS, AGED_MS] {
             looked(&mut objects, at_ms);
             assert!(!objects.is_due(at_ms + 10 * AGED_MS), "nothing was written");
             objects.written = true;
