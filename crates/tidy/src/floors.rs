@@ -31,6 +31,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("history", 5),
     ("analysis", 5),
     ("applications", 5),
+    ("catalogue", 5),
     ("control", 6),
     ("rest", 7),
     ("evaluate", 7),

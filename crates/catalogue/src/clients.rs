@@ -1,0 +1,80 @@
+//! Where the command-line clients of servers are.
+
+use crate::login::Engine;
+use crate::trouble::{Reason, Trouble};
+use std::path::{Path, PathBuf};
+
+/// Where programs are looked for; also all that a client gets as its search path.
+pub(crate) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where Debian keeps the programs of each version of PostgreSQL: `psql` of the search path is a
+/// wrapper in Perl there.
+const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
+
+/// The programs that ask servers; `None` for one that is not installed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Clients {
+    /// `mariadb` or `mysql`.
+    pub mysql: Option<PathBuf>,
+    /// `psql`.
+    pub postgres: Option<PathBuf>,
+}
+
+impl Clients {
+    /// Those that are installed now.
+    #[must_use]
+    pub fn installed() -> Clients {
+        let on_path = |names: &[&str]| {
+            let places = || SEARCH_PATH.split(':').map(Path::new);
+            names.iter().find_map(|name| places().map(|place| place.join(name)).find(|path| path.is_file()))
+        };
+        Clients { mysql: on_path(&["mariadb", "mysql"]), postgres: newest(Path::new(POSTGRES_VERSIONS)).or_else(|| on_path(&["psql"])) }
+    }
+
+    /// The program for an engine.
+    pub(crate) fn of(&self, engine: Engine) -> Result<&Path, Trouble> {
+        let (path, names, package) = match engine {
+            Engine::Mysql => (&self.mysql, "neither mariadb nor mysql", "mariadb-client"),
+            Engine::Postgres => (&self.postgres, "no psql", "postgresql-client"),
+        };
+        path.as_deref().ok_or_else(|| {
+            Trouble::new(
+                Reason::NoClient,
+                format!("the server is asked by its own client, and {names} is installed on this machine"),
+                format!("install it, on Debian with `apt install {package}`"),
+            )
+        })
+    }
+}
+
+/// `psql` of the newest version below a directory.
+fn newest(versions: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(versions).ok()?;
+    let version = |path: PathBuf| Some((path.file_name()?.to_str()?.parse::<u32>().ok()?, path.join("bin/psql")));
+    let of_each = entries.flatten().filter_map(|entry| version(entry.path())).filter(|(_, path)| path.is_file());
+    of_each.max().map(|(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_psql_is_taken() {
+        let directory = tempfile::tempdir().expect("a directory");
+        assert_eq!(newest(directory.path()), None);
+        for version in ["9", "15", "17", "other"] {
+            std::fs::create_dir_all(directory.path().join(version).join("bin")).expect("made");
+        }
+        for version in ["9", "15", "other"] {
+            std::fs::write(directory.path().join(version).join("bin/psql"), "").expect("written");
+        }
+        assert_eq!(newest(directory.path()), Some(directory.path().join("15/bin/psql")));
+    }
+
+    #[test]
+    fn a_client_that_is_missing_is_a_sentence() {
+        let trouble = Clients::default().of(Engine::Postgres).expect_err("none");
+        assert_eq!(trouble.reason, Reason::NoClient);
+        assert!(trouble.problem.contains("no psql is installed") && trouble.remedy.contains("postgresql-client"));
+    }
+}

@@ -1,0 +1,171 @@
+//! MySQL and MariaDB.
+//!
+//! The client is `mariadb` or `mysql` in batch mode. A server can ask a client for files of its
+//! machine (`LOAD DATA LOCAL`): that is off.
+
+use crate::clients::{Clients, SEARCH_PATH};
+use crate::conversation::{Broken, Conversation, Limits};
+use crate::login::Login;
+use crate::names::{Catalogue, Index, Names, Server};
+use crate::rows::{row, rows};
+use crate::sessions::Session;
+use crate::trouble::{Reason, Trouble};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long an answer may take, a connection included.
+const TIME: Duration = Duration::from_secs(5);
+const NAMES_BYTES: usize = 64 << 20;
+const SESSIONS_BYTES: usize = 1 << 20;
+/// A full-text index has no pages of its own (`DICT_FTS`); the rows are in a clustered one
+/// (`DICT_CLUSTERED`).
+const FULL_TEXT: u32 = 32;
+const CLUSTERED: u32 = 1;
+
+/// Which server it is: their catalogues differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Product {
+    MariaDb,
+    Mysql,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    login: Login,
+    child: Conversation,
+    product: Product,
+    /// Whether the programs of sessions can be asked for.
+    programs: bool,
+}
+
+impl Connection {
+    pub(crate) fn open(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
+        let (mut connection, mut server) = Connection::begin(login, clients)?;
+        if connection.programs
+            && let Err(trouble) = connection.ask("select 1 from performance_schema.session_connect_attrs limit 0;", SESSIONS_BYTES)
+        {
+            if trouble.reason != Reason::Denied {
+                return Err(trouble);
+            }
+            // The client ends when a statement fails. Threads and users can be seen without.
+            (connection, server) = Connection::begin(login, clients)?;
+            (connection.programs, server.programs) = (false, false);
+        }
+        Ok((connection, server))
+    }
+
+    fn begin(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
+        let login = Login::at(login.engine, &login.file)?;
+        let mut command = Command::new(clients.of(login.engine)?);
+        // The file must come first.
+        command.arg(format!("--defaults-file={}", login.file.display()));
+        command.args([
+            "--batch",
+            "--skip-column-names",
+            "--unbuffered",
+            "--quick",
+            "--skip-auto-rehash",
+            "--skip-reconnect",
+            "--local-infile=0",
+            "--connect-timeout=5",
+            "--default-character-set=utf8mb4",
+            "--init-command=SET SESSION TRANSACTION READ ONLY",
+        ]);
+        command.env_clear().env("PATH", SEARCH_PATH).env("LANG", "C").current_dir("/");
+        let child = Conversation::begin(&mut command).map_err(|error| not_run(&command, &error))?;
+        let mut connection = Connection { login, child, product: Product::Mysql, programs: false };
+        let answer = connection.ask("select hex(version()), hex(current_user()), @@performance_schema;", SESSIONS_BYTES)?;
+        let [version, user, programs] = row(&answer)?;
+        let (version, user) = (version.text()?, user.text()?);
+        connection.programs = programs.number::<u8>()? == 1;
+        connection.product = if version.contains("MariaDB") { Product::MariaDb } else { Product::Mysql };
+        let name = match connection.product {
+            Product::MariaDb => "MariaDB",
+            Product::Mysql => "MySQL",
+        };
+        let number = version.split('-').next().unwrap_or_default();
+        let programs = connection.programs;
+        Ok((connection, Server { product: format!("{name} {number}"), user, programs }))
+    }
+
+    fn ask(&mut self, question: &str, bytes: usize) -> Result<Vec<u8>, Trouble> {
+        let answer = self.child.ask(question, Limits { bytes, time: TIME });
+        answer.map_err(|broken| broken_off(broken, &self.login, bytes))
+    }
+
+    fn names(&mut self) -> Result<Vec<Index>, Trouble> {
+        let (indexes, tables) = match self.product {
+            Product::MariaDb => ("innodb_sys_indexes", "innodb_sys_tables"),
+            Product::Mysql => ("innodb_indexes", "innodb_tables"),
+        };
+        let question = format!(
+            "select i.space, i.index_id, i.page_no, i.type, hex(convert(t.name using utf8mb4)), hex(convert(i.name using utf8mb4)) \
+             from information_schema.{indexes} i join information_schema.{tables} t on t.table_id = i.table_id \
+             where i.type & {FULL_TEXT} = 0;"
+        );
+        let answer = self.ask(&question, NAMES_BYTES)?;
+        let index = |[space, index, root, kind, table, name]: [crate::rows::Cell<'_>; 6]| {
+            Ok(Index {
+                space: space.number()?,
+                index: index.number()?,
+                root: root.number()?,
+                clustered: kind.number::<u32>()? & CLUSTERED != 0,
+                table: table.text()?,
+                name: name.text()?,
+            })
+        };
+        rows(&answer)?.into_iter().map(index).collect()
+    }
+
+    pub(crate) fn sessions(&mut self) -> Result<Vec<Session>, Trouble> {
+        let attributes = "left join performance_schema.session_connect_attrs a \
+                          on a.processlist_id = p.id and a.attr_name = 'program_name'";
+        let threads = "(select processlist_id id, thread_os_id tid, processlist_user user, processlist_db db, \
+                       processlist_command command from performance_schema.threads)";
+        let processes = match self.product {
+            Product::MariaDb => "information_schema.processlist",
+            Product::Mysql => threads,
+        };
+        let (attributes, program) = if self.programs { (attributes, "a.attr_value") } else { ("", "null") };
+        let question = format!(
+            "select p.tid, hex(convert({program} using utf8mb4)), hex(p.command), hex(convert(p.user using utf8mb4)), \
+             hex(convert(p.db using utf8mb4)) from {processes} p {attributes} where p.tid > 0 and p.id <> connection_id();"
+        );
+        let answer = self.ask(&question, SESSIONS_BYTES)?;
+        let session = |[thread, program, command, user, database]: [crate::rows::Cell<'_>; 5]| {
+            let command = command.optional()?.filter(|command| command.starts_with("Binlog Dump"));
+            Ok(Session {
+                thread: thread.number()?,
+                program: program.optional()?.filter(|program| !program.is_empty()).or(command).unwrap_or_default(),
+                user: user.optional()?.unwrap_or_default(),
+                database: database.optional()?.unwrap_or_default(),
+            })
+        };
+        rows(&answer)?.into_iter().map(session).collect()
+    }
+}
+
+pub(crate) fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
+    let (mut connection, server) = Connection::open(login, clients)?;
+    let names = Names::Innodb(connection.names()?);
+    Ok(Catalogue { server, names, left_out: Vec::new() })
+}
+
+/// A client that cannot be run.
+pub(crate) fn not_run(command: &Command, error: &std::io::Error) -> Trouble {
+    let program = command.get_program().display();
+    Trouble::new(Reason::NoClient, format!("{program} cannot be run ({error})"), "check that it is installed and may be run")
+}
+
+/// A conversation that is over.
+pub(crate) fn broken_off(broken: Broken, login: &Login, bytes: usize) -> Trouble {
+    match broken {
+        Broken::Ended(said) => Trouble::of_client(login, &said),
+        Broken::Silent => Trouble::new(
+            Reason::Silent,
+            format!("the server did not answer within {} seconds", TIME.as_secs()),
+            format!("check that {} leads to a {}, and that it is not overloaded", login.file.display(), login.engine.title()),
+        ),
+        Broken::TooMuch => Trouble::nonsense(&format!("it has more than {} MiB", bytes >> 20)),
+    }
+}

@@ -1,0 +1,72 @@
+//! Who is connected to a server, asked again and again.
+
+use crate::clients::Clients;
+use crate::login::{Engine, Login};
+use crate::names::Server;
+use crate::trouble::Trouble;
+use crate::{mysql, postgres};
+
+/// A session of a server, or a process of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Session {
+    /// The thread of the server, or its process, that serves it: as the kernel numbers it where the
+    /// server runs.
+    pub thread: u32,
+    /// The program as it names itself, `mysqldump` or `pg_dump`; else what the server calls the
+    /// session: `Binlog Dump`, `walsender`, `autovacuum worker`. Empty where neither is known.
+    pub program: String,
+    /// The user; empty where there is none.
+    pub user: String,
+    /// The database; empty where there is none.
+    pub database: String,
+}
+
+/// An open connection that tells sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    asking: Asking,
+    server: Server,
+}
+
+#[derive(Debug)]
+enum Asking {
+    Mysql(mysql::Connection),
+    Postgres(postgres::Connection),
+}
+
+impl Sessions {
+    /// Connects. The connection ends when this is dropped.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub fn open(login: &Login, clients: &Clients) -> Result<Sessions, Trouble> {
+        let (asking, server) = match login.engine {
+            Engine::Mysql => {
+                let (connection, server) = mysql::Connection::open(login, clients)?;
+                (Asking::Mysql(connection), server)
+            }
+            Engine::Postgres => {
+                let (connection, server) = postgres::Connection::open(login, clients)?;
+                (Asking::Postgres(connection), server)
+            }
+        };
+        Ok(Sessions { asking, server })
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The sessions of this moment, without this one.
+    ///
+    /// # Errors
+    /// With the reason; then this is of no use any more: open another one.
+    pub fn ask(&mut self) -> Result<Vec<Session>, Trouble> {
+        match &mut self.asking {
+            Asking::Mysql(connection) => connection.sessions(),
+            Asking::Postgres(connection) => connection.sessions(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Why a server could not be asked, and what to do about it: one sentence each.
+
+use crate::login::{Engine, Login};
+
+/// What sort of trouble it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The file may not be used, or its content makes no sense to the client.
+    LoginFile,
+    /// The client is not installed, or cannot be run.
+    NoClient,
+    /// The server does not let this login in.
+    Refused,
+    /// The login may not see what is asked for.
+    Denied,
+    /// No server answers there.
+    Unreachable,
+    /// There was no answer in time.
+    Silent,
+    /// An answer was no answer: too large, or of another form.
+    Nonsense,
+    /// The client ended for another reason.
+    Ended,
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct Trouble {
+    /// What sort.
+    pub reason: Reason,
+    /// What is wrong, as a clause.
+    pub problem: String,
+    /// What to do, as a clause.
+    pub remedy: String,
+}
+
+/// Bytes of what a client said that are told on.
+const SAID_BYTES: usize = 300;
+
+impl Trouble {
+    pub(crate) fn new(reason: Reason, problem: impl Into<String>, remedy: impl Into<String>) -> Trouble {
+        Trouble { reason, problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// An answer that is none.
+    pub(crate) fn nonsense(what: &str) -> Trouble {
+        Trouble::new(Reason::Nonsense, format!("the answer of the server makes no sense: {what}"), "check where the login leads")
+    }
+
+    /// Of a client that has ended, by what it said.
+    pub(crate) fn of_client(login: &Login, said: &str) -> Trouble {
+        let told = told(said);
+        let (file, title) = (login.file.display(), login.engine.title());
+        let reason = match login.engine {
+            Engine::Mysql => of_mysql(&told),
+            Engine::Postgres => of_postgres(&told),
+        };
+        let (problem, remedy) = match (reason, login.engine) {
+            (Reason::LoginFile, Engine::Mysql) => (
+                format!("the client cannot use the login file: {told}"),
+                format!("write an option file of MySQL with a group [client] into {file}"),
+            ),
+            (Reason::LoginFile, Engine::Postgres) => (
+                format!("the client cannot use the login file: {told}"),
+                format!("write a connection service file with a service [hearth] into {file}"),
+            ),
+            (Reason::Refused, _) => {
+                (format!("the server does not let the login in: {told}"), format!("correct user and password in {file}"))
+            }
+            (Reason::Denied, Engine::Mysql) => (
+                format!("the login may not see what is needed: {told}"),
+                "grant it PROCESS on *.* and SELECT on performance_schema.*".to_owned(),
+            ),
+            (Reason::Denied, Engine::Postgres) => {
+                (format!("the login may not see what is needed: {told}"), "grant it pg_monitor, and CONNECT on the databases".to_owned())
+            }
+            (Reason::Unreachable, _) => (
+                format!("no {title} answers where the login leads: {told}"),
+                format!("check that the server runs, and host, port and socket in {file}"),
+            ),
+            _ => (format!("the client of the server has ended: {told}"), format!("check {file}")),
+        };
+        Trouble { reason, problem, remedy }
+    }
+}
+
+/// What a client said, as one short line without control characters: the line of the error, where
+/// it can be told from the statement that a client repeats before it.
+pub(crate) fn told(said: &str) -> String {
+    let is_error = |line: &&str| line.starts_with("ERROR ") || line.contains("error: ") || line.contains("FATAL: ");
+    let begin = said.lines().position(|line| is_error(&line)).unwrap_or(0);
+    let line = said.lines().skip(begin).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let mut text: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let end = (0..=SAID_BYTES.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.truncate(end);
+    if text.is_empty() { "it said nothing".into() } else { text }
+}
+
+/// By the numbers of errors: `mysqld_error.h`, `errmsg.h`.
+fn of_mysql(told: &str) -> Reason {
+    let number = told.strip_prefix("ERROR ").and_then(|rest| rest.split([' ', ':']).next()).and_then(|word| word.parse().ok());
+    match number {
+        Some(1045 | 1130 | 1251 | 1524 | 1698 | 1820 | 1862 | 2049 | 2054 | 2059 | 2061) => Reason::Refused,
+        Some(1044 | 1142 | 1143 | 1227 | 1370) => Reason::Denied,
+        Some(1040 | 1053 | 1129 | 2002 | 2003 | 2004 | 2005 | 2006 | 2013 | 2026) => Reason::Unreachable,
+        Some(_) => Reason::Ended,
+        None if ["unknown variable", "unknown option", "config", "defaults"].iter().any(|word| told.contains(word)) => Reason::LoginFile,
+        None => Reason::Ended,
+    }
+}
+
+/// By words, as `libpq` has no numbers where no server has answered.
+fn of_postgres(told: &str) -> Reason {
+    let says = |words: &[&str]| words.iter().any(|word| told.contains(word));
+    if says(&["definition of service", "service file", "invalid connection option", "password file"]) {
+        return Reason::LoginFile;
+    }
+    let refused = ["authentication failed", "no password supplied", "pg_hba.conf", "no matching SCRAM", "authentication method"];
+    if says(&refused) || says(&["role "]) && says(&["does not exist", "not permitted to log in"]) {
+        return Reason::Refused;
+    }
+    if says(&["permission denied", "must be superuser"]) {
+        return Reason::Denied;
+    }
+    let unreachable = ["connection to server", "could not connect", "could not translate", "server closed", "expected authentication"];
+    if says(&unreachable) { Reason::Unreachable } else { Reason::Ended }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(engine: Engine, said: &str, reason: Reason, words: &str) {
+        let login = Login { engine, file: "/etc/hearth/db".into() };
+        let trouble = Trouble::of_client(&login, said);
+        assert_eq!(trouble.reason, reason, "{trouble:?}");
+        assert!(trouble.problem.contains(words), "{trouble:?}");
+        assert!(!trouble.problem.contains('\n') && !trouble.remedy.is_empty());
+    }
+
+    #[test]
+    fn what_clients_say_is_told_as_one_sentence() {
+        use Engine::{Mysql, Postgres};
+        check(Mysql, "ERROR 1045 (28000): Access denied for user 'a'@'b'\n", Reason::Refused, "does not let the login in: ERROR 1045");
+        check(Mysql, "ERROR 2002 (HY000): Can't connect to local server through socket\n", Reason::Unreachable, "no MySQL or MariaDB");
+        let repeated = "--------------\nselect 1\n--------------\n\nERROR 1227 (42000) at line 2: Access denied; you need PROCESS\n";
+        check(Mysql, repeated, Reason::Denied, "needed: ERROR 1227");
+        check(Mysql, "mariadb: unknown variable 'x=1'\n", Reason::LoginFile, "unknown variable");
+        let down = "psql: error: connection to server on socket \"/s\" failed: No such file or directory\n\tIs the server running?\n";
+        check(Postgres, down, Reason::Unreachable, "failed: No such file or directory Is the server running?");
+        check(Postgres, "psql: error: definition of service \"hearth\" not found\n", Reason::LoginFile, "definition of service");
+        let wrong = "psql: error: connection to server failed: FATAL:  password authentication failed for user \"u\"\n";
+        check(Postgres, wrong, Reason::Refused, "password authentication failed");
+        check(Postgres, "psql: error: connection failed: fe_sendauth: no password supplied", Reason::Refused, "no password");
+        check(Postgres, "ERROR:  permission denied for table x", Reason::Denied, "permission denied");
+        check(Postgres, "", Reason::Ended, "it said nothing");
+    }
+
+    #[test]
+    fn what_is_hostile_is_short_and_harmless() {
+        let told = told(&format!("\x1b[2Jä{}", "ö".repeat(1000)));
+        assert!(told.len() <= SAID_BYTES && !told.chars().any(char::is_control) && told.contains("ö"));
+    }
+}
