@@ -246,7 +246,7 @@ const OF_ENGINES: [&str; 5] = ["PRIMARY", "GEN_CLUST_INDEX", "FTS_DOC_ID_INDEX",
 const PARTS: [char; 2] = ['.', '/'];
 
 /// A name with its parts renamed.
-fn renamed(name: &str, kind: ObjectKind, rename: &dyn Fn(&str) -> String) -> String {
+pub(super) fn renamed(name: &str, kind: ObjectKind, rename: &dyn Fn(&str) -> String) -> String {
     let stays = |part: &str| part.is_empty() || part == kind.name() || OF_ENGINES.contains(&part);
     let part = |part: &str| if stays(part) { part.to_owned() } else { rename(part) };
     let mut told = String::new();

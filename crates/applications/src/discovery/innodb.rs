@@ -6,6 +6,7 @@
 
 use super::found::{Evidence, Key, ObjectKind};
 use super::objects::{Draft, Drafts, in_line, kind_of};
+use super::server_names::{ServerNames, complete};
 use super::servers::Server;
 use super::source::Source;
 use crate::bytes::{be16, be32};
@@ -38,7 +39,7 @@ struct Space {
 }
 
 /// Finds the objects of a server.
-pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts) {
+pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts, told: Option<&ServerNames>) {
     let (mut system, mut spaces) = (Vec::new(), Vec::new());
     let mut others: BTreeMap<ObjectKind, Vec<DataFile>> = BTreeMap::new();
     let mut evidence = Evidence { file: true, ..Evidence::default() };
@@ -65,7 +66,9 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
             _ => {}
         }
     }
-    let names = names(source, &system, &spaces, &mut evidence).await;
+    let mut names = names(source, &system, &spaces, &mut evidence).await;
+    complete(&mut names, told);
+    evidence.catalogue = !names.is_empty();
     let domain = drafts.domain();
     let mut add = Adding { drafts, application, domain, names };
     add.system(system);
@@ -127,9 +130,7 @@ async fn names(source: &mut Source<'_>, system: &[DataFile], spaces: &[Space], e
         NativeKey::Innodb(space, index) => Some(((space, index), name)),
         _ => None,
     };
-    let names: BTreeMap<_, _> = dictionary.names().filter_map(by_key).collect();
-    evidence.catalogue = !names.is_empty();
-    names
+    dictionary.names().filter_map(by_key).collect()
 }
 
 /// Feeds a part of a file to a dictionary; whether there was a page of that engine.
@@ -276,7 +277,7 @@ fn table_name(database: Option<&str>, table: &str) -> String {
 }
 
 /// `shop.orders/PRIMARY`.
-fn index_name(name: &Name) -> String {
+pub(super) fn index_name(name: &Name) -> String {
     let table = table_name(name.database.as_deref(), name.table.as_deref().unwrap_or("?"));
     name.index.as_ref().map_or_else(|| table.clone(), |index| format!("{table}/{index}"))
 }

@@ -7,6 +7,7 @@
 //! 2. `servers`: files of databases, by the server that they belong to.
 //! 3. `innodb`, `postgres`, `mssql`: the pages of dictionaries that are needed for names.
 //! 4. `objects`: names, keys, numbers, and the map of extents.
+//!    `server_names`: what servers told of themselves, where they can be asked.
 //! 5. `looks`: where no file system is known, a page now and then: which engine, without a name.
 //!
 //! Everything that is found is a hint that can be wrong about speed only: a mounted file system
@@ -20,6 +21,7 @@ mod mssql;
 mod objects;
 mod postgres;
 mod regions;
+mod server_names;
 mod servers;
 mod source;
 mod work;
@@ -29,4 +31,5 @@ pub use found::{Application, ApplicationId, Database, Evidence, Found, Key, Obje
 pub use limits::{BYTES_MAX, OBJECTS_MAX};
 pub use looks::Nameless;
 pub use regions::{Blind, Reason};
+pub use server_names::{Agreement, NamedRelation, SERVER_NAMES_MAX, ServerNames};
 pub use work::Discovery;

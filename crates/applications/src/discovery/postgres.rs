@@ -3,6 +3,7 @@
 use super::found::{Evidence, Key, ObjectKind};
 use super::innodb::feed;
 use super::objects::{Draft, Drafts, kind_of};
+use super::server_names::ServerNames;
 use super::servers::Server;
 use super::source::Source;
 use crate::filesystems::{DataFile, Fork, Role};
@@ -25,7 +26,7 @@ const ROUNDS: u8 = 3;
 type Relations = BTreeMap<(u32, u32), Vec<DataFile>>;
 
 /// Finds the objects of a server.
-pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts) {
+pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts, told: Option<&ServerNames>) {
     let (mut relations, mut maps, mut logs) = (Relations::new(), BTreeMap::new(), Vec::new());
     for file in server.files {
         match file.role {
@@ -46,14 +47,17 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
         evidence.pages = true;
         version = identity.version().map(|version| format!("PostgreSQL {version}"));
     }
-    let databases = databases(source, &relations, &maps).await;
+    let mut databases = databases(source, &relations, &maps).await;
+    databases.extend(told.into_iter().flat_map(ServerNames::databases).map(|(oid, name)| (*oid, name.clone())));
+    let told_of = |database| told.into_iter().flat_map(move |told| told.relations(database)).map(|(file, name)| (file, name.clone()));
     let mut numbers: Vec<u32> = relations.keys().map(|(database, _)| *database).filter(|database| *database != 0).collect();
     numbers.dedup();
     // What databases share is named in each of them: the first that can be read tells.
     let mut shared: BTreeMap<u32, Name> = BTreeMap::new();
     for database in numbers {
         let mut dictionary = catalogue(source, &relations, maps.get(&database), database, &mut evidence).await;
-        let names = by_file(&dictionary);
+        let mut names = by_file(&dictionary);
+        names.extend(told_of(database));
         evidence.catalogue |= !names.is_empty();
         if shared.is_empty()
             && let Some(map) = maps.get(&0)
@@ -67,6 +71,7 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
             put(drafts, application, Some(&name), (database, file), files, names.get(&file));
         }
     }
+    shared.extend(told_of(0));
     for ((database, file), files) in relations {
         put(drafts, application, None, (database, file), files, shared.get(&file));
     }
@@ -142,11 +147,8 @@ fn put(
     files.sort_by_key(|(place, _)| *place);
     let bytes = files.iter().fold(0u64, |bytes, (_, file)| bytes.saturating_add(file.bytes));
     let kind = name.map_or(ObjectKind::Unknown, |name| kind_of(name.kind, Engine::Postgres));
-    let own = name.map_or_else(|| format!("relation {file}"), relation_name);
-    let name_of_all = match database {
-        Some(database) => format!("{database}/{own}"),
-        None => own,
-    };
+    let unnamed = || database.map_or_else(String::new, |database| format!("{database}/")) + &format!("relation {file}");
+    let name_of_all = name.map_or_else(unnamed, |name| full_name(database, name));
     drafts.put(Draft {
         application,
         database: database.map(str::to_owned),
@@ -172,6 +174,12 @@ fn place(role: Role) -> u64 {
         Fork::Init => 3,
     };
     fork * FORK_BYTES + u64::from(segment) * SEGMENT_BYTES
+}
+
+/// `shop/public.orders`, and without the database where it is in none.
+pub(super) fn full_name(database: Option<&str>, name: &Name) -> String {
+    let own = relation_name(name);
+    database.map_or_else(|| own.clone(), |database| format!("{database}/{own}"))
 }
 
 /// `public.orders`, `public.orders/orders_pkey`, `pg_toast.orders` (the long values of that table).

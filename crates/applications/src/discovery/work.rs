@@ -5,6 +5,7 @@ use super::limits::{BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, LOOK_BYTE
 use super::looks::{look, step_bytes};
 use super::objects::{Draft, Drafts, Numbers, shown};
 use super::regions::{Blind, regions};
+use super::server_names::{ServerNames, of_server};
 use super::servers::{Server, servers};
 use super::source::Source;
 use super::{innodb, mssql, postgres};
@@ -13,6 +14,7 @@ use crate::filesystems::{Read, Volume};
 use crate::page::Engine;
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// How far the journals of the file systems were followed, by where they begin.
@@ -43,19 +45,24 @@ impl Discovery {
     /// Begins on a volume of that size.
     #[must_use]
     pub fn new(volume_bytes: u64) -> Discovery {
-        Discovery::begin(volume_bytes, Numbers::default(), None)
+        Discovery::knowing(None, volume_bytes, Vec::new())
     }
 
     /// Begins again on a volume of which something was found before: what is found again keeps its
     /// number, a table that was rebuilt as well.
     #[must_use]
     pub fn again(before: &Found, volume_bytes: u64) -> Discovery {
-        Discovery::begin(volume_bytes, Numbers::of(before), Some(&before.journals))
+        Discovery::knowing(Some(before), volume_bytes, Vec::new())
     }
 
-    fn begin(volume_bytes: u64, before: Numbers, journals: Option<&Journals>) -> Discovery {
+    /// Begins, or begins again, with names that servers gave: they hold where the volume says less,
+    /// or something else.
+    #[must_use]
+    pub fn knowing(before: Option<&Found>, volume_bytes: u64, told: Vec<ServerNames>) -> Discovery {
         let volume = Volume::default();
-        let work = Box::pin(discover(volume.clone(), volume_bytes, before, journals.cloned()));
+        let numbers = before.map_or_else(Numbers::default, Numbers::of);
+        let journals = before.map(|before| before.journals.clone());
+        let work = Box::pin(discover(volume.clone(), volume_bytes, numbers, journals, Arc::new(told)));
         Discovery { volume, volume_bytes, work, found: None, bytes_read: 0, stopped: false }
     }
 
@@ -126,7 +133,7 @@ impl Discovery {
     }
 }
 
-async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: Option<Journals>) -> Found {
+async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: Option<Journals>, told: Arc<Vec<ServerNames>>) -> Found {
     let regions = regions(&volume, volume_bytes).await;
     let mut drafts = Drafts::default();
     let (mut search, mut complete) = (SEARCH, true);
@@ -145,7 +152,8 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
         search.extents -= extents.min(search.extents);
         complete &= found.complete;
         for server in servers(found.files) {
-            one(&mut source, start, file_system.uuid(), server, &mut drafts).await;
+            let told = of_server(&told, &server, start);
+            one(&mut source, (start, file_system.uuid()), server, &mut drafts, told).await;
         }
     }
     complete &= !source.failed;
@@ -163,7 +171,13 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
 }
 
 /// Finds the objects of a server.
-async fn one(source: &mut Source<'_>, start_bytes: u64, file_system: [u8; 16], server: Server, drafts: &mut Drafts) {
+async fn one(
+    source: &mut Source<'_>,
+    (start_bytes, file_system): (u64, [u8; 16]),
+    server: Server,
+    drafts: &mut Drafts,
+    told: Option<&ServerNames>,
+) {
     let application = drafts.applications.len();
     drafts.applications.push(Application {
         id: ApplicationId(0),
@@ -175,9 +189,9 @@ async fn one(source: &mut Source<'_>, start_bytes: u64, file_system: [u8; 16], s
         evidence: Evidence::default(),
     });
     match server.engine {
-        Engine::Postgres => postgres::discover(source, server, application, drafts).await,
+        Engine::Postgres => postgres::discover(source, server, application, drafts, told).await,
         Engine::Mssql => mssql::discover(source, server, application, drafts).await,
-        _ => innodb::discover(source, server, application, drafts).await,
+        _ => innodb::discover(source, server, application, drafts, told).await,
     }
 }
 
