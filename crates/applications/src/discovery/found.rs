@@ -234,6 +234,8 @@ pub struct Found {
     pub(super) owners: BTreeMap<(Engine, u64), Vec<(Domain, ObjectId)>>,
     /// The domain of objects that lie in the map and whose pages carry ids.
     pub(super) domains: BTreeMap<ObjectId, Domain>,
+    /// A table is being rebuilt.
+    pub(super) rebuilds: bool,
     /// How far the journals of its file systems were followed.
     pub(super) journals: Journals,
     /// By what objects are known when they are found again, if names do not tell that any more.
@@ -292,6 +294,21 @@ impl Found {
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.journals.values().any(Journal::is_behind)
+    }
+
+    /// Whether another look soon is likely to find the same: no journal is behind, and no table is
+    /// being rebuilt, which has files of its own until they take the place of the old ones.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        !self.is_behind() && !self.rebuilds
+    }
+
+    /// Whether anything here has pages that carry `key` (see [`Found::owner_of_page`]), though it
+    /// may not be known whose of several.
+    #[must_use]
+    pub fn knows(&self, engine: Engine, key: u64) -> bool {
+        let space = if engine == Engine::Innodb { space_key((key >> 32) as u32) } else { key };
+        engine == Engine::Postgres || self.owners.contains_key(&(engine, key)) || self.owners.contains_key(&(engine, space))
     }
 
     /// The same with other names: `rename` is asked for each part of the name of a database, a table or an index. What every server has, such as

@@ -8,6 +8,9 @@ use crate::page::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 use types::ObjectId;
 
+/// What the names of tables begin with that MySQL and MariaDB rebuild or copy.
+const REBUILT: &str = "#sql";
+
 /// An object that has no number yet.
 pub(super) struct Draft {
     /// Position of its application.
@@ -143,6 +146,7 @@ impl Drafts {
             });
         }
         found.map.finish(&[Source::FileMap]);
+        found.rebuilds = self.drafts.iter().any(|draft| draft.name.contains(REBUILT));
         found.objects.sort_by(|one, other| (one.application, &one.name, one.id).cmp(&(other.application, &other.name, other.id)));
         found.by_id = found.objects.iter().zip(0..).map(|(object, index)| (object.id, index)).collect();
         found.by_id.sort_unstable();

@@ -14,18 +14,17 @@ use types::{BLOCK_BYTES, ObjectId, SECTOR_BYTES, Treatment};
 
 /// Objects whose uses are counted each for itself; what comes after is counted together.
 const COUNTED_MAX: usize = 1024;
-/// What was found is looked for again after this, if pages contradict it.
-const STALE_MS: u64 = 60_000;
+/// What was found is looked for again after this, if pages contradict it: a table was made, or is elsewhere.
+const STALE_MS: u64 = 10_000;
 /// And after this, if anything was written: files grow where pages do not say whose they are.
 const AGED_MS: u64 = 5 * 60_000;
-/// As long as no application was found, or the journal of a file system was not read to its end, after this, and each time twice as long: a
+/// As long as no application was found, a table is being rebuilt, or a journal was not read to its end, after this, and each time twice as long: a
 /// volume is often made first, and then what lies on it.
 const EARLY_MS: u64 = 15_000;
-/// A look that takes long comes back so many times later than it took: it may have a twentieth of the time.
+/// A look that takes long comes back so many times later than it took: it may have a twentieth of the time. Of looks that come early the first
+/// ones may have more of it, the first a third.
 const PAUSES: u64 = 20;
-/// Of the first early looks one comes after so many times what the last one took: beside clients a look rests most of the time anyway.
-const EARLY_PAUSES: u64 = 2;
-const EARLY_LOOKS: u32 = 4;
+const PAUSES_EARLY: u64 = 2;
 /// For so long clients are taken to go on: what they do is told once a second. So is the first moment of a look.
 const BUSY_MS: u64 = 3_000;
 /// Policies are given to the cache again so often.
@@ -77,8 +76,10 @@ pub struct Objects {
     /// When the last look began, and how long it took.
     began_ms: u64,
     took_ms: u64,
-    /// Looks since the last one that found an application, and all of it.
+    /// Looks since the last one that found an application, and nothing of it on the move.
     early_looks: u32,
+    /// Looks in a row that came before their time.
+    hasty_looks: u32,
     /// When policies were given to the cache.
     given_ms: u64,
     /// When clients were last seen to write, or to read what the cache did not answer alone.
@@ -99,6 +100,8 @@ impl Objects {
     /// A look begins, or has failed.
     pub fn set_looked(&mut self, looked: Looked, now_ms: u64) {
         if looked == Looked::Now {
+            let is_hasty = self.looked != Looked::Never && now_ms.saturating_sub(self.began_ms) < AGED_MS;
+            self.hasty_looks = if is_hasty { self.hasty_looks.saturating_add(1) } else { 0 };
             (self.began_ms, self.written) = (now_ms, false);
         }
         self.took_ms = now_ms.saturating_sub(self.began_ms);
@@ -108,7 +111,7 @@ impl Objects {
     /// What a look found. It has ended when the cache knows the policies that follow: [`Objects::set_looked`].
     pub fn set_found(&mut self, found: Arc<Found>, volume_bytes: u64) {
         self.uses.retain(|id, _| found.object(*id).is_some());
-        self.early_looks = if found.applications.is_empty() || found.is_behind() { self.early_looks.saturating_add(1) } else { 0 };
+        self.early_looks = if found.applications.is_empty() || !found.is_settled() { self.early_looks.saturating_add(1) } else { 0 };
         // Labels name objects by their numbers, which stay when they are found again.
         if self.labels.is_none() && found.objects.iter().any(|object| object.within.is_some()) {
             self.labels = Some(Labels::new(volume_bytes));
@@ -125,8 +128,7 @@ impl Objects {
             Looked::Failed(at_ms, _) => now_ms.saturating_sub(*at_ms) >= AGED_MS.max(self.took_ms * PAUSES),
             Looked::At(at_ms) => {
                 let age_ms = now_ms.saturating_sub(*at_ms);
-                let pauses = if (1..=EARLY_LOOKS).contains(&self.early_looks) { EARLY_PAUSES } else { PAUSES };
-                let pause_ms = self.took_ms * pauses;
+                let pause_ms = self.took_ms * (PAUSES_EARLY << self.hasty_looks.min(8)).min(PAUSES);
                 let is_stale = age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN;
                 let aged_ms = match self.early_looks {
                     0 => AGED_MS,
@@ -205,7 +207,13 @@ impl Objects {
                 self.contradictions += u64::from(at.is_none() && is_known && page.object != 0);
                 continue;
             };
-            self.contradictions += u64::from(at.is_none());
+            // Or a table has taken the place of another.
+            let there = at.and_then(|(id, _)| found.object(id));
+            let is_other = there.is_some_and(|there| {
+                let is_mine = owner.id == there.id || owner.within == Some(there.id);
+                there.kind == ObjectKind::Table && (!is_mine || !found.knows(engine, page.object))
+            });
+            self.contradictions += u64::from(at.is_none() || is_other);
             if let Some(labels) = self.labels.as_mut().filter(|_| owner.within.is_some()) {
                 let bytes = offset_bytes..offset_bytes + (1 << page.size_log2.min(16));
                 // Without room for another exception the table's own name stands.
@@ -399,39 +407,57 @@ pub fn is_log(kind: ObjectKind) -> bool {
 mod tests {
     use super::*;
 
+    fn looked(objects: &mut Objects, began_ms: u64, end_ms: u64) {
+        objects.set_looked(Looked::Now, began_ms);
+        objects.set_looked(Looked::At(end_ms), end_ms);
+    }
+
     #[test]
     fn a_look_is_due_when_something_changed_and_has_a_part_of_the_time_only() {
         let mut objects = Objects::default();
         assert!(objects.is_due(0));
-        objects.set_looked(Looked::Now, 1000);
+        objects.set_looked(Looked::Now, 1_000_000);
         assert!(!objects.is_due(10_000_000));
-        let end_ms = 31_000;
+        let end_ms = 1_200_000;
         objects.set_looked(Looked::At(end_ms), end_ms);
         assert!(!objects.is_due(end_ms + 10 * AGED_MS), "nothing was written");
         objects.written = true;
-        assert!(!objects.is_due(end_ms + AGED_MS), "it took 30 seconds");
-        assert!(objects.is_due(end_ms + 600_000));
-        objects.set_looked(Looked::Now, end_ms + 600_000);
-        objects.set_looked(Looked::At(end_ms + 601_000), end_ms + 601_000);
-        assert!(!objects.is_due(end_ms + 661_000));
-        objects.contradictions = CONTRADICTIONS_MIN;
-        assert!(objects.is_due(end_ms + 661_000) && !objects.is_due(end_ms + 660_999));
+        assert!(!objects.is_due(end_ms + AGED_MS), "it took 200 seconds");
+        assert!(objects.is_due(end_ms + 400_000));
         objects.set_looked(Looked::Failed(end_ms + 700_000, "a read failed".into()), end_ms + 700_000);
-        assert!(objects.is_due(end_ms + 700_000 + 2 * 1_000_000 + AGED_MS));
+        assert!(objects.is_due(end_ms + 700_000 + 20 * 900_000 + AGED_MS));
+    }
+
+    #[test]
+    fn what_pages_contradict_is_looked_at_again_at_once_but_not_on_and_on() {
+        let mut objects = Objects::default();
+        looked(&mut objects, AGED_MS, AGED_MS + 8_000);
+        let mut end_ms = AGED_MS + 8_000;
+        for pause_ms in [16_000, 32_000, 64_000, 128_000, 160_000, 160_000] {
+            assert!(!objects.is_due(end_ms + pause_ms), "nothing contradicts it");
+            objects.contradictions = CONTRADICTIONS_MIN;
+            assert!(objects.is_due(end_ms + pause_ms) && !objects.is_due(end_ms + pause_ms - 1), "{pause_ms}");
+            looked(&mut objects, end_ms + pause_ms, end_ms + pause_ms + 8_000);
+            objects.contradictions = 0;
+            end_ms += pause_ms + 8_000;
+        }
+        // A quick one.
+        looked(&mut objects, end_ms + AGED_MS, end_ms + AGED_MS + 100);
+        objects.contradictions = CONTRADICTIONS_MIN;
+        assert!(!objects.is_due(end_ms + AGED_MS + 100 + STALE_MS - 1) && objects.is_due(end_ms + AGED_MS + 100 + STALE_MS));
     }
 
     #[test]
     fn what_is_empty_is_looked_at_again_soon_when_it_is_written() {
         let mut objects = Objects::default();
-        let looked = |objects: &mut Objects, at_ms| {
-            objects.set_looked(Looked::Now, at_ms - 7_000);
+        let empty = |objects: &mut Objects, at_ms| {
+            objects.set_looked(Looked::Now, at_ms - 6_000);
             objects.set_found(Arc::new(Found::default()), 1 << 30);
             objects.set_looked(Looked::At(at_ms), at_ms);
         };
-        // It took seven seconds, so the fifth waits for twenty times as long in any case.
         let mut at_ms = 10_000;
         for waits_ms in [EARLY_MS, 2 * EARLY_MS, 4 * EARLY_MS, 8 * EARLY_MS, 16 * EARLY_MS, AGED_MS, AGED_MS] {
-            looked(&mut objects, at_ms);
+            empty(&mut objects, at_ms);
             assert!(!objects.is_due(at_ms + 10 * AGED_MS), "nothing was written");
             objects.written = true;
             assert!(!objects.is_due(at_ms + waits_ms - 1) && objects.is_due(at_ms + waits_ms), "{waits_ms}");
