@@ -14,11 +14,12 @@ use crate::names::{self, Named};
 use crate::options::Options;
 use crate::uuid::Uuid;
 use crate::words::{self, Export};
+use applications::streams::Subject;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use targets::Protocol;
-use types::{Content, Mode};
+use types::{Content, Mode, StreamClass};
 
 /// Version of the file's layout. A file of a later version is refused, not guessed at.
 pub const STATE_VERSION: u32 = 1;
@@ -42,6 +43,33 @@ pub struct State {
     /// With what names of databases are hashed; made when it is first needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub names_key: Option<Uuid>,
+    /// Which class whose requests have, in the order in which they are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stream_rules: Vec<StreamRule>,
+    /// The number of the next one; 0: there was none yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_stream_rule: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The form that serde calls it by.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A rule for streams.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamRule {
+    /// Its number, which no other has had.
+    pub id: u64,
+    /// What it looks at.
+    #[serde(with = "words::subject")]
+    pub subject: Subject,
+    /// What that must be; a `*` at the end stands for anything.
+    pub pattern: String,
+    /// The class that such requests get.
+    #[serde(with = "words::stream_class")]
+    pub class: StreamClass,
 }
 
 impl Default for State {
@@ -53,6 +81,8 @@ impl Default for State {
             disks: Vec::new(),
             disk_changes: BTreeSet::new(),
             names_key: None,
+            stream_rules: Vec::new(),
+            next_stream_rule: 0,
         }
     }
 }

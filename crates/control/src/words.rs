@@ -2,10 +2,11 @@
 
 use crate::error::ControlError;
 use crate::socket_path::SocketPath;
+use applications::streams::Subject;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::net::SocketAddr;
 use targets::Protocol;
-use types::{Admission, Admit, Content, Mode, ObjectWrites, OnScan, OnSsdLoss};
+use types::{Admission, Admit, Content, Mode, ObjectWrites, OnScan, OnSsdLoss, StreamClass};
 use utoipa::ToSchema;
 
 /// A module for `#[serde(with = ...)]`: a value is written as its name.
@@ -36,6 +37,8 @@ by_name!(protocol, Protocol, Protocol::from_name, "protocol");
 by_name!(admit, Admit, Admit::from_name, "admission of an object");
 by_name!(object_writes, ObjectWrites, ObjectWrites::from_name, "way of writes");
 by_name!(on_scan, OnScan, OnScan::from_name, "way of scans");
+by_name!(subject, Subject, Subject::from_name, "subject of a rule");
+by_name!(stream_class, StreamClass, StreamClass::from_name, "class of streams");
 by_name!(content, Content, Content::from_name, "content level");
 
 /// What a volume does when its SSD is lost, by its name.

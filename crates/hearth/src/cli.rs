@@ -7,7 +7,7 @@ mod objects;
 mod token;
 
 pub use disk::Disk;
-pub use insight::{Advise, AdviseCommand, Analysis, AnalysisStart, Stream};
+pub use insight::{Advise, AdviseCommand, Analysis, AnalysisStart, Stream, StreamRule};
 pub use job::Job;
 pub use objects::{App, Object, ObjectList, ObjectPreload, ObjectSet};
 pub use token::Token;

@@ -43,7 +43,10 @@ impl Session {
     /// # Errors
     /// With the sentence to print.
     pub fn stream(&self, command: &Stream) -> Result<(), Failure> {
-        let Stream::List { name } = command;
+        let name = match command {
+            Stream::List { name } => name,
+            Stream::Rule(rule) => return self.stream_rule(rule),
+        };
         let path = match name {
             Some(name) => format!("/streams?name={}", request::name(Named::Analysis, name)?),
             None => "/streams".into(),
@@ -170,6 +173,7 @@ fn streams(told: &[StreamView]) -> String {
     let mut head = vec![
         ("CLASS", Align::Left),
         ("BECAUSE OF", Align::Left),
+        ("WHO", Align::Left),
         ("REQUESTS", Align::Right),
         ("READ", Align::Right),
         ("WRITTEN", Align::Right),
@@ -184,6 +188,7 @@ fn streams(told: &[StreamView]) -> String {
         let mut row = vec![
             line.class.clone(),
             line.evidence.clone(),
+            line.who.clone().unwrap_or_else(|| "-".into()),
             line.requests.to_string(),
             human::bytes(line.read_bytes),
             human::bytes(line.written_bytes),

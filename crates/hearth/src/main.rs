@@ -33,6 +33,7 @@ mod show;
 #[cfg(test)]
 mod snapshot;
 mod stats;
+mod stream_rules;
 mod table;
 mod tokens;
 mod top;

@@ -542,6 +542,9 @@ impl Connection {
 impl Endpoint for Connection {
     fn start(&mut self, cx: &mut Context<'_>) {
         self.has_begun = true;
+        if let Some(name) = self.visit.borrow().peer().name() {
+            cx.set_client(runtime::clients::number_of(&name));
+        }
         if matches!(self.phase, Phase::Transmission(_)) {
             cx.set_timer(cx.now_ns() + self.shared.limits.stall_tick_ns(), STALL_TIMER);
             return self.advance(cx);

@@ -33,6 +33,16 @@ impl Peer {
         if let Peer::Address(address) = self { Some(address) } else { None }
     }
 
+    /// What rules for streams know it by: `192.0.2.7`, or `uid:1000` on a Unix socket.
+    pub(crate) fn name(self) -> Option<String> {
+        match self {
+            Peer::User(uid) => Some(format!("uid:{uid}")),
+            // An IPv4 client of a socket that listens on both is known by its IPv4 address.
+            Peer::Address(address) => Some(address.to_canonical().to_string()),
+            Peer::Unknown => None,
+        }
+    }
+
     /// The user, where the kernel says which one it is.
     pub(crate) fn uid(self) -> Option<u32> {
         if let Peer::User(uid) = self { Some(uid) } else { None }

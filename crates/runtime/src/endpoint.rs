@@ -106,6 +106,7 @@ pub(crate) trait Host {
     fn cancel_timer(&mut self, endpoint: EndpointKey, token: u32);
     fn add_endpoint(&mut self, parent: EndpointKey, endpoint: Box<dyn Endpoint>);
     fn close(&mut self, endpoint: EndpointKey);
+    fn set_client(&mut self, endpoint: EndpointKey, client: u32);
     fn now_ns(&self) -> u64;
 }
 
@@ -192,6 +193,11 @@ impl Context<'_> {
     /// is being stopped already, the new endpoint is dropped without being started.
     pub fn add_endpoint(&mut self, endpoint: Box<dyn Endpoint>) {
         self.host.add_endpoint(self.endpoint, endpoint);
+    }
+
+    /// Says whose requests this endpoint's are: a number of [`crate::clients`], which watchers of loads get to see.
+    pub fn set_client(&mut self, client: u32) {
+        self.host.set_client(self.endpoint, client);
     }
 
     /// The endpoint is finished: after this callback no other is made. Its entries on the ring are cancelled, answers to

@@ -14,6 +14,7 @@
 
 mod all_stats;
 pub mod cached;
+pub mod clients;
 mod command;
 pub mod content;
 mod device_io;

@@ -56,6 +56,8 @@ pub struct Sight {
     pub is_write: bool,
     /// Part of a sequential stream of reads.
     pub sequential: bool,
+    /// Who asked: a number that the way in gives, 0 where it does not tell.
+    pub client: u32,
     /// What its first page says.
     pub page: Option<PageSeen>,
 }

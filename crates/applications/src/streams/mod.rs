@@ -27,5 +27,6 @@ pub mod seen;
 pub mod sequence;
 mod volume;
 
+pub use rules::{Described, Origins, Rule, Rules, Subject};
 pub use seen::{Evidence, OriginSlot, PageAt, Place, Position, Seen, Verdict};
 pub use volume::{Listed, Streams};

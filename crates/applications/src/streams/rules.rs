@@ -1,7 +1,7 @@
 //! Rules of the user, and what a login shows of sessions: they go before everything that is
 //! inferred.
 //!
-//! A rule names a process, a session's program, an initiator or a cgroup, and a class. The part
+//! A rule names a process, a session's program, a client or a cgroup, and a class. The part
 //! that sees processes and sessions asks [`Rules::first`] once for each and tells [`Origins`]; a
 //! request then costs one look-up by number. Threads serve one session after the other, so a class
 //! is given to an origin *for a time*, never for good.
@@ -10,7 +10,7 @@ use super::seen::OriginSlot;
 use types::StreamClass;
 
 /// Rules that a volume can have.
-pub const RULES_MAX: usize = 256;
+pub const RULES_MAX: usize = 128;
 /// Origins that have a class at a time.
 pub const ORIGINS_MAX: usize = 256;
 /// The kernel keeps so many bytes of a process's name.
@@ -24,8 +24,8 @@ pub enum Subject {
     /// The program of a database session: MySQL's `program_name`, PostgreSQL's `application_name`
     /// or `backend_type`.
     Session,
-    /// The initiator or host that an export serves.
-    Initiator,
+    /// The client or initiator that an export serves: its address.
+    Client,
     /// The path of the control group.
     Cgroup,
 }
@@ -39,6 +39,25 @@ pub struct Rule {
     pub pattern: String,
     /// The class that such requests get.
     pub class: StreamClass,
+}
+
+impl Subject {
+    /// The word used on the command line, in JSON and in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Subject::Process => "process",
+            Subject::Session => "session",
+            Subject::Client => "client",
+            Subject::Cgroup => "cgroup",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Subject> {
+        [Subject::Process, Subject::Session, Subject::Client, Subject::Cgroup].into_iter().find(|subject| subject.name() == name)
+    }
 }
 
 impl Rule {
@@ -68,8 +87,8 @@ pub struct Described<'a> {
     pub process: Option<&'a str>,
     /// See [`Subject::Session`].
     pub session: Option<&'a str>,
-    /// See [`Subject::Initiator`].
-    pub initiator: Option<&'a str>,
+    /// See [`Subject::Client`].
+    pub client: Option<&'a str>,
     /// See [`Subject::Cgroup`].
     pub cgroup: Option<&'a str>,
 }
@@ -102,13 +121,25 @@ impl Rules {
         Rules { rules: all.map(|(subject, name, class)| Rule { subject, pattern: name.into(), class }).collect() }
     }
 
+    /// Those rules, and then others: numbers go on.
+    #[must_use]
+    pub fn and(mut self, others: Rules) -> Rules {
+        self.rules.extend(others.rules);
+        self
+    }
+
+    /// A rule by its number.
+    pub fn get(&self, number: u16) -> Option<&Rule> {
+        self.rules.get(usize::from(number))
+    }
+
     /// The first rule that fits, by its number, and its class.
     pub fn first(&self, who: &Described) -> Option<(u16, StreamClass)> {
         let fits = |rule: &&Rule| {
             let name = match rule.subject {
                 Subject::Process => who.process,
                 Subject::Session => who.session,
-                Subject::Initiator => who.initiator,
+                Subject::Client => who.client,
                 Subject::Cgroup => who.cgroup,
             };
             name.is_some_and(|name| rule.fits(name))
@@ -148,6 +179,11 @@ impl Origins {
             self.given.remove(0);
         }
         self.given.push(Given { origin, from_ms, until_ms: u64::MAX, rule, class });
+    }
+
+    /// No origin has a class any more.
+    pub fn clear(&mut self) {
+        self.given.clear();
     }
 
     /// The session of that origin ended then.

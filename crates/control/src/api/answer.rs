@@ -51,6 +51,10 @@ pub enum Answer {
     Analyses(Vec<AnalysisView>),
     /// Who reads and writes.
     Streams(Vec<StreamView>),
+    /// Rules for streams.
+    StreamRules(Box<StreamRules>),
+    /// One of them.
+    StreamRule(Box<StreamRuleView>),
     /// Advice, one for each load.
     Advice(Vec<AdviceView>),
     /// One of them.

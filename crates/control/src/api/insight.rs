@@ -85,6 +85,9 @@ pub struct StreamView {
     pub class: String,
     /// How that is known, in words.
     pub evidence: String,
+    /// Who sends them, as far as that is visible: the name of a process, or what a rule fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
     /// Requests that were looked at: writes, and reads that the cache did not answer.
     pub requests: u64,
     /// Bytes they read.
@@ -93,6 +96,44 @@ pub struct StreamView {
     pub written_bytes: u64,
     /// Milliseconds since the last of them.
     pub idle_ms: u64,
+}
+
+/// A rule for streams to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamRuleNew {
+    /// What it looks at: "process", "session", "client" or "cgroup".
+    #[schema(pattern = "^(process|session|client|cgroup)$")]
+    pub subject: String,
+    /// What that must be: a process's or thread's name, a session's program, a client's address, a control group's path. A `*` at the end stands
+    /// for anything.
+    #[schema(min_length = 1, max_length = 256)]
+    pub pattern: String,
+    /// The class that such requests get: "application", "scan", "backup", "replication" or "maintenance".
+    #[schema(pattern = "^(application|scan|backup|replication|maintenance)$")]
+    pub class: String,
+}
+
+/// A rule for streams.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StreamRuleView {
+    /// Its number; those that come with hearth have none, and are asked last.
+    pub id: Option<u64>,
+    /// What it looks at: "process", "session", "client" or "cgroup".
+    pub subject: String,
+    /// What that must be; a `*` at the end stands for anything.
+    pub pattern: String,
+    /// The class that such requests get.
+    pub class: String,
+}
+
+/// The rules for streams, in the order in which they are asked; the first that fits holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct StreamRules {
+    /// The rules.
+    pub rules: Vec<StreamRuleView>,
+    /// Why processes cannot be seen on some volumes, a sentence for each.
+    pub unseen: Vec<String>,
 }
 
 /// What advice is asked for.

@@ -20,7 +20,8 @@ pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
 pub use history::{HistoryQuery, HistoryView};
 pub use insight::{
-    AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamView, TargetView,
+    AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamRuleNew,
+    StreamRuleView, StreamRules, StreamView, TargetView,
 };
 pub use jobs::{JobKind, JobState, JobView, VolumeWarm};
 pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
@@ -281,6 +282,15 @@ pub enum Action {
     StreamList {
         /// A volume, a pool or an analysis; absent: all.
         name: Option<String>,
+    },
+    /// The rules for streams.
+    StreamRuleList,
+    /// One more rule for streams, asked after those of the user that there are.
+    StreamRuleAdd(StreamRuleNew),
+    /// A rule less.
+    StreamRuleRemove {
+        /// Its number.
+        id: u64,
     },
     /// How much SSD brings which share of hits.
     Advise(AdviceAsk),

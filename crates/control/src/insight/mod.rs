@@ -9,6 +9,7 @@
 //! is decided by it.
 
 pub mod advising;
+pub mod askers;
 pub mod hidden;
 mod marks;
 pub mod objects;
@@ -17,10 +18,12 @@ pub mod passed;
 pub mod policies;
 mod source;
 mod watched;
+mod witness;
 
 pub use observer::{Came, Insight, InsightOptions, LoadNamed, Look};
 pub use source::{Source, SourceOf};
 pub use watched::{Step, Watched, writes_in};
+pub use witness::Witness;
 
 /// Milliseconds of the clock that all watches use: the monotonic one, as the reactors' times are.
 pub(crate) fn now_ms() -> u64 {

@@ -470,7 +470,7 @@ mod tests {
         let mut objects = Objects::default();
         objects.set_looked(Looked::Now, 10_000);
         assert!(objects.is_busy(10_000 + BUSY_MS - 1) && !objects.is_busy(10_000 + BUSY_MS));
-        let sight = Sight { volume: 0, time_ms: 0, start_sector: 0, sectors: 8, is_write: false, sequential: false, page: None };
+        let sight = Sight { volume: 0, time_ms: 0, start_sector: 0, sectors: 8, is_write: false, sequential: false, client: 0, page: None };
         objects.learn(&[(sight, 20_000)]);
         assert!(objects.is_busy(20_500) && !objects.is_busy(20_000 + BUSY_MS));
     }

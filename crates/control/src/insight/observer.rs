@@ -1,15 +1,19 @@
 //! The watches, and the step that feeds them once a second.
 
+mod asking;
+
 use super::now_ms;
 use super::objects::{Looked, Objects};
 use super::passed::Passed;
 use super::source::Source;
 use super::watched::{Step, Watched, writes_in};
+use super::witness::Witness;
 use crate::api::{AdviceView, AnalysisView, StreamView};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
 use analysis::watch::Limits;
 use applications::discovery::Found;
+use applications::streams::{Rule, Rules};
 use runtime::VolumeRef;
 use runtime::tapped::Used;
 use std::collections::BTreeMap;
@@ -51,6 +55,10 @@ struct OfVolume {
     mode: Mode,
     watched: Watched,
     objects: Objects,
+    /// Who asks on its device, and when that was tried last, if it could not be seen.
+    witness: Option<Result<Witness, (u64, String)>>,
+    /// The program of each session of its databases, by thread.
+    sessions: Arc<BTreeMap<u32, String>>,
 }
 
 /// An analysis that was begun by name.
@@ -74,12 +82,15 @@ pub struct Insight {
     used: BTreeMap<(usize, u32), Used>,
     advice: BTreeMap<u64, Kept>,
     next_advice: u64,
+    /// The user's rules for streams, and with those that come with hearth.
+    own_rules: Vec<Rule>,
+    rules: Arc<Rules>,
 }
 
 impl Insight {
     /// None yet.
     pub fn new(options: InsightOptions) -> Insight {
-        Insight { options, ..Insight::default() }
+        Insight { options, rules: Arc::new(Rules::usual()), ..Insight::default() }
     }
 
     /// What the configuration says.
@@ -130,8 +141,10 @@ impl Insight {
             let Some(limits) = self.limits(1) else { continue };
             self.fit(limits);
             reference.watch(u64::MAX);
-            let watched = Watched::new(now_ms, writes_in(mode), limits);
-            self.volumes.insert(name, OfVolume { reference, pool, mode, watched, objects: Objects::default() });
+            let mut watched = Watched::new(now_ms, writes_in(mode), limits);
+            let sessions = Arc::default();
+            watched.set_rules(&self.rules, &sessions);
+            self.volumes.insert(name, OfVolume { reference, pool, mode, watched, objects: Objects::default(), witness: None, sessions });
         }
         let numbers: Vec<u32> = self.volumes.values().map(|volume| volume.reference.number()).collect();
         self.used.retain(|(_, number), _| numbers.contains(number));
@@ -173,6 +186,11 @@ impl Insight {
             }
             // Of which volume they were is not known.
             steps.values_mut().for_each(|step| step.sights_lost += part.sights_lost);
+        }
+        for volume in self.volumes.values() {
+            if let (Some(Ok(witness)), Some(step)) = (&volume.witness, steps.get_mut(&volume.reference.number())) {
+                step.met = witness.tell(&mut step.sights, now_ms);
+            }
         }
         for step in steps.values_mut() {
             // Reactors tell theirs in order; the order among them is that of time.
@@ -234,7 +252,8 @@ impl Insight {
             // It sees no more than the volume's own watch, whose sample may be smaller by now: a new one starts in full.
             volume.reference.watch(u64::MAX);
         }
-        let watched = Watched::new(now_ms, writes_in(mode), limits);
+        let mut watched = Watched::new(now_ms, writes_in(mode), limits);
+        watched.set_rules(&self.rules, &Arc::default());
         let ends_ms = for_ms.map(|for_ms| now_ms + for_ms);
         self.analyses.insert(name.into(), Analysis { source, mode, watched, begun: false, ends_ms });
         self.view(name)
@@ -414,6 +433,7 @@ impl Insight {
             of: name.into(),
             class: line.verdict.class.name().into(),
             evidence: line.verdict.evidence.text().into(),
+            who: line.origin.and_then(|origin| watched.askers().who(origin)),
             requests: line.requests,
             read_bytes: line.read_bytes,
             written_bytes: line.written_bytes,

@@ -1,9 +1,10 @@
 //! What an analysis watches, and how it gets to know: a volume by its reactors, a device from outside, a trace by reading it.
 
+use super::askers::Threads;
 use super::watched::{Step, Watched};
 use analysis::Writes;
 use analysis::watch::Limits;
-use blocktap::{Event, Op as TapOp, Tap as DeviceTap, Way, Ways};
+use blocktap::{Comm, Event, Op as TapOp, Tap as DeviceTap, Way, Ways};
 use engine::api::{Op, Outcome};
 use engine::tap::{Tap, Used};
 use runtime::Sight;
@@ -67,6 +68,7 @@ struct Seen {
     tap: Tap,
     below: u64,
     sights: Vec<(Sight, u64)>,
+    threads: Threads,
     lost: u64,
     used: Totals,
     problem: Option<String>,
@@ -189,6 +191,7 @@ impl Source {
                     samples: samples.into_iter().map(|sample| (sample, when(now_ms, sample.time_ms))).collect(),
                     removed,
                     sights: std::mem::take(&mut seen.sights),
+                    met: seen.threads.take_met(),
                     sights_lost: std::mem::take(&mut seen.lost),
                     used: std::mem::take(&mut seen.used),
                     below: seen.below,
@@ -280,8 +283,17 @@ impl Seen {
             self.lost += 1;
             return;
         }
-        let sight =
-            Sight { volume: 0, time_ms: time_ms as u32, start_sector: event.sector, sectors, is_write, sequential: false, page: None };
+        self.threads.meet(event);
+        let sight = Sight {
+            volume: 0,
+            time_ms: time_ms as u32,
+            start_sector: event.sector,
+            sectors,
+            is_write,
+            sequential: false,
+            client: event.tid,
+            page: None,
+        };
         self.sights.push((sight, time_ms));
     }
 }
@@ -301,7 +313,7 @@ fn watch_trace(requests: &[TraceRequest], writes: Writes, limits: Limits, stop: 
             let sector = (u64::from(request.disk) % DISKS) * DISK_BLOCKS * BLOCK_SECTORS + request.offset_bytes / SECTOR_BYTES;
             let op = if request.write { TapOp::Write } else { TapOp::Read };
             let bytes = request.length_bytes.div_ceil(SECTOR_BYTES) * SECTOR_BYTES;
-            seen.take_in(&Event { time_ns: ms(request) * 1_000_000, sector, bytes, op, pid: None, tid: 0, comm: blocktap::Comm::of(b"") });
+            seen.take_in(&Event { time_ns: ms(request) * 1_000_000, sector, bytes, op, pid: None, tid: 0, comm: Comm::of(b"") });
         }
         let now_ms = ms(chunk.last().expect("chunks are not empty"));
         let (samples, removed) = seen.tap.take();
@@ -309,6 +321,7 @@ fn watch_trace(requests: &[TraceRequest], writes: Writes, limits: Limits, stop: 
             samples: samples.into_iter().map(|sample| (sample, when(now_ms, sample.time_ms))).collect(),
             removed,
             sights: std::mem::take(&mut seen.sights),
+            met: Vec::new(),
             sights_lost: std::mem::take(&mut seen.lost),
             used: std::mem::take(&mut seen.used),
             below: seen.below,

@@ -1,15 +1,18 @@
 //! One load that is watched: its samples, its requests, and which of them are scans.
 
+use super::askers::{Asker, Askers};
 use super::marks::Marks;
 use super::passed::Passing;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};
-use applications::streams::{PageAt, Streams};
+use applications::streams::{PageAt, Rules, Streams};
 use engine::tap::{Removed, Sample};
 use runtime::Sight;
 use runtime::tapped::Used;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, StreamClass};
 
 /// How writes act on a cache in that mode.
@@ -45,6 +48,7 @@ pub struct Watched {
     /// Bytes that scans have read since they were taken, in order of time.
     scanned: Vec<Range<u64>>,
     passing: Passing,
+    askers: Askers,
 }
 
 /// What a step brings of one load, times in milliseconds of one clock.
@@ -56,6 +60,8 @@ pub struct Step {
     pub removed: Vec<Removed>,
     /// Requests, oldest first.
     pub sights: Vec<(Sight, u64)>,
+    /// Threads that ask, of those that were met since the last step.
+    pub met: Vec<Asker>,
     /// Requests that could not be looked at.
     pub sights_lost: u64,
     /// Blocks used, sampled or not.
@@ -79,6 +85,7 @@ impl Watched {
             confirmed: Vec::new(),
             scanned: Vec::new(),
             passing: Passing::default(),
+            askers: Askers::default(),
         }
     }
 
@@ -107,6 +114,16 @@ impl Watched {
         &self.streams
     }
 
+    /// Those who ask, as far as that is visible.
+    pub fn askers(&self) -> &Askers {
+        &self.askers
+    }
+
+    /// Which class who has, from now on: by rules, and by the programs of sessions by their threads.
+    pub fn set_rules(&mut self, rules: &Arc<Rules>, sessions: &Arc<BTreeMap<u32, String>>) {
+        self.askers.set(rules, sessions, self.streams.origins(), self.now_ms);
+    }
+
     /// Requests that could not be looked at.
     pub fn lost_requests(&self) -> u64 {
         self.lost_requests
@@ -128,6 +145,7 @@ impl Watched {
         self.watch.lower_to(step.below);
         self.now_ms = self.now_ms.max(now_ms);
         self.lost_requests += step.sights_lost;
+        self.askers.meet(&step.met);
         let scanned = self.look(&step.sights);
         self.settle();
         self.pending.extend(step.samples.iter().map(|(sample, time_ms)| Pending {
@@ -164,15 +182,14 @@ impl Watched {
                 offset_bytes: bytes.start,
                 len_bytes: u32::try_from(bytes.end - bytes.start).unwrap_or(u32::MAX),
                 write: sight.is_write,
-                origin: None,
+                origin: self.askers.slot_of(sight.client),
                 place: None,
                 pages,
             };
             self.confirmed.clear();
             let verdict = self.streams.note(&seen, &mut self.confirmed);
             self.passing.note(&bytes, *time_ms, verdict);
-            let is_scan = matches!(verdict.class, StreamClass::Scan | StreamClass::Backup);
-            if is_scan && !sight.sequential {
+            if is_passing(verdict.class) && !sight.is_write && !sight.sequential {
                 self.confirmed.push(bytes);
             }
             for range in &self.confirmed {
@@ -203,6 +220,12 @@ impl Watched {
         });
         (self.pending_totals, self.pending_scanned) = (Totals::default(), 0);
     }
+}
+
+/// Whether what such requests read is of no use to the application, and does not count with it.
+fn is_passing(class: StreamClass) -> bool {
+    use StreamClass::{Backup, Maintenance, Replication, Scan};
+    matches!(class, Scan | Backup | Maintenance | Replication)
 }
 
 fn page_of(sight: &Sight) -> Option<PageAt> {

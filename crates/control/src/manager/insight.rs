@@ -40,6 +40,8 @@ impl Manager {
         let modes: std::collections::BTreeMap<String, Mode> =
             self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
         self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
+        self.know_stream_rules();
+        self.keep_witnesses();
         let tapped = self.data().take_tapped()?;
         let requests = self.insight().take_in(tapped);
         self.forget_scans();

@@ -43,6 +43,7 @@ pub mod stamps;
 pub mod start;
 mod stop;
 pub mod stop_watch;
+mod stream_rules;
 mod verdict;
 mod views;
 mod volumes;
@@ -367,6 +368,9 @@ impl Manager {
             Action::AnalysisStop { name } => self.analysis_stop(&name).map(|view| Answer::Analysis(Box::new(view))),
             Action::AnalysisForget { name } => self.analysis_forget(&name).map(done),
             Action::StreamList { name } => self.streams(name.as_deref()).map(Answer::Streams),
+            Action::StreamRuleList => Ok(Answer::StreamRules(Box::new(self.stream_rules()))),
+            Action::StreamRuleAdd(rule) => self.stream_rule_add(&rule).map(|view| Answer::StreamRule(Box::new(view))),
+            Action::StreamRuleRemove { id } => self.stream_rule_remove(id).map(done),
             Action::AdviceApply { id, dry_run, no_preload } => {
                 self.advice_apply(id, dry_run, no_preload).map(|done| Answer::AdviceApplied(Box::new(done)))
             }

@@ -59,6 +59,40 @@ pub enum Stream {
         /// A volume, a pool or an analysis [default: all]
         name: Option<String>,
     },
+    /// Rules: whose requests are a backup, a scan, or the application's
+    #[command(subcommand)]
+    Rule(StreamRule),
+}
+
+/// What to do with rules for streams.
+#[derive(Subcommand, Debug)]
+pub enum StreamRule {
+    /// Add a rule, asked after those there are. A * at the end of a name stands for anything
+    #[command(group = clap::ArgGroup::new("who").required(true).multiple(false))]
+    Add {
+        /// The name of a process or thread, such as restic
+        #[arg(long, value_name = "NAME", group = "who")]
+        process: Option<String>,
+        /// The program of a database session, such as pg_dump; see `hearth app connect`
+        #[arg(long, value_name = "PROGRAM", group = "who")]
+        session: Option<String>,
+        /// The address of an NBD client
+        #[arg(long, value_name = "ADDRESS", group = "who")]
+        client: Option<String>,
+        /// The path of a control group, such as /system.slice/backup.service
+        #[arg(long, value_name = "PATH", group = "who")]
+        cgroup: Option<String>,
+        /// What such requests are: application, scan, backup, replication or maintenance
+        #[arg(long)]
+        class: String,
+    },
+    /// All rules, in the order in which they are asked; the first that fits holds
+    List,
+    /// Remove a rule
+    Remove {
+        /// Its number
+        id: u64,
+    },
 }
 
 /// What to do with advice that was given.

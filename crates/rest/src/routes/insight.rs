@@ -3,7 +3,8 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing, Number};
 use axum::extract::State;
-use control::api::{Action, AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done, StreamView};
+use control::api::{Action, AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done};
+use control::api::{StreamRuleNew, StreamRuleView, StreamRules, StreamView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -60,6 +61,31 @@ pub async fn stream_list(State(app): Shared, Asked(of): Asked<OfLoad>) -> Answer
         control::names::check(control::names::Named::Analysis, name)?;
     }
     run(&app, Action::StreamList { name: of.name }).await
+}
+
+/// The rules for streams, in the order in which they are asked.
+#[utoipa::path(get, path = "/api/v1/stream-rules", tag = "insight", responses((status = 200, description = "The rules.", body = StreamRules)))]
+pub async fn stream_rule_list(State(app): Shared) -> Answered {
+    run(&app, Action::StreamRuleList).await
+}
+
+/// One more rule: whose requests have which class, whatever they look like.
+#[utoipa::path(
+    post, path = "/api/v1/stream-rules", tag = "insight",
+    request_body(content = StreamRuleNew, example = json!({"subject": "process", "pattern": "restic", "class": "backup"})),
+    responses((status = 200, description = "The new rule.", body = StreamRuleView))
+)]
+pub async fn stream_rule_add(State(app): Shared, Json(rule): Json<StreamRuleNew>) -> Answered {
+    run(&app, Action::StreamRuleAdd(rule)).await
+}
+
+/// A rule less.
+#[utoipa::path(
+    delete, path = "/api/v1/stream-rules/{id}", tag = "insight", params(RuleNumber),
+    responses((status = 200, description = "It is gone.", body = Done))
+)]
+pub async fn stream_rule_remove(State(app): Shared, Number(id): Number, _: Nothing) -> Answered {
+    run(&app, Action::StreamRuleRemove { id }).await
 }
 
 /// How much SSD brings which share of hits. Takes some seconds of computing for each load.
@@ -134,6 +160,15 @@ pub struct OfLoad {
     #[serde(default)]
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     name: Option<String>,
+}
+
+/// Which rule.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // For the description only.
+struct RuleNumber {
+    /// The rule's number.
+    id: u64,
 }
 
 /// Which advice.

@@ -85,6 +85,8 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/analyses/{name}", get(analysis_show).delete(analysis_forget)),
         ("/analyses/{name}/stop", post(analysis_stop)),
         ("/streams", get(stream_list)),
+        ("/stream-rules", get(stream_rule_list).post(stream_rule_add)),
+        ("/stream-rules/{id}", delete(stream_rule_remove)),
         ("/applications", get(application_list)),
         ("/volumes/{name}/discover", post(volume_discover)),
         ("/objects", get(object_list)),

@@ -15,6 +15,15 @@ pub(crate) struct EndpointSlot {
     entries_in_flight: usize,
     closing: bool,
     stopped: bool,
+    /// See [`Context::set_client`].
+    pub(crate) client: u32,
+}
+
+impl EndpointSlot {
+    /// Whether it is that one, and not one that had the place before or has it now.
+    pub(crate) fn is(&self, key: EndpointKey) -> bool {
+        self.generation == key.generation
+    }
 }
 
 impl Reactor {
@@ -36,6 +45,7 @@ impl Reactor {
             entries_in_flight: 0,
             closing: false,
             stopped: false,
+            client: 0,
         });
         self.call(EndpointKey { slot, generation }, |endpoint, cx| endpoint.start(cx));
     }

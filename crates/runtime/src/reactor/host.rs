@@ -18,6 +18,12 @@ impl Host for Reactor {
         self.cancel_entries(endpoint, Some(token));
     }
 
+    fn set_client(&mut self, endpoint: EndpointKey, client: u32) {
+        if let Some(slot) = self.endpoint(endpoint) {
+            slot.client = client;
+        }
+    }
+
     fn submit(&mut self, endpoint: EndpointKey, volume: &VolumeRef, request: Request) -> Result<(), Refused> {
         self.submit_request(endpoint, volume, request)
     }

@@ -30,7 +30,7 @@ pub(crate) struct LocalVolume {
 
 /// A request between submit and reply.
 pub(crate) struct ClientRequest {
-    endpoint: EndpointKey,
+    pub(crate) endpoint: EndpointKey,
     client_id: u64,
     volume: u32,
     pub(crate) op: Op,
@@ -208,7 +208,8 @@ impl Reactor {
         if request.glance.watched && result.is_ok() {
             volume.used.add(&request);
             let recognise = self.directory.recognise.get();
-            let seen = Seen { volume: &volume.shared, recognise, now_ns: self.now_ns, outcome, pages: &pages };
+            let endpoints = &self.endpoints;
+            let seen = Seen { volume: &volume.shared, recognise, endpoints, now_ns: self.now_ns, outcome, pages: &pages };
             is_full = self.watching.note(&seen, &request);
         }
         volume.in_flight -= 1;

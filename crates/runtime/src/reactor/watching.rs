@@ -1,7 +1,9 @@
 //! What a reactor keeps for those who watch loads ([`crate::tapped`]).
 
 use super::Reactor;
+use super::endpoints::EndpointSlot;
 use super::requests::ClientRequest;
+use crate::slab::Slab;
 use crate::tapped::{PageSeen, Recognise, SIGHTS_MAX, Sight, Tapped, Used, is_missed};
 use crate::volume::VolumeRef;
 use engine::api::{Op, Outcome, Request};
@@ -24,6 +26,7 @@ pub(crate) struct Watching {
 pub(crate) struct Seen<'a> {
     pub(crate) volume: &'a VolumeRef,
     pub(crate) recognise: Option<&'a Recognise>,
+    pub(crate) endpoints: &'a Slab<EndpointSlot>,
     pub(crate) now_ns: u64,
     pub(crate) outcome: Outcome,
     pub(crate) pages: &'a PageVec,
@@ -75,7 +78,9 @@ impl Watching {
         if is_write || op == Op::Read && is_missed(outcome) {
             if self.sights.len() < SIGHTS_MAX {
                 let page = if is_write { page } else { recognised(seen.recognise, start_sector, seen.pages) };
-                self.sights.push(Sight { volume, time_ms, start_sector, sectors, is_write, sequential, page });
+                let endpoint = seen.endpoints.get(request.endpoint.slot).filter(|slot| slot.is(request.endpoint));
+                let client = endpoint.map_or(0, |slot| slot.client);
+                self.sights.push(Sight { volume, time_ms, start_sector, sectors, is_write, sequential, client, page });
             } else {
                 self.sights_lost += 1;
             }
