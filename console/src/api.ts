@@ -561,6 +561,8 @@ export interface StreamView {
   of: string;
   class: string;
   evidence: string;
+  /** Who sends them, where that is visible. */
+  who?: string | null;
   requests: number;
   read_bytes: number;
   written_bytes: number;

@@ -13,6 +13,7 @@ const EVERY_MS = 5000;
 const COLUMNS: Column<StreamView>[] = [
   ["Class", (stream) => stream.class],
   ["Known by", (stream) => stream.evidence],
+  ["Who", (stream) => stream.who ?? "–"],
   ["Requests", (stream) => count(stream.requests), "right"],
   ["Read", (stream) => bytes(stream.read_bytes), "right"],
   ["Written", (stream) => bytes(stream.written_bytes), "right"],
