@@ -44,7 +44,8 @@ impl Insight {
         let (now_ms, needed) = (now_ms(), self.needs_witnesses());
         let mut due = Vec::new();
         for (name, volume) in &mut self.volumes {
-            if !(needed || !volume.sessions.is_empty()) || !places.contains_key(name) {
+            let is_needed = needed || !volume.sessions.is_empty();
+            if !is_needed || !places.contains_key(name) {
                 volume.witness = None;
                 continue;
             }
