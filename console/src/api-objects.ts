@@ -70,11 +70,20 @@ export interface ObjectView {
   read_bytes: number;
   hits_percent: number | null;
   written_bytes: number;
+  /** What it brings, by the size of the SSD, smallest first; empty: hardly anything, or not known. */
+  curve: ObjectPoint[];
   admit: Admit;
   writes: ObjectWrites;
   on_scan: OnScan;
   /** Who says so. */
   policy: "rule" | "default";
+}
+
+/** What an object brings at some size. */
+export interface ObjectPoint {
+  ssd_bytes: number;
+  /** Share of all reads of blocks used before, on the whole volume, that are hits on this object. */
+  hits_percent: number;
 }
 
 /** A policy for objects: of those named, or of all of a kind or an application. */

@@ -21,6 +21,7 @@ pub mod miniature;
 pub mod parts;
 pub mod profile;
 pub mod regions;
+pub mod shares;
 mod slices;
 mod stack;
 pub mod watch;

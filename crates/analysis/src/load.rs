@@ -28,6 +28,19 @@ pub enum Writes {
     Remove,
 }
 
+/// What a write does to a list of lines.
+pub(crate) fn write(stack: &mut Stack, hash: u64, writes: Writes) {
+    let enters = match writes {
+        Writes::Enter => true,
+        Writes::Refresh => stack.holds(hash),
+        Writes::Remove => return stack.remove(hash),
+    };
+    if enters {
+        // How far back it reaches is of no interest: a write is absorbed wherever it goes.
+        let _ = stack.reference(hash);
+    }
+}
+
 /// Why a size cannot be told yet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum NotYet {
@@ -130,15 +143,7 @@ impl Load {
 
     /// A line was written.
     pub fn write(&mut self, hash: u64, writes: Writes) {
-        let enters = match writes {
-            Writes::Enter => true,
-            Writes::Refresh => self.stack.holds(hash),
-            Writes::Remove => return self.stack.remove(hash),
-        };
-        if enters {
-            // How far back it reaches is of no interest: a write is absorbed wherever it goes.
-            let _ = self.stack.reference(hash);
-        }
+        write(&mut self.stack, hash, writes);
     }
 
     /// The curve of all that was counted.

@@ -100,6 +100,12 @@ impl Watch {
         self.writes = writes;
     }
 
+    /// How writes act.
+    #[must_use]
+    pub fn writes(&self) -> Writes {
+        self.writes
+    }
+
     /// Less memory for it from now on. More is not possible.
     pub fn shrink(&mut self, limits: Limits) {
         for load in [&mut self.application, &mut self.all] {

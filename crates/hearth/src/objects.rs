@@ -281,6 +281,15 @@ fn policy(one: &ObjectView) -> String {
     }
 }
 
+/// Its part of the volume's hits with a small SSD, a middling one and a large one.
+fn brings(one: &ObjectView) -> String {
+    let Some(last) = one.curve.len().checked_sub(1) else { return String::new() };
+    let told = [0, last / 2, last]
+        .map(|at| &one.curve[at])
+        .map(|point| format!("{:.1} % with {} of SSD", point.hits_percent, human::bytes(point.ssd_bytes)));
+    format!("of the reads of blocks used before on {}: {}", one.volume, told.join(", "))
+}
+
 fn show_object(one: &ObjectView) -> String {
     let mut pairs = vec![
         ("object", one.name.clone()),
@@ -295,6 +304,7 @@ fn show_object(one: &ObjectView) -> String {
         ("encrypted", if one.encrypted { "yes: its pages do not say what they are".into() } else { String::new() }),
         ("read", human::bytes(one.read_bytes)),
         ("hits", one.hits_percent.map(|percent| format!("{percent} %")).unwrap_or_default()),
+        ("brings", brings(one)),
         ("written", human::bytes(one.written_bytes)),
         ("policy", format!("admit {}, writes {}, scans {} ({})", one.admit, one.writes, one.on_scan, one.policy)),
     ];

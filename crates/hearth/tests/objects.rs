@@ -198,11 +198,72 @@ fn tables_are_named_and_treated_without_a_login() {
     refused(&["object", "preload", &name, "--rate", "0"], "give at least one byte");
     refused(&["object", "preload", "redo", "--volume", "none"], "there is no volume \"none\"");
     refused(&["object", "list", "none"], "there is no volume \"none\"");
-    refused(&["object", "list", "--sort", "colour"], "write heat, size or name");
+    refused(&["object", "list", "--sort", "colour"], "write heat, gain, size or name");
     refused(&["app", "show", "none"], "there is no application \"none\"");
     refused(&["app", "discover", "none"], "there is no volume \"none\"");
     let again = place.must(&["app", "discover", "v"]);
     assert!(again.contains("/var/lib/mysql"), "{again}");
+    daemon.stop();
+}
+
+#[test]
+fn what_an_object_brings_is_told_and_that_it_was_rebuilt() {
+    let place = Place::new();
+    if !disk_with_mariadb(&place) {
+        return;
+    }
+    let daemon = place.daemon();
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    let add = ["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd", "--mode", "write-through"];
+    let uri = place.must(&add).trim().to_string();
+    applications(&place);
+    let objects = place.json(&["object", "list", "v", "--sort", "size"]);
+    let is_file = |one: &&Value| one["kind"] == "table" && one["encrypted"] == false && one["within"].is_null();
+    let table = all(&objects).iter().find(is_file).unwrap_or_else(|| panic!("no table: {objects:#}"));
+    let path = place.path("root") + "/" + table["path"].as_str().expect("a path");
+    let page = std::fs::read(path).expect("its file")[3 * 16384..4 * 16384].to_vec();
+    let place_in = |image: &[u8]| image.chunks_exact(4096).position(|block| block == &page[..4096]).expect("it lies there") as u64 * 4096;
+    let image = std::fs::read(place.path("disk.img")).expect("the disk");
+    let at = place_in(&image);
+
+    // One page is read again and again: 20,000 of its blocks are what is needed to speak.
+    let curve = |number: &Value| place.json(&["object", "show", &number.to_string()])[0]["curve"].clone();
+    assert!(all(&curve(&table["id"])).is_empty());
+    let mut client = Client::connect(&uri);
+    for _ in 0..5500 {
+        client.read(at, 16384);
+    }
+    let first = until("what it brings", || {
+        let objects = place.json(&["object", "list", "v", "--sort", "gain"]);
+        let first = all(&objects)[0].clone();
+        (!all(&first["curve"]).is_empty()).then_some(first)
+    });
+    let points = all(&first["curve"]);
+    assert!(points.len() >= 4 && points[0]["ssd_bytes"] == 1 << 20, "{first:#}");
+    // Where a page has zeroes its file has a hole, and another's blocks follow.
+    assert!(points.iter().all(|point| point["hits_percent"].as_f64().is_some_and(|hits| hits >= 25.0)), "{first:#}");
+    let family = table["name"].as_str().expect("a name").split('/').next().expect("a name");
+    assert!(first["name"].as_str().is_some_and(|name| name.starts_with(family)), "{first:#}");
+    let show = place.must(&["object", "show", &first["id"].to_string()]);
+    assert!(show.contains("of the reads of blocks used before on v: ") && show.contains(" with 1 MiB of SSD"), "{show}");
+
+    // The same file system with the same files elsewhere: more inodes stand before them.
+    let uuid: String = image[1024 + 0x68..1024 + 0x78].iter().map(|byte| format!("{byte:02x}")).collect();
+    let uuid = [&uuid[..8], &uuid[8..12], &uuid[12..16], &uuid[16..20], &uuid[20..]].join("-");
+    let again = place.path("again.img");
+    let mut mkfs = Command::new("mkfs.ext4");
+    mkfs.args(["-q", "-F", "-b", "4096", "-N", "60000", "-U", &uuid, "-d"]).arg(place.path("root")).arg(&again).arg("96M");
+    assert!(mkfs.status().expect("it is there").success());
+    let image = std::fs::read(&again).expect("the disk");
+    assert_ne!(place_in(&image), at);
+    for (number, piece) in image.chunks(1 << 20).enumerate() {
+        client.write(number as u64 * (1 << 20), piece).expect("it is written");
+    }
+    place.must(&["app", "discover", "v"]);
+    let log = daemon.log();
+    assert!(log.contains("were rebuilt and lie elsewhere now: "), "{log}");
+    assert_eq!(log.matches("elsewhere now").count(), 1, "{log}");
+    assert!(!log.contains(" gone") && !log.contains("found no more"), "{log}");
     daemon.stop();
 }
 

@@ -26,7 +26,7 @@ pub use insight::{
 pub use jobs::{JobKind, JobState, JobView, VolumeWarm};
 pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
 pub use objects::{
-    ApplicationView, BlindView, DatabaseView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone, PreloadView,
+    ApplicationView, BlindView, DatabaseView, ObjectPoint, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone, PreloadView,
     VolumeApplications,
 };
 pub use session::{Login, LoginCode, Role, SessionView, TokenCreate, TokenMade, TokenView};

@@ -80,7 +80,7 @@ pub struct ObjectQuery {
     pub kind: Option<String>,
     /// The one of that name or number.
     pub object: Option<String>,
-    /// Order: "heat" (reads), "size" or "name".
+    /// Order: "heat" (reads), "gain" (hits that it brings), "size" or "name".
     pub sort: Option<String>,
     /// The first so many.
     pub limit: Option<u64>,
@@ -121,6 +121,10 @@ pub struct ObjectView {
     pub hits_percent: Option<f64>,
     /// Bytes written to it; estimated.
     pub written_bytes: u64,
+    /// What it brings, by the size of the SSD, smallest first. Empty: hardly anything, too little was
+    /// read so far, or neither a volume nor an object was named.
+    #[serde(default)]
+    pub curve: Vec<ObjectPoint>,
     /// Whether its blocks enter the cache: "never", "normal" or "pinned".
     pub admit: String,
     /// What becomes of writes: "inherit", "around" or "through".
@@ -129,6 +133,16 @@ pub struct ObjectView {
     pub on_scan: String,
     /// Who says so: "rule", or "default" for what its kind has.
     pub policy: String,
+}
+
+/// What an object brings at some size.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ObjectPoint {
+    /// Of SSD.
+    pub ssd_bytes: u64,
+    /// Share of all reads of blocks used before, on the whole volume, that are hits on this object,
+    /// in percent; estimated.
+    pub hits_percent: f64,
 }
 
 /// A policy for objects: of those named, or of all of a kind or an application.

@@ -38,6 +38,13 @@ pub struct Asked {
     pub latencies: Latencies,
 }
 
+impl Asked {
+    /// Bytes of clients that a byte of SSD holds.
+    pub fn stored_share(&self) -> f64 {
+        self.data_share.unwrap_or(STORED_SHARE) * self.content_factor.unwrap_or(1.0).max(0.01)
+    }
+}
+
 /// Objects told of an advice.
 const OBJECTS_MAX: usize = 32;
 /// The share of hits that objects are told for, if it is known.
@@ -106,7 +113,7 @@ pub fn name_objects(advice: &mut AdviceView, found: &[(Option<ObjectId>, Part)],
 /// Advice for a load, without a number: seconds of computing.
 pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
     let percent = if asked.targets_percent.is_empty() { TARGETS_PERCENT.to_vec() } else { asked.targets_percent.clone() };
-    let stored_share = asked.data_share.unwrap_or(STORED_SHARE) * asked.content_factor.unwrap_or(1.0).max(0.01);
+    let stored_share = asked.stored_share();
     let question = Question {
         shares: percent.iter().map(|percent| percent / 100.0).collect(),
         with_scans: asked.with_backups,

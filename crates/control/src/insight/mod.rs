@@ -10,12 +10,15 @@
 
 pub mod advising;
 pub mod askers;
+mod began;
+pub mod changes;
 pub mod hidden;
 mod marks;
 pub mod objects;
 mod observer;
 pub mod passed;
 pub mod policies;
+pub mod shares;
 mod source;
 mod watched;
 mod witness;

@@ -1,6 +1,7 @@
 //! The objects of a volume: what was found on it, how much they are used, and the policies that follow.
 
 use super::policies::{self, Rule};
+use super::shares::Shares;
 use applications::discovery::{Found, Object, ObjectKind};
 use applications::map::Labels;
 use applications::{Engine, discovery::Application};
@@ -69,6 +70,7 @@ pub struct Objects {
     unknown: Uses,
     /// Of all blocks, but for sequential streams.
     read: Uses,
+    shares: Shares,
     looked: Looked,
     contradictions: u64,
     /// Something was written since the last look began.
@@ -162,11 +164,21 @@ impl Objects {
         self.read
     }
 
+    /// What each brings, by the size of the SSD, as it was told last.
+    pub fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// The same, to tell it anew.
+    pub fn shares_mut(&mut self) -> &mut Shares {
+        &mut self.shares
+    }
+
     /// Memory it takes, in bytes.
     pub fn bytes(&self) -> u64 {
         let found = self.found.as_ref().map_or(0, |found| found.bytes());
         let labels = self.labels.as_ref().map_or(0, Labels::bytes);
-        (found + labels + self.uses.capacity() * size_of::<(ObjectId, Uses)>()) as u64
+        (found + labels + self.shares.bytes() + self.uses.capacity() * size_of::<(ObjectId, Uses)>()) as u64
     }
 
     /// The object that a byte of the volume belongs to: the index, where pages have said which of a table's it is.

@@ -2,9 +2,11 @@
 
 mod asking;
 
+use super::began::Began;
 use super::now_ms;
 use super::objects::{Looked, Objects};
 use super::passed::Passed;
+use super::shares::{Room, Shares};
 use super::source::Source;
 use super::watched::{Step, Watched, writes_in};
 use super::witness::Witness;
@@ -59,6 +61,7 @@ struct OfVolume {
     witness: Option<Result<Witness, (u64, String)>>,
     /// The program of each session of its databases, by thread.
     sessions: Arc<BTreeMap<u32, String>>,
+    began: Began,
 }
 
 /// An analysis that was begun by name.
@@ -144,7 +147,10 @@ impl Insight {
             let mut watched = Watched::new(now_ms, writes_in(mode), limits);
             let sessions = Arc::default();
             watched.set_rules(&self.rules, &sessions);
-            self.volumes.insert(name, OfVolume { reference, pool, mode, watched, objects: Objects::default(), witness: None, sessions });
+            self.volumes.insert(
+                name,
+                OfVolume { reference, pool, mode, watched, objects: Objects::default(), witness: None, sessions, began: Began::default() },
+            );
         }
         let numbers: Vec<u32> = self.volumes.values().map(|volume| volume.reference.number()).collect();
         self.used.retain(|(_, number), _| numbers.contains(number));
@@ -300,6 +306,19 @@ impl Insight {
         self.volumes.get(volume).map(|volume| &volume.objects)
     }
 
+    /// Whether what the objects of a volume bring is to be told anew.
+    pub fn shares_due(&self, volume: &str) -> bool {
+        let objects = self.objects_of(volume);
+        objects.is_some_and(|objects| objects.found().is_some_and(|found| !found.objects.is_empty()) && objects.shares().is_due(now_ms()))
+    }
+
+    /// Tells it anew: milliseconds of computing.
+    pub fn renew_shares(&mut self, volume: &str, room: Room) {
+        let Some(OfVolume { watched, objects, .. }) = self.volumes.get_mut(volume) else { return };
+        let owner_of = |block: u64| objects.at(block * BLOCK_BYTES).map(|object| object.id);
+        *objects.shares_mut() = Shares::new(watched.watch(), room, now_ms(), owner_of);
+    }
+
     /// A volume whose objects are to be looked for, with its size and what was found before. The look is taken to have begun.
     pub fn next_look(&mut self, wanted: Option<&str>) -> Option<Look> {
         let now_ms = now_ms();
@@ -363,6 +382,17 @@ impl Insight {
     pub fn take_scanned(&mut self) -> Vec<(String, Vec<Range<u64>>)> {
         let all = self.volumes.iter_mut().map(|(name, volume)| (name.clone(), volume.watched.take_scanned()));
         all.filter(|(_, ranges)| !ranges.is_empty()).collect()
+    }
+
+    /// Backups and long scans that have begun since the last time: the volume, and a sentence.
+    pub fn take_began(&mut self) -> Vec<(String, String)> {
+        let now_ms = now_ms();
+        let of_volume = |(name, volume): (&String, &mut OfVolume)| {
+            let watched = &volume.watched;
+            let told = volume.began.look(watched.streams().listed(), now_ms, |origin| watched.askers().who(origin));
+            told.into_iter().map(|told| (name.clone(), told)).collect::<Vec<_>>()
+        };
+        self.volumes.iter_mut().flat_map(of_volume).collect()
     }
 
     /// Ends an analysis; what it found stays.

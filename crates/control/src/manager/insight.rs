@@ -2,9 +2,10 @@
 
 use super::Manager;
 use super::pools::RAM_BYTES_DEFAULT;
-use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, StreamView};
+use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, StreamView};
 use crate::error::{ControlError, Kind};
 use crate::insight::advising::{Asked, TARGETS_PERCENT, advise, name_objects, objects_of};
+use crate::insight::shares::Room;
 use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
 use crate::names::{self, Named};
 use analysis::advice::Latencies;
@@ -45,6 +46,10 @@ impl Manager {
         let tapped = self.data().take_tapped()?;
         let requests = self.insight().take_in(tapped);
         self.forget_scans();
+        let began = self.insight().take_began();
+        for (volume, told) in began {
+            self.events().note(Severity::Info, &volume, told);
+        }
         Ok(requests)
     }
 
@@ -209,6 +214,18 @@ impl Manager {
         if let Some(objects) = self.insight().objects_of(volume) {
             name_objects(advice, &found, objects);
         }
+    }
+
+    /// Sees to it that what the objects of a volume bring was told lately.
+    pub(super) fn renew_shares(&self, volume: &str) {
+        if !self.insight().shares_due(volume) {
+            return;
+        }
+        let loads = self.insight().loads(Some(volume));
+        let Some(load) = loads.iter().find(|load| load.name == volume) else { return };
+        let asked = self.asked_of(load, &AdviceAsk::default(), &self.data().figures());
+        let room = Room { ram_blocks: asked.ram_bytes / types::BLOCK_BYTES, stored_share: asked.stored_share() };
+        self.insight().renew_shares(volume, room);
     }
 
     /// Why there is no load of that name.

@@ -2,10 +2,12 @@
 
 use super::Manager;
 use crate::api::{
-    ApplicationView, BlindView, DatabaseView, JobView, ObjectQuery, ObjectSet, ObjectView, PolicyDone, Severity, VolumeApplications,
+    ApplicationView, BlindView, DatabaseView, JobView, ObjectPoint, ObjectQuery, ObjectSet, ObjectView, PolicyDone, Severity,
+    VolumeApplications,
 };
 use crate::error::ControlError;
 use crate::human;
+use crate::insight::changes::changes;
 use crate::insight::hidden::hidden;
 use crate::insight::objects::{Looked, Objects};
 use crate::insight::policies::{self, RULES_MAX, Rule, RuleOf};
@@ -39,6 +41,8 @@ const COOLED_MAX: usize = 512;
 const OBJECTS_TOLD: u64 = 1000;
 /// And at most.
 const OBJECTS_TOLD_MAX: u64 = 100_000;
+/// Volumes of which what their objects bring is told at once.
+const SHARES_MAX: usize = 4;
 /// Objects named at once.
 const NAMED_MAX: usize = 256;
 /// Part of a pool that may be pinned, in percent: the engine keeps no more.
@@ -150,8 +154,8 @@ impl Manager {
                 return Err(error);
             }
         };
-        self.tell_found(look, &found);
-        if self.insight().looked(look, Ok(found)) {
+        if self.insight().looked(look, Ok(found.clone())) {
+            self.tell_found(look, &found);
             self.apply_policies(&look.volume);
             self.insight().end_look(look);
         }
@@ -171,13 +175,16 @@ impl Manager {
         self.change(|state| *state.names_key.get_or_insert(fresh)).map(Some)
     }
 
-    /// An event for what is new.
+    /// Events for what is new, and for what is otherwise than it was.
     fn tell_found(&self, look: &Look, found: &Found) {
         let known: BTreeSet<_> = look.before.iter().flat_map(|before| &before.applications).map(|application| application.id).collect();
         for application in found.applications.iter().filter(|application| !known.contains(&application.id)) {
             let objects = found.objects.iter().filter(|object| object.application == application.id).count();
             let place = application.instance.as_ref().map_or_else(|| "unnamed".into(), |instance| format!("in /{instance}"));
             let told = format!("found {} {place}, with {}", title(application), types::counted(objects as u64, "object"));
+            self.events().note(Severity::Info, &look.volume, told);
+        }
+        for told in look.before.iter().flat_map(|before| changes(before, found)) {
             self.events().note(Severity::Info, &look.volume, told);
         }
     }
@@ -235,18 +242,14 @@ impl Manager {
     }
 
     pub(super) fn objects(&self, query: &ObjectQuery) -> Result<Vec<ObjectView>, ControlError> {
-        let by_heat = match query.sort.as_deref() {
-            None | Some("heat") => Some(true),
-            Some("size") => Some(false),
-            Some("name") => None,
-            Some(other) => {
-                return Err(ControlError::BadOption {
-                    option: "--sort",
-                    problem: format!("is \"{other}\""),
-                    remedy: "write heat, size or name".into(),
-                });
-            }
-        };
+        let sort = query.sort.as_deref().unwrap_or("heat");
+        if !["heat", "gain", "size", "name"].contains(&sort) {
+            return Err(ControlError::BadOption {
+                option: "--sort",
+                problem: format!("is \"{sort}\""),
+                remedy: "write heat, gain, size or name".into(),
+            });
+        }
         if query.limit.is_some_and(|limit| !(1..=OBJECTS_TOLD_MAX).contains(&limit)) {
             let problem = format!("is not between 1 and {OBJECTS_TOLD_MAX}");
             return Err(ControlError::BadOption { option: "--limit", problem, remedy: "leave it out for the first ones".into() });
@@ -254,6 +257,7 @@ impl Manager {
         if let Some(volume) = &query.volume {
             self.volume_record(volume)?;
         }
+        self.renew_shares_for(query);
         let rules = self.rules();
         let insight = self.insight();
         let chosen = chosen(&insight, query);
@@ -264,13 +268,24 @@ impl Manager {
         }
         let mut views: Vec<ObjectView> = chosen.iter().filter_map(|one| view(&insight, one, rules(&one.volume))).collect();
         views.sort_by(|one, other| one.volume.cmp(&other.volume).then_with(|| one.name.cmp(&other.name)));
-        match by_heat {
-            Some(true) => views.sort_by_key(|view| std::cmp::Reverse((view.read_bytes, view.written_bytes))),
-            Some(false) => views.sort_by_key(|view| std::cmp::Reverse(view.bytes)),
-            None => {}
+        let gain = |view: &ObjectView| view.curve.last().map_or(0.0, |most| most.hits_percent);
+        match sort {
+            "heat" => views.sort_by_key(|view| std::cmp::Reverse((view.read_bytes, view.written_bytes))),
+            "gain" => views.sort_by(|one, other| gain(other).total_cmp(&gain(one))),
+            "size" => views.sort_by_key(|view| std::cmp::Reverse(view.bytes)),
+            _ => {}
         }
         views.truncate(query.limit.unwrap_or(OBJECTS_TOLD) as usize);
         Ok(views)
+    }
+
+    /// What objects bring is told of one volume, and of objects that are asked for by name.
+    fn renew_shares_for(&self, query: &ObjectQuery) {
+        let mut volumes: BTreeSet<String> = query.volume.iter().cloned().collect();
+        if query.object.is_some() && volumes.is_empty() {
+            volumes.extend(chosen(&self.insight(), query).into_iter().map(|one| one.volume));
+        }
+        volumes.iter().take(SHARES_MAX).for_each(|volume| self.renew_shares(volume));
     }
 
     fn rules(&self) -> impl Fn(&str) -> Vec<Rule> {
@@ -552,11 +567,17 @@ fn view(insight: &Insight, one: &Chosen, rules: Vec<Rule>) -> Option<ObjectView>
         read_bytes: bytes(uses.read_blocks),
         hits_percent: (uses.read_blocks > 0.0).then(|| (uses.hit_blocks / uses.read_blocks * 1000.0).round() / 10.0),
         written_bytes: bytes(uses.written_blocks),
+        curve: objects.shares().of(object.id).map(|(ssd_bytes, hits)| ObjectPoint { ssd_bytes, hits_percent: hundredths(hits) }).collect(),
         admit: treatment.admit().name().into(),
         writes: treatment.writes().name().into(),
         on_scan: treatment.on_scan().name().into(),
         policy: if rule.is_some() { "rule".into() } else { "default".into() },
     })
+}
+
+/// A share in percent, with two digits behind the point.
+fn hundredths(share: f64) -> f64 {
+    (share * 10_000.0).round() / 100.0
 }
 
 fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {

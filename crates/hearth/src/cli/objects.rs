@@ -49,7 +49,7 @@ pub struct ObjectList {
     /// Of that kind: table, index, lob, toast, undo, redo, wal, binlog, doublewrite, temp, dictionary
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
-    /// Order: heat (bytes read), size or name [default: heat]
+    /// Order: heat (bytes read), gain (hits that it brings; of a volume), size or name [default: heat]
     #[arg(long, value_name = "ORDER")]
     pub sort: Option<String>,
     /// The first so many [default: 40]

@@ -93,9 +93,9 @@ pub struct Objects {
     /// The one of that name or number.
     #[serde(default)]
     object: Option<String>,
-    /// Order: "heat" (default), "size" or "name".
+    /// Order: "heat" (default), "gain" (of a volume), "size" or "name".
     #[serde(default)]
-    #[param(pattern = "^(heat|size|name)$")]
+    #[param(pattern = "^(heat|gain|size|name)$")]
     sort: Option<String>,
     /// The first so many [default: 1000].
     #[serde(default, deserialize_with = "control::int64::or_none")]
