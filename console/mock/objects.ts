@@ -1,7 +1,7 @@
 /** Applications that the mock has found, and the policies of their objects. */
 
 import type { AdviceApplied, AdviceObject, AdviceVerified, AdviceView } from "../src/api";
-import type { ObjectPreload, ObjectSet, ObjectView, PolicyDone, PreloadView, VolumeApplications } from "../src/api-objects";
+import type { ObjectPoint, ObjectPreload, ObjectSet, ObjectView, PolicyDone, PreloadView, VolumeApplications } from "../src/api-objects";
 import { GIB, MIB } from "./volume";
 import type { World } from "./world";
 
@@ -49,9 +49,22 @@ const objects = (volume: string, application: number, engine: string, directory:
       read_bytes: read * MIB,
       hits_percent,
       written_bytes: written * MIB,
+      curve: curveOf(lines, read, hits_percent),
       ...byDefault(kind),
     };
   });
+
+/** Twelve doublings up to 512 GiB; what is read more has its hits with less. */
+function curveOf(lines: Line[], read: number, hits_percent: number | null): ObjectPoint[] {
+  const all = lines.reduce((sum, line) => sum + line[4], 0);
+  const most = ((read * (hits_percent ?? 0)) / all) * 0.99;
+  if (most < 0.05) return [];
+  return Array.from({ length: 12 }, (_, at) => {
+    const ssd_bytes = GIB * 2 ** (at - 2);
+    const hits = most * (1 - Math.exp(-(((ssd_bytes / MIB) * 2.5) / read)));
+    return { ssd_bytes, hits_percent: Math.round(hits * 100) / 100 };
+  });
+}
 
 const byDefault = (kind: string): Pick<ObjectView, "admit" | "writes" | "on_scan" | "policy"> => ({
   admit: isLog(kind) ? "never" : "normal",

@@ -27,8 +27,13 @@ export function pointsOf(advice: AdviceView): AdvicePoint[] {
   return [...others, ...marked].sort((a, b) => a.ssd_bytes - b.ssd_bytes);
 }
 
+/** A point of any curve over sizes. */
+interface Sized {
+  ssd_bytes: number;
+}
+
 /** The sizes that were tried: nothing is told outside of them. */
-export const tried = (curve: AdvicePoint[]): Ends => ({
+export const tried = (curve: Sized[]): Ends => ({
   low: curve[0]!.ssd_bytes,
   high: curve[curve.length - 1]!.ssd_bytes,
 });
@@ -39,8 +44,8 @@ export function axis(advice: AdviceView): Ends {
   return { low: Math.min(...sizes), high: Math.max(...sizes) };
 }
 
-/** Hits at a size, between the points that were tried; at their ends for sizes beyond. */
-export function pointAt(curve: AdvicePoint[], ssd_bytes: number): AdvicePoint {
+/** A figure at a size, between the points that were tried; at their ends for sizes beyond. */
+export function between<P extends Sized>(curve: P[], ssd_bytes: number, of: (point: P) => number): number {
   const { low, high } = tried(curve);
   const size = Math.min(high, Math.max(low, ssd_bytes));
   const index = Math.max(
@@ -51,13 +56,17 @@ export function pointAt(curve: AdvicePoint[], ssd_bytes: number): AdvicePoint {
   const after = curve[index] ?? before;
   const width = Math.log(after.ssd_bytes / before.ssd_bytes);
   const part = width > 0 ? Math.log(size / before.ssd_bytes) / width : 1;
-  const between = (of: (point: AdvicePoint) => number): number =>
-    of(before) + (of(after) - of(before)) * part;
+  return of(before) + (of(after) - of(before)) * part;
+}
+
+/** Hits at a size, with their band. */
+export function pointAt(curve: AdvicePoint[], ssd_bytes: number): AdvicePoint {
+  const { low, high } = tried(curve);
   return {
-    ssd_bytes: size,
-    hits_percent: between((point) => point.hits_percent),
-    hits_percent_low: between((point) => point.hits_percent_low),
-    hits_percent_high: between((point) => point.hits_percent_high),
+    ssd_bytes: Math.min(high, Math.max(low, ssd_bytes)),
+    hits_percent: between(curve, ssd_bytes, (point) => point.hits_percent),
+    hits_percent_low: between(curve, ssd_bytes, (point) => point.hits_percent_low),
+    hits_percent_high: between(curve, ssd_bytes, (point) => point.hits_percent_high),
   };
 }
 

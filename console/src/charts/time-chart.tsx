@@ -1,12 +1,16 @@
 /** A chart over time: drag to zoom, double click to go back; a legend that tells values and switches lines. */
 
-import { useComputed, useSignal, type ReadonlySignal } from "@preact/signals";
+import { effect, useComputed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import uPlot from "uplot";
+import type { EventView } from "../api";
 import { bytes, bytesPerSecond, count, dateTime, digits, microseconds, percent } from "../format";
+import { events } from "../live/store";
 import { palette, type Colour } from "../theme";
+import { sentence } from "../ui/toast";
 import type { Table } from "./history";
-import { ends, type Span, type Window } from "./window";
+import { LEFT, paint, RIGHT } from "./paint";
+import { nearest, type Scale } from "./scale";
+import { ends, type Window } from "./window";
 
 export type Unit = "ratio" | "us" | "per_second" | "bytes" | "bytes_s";
 
@@ -28,8 +32,10 @@ const FORMATS: Record<Unit, (value: number) => string> = {
 
 const AXIS: Record<Unit, (value: number) => string> = { ...FORMATS, ratio: (value) => `${digits(value * 100)} %`, per_second: count };
 
-/** Steps of an axis of bytes: powers of two, so that labels are round. */
-const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const SCALES: Record<Unit, Scale> = { ratio: "share", us: "decades", per_second: "plain", bytes: "bytes", bytes_s: "bytes" };
+
+/** A drag over less is a click; an event is told as near to the pointer, in pixels. */
+const NEAR = 4;
 
 interface Props {
   title: string;
@@ -37,160 +43,131 @@ interface Props {
   lines: ChartLine[];
   table: ReadonlySignal<Table | null>;
   window: Window;
-  sync: string;
-  height?: number;
+  /** Whose events are marked below. */
+  of: string;
 }
 
-export function TimeChart({ title, unit, lines, table, window, sync, height = 170 }: Props) {
-  const box = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | null>(null);
+export function TimeChart({ title, unit, lines, table, window, of }: Props) {
+  const happened = useComputed(() => events.value.filter((event) => event.object === of));
+  const canvas = useRef<HTMLCanvasElement>(null);
   const hidden = useSignal<ReadonlySet<string>>(new Set(lines.filter((line) => line.hidden).map((line) => line.series)));
-  const cursor = useSignal<number | null>(null);
-  const shape = lines.map((line) => line.series).join(",");
+  const width = useSignal(0);
+  /** Where a drag began and is now, in pixels of the canvas. */
+  const drag = useSignal<[number, number] | null>(null);
+  const shown = useComputed(() => {
+    const newest = table.value?.times[table.value.times.length - 1];
+    const span = window.span.value;
+    return ends(span, span.kind === "last" && span.seconds <= 300 && newest ? newest : undefined);
+  });
 
   useEffect(() => {
-    const element = box.current!;
-    const build = (): void => {
-      plot.current?.destroy();
-      plot.current = new uPlot(options({ title, unit, lines, table, window, sync, height }, element.clientWidth, cursor, hidden.peek()), data(table.peek(), lines), element);
-      // The canvas says nothing to those who cannot see it: the summary does.
-      element.querySelector(".uplot")?.setAttribute("aria-hidden", "true");
-      place(plot.current, window.span.peek(), table.peek());
-    };
-    const ending = [
-      palette.subscribe(build),
-      table.subscribe((now) => {
-        if (!plot.current || !now || document.hidden) return;
-        plot.current.setData(data(now, lines), false);
-        place(plot.current, window.span.peek(), now);
-      }),
-      hidden.subscribe((now) => lines.forEach((line, index) => plot.current?.setSeries(index + 1, { show: !now.has(line.series) }))),
-    ];
-    const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
+    const element = canvas.current!;
+    let frame = 0;
+    const ending = effect(() => {
+      const painted = {
+        table: table.value,
+        lines: lines.filter((line) => !hidden.value.has(line.series)),
+        scale: SCALES[unit],
+        ends: shown.value,
+        told: AXIS[unit],
+        cursor: window.cursor.value,
+        marks: happened.value.map((event) => event.unix_s),
+        colours: palette.value,
+        width: width.value,
+      };
+      // Whatever changes until then is drawn at once, and nothing while nobody looks.
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => paint(element, painted));
+    });
+    const resized = new ResizeObserver(() => (width.value = element.clientWidth));
     resized.observe(element);
     return () => {
+      ending();
       resized.disconnect();
-      for (const end of ending) end();
-      plot.current?.destroy();
-      plot.current = null;
+      cancelAnimationFrame(frame);
     };
-  }, [shape, window, sync]);
+  }, [title, window]);
 
+  const place = (event: PointerEvent): number => {
+    const { left, width: wide } = canvas.current!.getBoundingClientRect();
+    return Math.min(wide - RIGHT, Math.max(LEFT, event.clientX - left));
+  };
+  const timeAt = (pixel: number): number => {
+    const [from, to] = shown.value;
+    return from + ((pixel - LEFT) / (width.value - LEFT - RIGHT)) * (to - from);
+  };
+  const move = (event: PointerEvent): void => {
+    const at = place(event);
+    window.cursor.value = timeAt(at);
+    if (drag.value) drag.value = [drag.value[0], at];
+  };
+  const drop = (): void => {
+    const [from, to] = [...(drag.value ?? [0, 0])].sort((a, b) => a - b) as [number, number];
+    drag.value = null;
+    if (to - from >= NEAR) window.zoom(timeAt(from), timeAt(to));
+  };
   const toggle = (series: string): void => {
     const next = new Set(hidden.value);
     if (!next.delete(series)) next.add(series);
     hidden.value = next;
   };
   const summary = useComputed(() => summarise(title, unit, lines, table.value, hidden.value));
+  // What happened where the pointer is.
+  const event = useComputed(() => {
+    const at = window.cursor.value;
+    if (at === null || width.value === 0) return undefined;
+    const [from, to] = shown.value;
+    const near = ((to - from) / (width.value - LEFT - RIGHT)) * NEAR;
+    return happened.value.find((one) => Math.abs(one.unix_s - at) <= near);
+  });
   return (
     <figure class="chart">
       <figcaption>{title}</figcaption>
-      <div ref={box} class="chart-box" role="img" aria-label={summary} />
-      <Legend lines={lines} table={table} cursor={cursor} hidden={hidden} unit={unit} onToggle={toggle} />
+      <div
+        class="chart-box"
+        role="img"
+        aria-label={summary}
+        onPointerMove={move}
+        onPointerLeave={() => (window.cursor.value = null)}
+        onPointerDown={(down) => {
+          if (down.button !== 0) return;
+          down.currentTarget.setPointerCapture(down.pointerId);
+          drag.value = [place(down), place(down)];
+        }}
+        onPointerUp={drop}
+        onPointerCancel={() => (drag.value = null)}
+        onDblClick={() => window.reset()}
+      >
+        <canvas ref={canvas} />
+        <Selection drag={drag} />
+      </div>
+      <Legend lines={lines} table={table} cursor={window.cursor} event={event} hidden={hidden} unit={unit} onToggle={toggle} />
     </figure>
   );
 }
 
-function data(table: Table | null, lines: ChartLine[]): uPlot.AlignedData {
-  if (!table) return [[], ...lines.map(() => [])];
-  return [table.times, ...lines.map((line) => table.columns[line.series] ?? table.times.map(() => null))];
-}
-
-/** Puts the plot over its stretch of time. */
-function place(plot: uPlot, span: Span, table: Table | null): void {
-  const newest = table?.times[table.times.length - 1];
-  const [min, max] = ends(span, span.kind === "last" && span.seconds <= 300 && newest ? newest : undefined);
-  plot.batch(() => {
-    plot.setScale("x", { min, max });
-  });
-}
-
-function options(props: Props, width: number, cursor: { value: number | null }, hidden: ReadonlySet<string>): uPlot.Options {
-  const { unit, lines, window, sync, height = 170 } = props;
-  const colours = palette.peek();
-  const font = `11px ${getComputedStyle(document.body).fontFamily}`;
-  const axis = { stroke: colours.muted, font, grid: { stroke: colours.line, width: 1 }, ticks: { show: false } };
-  const scale: uPlot.Scale =
-    unit === "ratio"
-      ? { range: [0, 1] }
-      : unit === "us"
-        ? { distr: 3, range: (_, min, max) => [10 ** Math.floor(Math.log10(min > 0 ? min : 10)), 10 ** Math.ceil(Math.log10((max > 0 ? max : 1000) * 1.001))] }
-        : { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] };
-  const incrs = unit === "bytes" || unit === "bytes_s" ? { incrs: BYTE_STEPS } : {};
-  return {
-    width: Math.max(width, 100),
-    height,
-    legend: { show: false },
-    cursor: {
-      sync: { key: sync },
-      drag: { x: true, y: false, setScale: false },
-      points: { size: 6 },
-      bind: { dblclick: () => () => (window.reset(), null) },
-    },
-    scales: { x: { time: true }, y: scale },
-    axes: [
-      { ...axis, size: 28, space: 64, values: (_, splits, __, ___, step) => splits.map((time) => timeLabel(time, step)) },
-      { ...axis, size: 62, ...incrs, values: (_, splits) => splits.map((value) => (value === null ? "" : AXIS[unit](value))), ...(unit === "us" ? { splits: (_: uPlot, __: number, min: number, max: number) => decades(min, max) } : {}) },
-    ],
-    series: [
-      {},
-      ...lines.map((line) => ({
-        label: line.label,
-        stroke: colours[line.colour],
-        width: 1.5,
-        show: !hidden.has(line.series),
-        points: { show: false },
-        ...(line.dash ? { dash: line.dash } : {}),
-      })),
-    ],
-    hooks: {
-      setCursor: [(plot) => void (cursor.value = plot.cursor.idx ?? null)],
-      setSelect: [
-        (plot) => {
-          const { left, width: selected } = plot.select;
-          if (selected < 4) return;
-          window.zoom(plot.posToVal(left, "x"), plot.posToVal(left + selected, "x"));
-          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-        },
-      ],
-    },
-  };
-}
-
-/** Powers of ten: the lines between them would only be noise. */
-function decades(min: number, max: number): number[] {
-  const found = [];
-  for (let power = Math.round(Math.log10(min)); power <= Math.round(Math.log10(max)); power += 1) found.push(10 ** power);
-  return found;
-}
-
-const two = (value: number): string => String(value).padStart(2, "0");
-
-/** Midnights and coarser steps as dates, the rest as times of day. */
-function timeLabel(unix_s: number, step_s: number): string {
-  const date = new Date(unix_s * 1000);
-  const day = `${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  if (step_s >= 28 * 86_400) return `${date.getFullYear()}-${two(date.getMonth() + 1)}`;
-  if (step_s >= 86_400) return day;
-  const midnight = date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0;
-  if (midnight && step_s >= 60) return day;
-  return `${two(date.getHours())}:${two(date.getMinutes())}${step_s < 60 ? `:${two(date.getSeconds())}` : ""}`;
+function Selection({ drag }: { drag: ReadonlySignal<[number, number] | null> }) {
+  if (!drag.value) return null;
+  const [from, to] = drag.value;
+  return <span class="chart-drag" style={{ left: `${Math.min(from, to)}px`, width: `${Math.abs(to - from)}px` }} />;
 }
 
 interface LegendProps {
   lines: ChartLine[];
   table: ReadonlySignal<Table | null>;
+  /** The time that the pointer is at. */
   cursor: ReadonlySignal<number | null>;
+  event: ReadonlySignal<EventView | undefined>;
   hidden: ReadonlySignal<ReadonlySet<string>>;
   unit: Unit;
   onToggle: (series: string) => void;
 }
 
 /** Values at the cursor, or the newest that is known. */
-function Legend({ lines, table, cursor, hidden, unit, onToggle }: LegendProps) {
+function Legend({ lines, table, cursor, event, hidden, unit, onToggle }: LegendProps) {
   const now = table.value;
-  const at = cursor.value;
-  const time = now && at !== null ? now.times[at] : undefined;
+  const at = now && cursor.value !== null && now.times.length > 0 ? nearest(now.times, cursor.value) : null;
+  const time = at === null ? undefined : now?.times[at];
   return (
     <div class="chart-legend">
       {lines.map((line) => {
@@ -203,7 +180,10 @@ function Legend({ lines, table, cursor, hidden, unit, onToggle }: LegendProps) {
           </button>
         );
       })}
-      <span class="chart-time">{time === undefined ? "" : dateTime(time)}</span>
+      <span class="chart-time">
+        {time !== undefined && dateTime(event.value?.unix_s ?? time)}
+        {event.value && `: ${sentence(event.value.message)}`}
+      </span>
     </div>
   );
 }

@@ -24,6 +24,8 @@ export function ends(span: Span, now_s = Date.now() / 1000): [number, number] {
 /** The stretch of time of one page, shared by its charts. */
 export class Window {
   readonly span: Signal<Span>;
+  /** The time that the pointer is at, in any of the charts. */
+  readonly cursor = signal<number | null>(null);
   private readonly before: Span[] = [];
 
   constructor(seconds: number) {

@@ -2,13 +2,15 @@
 
 import { useState } from "preact/hooks";
 import type { ApplicationView, ObjectView } from "../api-objects";
+import { bringsNow, SmallCurve } from "../charts/small-curve";
 import { bytes, count, counted } from "../format";
 import { usePolled } from "../live/polled";
+import { ssdOf } from "../live/store";
 import { part } from "../rest";
 import { href } from "../route";
 import { Panel, Trouble } from "../ui/basics";
 import { Table, type Column } from "../ui/table";
-import { kindOf, policyOf, shareOf, sizeOf } from "../words/objects";
+import { brings, kindOf, policyOf, shareOf, sizeOf } from "../words/objects";
 import { SORTS, tree, type Row, type Sort } from "./tree";
 
 const EVERY_MS = 15_000;
@@ -22,6 +24,10 @@ export function Objects({ volume, application }: { volume: string; application: 
   const path = `/objects?volume=${part(volume)}&application=${application.id}&sort=${sort}&limit=${ASKED}`;
   const { value: objects, error } = usePolled<ObjectView[]>(path, EVERY_MS);
   const { branches, fitting, hidden } = tree(objects ?? [], sort, filter, ROWS_MAX);
+  const curves = (objects ?? []).map((object) => object.curve).filter((curve) => curve.length > 0);
+  // All to one scale: a curve twice as high brings twice as much.
+  const top = Math.max(...curves.map((curve) => curve[curve.length - 1]!.hits_percent), 1);
+  const now = ssdOf(volume);
   const whole = application.version ?? application.engine;
   return (
     <Panel
@@ -55,7 +61,7 @@ export function Objects({ volume, application }: { volume: string; application: 
             </span>
           </summary>
           <div class="table-box">
-            <Table columns={COLUMNS} rows={branch.rows} />
+            <Table columns={columns(top, now)} rows={branch.rows} />
           </div>
         </details>
       ))}
@@ -63,14 +69,17 @@ export function Objects({ volume, application }: { volume: string; application: 
         <p class="muted hint">
           {hidden > 0 && `${count(hidden)} more fit; filter to see them. `}
           {objects.length >= ASKED && `Only the first ${count(ASKED)} by ${sort} were looked through. `}
-          Heat is what was read in the last day at most, seen by the cache; it is estimated from a sample.
+          Heat is what was read in the last day at most, seen by the cache; it is estimated from a sample.{" "}
+          {curves[0]
+            ? `What an object brings is its part of ${volume}'s hits, among all reads of blocks used before: the curve is over SSD from ${bytes(curves[0][0]!.ssd_bytes)} to ${bytes(curves[0].at(-1)!.ssd_bytes)}${now === null ? "" : `, the line and the figure are for the ${bytes(now)} that there are`}.`
+            : "What objects bring is told when enough was read again."}
         </p>
       )}
     </Panel>
   );
 }
 
-const COLUMNS: Column<Row>[] = [
+const columns = (top: number, now: number | null): Column<Row>[] => [
   [
     "Object",
     ({ object, inside }) => (
@@ -82,6 +91,19 @@ const COLUMNS: Column<Row>[] = [
   ["Kind", ({ object }) => kindOf(object)],
   ["Read", ({ object }) => bytes(object.read_bytes), "right"],
   ["Hits", ({ object }) => shareOf(object.hits_percent), "right"],
+  [
+    "Brings",
+    ({ object: { curve } }) =>
+      curve.length === 0 ? (
+        "–"
+      ) : (
+        <span class="brings">
+          <SmallCurve curve={curve} top={top} now={now} />
+          <span>{brings(bringsNow(curve, now))}</span>
+        </span>
+      ),
+    "right",
+  ],
   ["Written", ({ object }) => bytes(object.written_bytes), "right"],
   ["Size", ({ object }) => sizeOf(object), "right"],
   ["Policy", ({ object }) => policyOf(object)],

@@ -2,7 +2,7 @@
 
 import type { ObjectView } from "../api-objects";
 
-export const SORTS = ["heat", "size", "name"] as const;
+export const SORTS = ["heat", "gain", "size", "name"] as const;
 export type Sort = (typeof SORTS)[number];
 
 export interface Row {
@@ -88,6 +88,7 @@ const order = (a: { name: string; weight: number }, b: { name: string; weight: n
 /** Reads make heat; writes tell apart what is not read. */
 function weight(object: ObjectView, sort: Sort): number {
   if (sort === "name") return 0;
+  if (sort === "gain") return object.curve[object.curve.length - 1]?.hits_percent ?? 0;
   return sort === "size" ? object.bytes : object.read_bytes + object.written_bytes / 2 ** 20;
 }
 

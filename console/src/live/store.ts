@@ -39,6 +39,12 @@ export function takeJob(job: JobView): void {
   jobs.value = [...others, job].sort((a, b) => b.id - a.id);
 }
 
+/** The SSD that a volume's pool has, in bytes; null: not known. */
+export function ssdOf(volume: string): number | null {
+  const of = volumes.value.find(({ name }) => name === volume)?.pool;
+  return pools.value.find(({ name }) => name === of)?.size_bytes || null;
+}
+
 export async function refreshVolumes(): Promise<void> {
   volumes.value = await get<VolumeView[]>("/volumes");
 }

@@ -1,15 +1,18 @@
 /** One object: what is known of it, and how it is treated. */
 
 import type { ComponentChildren } from "preact";
-import type { ObjectView } from "../api-objects";
+import type { ObjectPoint, ObjectView } from "../api-objects";
+import { bringsNow, SmallCurve } from "../charts/small-curve";
 import { bytes, counted } from "../format";
 import { Policy } from "../insight/policy";
 import { Preload } from "../insight/preload";
 import { usePolled } from "../live/polled";
+import { ssdOf } from "../live/store";
 import { part } from "../rest";
 import { href } from "../route";
 import { Chip, Figure, Panel, Trouble } from "../ui/basics";
-import { pieces, policyOf, shareOf, sizeOf } from "../words/objects";
+import { Table, type Column } from "../ui/table";
+import { brings, pieces, policyOf, shareOf, sizeOf } from "../words/objects";
 
 const EVERY_MS = 10_000;
 
@@ -60,6 +63,9 @@ export function ObjectPage({ volume, id }: { volume: string; id: number }) {
           note={object.within === null ? `in ${counted(object.extents, "piece")}` : "part of another's file"}
         />
       </dl>
+      <Panel title="What it brings" id="brings">
+        <Brings object={object} />
+      </Panel>
       <Panel title="What is known" id="facts">
         <dl class="places">
           <Fact what="First file">
@@ -74,6 +80,39 @@ export function ObjectPage({ volume, id }: { volume: string; id: number }) {
       </Panel>
       <Policy object={object} again={again} />
     </>
+  );
+}
+
+const POINTS: Column<ObjectPoint>[] = [
+  ["SSD", (point) => bytes(point.ssd_bytes)],
+  ["Brings", (point) => brings(point.hits_percent), "right"],
+];
+
+/** Its part of the volume's hits, by the size of the SSD. */
+function Brings({ object: { curve, volume } }: { object: ObjectView }) {
+  const last = curve[curve.length - 1];
+  if (!last) return <p class="calm">Hardly any hits; or too little of {volume} was read again so far.</p>;
+  const now = ssdOf(volume);
+  return (
+    <figure class="chart object-curve">
+      <figcaption>
+        {now === null ? `With ${bytes(last.ssd_bytes)} of SSD` : `With the ${bytes(now)} of SSD that there are`},{" "}
+        {brings(bringsNow(curve, now))} of all reads of blocks used before on {volume} are hits on this object
+        {now !== null && `; at most ${brings(last.hits_percent)}`}.
+      </figcaption>
+      <SmallCurve curve={curve} top={Math.max(last.hits_percent, 0.1)} now={now} />
+      <p class="ends muted">
+        <span>{bytes(curve[0]!.ssd_bytes)}</span>
+        {now !== null && <span>dashed: now</span>}
+        <span>{bytes(last.ssd_bytes)} of SSD</span>
+      </p>
+      <details class="heat-table">
+        <summary>The same as a table</summary>
+        <div class="table-box">
+          <Table columns={POINTS} rows={curve} />
+        </div>
+      </details>
+    </figure>
   );
 }
 

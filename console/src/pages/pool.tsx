@@ -98,7 +98,7 @@ function PoolCharts({ name }: { name: string }) {
   return (
     <Panel title="Over time" aside={<WindowControls window={window} />}>
       {problem.value && <p class="wrong">The history cannot be shown: {problem}</p>}
-      <div class="charts">{CHARTS.map((chart) => <TimeChart key={chart.title} {...chart} table={table} window={window} sync={`pool-${name}`} />)}</div>
+      <div class="charts">{CHARTS.map((chart) => <TimeChart key={chart.title} {...chart} table={table} window={window} of={name} />)}</div>
     </Panel>
   );
 }

@@ -70,9 +70,9 @@ export function VolumeCharts({ name }: { name: string }) {
       {problem.value && <p class="wrong">The history cannot be shown: {problem}</p>}
       {none.value && <p class="calm">Nothing is known of that time.</p>}
       <div class="charts">
-        {CHARTS.map((chart) => <TimeChart key={chart.title} {...chart} table={table} window={window} sync={`volume-${name}`} />)}
+        {CHARTS.map((chart) => <TimeChart key={chart.title} {...chart} table={table} window={window} of={name} />)}
       </div>
-      <p class="muted hint">Drag over a chart to zoom, double-click to go back; a click on a line's name shows or hides it.</p>
+      <p class="muted hint">Drag over a chart to zoom, double-click to go back; a click on a line's name shows or hides it. Triangles are <a href="#/events">events</a>.</p>
     </Panel>
   );
 }

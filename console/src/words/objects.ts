@@ -34,6 +34,10 @@ export const pieces = (evidence: string): string[] =>
 export const shareOf = (percent: number | null): string =>
   percent === null ? "–" : `${hits(percent)}${NB}%`;
 
+/** What an object brings: small shares with a digit more. */
+export const brings = (percent: number): string =>
+  percent > 0 && percent < 0.1 ? `<${NB}0.1${NB}%` : `${percent.toFixed(percent < 10 ? 1 : 0).replace(/\.0$/, "")}${NB}%`;
+
 /** "index, in its table" */
 export const kindOf = (object: ObjectView): string =>
   object.within === null ? object.kind : `${object.kind}, in its table`;

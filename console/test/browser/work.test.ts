@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
 import { live, MOCK_ONLY as skip, open, shot, stage, violations, type Stage } from "./harness";
 import { World } from "../../mock/world";
+import { LEFT, RIGHT } from "../../src/charts/paint";
 
 let here: Stage;
 before(async () => void (here = await stage()));
@@ -99,22 +100,44 @@ test("dragging over a chart zooms all of them to finer history; a double click g
   await page.waitForTimeout(800);
   const asked: string[] = [];
   page.on("request", (request) => request.url().includes("/history") && asked.push(request.url()));
-  const chart = page.locator(".chart .u-over").first();
+  const chart = page.locator(".chart-box canvas").first();
   await chart.scrollIntoViewIfNeeded();
   const box = (await chart.boundingBox())!;
-  await page.mouse.move(box.x + box.width * 0.5, box.y + 40);
+  const at = (part: number): number => box.x + LEFT + (box.width - LEFT - RIGHT) * part;
+  await page.mouse.move(at(0.5), box.y + 40);
   await page.mouse.down();
-  await page.mouse.move(box.x + box.width * 0.6, box.y + 40, { steps: 5 });
+  await page.mouse.move(at(0.6), box.y + 40, { steps: 5 });
   await page.mouse.up();
   await page.getByRole("button", { name: "Back to now" }).waitFor();
   await page.waitForTimeout(500);
   const query = new URL(asked[asked.length - 1]!).searchParams;
   const length = Number(query.get("to_unix_s")) - Number(query.get("from_unix_s"));
-  assert.ok(length > 7000 && length < 10_000, `${length} seconds instead of a tenth of a day`);
+  assert.ok(length > 8400 && length < 8900, `${length} seconds instead of a tenth of a day`);
   await shot(page, "volume-zoomed", false);
   await chart.dblclick();
   await page.getByRole("button", { name: "Back to now" }).waitFor({ state: "detached" });
   assert.equal(await page.getByRole("button", { name: "24 h" }).getAttribute("aria-pressed"), "true");
+  await watched.done();
+});
+
+test("what happened is marked below the charts, and told where the pointer is", { skip }, async () => {
+  const watched = await open(here, "#/volume/db");
+  const { page } = watched;
+  await live(page);
+  here.mock!.world.tell("info", "db", "12 tables were rebuilt");
+  const chart = page.locator(".chart-box canvas").first();
+  await chart.scrollIntoViewIfNeeded();
+  const box = (await chart.boundingBox())!;
+  const told = page.locator(".chart-time", { hasText: /: 12 tables were rebuilt\.$/ });
+  // The mark moves on with the seconds.
+  for (let step = 0; step < 60 && (await told.count()) === 0; step += 1) {
+    await page.mouse.move(box.x + box.width - RIGHT - 2 * (step % 20), box.y + 40);
+    await page.waitForTimeout(50);
+  }
+  assert.equal(await told.count(), 6, "all charts tell of the same moment");
+  await shot(page, "volume-event", false);
+  await page.mouse.move(5, 5);
+  await told.first().waitFor({ state: "detached" });
   await watched.done();
 });
 

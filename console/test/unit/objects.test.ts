@@ -4,10 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AdviceVerified } from "../../src/api";
 import type { ObjectView, VolumeApplications } from "../../src/api-objects";
+import { bringsNow } from "../../src/charts/small-curve";
 import { asked } from "../../src/insight/policy";
-import { tree, type Sort } from "../../src/insight/tree";
+import { SORTS, tree, type Sort } from "../../src/insight/tree";
 import { href, parse, title } from "../../src/route";
-import { errorTold, kindOf, pieces, policyOf, shareOf, sizeOf, stateOf, unknownShare } from "../../src/words/objects";
+import { brings, errorTold, kindOf, pieces, policyOf, shareOf, sizeOf, stateOf, unknownShare } from "../../src/words/objects";
 
 const plain = (text: string): string => text.replace(/[\u00a0\u202f]/g, " ");
 const object = (name: string, rest: Partial<ObjectView>): ObjectView => ({
@@ -27,6 +28,7 @@ const object = (name: string, rest: Partial<ObjectView>): ObjectView => ({
   read_bytes: 0,
   hits_percent: null,
   written_bytes: 0,
+  curve: [],
   admit: "normal",
   writes: "inherit",
   on_scan: "hit-only",
@@ -60,8 +62,19 @@ test("a table counts with its indexes, which stand below it, the hottest first",
   assert.deepEqual(shown("name").filter((line) => line.startsWith("[")), ["[mail]", "[shop]", "[]"]);
 });
 
+test("what an object brings is told for the SSD that there is, and sorts", () => {
+  const GIB = 2 ** 30;
+  const curve = [1, 2, 4].map((gib, at) => ({ ssd_bytes: gib * GIB, hits_percent: [1, 5, 30][at]! }));
+  assert.deepEqual([null, 0.5, 2, 2 ** 1.5, 100].map((gib) => bringsNow(curve, gib && gib * GIB)), [30, 1, 5, 17.5, 30]);
+  assert.equal(bringsNow([], GIB), 0);
+  assert.deepEqual([0, 0.04, 0.1, 5, 9.95, 17.5].map((share) => plain(brings(share))), ["0 %", "< 0.1 %", "0.1 %", "5 %", "9.9 %", "18 %"]);
+  const gains = [object("shop.a", {}), inside("shop.a/x", "shop.a", 900), { ...inside("shop.b/y", "shop.b", 1), curve }];
+  const names = tree(gains, "gain", "", 9).branches.flatMap(({ rows }) => rows.map((row) => row.object.name));
+  assert.deepEqual(names, ["shop.b/y", "shop.a", "shop.a/x"]);
+});
+
 test("every object is shown once, or counted as hidden", () => {
-  for (const sort of ["heat", "size", "name"] as const) {
+  for (const sort of SORTS) {
     const all = tree(OBJECTS, sort, "", 100);
     const names = all.branches.flatMap(({ rows }) => rows.map((row) => row.object.name));
     assert.deepEqual([...names].sort(), OBJECTS.map((one) => one.name).sort(), sort);
