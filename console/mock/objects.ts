@@ -88,7 +88,7 @@ export function applications(world: World): VolumeApplications[] {
       return { name, objects: inside.length, bytes: sum(inside) };
     });
     const instance = volume === "db" ? "/var/lib/mysql" : null;
-    return [{ id: of[0]!.application, engine: of[0]!.engine, version, instance, evidence: of[0]!.evidence, objects: of.length, bytes: sum(of), databases }];
+    return [{ id: of[0]!.application, engine: of[0]!.engine, version, instance, evidence: of[0]!.evidence, objects: of.length, bytes: sum(of), databases, connection: null }];
   };
   const of = (volume: string, rest: Partial<VolumeApplications>): VolumeApplications => ({
     volume, state: "found", problem: null, age_ms: 312_000, looked_at_bytes: 34 * MIB, complete: true, blind: [], unknown_percent: 0.8, applications: [], ...rest,

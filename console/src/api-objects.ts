@@ -36,6 +36,22 @@ export interface ApplicationView {
   objects: number;
   bytes: number;
   databases: DatabaseView[];
+  /** To its server; null: it is not asked. */
+  connection: ConnectionView | null;
+}
+
+/** How the connection to a server is. */
+export interface ConnectionView {
+  /** Null for those who may look only. */
+  login: string | null;
+  user: string | null;
+  /** Null until it answered. */
+  server: string | null;
+  /** It tells which programs are connected. */
+  programs: boolean;
+  sessions: number;
+  problem: string | null;
+  remedy: string | null;
 }
 
 export interface DatabaseView {

@@ -88,10 +88,24 @@ const APPS: Column<Placed>[] = [
   ["Volume", ({ of }) => <a href={href({ page: "volume", name: of.volume })}>{of.volume}</a>],
   ["Data directory", ({ app }) => (app.instance === null ? "in no known file system" : <code>{app.instance}</code>)],
   ["Known by", ({ app }) => pieces(app.evidence).map((piece) => <Chip key={piece}>{piece}</Chip>)],
+  ["Server", ({ app }) => <Server connection={app.connection} />],
   ["Databases", ({ app }) => count(app.databases.length), "right"],
   ["Objects", ({ app }) => count(app.objects), "right"],
   ["Size", ({ app }) => bytes(app.bytes), "right"],
 ];
+
+/** Whether the server itself is asked for names and sessions. */
+function Server({ connection }: { connection: ApplicationView["connection"] }) {
+  if (connection === null) return <>not asked</>;
+  if (connection.problem !== null)
+    return (
+      <>
+        <Badge tone="warn">no answer</Badge>
+        <span class="under">{sentence([connection.problem, connection.remedy].filter((text) => text !== null).join("; "))}</span>
+      </>
+    );
+  return <>{connection.server === null ? "not answered yet" : `connected, ${counted(connection.sessions, "session")}`}</>;
+}
 
 const volumesWith = (again: () => void): Column<VolumeApplications>[] => [
   ["Volume", ({ volume }) => volume],

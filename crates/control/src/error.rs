@@ -366,6 +366,7 @@ impl ControlError {
             ControlError::BadRequest(_) => "use the hearth command of the same version as the daemon".into(),
             ControlError::Unknown { named: "device", .. } => "list the devices with `hearth devices`".into(),
             ControlError::Unknown { named: "analysis", .. } => "list them with `hearth analysis list`".into(),
+            ControlError::Unknown { named: "application", .. } => "list the applications with `hearth app list`".into(),
             ControlError::Unknown { named: "object", .. } => {
                 "list the objects with `hearth object list`, or look again with `hearth app discover`".into()
             }

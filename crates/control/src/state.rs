@@ -206,6 +206,7 @@ impl DiskRecord {
             stopped: false,
             noted: Vec::new(),
             rules: Vec::new(),
+            connections: Vec::new(),
             shares: self.shares.clone(),
             attachment: None,
         }
@@ -285,12 +286,41 @@ pub struct VolumeRecord {
     /// Policies of its objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
+    /// Logins to the servers of applications that lie on it, one an application.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionRecord>,
     /// How it is offered to other machines; at most once by each protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<ShareRecord>,
     /// It stands under a mapped device in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Attachment>,
+}
+
+/// What sort of server is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerKind {
+    /// MySQL or MariaDB.
+    Mysql,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// A login to the server of an application. What it is for is told by where its data lies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionRecord {
+    /// The application's number on its volume.
+    pub application: u32,
+    /// What sort of server.
+    pub server: ServerKind,
+    /// Its data directory, from the root of its file system.
+    pub instance: String,
+    /// Where that file system begins on the volume.
+    pub start_bytes: u64,
+    /// The file that the login is in: only its path is kept.
+    pub login: String,
 }
 
 /// A mapped device whose requests go through a volume, while it keeps its name and its users. What it lay on is the volume's backing
@@ -587,6 +617,7 @@ pub(crate) mod samples {
             stopped: false,
             noted: Vec::new(),
             rules: Vec::new(),
+            connections: Vec::new(),
             shares: Vec::new(),
             attachment: None,
         }

@@ -204,6 +204,8 @@ fn app_action(command: &App) -> &'static str {
         App::List { .. } => "list applications",
         App::Show { .. } => "show the application",
         App::Discover { .. } => "look for applications",
+        App::Connect { .. } => "connect to the server of the application",
+        App::Disconnect { .. } => "disconnect from the server of the application",
     }
 }
 

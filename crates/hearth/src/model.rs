@@ -181,6 +181,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         stopped: false,
         noted: Vec::new(),
         rules: Vec::new(),
+        connections: Vec::new(),
         shares: Vec::new(),
         attachment: None,
     };

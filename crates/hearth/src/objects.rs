@@ -7,7 +7,9 @@ use crate::progress::{begin, follow};
 use crate::quantity;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{self, AnalysisView, ApplicationView, JobView, ObjectView, PolicyDone, PreloadView, VolumeApplications};
+use control::api::{
+    self, AnalysisView, ApplicationView, Connected, Done, JobView, ObjectView, PolicyDone, PreloadView, VolumeApplications,
+};
 use control::human;
 use control::names::Named;
 
@@ -29,23 +31,36 @@ impl Session {
             }
             App::Show { app } => {
                 let told: Vec<VolumeApplications> = self.client.get("/applications")?;
-                let wanted = app.trim_start_matches('/');
-                let is_it = |one: &ApplicationView| {
-                    wanted.parse() == Ok(one.id) || one.instance.as_deref().map(|path| path.trim_start_matches('/')) == Some(wanted)
-                };
-                let found = told.iter().flat_map(|of| of.applications.iter().filter(|one| is_it(one)).map(move |one| (of, one)));
-                let found: Vec<_> = found.collect();
-                let (of, one) = match found[..] {
-                    [one] => one,
-                    [] => return Err(Failure::failed(format!("there is no application \"{app}\""), "list them with `hearth app list`")),
-                    _ => {
-                        let several = format!("\"{app}\" may mean {} applications", found.len());
-                        return Err(Failure::failed(several, "give its number; see `hearth app list`"));
-                    }
-                };
+                let (of, one) = the_one(&told, app)?;
                 let path = format!("/objects?volume={}&application={}&limit={OF_APP}", of.volume, one.id);
                 let objects: Vec<ObjectView> = self.client.get(&path)?;
                 self.print(one, |one| show_app(of, one, &objects))
+            }
+            App::Connect { app, login } => {
+                let told: Vec<VolumeApplications> = self.client.get("/applications")?;
+                let (of, one) = the_one(&told, app)?;
+                let login = std::path::absolute(login).unwrap_or_else(|_| login.clone());
+                let body = api::AppConnect { login: login.display().to_string(), volume: Some(of.volume.clone()) };
+                let done: Connected =
+                    begin(&self.interrupt, || self.client.send("POST", &format!("/applications/{}/connect", one.id), &body))?;
+                match done.job.clone().filter(|_| !self.json) {
+                    Some(job) => {
+                        crate::commands::print(&connected(&done))?;
+                        self.finish(job)
+                    }
+                    None => self.print(&done, connected),
+                }
+            }
+            App::Disconnect { app } => {
+                let told: Vec<VolumeApplications> = self.client.get("/applications")?;
+                // A number may be of one that is not found at present.
+                let (id, volume) = match (the_one(&told, app), app.parse()) {
+                    (Ok((of, one)), _) => (one.id, Some(of.volume.clone())),
+                    (Err(_), Ok(id)) => (id, None),
+                    (Err(failure), Err(_)) => return Err(failure),
+                };
+                let done: Done = self.client.send("POST", &format!("/applications/{id}/disconnect"), &api::AppDisconnect { volume })?;
+                self.print(&done, |done| done.told.clone().map_or_else(String::new, |told| told + "\n"))
             }
             App::Discover { volume } => {
                 let volumes = match volume {
@@ -101,6 +116,35 @@ impl Session {
             }
         }
     }
+}
+
+/// The application of that number or data directory.
+fn the_one<'a>(told: &'a [VolumeApplications], app: &str) -> Result<(&'a VolumeApplications, &'a ApplicationView), Failure> {
+    let wanted = app.trim_start_matches('/');
+    let is_it = |one: &ApplicationView| {
+        wanted.parse() == Ok(one.id) || one.instance.as_deref().map(|path| path.trim_start_matches('/')) == Some(wanted)
+    };
+    let found = told.iter().flat_map(|of| of.applications.iter().filter(|one| is_it(one)).map(move |one| (of, one)));
+    let found: Vec<_> = found.collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(Failure::failed(format!("there is no application \"{app}\""), "list them with `hearth app list`")),
+        _ => {
+            let several = format!("\"{app}\" may mean {} applications", found.len());
+            Err(Failure::failed(several, "give its number; see `hearth app list`"))
+        }
+    }
+}
+
+fn connected(done: &Connected) -> String {
+    let mut text = format!("connected to {} as {}: it told {}\n", done.server, done.user, types::counted(done.names, "name"));
+    for sentence in &done.sentences {
+        text += &format!("{sentence}\n");
+    }
+    if done.job.is_none() {
+        text += "they are put to the objects when the look at the volume that is under way has ended\n";
+    }
+    text
 }
 
 fn applications_of(volume: Option<&str>) -> Result<String, Failure> {
@@ -212,6 +256,22 @@ fn show_app(of: &VolumeApplications, one: &ApplicationView, top: &[ObjectView]) 
     ];
     if let Some(age_ms) = of.age_ms {
         pairs.push(("looked at", format!("{} ago", human::seconds(age_ms / 1000))));
+    }
+    if let Some(connection) = &one.connection {
+        let as_whom = match (&connection.user, &connection.login) {
+            (Some(user), Some(login)) => format!("as {user} with {login}"),
+            (None, Some(login)) => format!("with {login}, no answer yet"),
+            _ => "yes".into(),
+        };
+        pairs.push(("connected", as_whom));
+        if connection.problem.is_none() && connection.server.is_some() {
+            let programs = if connection.programs { "" } else { ", without their programs" };
+            pairs.push(("sessions", format!("{}{programs}", connection.sessions)));
+        }
+        if let Some(problem) = &connection.problem {
+            pairs
+                .push(("problem", [Some(problem.clone()), connection.remedy.clone()].into_iter().flatten().collect::<Vec<_>>().join("; ")));
+        }
     }
     let mut text = table::pairs(&pairs);
     if !one.databases.is_empty() {

@@ -44,6 +44,7 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
             std::thread::sleep(SHARES_EVERY);
         }
     })?;
+    manager.watch_sessions();
     let observed = manager.clone();
     spawn("observer", move || {
         // Nobody waits for it: everybody else goes first. Where that is refused, it takes its turn.

@@ -48,9 +48,12 @@ impl FromRequestParts<Arc<App>> for Number {
         let Path(text) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| bad_path())?;
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let number = text.parse().ok().filter(|_| digits);
-        number
-            .map(Number)
-            .ok_or_else(|| Problem::usage("the job number in the path is not a number", "list the jobs with GET /api/v1/jobs"))
+        number.map(Number).ok_or_else(|| match parts.uri.path().strip_prefix(PREFIX) {
+            Some(path) if path.starts_with("/applications/") => {
+                Problem::usage("the application in the path is not a number", "list them with GET /api/v1/applications")
+            }
+            _ => Problem::usage("the job number in the path is not a number", "list the jobs with GET /api/v1/jobs"),
+        })
     }
 }
 

@@ -67,7 +67,7 @@ fn served() -> routes::Answered {
         routes::volume_warm, routes::volume_why, routes::volume_map, routes::share_list, routes::share_add, routes::share_show, routes::share_remove, routes::stats_all, routes::stats, routes::sample,
         routes::analysis_list, routes::analysis_start, routes::analysis_show, routes::analysis_stop, routes::analysis_forget, routes::stream_list,
         routes::stream_rule_list, routes::stream_rule_add, routes::stream_rule_remove,
-        routes::advise, routes::advice_show, routes::advice_apply, routes::advice_verify, routes::application_list, routes::volume_discover, routes::object_list, routes::object_set, routes::object_preload,
+        routes::advise, routes::advice_show, routes::advice_apply, routes::advice_verify, routes::application_list, routes::application_connect, routes::application_disconnect, routes::volume_discover, routes::object_list, routes::object_set, routes::object_preload,
         routes::attach, routes::detach,
         routes::job_list, routes::job_show, routes::job_stop, routes::job_resume, routes::events, routes::history, routes::stream,
     ),

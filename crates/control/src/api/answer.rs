@@ -65,6 +65,8 @@ pub enum Answer {
     AdviceVerified(Box<AdviceVerified>),
     /// Applications by volume.
     Applications(Vec<VolumeApplications>),
+    /// A connection to a server.
+    Connected(Box<Connected>),
     /// Objects.
     Objects(Vec<ObjectView>),
     /// What a policy became.

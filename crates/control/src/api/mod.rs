@@ -2,6 +2,7 @@
 //! line and (later) the console end here.
 
 pub mod answer;
+pub mod connections;
 pub mod devices;
 pub mod disks;
 pub mod done;
@@ -15,6 +16,7 @@ pub mod shares;
 pub mod why;
 
 pub use answer::Answer;
+pub use connections::{AppConnect, AppDisconnect, Connected, ConnectionView};
 pub use devices::{DeviceExamine, DeviceState, DeviceView};
 pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
@@ -316,6 +318,22 @@ pub enum Action {
     /// Applications found on volumes.
     ApplicationList {
         /// Of that volume; absent: of all.
+        volume: Option<String>,
+        /// With what logins to servers tell.
+        logins: bool,
+    },
+    /// Asks the server of an application for its names and sessions from now on.
+    ApplicationConnect {
+        /// The application's number.
+        id: u32,
+        /// How.
+        connect: AppConnect,
+    },
+    /// Asks it no more.
+    ApplicationDisconnect {
+        /// The application's number.
+        id: u32,
+        /// Its volume, where several have one of that number.
         volume: Option<String>,
     },
     /// Looks for the applications of a volume again.

@@ -56,6 +56,9 @@ pub struct ApplicationView {
     pub bytes: u64,
     /// Its databases.
     pub databases: Vec<DatabaseView>,
+    /// The connection to its server, if there is one.
+    #[serde(default)]
+    pub connection: Option<super::ConnectionView>,
 }
 
 /// A database.

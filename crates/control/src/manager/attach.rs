@@ -184,6 +184,7 @@ impl Manager {
             stopped: false,
             noted: Vec::new(),
             rules: Vec::new(),
+            connections: Vec::new(),
             shares: Vec::new(),
             attachment: Some(attachment),
         };

@@ -18,6 +18,7 @@ mod attach_late_tests;
 mod attach_tests;
 mod check;
 mod claims;
+mod connect;
 mod devices;
 mod disks;
 mod exports;
@@ -36,6 +37,7 @@ mod replace;
 mod rescue;
 mod resume;
 mod sample;
+pub mod sessions;
 pub mod share_watch;
 mod shares;
 mod single;
@@ -53,6 +55,8 @@ mod why;
 mod why_told;
 mod work;
 
+#[cfg(test)]
+mod connect_tests;
 #[cfg(test)]
 mod disk_fault_tests;
 #[cfg(test)]
@@ -127,6 +131,7 @@ struct Shared {
     newest: Mutex<sample::Newest>,
     repeats: Mutex<Repeats>,
     insight: Mutex<crate::insight::Insight>,
+    connections: Mutex<connect::Connections>,
     history: OnceLock<History>,
     /// What new volumes get where nothing else is asked for.
     volume_defaults: OnceLock<Options>,
@@ -281,6 +286,7 @@ impl Manager {
             newest: Mutex::default(),
             repeats: Mutex::default(),
             insight: Mutex::default(),
+            connections: Mutex::default(),
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),
             stop_limit: OnceLock::new(),
@@ -375,7 +381,9 @@ impl Manager {
                 self.advice_apply(id, dry_run, no_preload).map(|done| Answer::AdviceApplied(Box::new(done)))
             }
             Action::AdviceVerify { id } => self.advice_verify(id).map(|told| Answer::AdviceVerified(Box::new(told))),
-            Action::ApplicationList { volume } => self.applications(volume.as_deref()).map(Answer::Applications),
+            Action::ApplicationList { volume, logins } => self.applications(volume.as_deref(), logins).map(Answer::Applications),
+            Action::ApplicationConnect { id, connect } => self.app_connect(id, &connect).map(|done| Answer::Connected(Box::new(done))),
+            Action::ApplicationDisconnect { id, volume } => self.app_disconnect(id, volume.as_deref()).map(told),
             Action::ApplicationDiscover { volume } => self.discover_as_job(&volume).map(|job| Answer::Job(Box::new(job))),
             Action::ObjectList(query) => self.objects(&query).map(Answer::Objects),
             Action::ObjectPreload(asked) => self.object_preload(&asked).map(|done| Answer::Preload(Box::new(done))),

@@ -2,8 +2,8 @@
 
 use super::Manager;
 use crate::api::{
-    ApplicationView, BlindView, DatabaseView, JobView, ObjectPoint, ObjectQuery, ObjectSet, ObjectView, PolicyDone, Severity,
-    VolumeApplications,
+    ApplicationView, BlindView, ConnectionView, DatabaseView, JobView, ObjectPoint, ObjectQuery, ObjectSet, ObjectView, PolicyDone,
+    Severity, VolumeApplications,
 };
 use crate::error::ControlError;
 use crate::human;
@@ -58,7 +58,7 @@ pub(super) struct Chosen {
 impl Manager {
     /// Looks for the objects of one volume, if one is due; takes as long as it takes. `false`: none was.
     pub fn discover_due(&self) -> bool {
-        let look = self.insight().next_look(None);
+        let look = self.look_due_for_names().or_else(|| self.insight().next_look(None));
         let Some(look) = look else { return false };
         if let Err(error) = self.discover(&look, &BY_ITSELF, &mut |_| !self.is_stopping()) {
             tracing::debug!("the objects of \"{}\" are not known: {error}", look.volume);
@@ -113,10 +113,7 @@ impl Manager {
     /// Reads what is needed for names at that pace, as long as `goes_on` says so.
     fn discover(&self, look: &Look, pace: &Pace, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ControlError> {
         let size_bytes = look.reference.size_bytes();
-        let mut discovery = match &look.before {
-            Some(before) => Discovery::again(before, size_bytes),
-            None => Discovery::new(size_bytes),
-        };
+        let mut discovery = Discovery::knowing(look.before.as_deref(), size_bytes, self.server_names(&look.volume));
         let (begun, mut buffer, mut failures) = (Instant::now(), Vec::new(), 0);
         let mut trouble = None;
         while let Some(read) = discovery.next() {
@@ -163,7 +160,7 @@ impl Manager {
     }
 
     /// With what names are hashed; `None`: they are shown.
-    fn names_key(&self) -> Result<Option<Uuid>, ControlError> {
+    pub(super) fn names_key(&self) -> Result<Option<Uuid>, ControlError> {
         if !self.insight().options().names_hashed {
             return Ok(None);
         }
@@ -231,14 +228,24 @@ impl Manager {
         }
     }
 
-    pub(super) fn applications(&self, volume: Option<&str>) -> Result<Vec<VolumeApplications>, ControlError> {
+    pub(super) fn applications(&self, volume: Option<&str>, logins: bool) -> Result<Vec<VolumeApplications>, ControlError> {
         if let Some(volume) = volume {
             self.volume_record(volume)?;
         }
-        let insight = self.insight();
         let now_ms = crate::insight::now_ms();
-        let of = insight.objects().filter(|(name, _)| volume.is_none_or(|volume| volume == name.as_str()));
-        Ok(of.map(|(name, objects)| told(name, objects, now_ms)).collect())
+        let mut all: Vec<VolumeApplications> = {
+            let insight = self.insight();
+            let of = insight.objects().filter(|(name, _)| volume.is_none_or(|volume| volume == name.as_str()));
+            of.map(|(name, objects)| told(name, objects, now_ms)).collect()
+        };
+        for of in &mut all {
+            let mut connections = self.connection_views(&of.volume);
+            of.applications.iter_mut().for_each(|one| {
+                let view = connections.remove(&one.id);
+                one.connection = if logins { view } else { view.map(ConnectionView::without_login) };
+            });
+        }
+        Ok(all)
     }
 
     pub(super) fn objects(&self, query: &ObjectQuery) -> Result<Vec<ObjectView>, ControlError> {
@@ -609,6 +616,7 @@ fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
             databases: databases
                 .map(|database| DatabaseView { name: database.name.clone(), objects: database.objects.into(), bytes: database.bytes })
                 .collect(),
+            connection: None,
         }
     };
     VolumeApplications {

@@ -289,6 +289,7 @@ mod tests {
             stopped: false,
             noted: Vec::new(),
             rules: Vec::new(),
+            connections: Vec::new(),
             shares: Vec::new(),
             attachment: None,
         }

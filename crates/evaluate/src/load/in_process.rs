@@ -97,6 +97,7 @@ impl InProcess {
             stopped: false,
             noted: Vec::new(),
             rules: Vec::new(),
+            connections: Vec::new(),
             shares: Vec::new(),
             attachment: None,
         };

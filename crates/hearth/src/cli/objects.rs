@@ -15,6 +15,19 @@ pub enum App {
         /// Its number or its data directory
         app: String,
     },
+    /// Ask its server for names and sessions, with a read-only login in a file that only root can read
+    Connect {
+        /// Its number or its data directory
+        app: String,
+        /// The login: an option file of MySQL, or a connection service file of PostgreSQL with a service [hearth]
+        #[arg(long, value_name = "FILE")]
+        login: std::path::PathBuf,
+    },
+    /// Ask its server no more
+    Disconnect {
+        /// Its number or its data directory
+        app: String,
+    },
     /// Look again, now: after tables were made or moved
     Discover {
         /// The volume [default: all that are watched]

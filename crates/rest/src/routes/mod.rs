@@ -88,6 +88,8 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/stream-rules", get(stream_rule_list).post(stream_rule_add)),
         ("/stream-rules/{id}", delete(stream_rule_remove)),
         ("/applications", get(application_list)),
+        ("/applications/{id}/connect", post(application_connect)),
+        ("/applications/{id}/disconnect", post(application_disconnect)),
         ("/volumes/{name}/discover", post(volume_discover)),
         ("/objects", get(object_list)),
         ("/objects/policy", post(object_set)),
@@ -177,6 +179,8 @@ fn only_looks(action: &Action) -> bool {
             | Action::AnalysisStart(_)
             | Action::AnalysisStop { .. }
             | Action::AnalysisForget { .. }
+            | Action::ApplicationConnect { .. }
+            | Action::ApplicationDisconnect { .. }
             | Action::ApplicationDiscover { .. }
             | Action::ObjectSet(_)
             | Action::ObjectPreload(_)
@@ -204,6 +208,7 @@ fn where_to_look(action: &Action) -> String {
         Action::ShareAdd { .. } | Action::ShareRemove { .. } => "check with `hearth share list`".into(),
         Action::PoolTakeBack { name } => format!("check with `hearth pool show {name}`"),
         Action::DiskCreate(_) | Action::DiskSet { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
+        Action::ApplicationConnect { id, .. } | Action::ApplicationDisconnect { id, .. } => format!("check with `hearth app show {id}`"),
         Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),
         _ => "check with `hearth volume list`".into(),
     }

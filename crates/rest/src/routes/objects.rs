@@ -1,9 +1,14 @@
 //! Applications on volumes, and their objects.
 
 use super::{Answered, Shared, run};
-use crate::asked::{Asked, Json, Name, Nothing};
+use crate::asked::{Asked, Json, Name, Nothing, Number};
+use crate::callers::Caller;
 use axum::extract::State;
-use control::api::{Action, JobView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone, PreloadView, VolumeApplications};
+use control::api::{
+    Action, AppConnect, AppDisconnect, Connected, Done, JobView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone,
+    PreloadView, Role, VolumeApplications,
+};
+use control::error::ControlError;
 use control::names::{self, Named};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -13,9 +18,35 @@ use utoipa::IntoParams;
     get, path = "/api/v1/applications", tag = "insight", params(OfVolume),
     responses((status = 200, description = "By volume.", body = Vec<VolumeApplications>))
 )]
-pub async fn application_list(State(app): Shared, Asked(of): Asked<OfVolume>) -> Answered {
+pub async fn application_list(State(app): Shared, caller: Caller, Asked(of): Asked<OfVolume>) -> Answered {
     check_volume(of.volume.as_ref())?;
-    run(&app, Action::ApplicationList { volume: of.volume }).await
+    run(&app, Action::ApplicationList { volume: of.volume, logins: caller.role >= Role::Operate }).await
+}
+
+/// Asks the server of an application for its names and sessions, with a login in a file that only root can read.
+#[utoipa::path(
+    post, path = "/api/v1/applications/{id}/connect", tag = "insight", params(ApplicationNumber),
+    request_body(content = AppConnect, example = json!({"login": "/etc/hearth/shop.cnf"})),
+    responses((status = 200, description = "What the server told.", body = Connected))
+)]
+pub async fn application_connect(State(app): Shared, Number(id): Number, Json(connect): Json<AppConnect>) -> Answered {
+    check_volume(connect.volume.as_ref())?;
+    run(&app, Action::ApplicationConnect { id: application(id)?, connect }).await
+}
+
+/// Asks it no more.
+#[utoipa::path(
+    post, path = "/api/v1/applications/{id}/disconnect", tag = "insight", params(ApplicationNumber),
+    request_body(content = AppDisconnect, example = json!({})),
+    responses((status = 200, description = "Done.", body = Done))
+)]
+pub async fn application_disconnect(State(app): Shared, Number(id): Number, Json(of): Json<AppDisconnect>) -> Answered {
+    check_volume(of.volume.as_ref())?;
+    run(&app, Action::ApplicationDisconnect { id: application(id)?, volume: of.volume }).await
+}
+
+fn application(id: u64) -> crate::problem::Outcome<u32> {
+    Ok(u32::try_from(id).map_err(|_| ControlError::Unknown { named: "application", name: id.to_string() })?)
 }
 
 /// Looks for the applications of a volume again.
@@ -73,6 +104,15 @@ pub struct OfVolume {
     #[serde(default)]
     #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
     volume: Option<String>,
+}
+
+/// Which application.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // For the description only.
+struct ApplicationNumber {
+    /// The application's number.
+    id: u32,
 }
 
 /// Which objects.
