@@ -176,7 +176,7 @@ test(
     const panel = page.getByRole("region", { name: "Streams" });
     await panel
       .getByRole("row", {
-        name: /^backup read several objects in a row 98.1\sk 212\sGiB 0\sB 14\smin ago/,
+        name: /^backup read several objects in a row – 98.1\sk 212\sGiB 0\sB 14\smin ago/,
       })
       .waitFor();
     await panel.screenshot({ path: `${process.env["SHOTS"]}/streams.png` });
