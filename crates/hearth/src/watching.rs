@@ -16,11 +16,6 @@ const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// What was written in the last seconds before a crash is not noted; a rollback to before that is found.
 const STAMPS_EVERY: Duration = Duration::from_secs(5);
 
-/// How often the observer looks.
-const OBSERVE_EVERY: Duration = Duration::from_secs(1);
-/// And when it saw so many requests that the reactors' room for them may not last a second.
-const OBSERVE_SOON: Duration = Duration::from_millis(100);
-const MANY_REQUESTS: usize = 1000;
 /// How soon a volume that was attached is looked at for applications.
 const NAMES_EVERY: Duration = Duration::from_secs(2);
 
@@ -50,6 +45,7 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
         // Nobody waits for it: everybody else goes first. Where that is refused, it takes its turn.
         let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
         while !observed.is_stopping() {
+            let before = processor_time();
             let requests = match observed.observe() {
                 Ok(requests) => requests,
                 Err(error) => {
@@ -57,7 +53,7 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
                     0
                 }
             };
-            std::thread::sleep(if requests > MANY_REQUESTS { OBSERVE_SOON } else { OBSERVE_EVERY });
+            std::thread::sleep(observed.observer_rest(processor_time().saturating_sub(before), requests));
         }
     })?;
     let named = manager.clone();
@@ -78,4 +74,10 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
         }
     })?;
     Ok(())
+}
+
+/// What this thread has used of a processor.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -21,6 +21,7 @@ use runtime::tapped::Used;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{BLOCK_BYTES, Mode};
 
 /// A watch that every volume has begins anew after so long: what it tells is of the last day.
@@ -29,6 +30,9 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 const ADVICE_MAX: usize = 64;
 /// Analyses there may be.
 const ANALYSES_MAX: usize = 64;
+
+/// The observer rests no longer than this: what is seen is told with its time, and that is known to the second.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// Memory that telling requests apart takes for each watch: [`applications::streams::Streams::bytes`], marks and pieces that streams passed over.
 const STREAMS_BYTES: u64 = 120 << 10;
@@ -40,13 +44,15 @@ pub struct InsightOptions {
     pub enabled: bool,
     /// Memory that all watches may take together, in bytes.
     pub memory_bytes: u64,
+    /// Percent of a core that watching may take.
+    pub cpu_percent: u64,
     /// Names of databases, tables and indexes are shown as hashes.
     pub names_hashed: bool,
 }
 
 impl Default for InsightOptions {
     fn default() -> InsightOptions {
-        InsightOptions { enabled: true, memory_bytes: 64 << 20, names_hashed: false }
+        InsightOptions { enabled: true, memory_bytes: 64 << 20, cpu_percent: 2, names_hashed: false }
     }
 }
 
@@ -99,6 +105,13 @@ impl Insight {
     /// What the configuration says.
     pub fn options(&self) -> InsightOptions {
         self.options
+    }
+
+    /// How long to rest after work that took `used` of a processor, `wished` at least: so long that it stays within its share. Reactors hold
+    /// what comes meanwhile, as far as there is room, and count what they cannot hold.
+    pub fn rest_after(&self, used: Duration, wished: Duration) -> Duration {
+        let percent = u32::try_from(self.options.cpu_percent.clamp(1, 100)).unwrap_or(100);
+        wished.max(used * (100 - percent) / percent).min(REST_MAX)
     }
 
     /// Each watch's share of the memory, with `more` of them.
@@ -638,6 +651,17 @@ mod tests {
         // A table of marks takes 35 KiB.
         assert!(applications::streams::Streams::default().bytes() as u64 + (35 << 10) <= STREAMS_BYTES);
         assert!(insight.limits(1000).is_none(), "more are refused, and nothing grows");
+    }
+
+    #[test]
+    fn the_observer_rests_so_long_that_it_keeps_its_share_of_a_processor() {
+        let insight = Insight::new(InsightOptions { cpu_percent: 2, ..InsightOptions::default() });
+        let ms = Duration::from_millis;
+        assert_eq!(insight.rest_after(ms(1), ms(100)), ms(100));
+        assert_eq!(insight.rest_after(ms(20), ms(100)), ms(980));
+        assert_eq!(insight.rest_after(ms(900), ms(100)), REST_MAX);
+        let all = Insight::new(InsightOptions { cpu_percent: 100, ..InsightOptions::default() });
+        assert_eq!(all.rest_after(ms(900), ms(100)), ms(100));
     }
 
     #[test]

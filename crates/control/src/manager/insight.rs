@@ -12,12 +12,19 @@ use analysis::advice::Latencies;
 use blocktap::{Way, Ways};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::MutexGuard;
+use std::time::Duration;
 use types::Mode;
 
 /// Longest time that is given to `--for`: 31 days.
 const FOR_MS_MAX: u64 = 31 * 24 * 3600 * 1000;
 /// Most shares asked for at a time.
 const TARGETS_MAX: usize = 8;
+
+/// How often the observer looks.
+const OBSERVE_EVERY: Duration = Duration::from_secs(1);
+/// And when it saw so many requests that the reactors' room for them may not last a second.
+const OBSERVE_SOON: Duration = Duration::from_millis(100);
+const MANY_REQUESTS: usize = 1000;
 
 impl Manager {
     pub(super) fn insight(&self) -> MutexGuard<'_, Insight> {
@@ -51,6 +58,12 @@ impl Manager {
             self.events().note(Severity::Info, &volume, told);
         }
         Ok(requests)
+    }
+
+    /// How long the observer rests after a look that took `used` of a processor and saw `requests`.
+    pub fn observer_rest(&self, used: Duration, requests: usize) -> Duration {
+        let wished = if requests > MANY_REQUESTS { OBSERVE_SOON } else { OBSERVE_EVERY };
+        self.insight().rest_after(used, wished)
     }
 
     pub(super) fn analysis_start(&self, start: &AnalysisStart) -> Result<AnalysisView, ControlError> {

@@ -235,6 +235,13 @@ pub const KEYS: &[Key] = &[
         about: "Most memory that all watches and analyses take together. With less, samples are smaller and bands wider.",
     },
     Key {
+        name: "insight.cpu",
+        form: Form::Count { least: 1, most: 100 },
+        default: "2",
+        example: "2",
+        about: "Percent of one processor core that watching may take. When clients do more than that allows to look at, requests are left out, and counted.",
+    },
+    Key {
         name: "insight.names",
         form: Form::Word(&["shown", "hashed"]),
         default: "shown",

@@ -128,6 +128,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         insight: control::insight::InsightOptions {
             enabled: flag("insight.enabled", true),
             memory_bytes: number("insight.memory").unwrap_or(64 << 20),
+            cpu_percent: number("insight.cpu").unwrap_or(2),
             names_hashed: text("insight.names").as_deref() == Some("hashed"),
         },
         volume_defaults: OptionsPatch {
@@ -247,6 +248,7 @@ mod tests {
             ("history.size_max", "\"1GiB\""),
             ("insight.enabled", "false"),
             ("insight.memory", "\"1GiB\""),
+            ("insight.cpu", "5"),
             ("insight.names", "\"hashed\""),
             ("defaults.mode", "\"write-back\""),
             ("defaults.write_cache_depth", "\"1h\""),
