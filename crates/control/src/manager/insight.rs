@@ -49,6 +49,7 @@ impl Manager {
             self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
         self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
         self.know_stream_rules();
+        self.know_sessions();
         self.keep_witnesses();
         let tapped = self.data().take_tapped()?;
         let requests = self.insight().take_in(tapped);

@@ -102,6 +102,15 @@ impl Manager {
         self.insight().set_stream_rules(&rules);
     }
 
+    /// Tells those who watch loads which sessions there are.
+    pub(super) fn know_sessions(&self) {
+        let volumes: Vec<String> = self.insight().objects().map(|(name, _)| name.clone()).collect();
+        for name in volumes {
+            let sessions = self.sessions(&name).into_iter().map(|seen| (seen.thread, seen.program)).collect();
+            self.insight().set_sessions(&name, sessions);
+        }
+    }
+
     /// Watches the devices of volumes as long as a rule needs to know who asks.
     pub(super) fn keep_witnesses(&self) {
         let places: BTreeMap<String, String> = {
