@@ -4,6 +4,7 @@ use super::policies::{self, Rule};
 use super::shares::Shares;
 use applications::discovery::{Found, Object, ObjectKind};
 use applications::map::Labels;
+use applications::streams::Place;
 use applications::{Engine, discovery::Application};
 use engine::api::Outcome;
 use engine::tap::Sample;
@@ -187,6 +188,13 @@ impl Objects {
         let (file, _) = found.at(offset_bytes)?;
         let label = self.labels.as_ref().and_then(|labels| labels.at(offset_bytes)).and_then(|id| found.object(id));
         label.filter(|object| object.within == Some(file)).or_else(|| found.object(file))
+    }
+
+    /// Which file's a byte is, and where in it.
+    pub fn place_at(&self, offset_bytes: u64) -> Option<Place> {
+        let found = self.found.as_ref()?;
+        let (object, offset_bytes) = found.at(offset_bytes)?;
+        Some(Place { object, offset_bytes, object_bytes: found.object(object)?.bytes })
     }
 
     /// Whose the blocks are whose uses are kept; `None` if nothing was found.

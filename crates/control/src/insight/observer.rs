@@ -223,7 +223,8 @@ impl Insight {
     fn take_steps(&mut self, steps: &BTreeMap<u32, Step>, now_ms: u64) {
         for (name, volume) in &mut self.volumes {
             let Some(step) = steps.get(&volume.reference.number()) else { continue };
-            volume.watched.step(step, now_ms);
+            let objects = &volume.objects;
+            volume.watched.step_over(step, now_ms, &|offset_bytes| objects.place_at(offset_bytes));
             volume.objects.learn(&step.sights);
             let weight = 1.0 / (step.below as f64 / u64::MAX as f64).max(1e-9);
             volume.objects.count(step.samples.iter().map(|(sample, _)| sample), weight);
@@ -232,10 +233,11 @@ impl Insight {
                 volume.objects.restart();
             }
             let mut below = volume.watched.watch().below();
+            let objects = &volume.objects;
             for analysis in self.analyses.values_mut().filter(|analysis| analysis.source.is_volume(name)) {
                 // The first step is in part of the time before, with a smaller sample.
                 if std::mem::replace(&mut analysis.begun, true) {
-                    analysis.watched.step(step, now_ms);
+                    analysis.watched.step_over(step, now_ms, &|offset_bytes| objects.place_at(offset_bytes));
                 }
                 below = below.max(analysis.watched.watch().below());
             }

@@ -6,7 +6,7 @@ use super::passed::Passing;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};
-use applications::streams::{PageAt, Rules, Streams};
+use applications::streams::{PageAt, Place, Rules, Streams};
 use engine::tap::{Removed, Sample};
 use runtime::Sight;
 use runtime::tapped::Used;
@@ -140,13 +140,18 @@ impl Watched {
         self.lost_requests = 0;
     }
 
-    /// Takes a step in. What it counts of uses appears with the next step.
+    /// Takes a step in of a load whose objects are not known.
     pub fn step(&mut self, step: &Step, now_ms: u64) {
+        self.step_over(step, now_ms, &|_| None);
+    }
+
+    /// Takes a step in; `place_of` says which object a byte belongs to. What it counts of uses appears with the next step.
+    pub fn step_over(&mut self, step: &Step, now_ms: u64, place_of: &dyn Fn(u64) -> Option<Place>) {
         self.watch.lower_to(step.below);
         self.now_ms = self.now_ms.max(now_ms);
         self.lost_requests += step.sights_lost;
         self.askers.meet(&step.met);
-        let scanned = self.look(&step.sights);
+        let scanned = self.look(&step.sights, place_of);
         self.settle();
         self.pending.extend(step.samples.iter().map(|(sample, time_ms)| Pending {
             seen: Seen { block: sample.block(), is_write: sample.is_write(), is_scan: sample.is_sequential(), time_ms: *time_ms },
@@ -170,7 +175,7 @@ impl Watched {
     }
 
     /// Tells requests apart. How many blocks scans have read that are not known as sequential.
-    fn look(&mut self, sights: &[(Sight, u64)]) -> u64 {
+    fn look(&mut self, sights: &[(Sight, u64)], place_of: &dyn Fn(u64) -> Option<Place>) -> u64 {
         let mut scanned = 0;
         let below = self.watch.below();
         for (sight, time_ms) in sights {
@@ -183,7 +188,8 @@ impl Watched {
                 len_bytes: u32::try_from(bytes.end - bytes.start).unwrap_or(u32::MAX),
                 write: sight.is_write,
                 origin: self.askers.slot_of(sight.client),
-                place: None,
+                // Only reads are asked which objects they pass over.
+                place: if sight.is_write { None } else { place_of(bytes.start) },
                 pages,
             };
             self.confirmed.clear();
@@ -243,4 +249,39 @@ fn page_of(sight: &Sight) -> Option<PageAt> {
         log: page.is_log,
         home_bytes: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use applications::streams::Evidence;
+    use types::ObjectId;
+
+    /// Whoever reads one file of 4 MiB after the other is a backup by the third, if it is known where files begin.
+    #[test]
+    fn reads_of_whole_objects_are_a_backup_where_objects_are_known() {
+        const FILE_BYTES: u64 = 4 << 20;
+        const READ_BYTES: u64 = 64 << 10;
+        let place = |offset_bytes: u64| {
+            let file = offset_bytes / FILE_BYTES;
+            Some(Place { object: ObjectId(file as u32 + 1), offset_bytes: offset_bytes % FILE_BYTES, object_bytes: FILE_BYTES })
+        };
+        let classes = |place_of: &dyn Fn(u64) -> Option<Place>| {
+            let mut watched = Watched::new(0, Writes::Refresh, Limits::for_each_of(1, 8 << 20).expect("room"));
+            for read in 0..6 * FILE_BYTES / READ_BYTES {
+                let (start_sector, sectors) = (read * READ_BYTES / SECTOR_BYTES, (READ_BYTES / SECTOR_BYTES) as u32);
+                let sight =
+                    Sight { volume: 0, time_ms: 0, start_sector, sectors, is_write: false, sequential: false, client: 0, page: None };
+                let step = Step { sights: vec![(sight, read)], below: u64::MAX, ..Step::default() };
+                watched.step_over(&step, read, place_of);
+            }
+            let evidence: Vec<_> = watched.streams().listed().iter().map(|line| (line.verdict.class, line.verdict.evidence)).collect();
+            evidence
+        };
+        let known = classes(&place);
+        assert!(known.contains(&(StreamClass::Backup, Evidence::ObjectsInRow)), "{known:?}");
+        let unknown = classes(&|_| None);
+        assert!(unknown.iter().all(|(class, _)| *class != StreamClass::Backup), "{unknown:?}");
+        assert!(unknown.contains(&(StreamClass::Scan, Evidence::Sequence)), "{unknown:?}");
+    }
 }
