@@ -15,6 +15,7 @@
 pub mod advice;
 pub mod buckets;
 pub mod curve;
+pub mod joint;
 pub mod kept;
 pub mod load;
 pub mod miniature;

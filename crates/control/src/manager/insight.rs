@@ -207,13 +207,17 @@ impl Manager {
         }
         let figures = self.data().figures();
         let mut told = Vec::new();
-        for load in loads {
-            let asked = self.asked_of(&load, ask, &figures);
+        for load in &loads {
+            let asked = self.asked_of(load, ask, &figures);
             // The lock is not held meanwhile: it takes seconds.
-            let Some(watch) = self.insight().copy_of(&load) else { continue };
-            let mut advice = advise(&load, &watch, &asked);
-            self.add_objects(&load, &watch, &mut advice);
+            let Some(watch) = self.insight().copy_of(load) else { continue };
+            let mut advice = advise(load, &watch, &asked);
+            self.add_objects(load, &watch, &mut advice);
             told.push(self.insight().keep(advice));
+        }
+        // The whole comes first: it is what was asked about.
+        if let Some(whole) = self.advise_pool(&loads, ask, &figures) {
+            told.insert(0, self.insight().keep(whole));
         }
         Ok(told)
     }
@@ -259,7 +263,7 @@ impl Manager {
         })
     }
 
-    fn asked_of(&self, load: &LoadNamed, ask: &AdviceAsk, figures: &crate::figures::Figures) -> Asked {
+    pub(super) fn asked_of(&self, load: &LoadNamed, ask: &AdviceAsk, figures: &crate::figures::Figures) -> Asked {
         let pool = load.pool.as_ref().and_then(|pool| figures.pools.get(pool));
         let memory = self.memory();
         let record = load.pool.as_ref().and_then(|pool| memory.state.pool(pool));

@@ -11,6 +11,7 @@
 //! `volumes.rs`; `start.rs` is the other half.
 
 mod advice;
+mod advice_pool;
 mod attach;
 #[cfg(test)]
 mod attach_late_tests;
