@@ -245,6 +245,24 @@ fn backups_are_served_and_bring_nothing_in_unless_that_is_wanted() {
     assert_eq!([backup(&mut rig, 7), backup(&mut rig, 7)], [Outcome::Miss, Outcome::RamHit]);
 }
 
+/// A look at what lies on a volume is no use of it: neither its heat nor what is told of a place knows of it.
+#[test]
+fn what_hearth_reads_for_itself_is_no_use_of_a_place() {
+    let mut rig = Rig::new(64, options(Mode::WriteThrough));
+    let heat = |rig: &Rig| rig.shard.heat(rig.now_ns, VOLUME).expect("it is attached").counts[0];
+    let recent = |rig: &Rig| rig.shard.explain(rig.now_ns, VOLUME, 0, 16).expect("it is attached").recent.len();
+    rig.read(5);
+    let before = (heat(&rig), recent(&rig));
+    assert!(before.0 > 0 && before.1 == 1, "{before:?}");
+    // Of what is in RAM, and of what is not.
+    for block in [5, 6, 7] {
+        rig.request(Op::Read, block, 0, Some(BypassReason::Stream));
+    }
+    assert_eq!((heat(&rig), recent(&rig)), before);
+    rig.read(6);
+    assert!(heat(&rig) > before.0 && recent(&rig) == 2);
+}
+
 #[test]
 fn destage_makes_way_for_clients_and_not_for_what_hearth_reads_itself() {
     let dirty_bytes_beside = |bypass| {

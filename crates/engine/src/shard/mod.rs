@@ -81,7 +81,7 @@ use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
 use recompress::Recompression;
-use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
+use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
 pub use explain::{BlockFacts, DirtyExtent, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, Kept};
@@ -145,9 +145,15 @@ enum Context {
     DestageWrite(u32),
 }
 
+/// Whether it is a read that no client waits for and that brings nothing in: a look at what lies on a volume, or at what
+/// lies between two pieces of a warm-up. It is no use of the place.
+fn is_for_nobody(request: &Request) -> bool {
+    request.op == OpKind::Read && request.bypass == Some(BypassReason::Stream)
+}
+
 /// Takes note of a request that has an extent, once.
 fn note(trail: &mut Trail, now_ns: u64, op: &mut Op, outcome: Outcome) {
-    if op.blocks > 0 && !op.noted {
+    if op.blocks > 0 && !op.noted && !is_for_nobody(&op.request) {
         op.noted = true;
         let Request { start_sector, sectors, op: kind, .. } = op.request;
         trail.note(now_ns, Happened { first: op.first, start_sector, sectors, op: kind, outcome, reason: op.reason });
@@ -365,7 +371,9 @@ impl Shard {
             OpKind::Read => {
                 volume.stats.reads += 1;
                 volume.stats.read_bytes += bytes;
-                volume.heat.note(request.start_sector);
+                if !is_for_nobody(request) {
+                    volume.heat.note(request.start_sector);
+                }
             }
             OpKind::Flush => volume.stats.flushes += 1,
             OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => {
