@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::api::{Op, Reply, Request, RequestError};
 use engine::shard::{EXPLAIN_BLOCKS_MAX, Explained, Form, RecoveredBlock, Shard};
-use types::{BLOCK_BYTES, EXTENT_SECTORS, VolumeIndex};
+use types::{BLOCK_BYTES, BypassReason, EXTENT_SECTORS, VolumeIndex};
 
 /// Requests in the shards, and what the trail must know of those that were answered.
 #[derive(Default)]
@@ -26,9 +26,10 @@ struct Part {
 impl Answers {
     /// A request goes to a shard.
     pub fn asked(&mut self, shard: u16, request: &Request) {
-        let Request { id, volume, op, start_sector, sectors, range, .. } = *request;
-        // A range request leaves its trace elsewhere.
-        if op != Op::Flush && range.is_none() {
+        let Request { id, volume, op, start_sector, sectors, bypass, range, .. } = *request;
+        // What no client waits for leaves no trace, and a range request leaves it elsewhere.
+        let is_for_nobody = op == Op::Read && bypass == Some(BypassReason::Stream);
+        if op != Op::Flush && range.is_none() && !is_for_nobody {
             self.asked.insert((shard, id), Part { volume: volume.0, op, start_sector, sectors });
         }
     }
