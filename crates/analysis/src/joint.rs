@@ -1,9 +1,9 @@
 //! One SSD for several loads: what it brings to all of them together.
 //!
-//! Each load's curve is made concave and cut into its straight pieces; the pieces of all loads,
-//! those that bring most for a byte first, make the curve of the whole. One cache with one order of
-//! eviction divides its room nearly so by itself: within 0.2 % on the recorded loads of a
-//! database's objects (the best split by marginal gain against one LRU).
+//! Each load's curve is made concave and cut into its straight pieces; the pieces of all loads, those
+//! that bring most for a byte first, make the curve of the whole. One cache with one order of eviction
+//! divides its room nearly so by itself: within 0.2 % on the recorded loads of a database's objects
+//! (the best split by marginal gain against one LRU).
 
 use crate::advice::Point;
 
@@ -57,8 +57,8 @@ pub fn joint(shares: &[Share]) -> Vec<Point> {
     pieces.into_iter().map(step).collect()
 }
 
-/// The SSD that brings a share of hits, by one of a point's three figures; `None` where the curve
-/// does not reach it. Between two points it is a straight line.
+/// The SSD that brings a share of hits, by one of a point's three figures; `None` where the curve does
+/// not reach it. Between two points it is a straight line.
 pub fn size_for(curve: &[Point], share: f64, figure: fn(&Point) -> f64) -> Option<f64> {
     let mut before = (0.0, 0.0);
     for point in curve {

@@ -4,8 +4,8 @@
 //! references ─▶ line_hash ─▶ Stack (a sample, its reuse distances) ─▶ Profile ─▶ Curve ─▶ Size with a band
 //! ```
 //!
-//! The method is SHARDS with a fixed number of sampled lines (Waldspurger and others, "Efficient
-//! MRC Construction with SHARDS", FAST 2015), with its correction of the number of references
+//! The method is SHARDS with a fixed number of sampled lines (Waldspurger and others, "Efficient MRC
+//! Construction with SHARDS", FAST 2015), with its correction of the number of references
 //! (SHARDS-adj). The error is estimated from the sample itself, see [`curve`].
 //!
 //! No threads, no clock, no input or output.

@@ -1,5 +1,5 @@
-//! One load in one window of time: a sample of its lines, what was counted, and whether that is
-//! enough to speak of sizes.
+//! One load in one window of time: a sample of its lines, what was counted, and whether that is enough to
+//! speak of sizes.
 
 use crate::curve::{Curve, Size, size_for};
 use crate::profile::Profile;
@@ -189,8 +189,7 @@ impl Load {
 }
 
 impl NotYet {
-    /// About how much longer it takes, in milliseconds, for a window that is so long; `None`: that
-    /// cannot be known.
+    /// About how much longer it takes, in milliseconds, for a window that is so long; `None`: that cannot be known.
     #[must_use]
     pub fn more_ms(self, window_ms: u64) -> Option<u64> {
         let times = |factor: f64| Some((window_ms as f64 * factor) as u64);
@@ -200,8 +199,7 @@ impl NotYet {
             NotYet::TooShort => Some((4 * SLICE_MS).saturating_sub(window_ms).max(1000)),
             // An error shrinks with the root of what it is taken from.
             NotYet::TooWide { half_band } => times((half_band / HALF_BAND_MAX).powi(2) - 1.0),
-            // If it stops growing now, the window must be so long that its last quarter holds no
-            // growth.
+            // If it stops growing now, the window must be so long that its last quarter holds no growth.
             NotYet::Grows { .. } => times(1.0 / 3.0),
         }
     }

@@ -54,8 +54,7 @@ mod tests {
 
     const SIZES: [u64; 5] = [1000, 4000, 16_000, 64_000, 256_000];
 
-    /// Half of the reads are of 2,000 blocks, the others of 100,000 more; every tenth use is a
-    /// write of the former.
+    /// Half of the reads are of 2,000 blocks, the others of 100,000 more; every tenth use is a write of the former.
     fn watch_of(uses_max: usize) -> Watch {
         let mut watch = Watch::new(0, Writes::Refresh, Limits { lines: 8192, uses: uses_max });
         for n in 0..600_000_u64 {
@@ -86,8 +85,7 @@ mod tests {
                 let (sum, whole) = (hot[at] + cold[at], curve.hits(size as f64));
                 assert!((sum - whole).abs() < 0.04, "{size} blocks of {uses_max} uses: {sum} of {whole}");
             }
-            // 4 of 9 reads are of the hot blocks; between two of the same lie 2,000 hot ones and a
-            // few more cold ones.
+            // 4 of 9 reads are of the hot blocks; between two of the same lie 2,000 hot ones and a few more cold ones.
             assert!(hot[0] < 0.3 && hot[2] > 0.42 && (hot[4] - hot[2]).abs() < 0.02, "{hot:?}");
             assert!(cold[1] < 0.05 && cold[4] > 0.45, "{cold:?}");
         }

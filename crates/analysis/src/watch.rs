@@ -1,12 +1,11 @@
-//! What is known of one volume, device or trace that is watched: its load without scans and
-//! backups, its load with them, and the uses kept for miniatures.
+//! What is known of one volume, device or trace that is watched: its load without scans and backups, its
+//! load with them, and the uses kept for miniatures.
 
 use crate::kept::Kept;
 use crate::load::{Load, Writes};
 use engine::tap::line_hash;
 
-/// Lines sampled of each load, where there is memory for it. The errors promised are those of this
-/// number.
+/// Lines sampled of each load, where there is memory for it. The errors promised are those of this number.
 pub const LINES_MAX: usize = 8192;
 /// The least to which a sample is reduced when memory is short.
 pub const LINES_MIN: usize = 2048;
@@ -21,8 +20,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of each watch, if there are so many and all may take this many bytes. `None`: not even the
-    /// smallest fit.
+    /// Of each watch, if there are so many and all may take this many bytes. `None`: not even the smallest fit.
     #[must_use]
     pub fn for_each_of(watches: usize, bytes: u64) -> Option<Limits> {
         let each = usize::try_from(bytes).unwrap_or(usize::MAX) / watches.max(1);

@@ -1,8 +1,8 @@
 //! A child that is asked by its standard input and answers on its standard output, again and again.
 //!
-//! After each question it is asked for a line that nothing else can be, so that the end of an
-//! answer is known. A child that does not answer in time, says too much or ends is not asked again:
-//! its conversation is over, and dropping it ends whatever is left of the child.
+//! After each question it is asked for a line that nothing else can be, so that the end of an answer
+//! is known. A child that does not answer in time, says too much or ends is not asked again: its
+//! conversation is over, and dropping it ends whatever is left of the child.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -231,8 +231,7 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_ended() {
-        // Neither silence nor speech without an end, on either side, nor a grandchild keeps it
-        // waiting.
+        // Neither silence nor speech without an end, on either side, nor a grandchild keeps it waiting.
         assert_eq!(shell("sleep 1000").ask("x", AT_ONCE), Err(Broken::Silent));
         assert_eq!(shell("sleep 1000 & sleep 1000").ask("x", AT_ONCE), Err(Broken::Silent));
         assert_eq!(shell("trap '' TERM INT; exec sleep 1000").ask("x", AT_ONCE), Err(Broken::Silent));

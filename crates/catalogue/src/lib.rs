@@ -1,9 +1,8 @@
 //! What a database server says of itself: the names in its catalogue, and who is connected.
 //!
 //! A server is asked by its own command-line client, run as a child: whatever way to log in, or to
-//! encrypt, a server has, its client has it too, and the login is a file in the client's own
-//! format. No password is ever on a command line or in the environment. Everything is asked
-//! read-only.
+//! encrypt, a server has, its client has it too, and the login is a file in the client's own format.
+//! No password is ever on a command line or in the environment. Everything is asked read-only.
 //!
 //! Rooms: [`login`] which file may be used; [`clients`] where the programs are; `conversation` a
 //! child that is asked again and again, within limits of time and size; `mysql` and `postgres` what

@@ -1,8 +1,8 @@
 //! The file that a login is in, and whether it may be used.
 //!
-//! Clients read it themselves, at each connection: only its path is kept. What stands in it can
-//! make a client load code (a plug-in of the client, a program that asks for a password), so it
-//! must be out of everybody's reach but root's and the daemon's.
+//! Clients read it themselves, at each connection: only its path is kept. What stands in it can make
+//! a client load code (a plug-in of the client, a program that asks for a password), so it must be
+//! out of everybody's reach but root's and the daemon's.
 
 use crate::trouble::{Reason, Trouble};
 use std::fs::Metadata;
@@ -42,8 +42,8 @@ impl Login {
     /// Looks at a file.
     ///
     /// # Errors
-    /// If the path is not absolute, if there is no regular file, or if others than root and the
-    /// user of this process could read it, change it or put another one in its place.
+    /// If the path is not absolute, if there is no regular file, or if others than root and the user
+    /// of this process could read it, change it or put another one in its place.
     pub fn at(engine: Engine, file: &Path) -> Result<Login, Trouble> {
         let shown = file.display();
         let refused = |problem: String, remedy: String| Err(Trouble::new(Reason::LoginFile, problem, remedy));

@@ -1,5 +1,5 @@
-//! Against servers that run, each in a temporary directory: names, sessions with their programs,
-//! and the sentences when a login does not work. Skipped with a message where a program is missing.
+//! Against servers that run, each in a temporary directory: names, sessions with their programs, and
+//! the sentences when a login does not work. Skipped with a message where a program is missing.
 
 #[path = "live/servers.rs"]
 mod servers;

@@ -1,5 +1,4 @@
-//! Everything that can be wrong with a management request, in one place: the sentence, what to do
-//! next, and the kind.
+//! Everything that can be wrong with a management request, in one place: the sentence, what to do next, and the kind.
 //!
 //! The command line prints `hearth: cannot ACTION: SENTENCE; REMEDY`. The API sends [`Refusal`].
 
@@ -263,8 +262,7 @@ pub enum ControlError {
         /// What to do.
         remedy: String,
     },
-    /// A device cannot be used for what it is asked for (missing, busy, mounted, foreign, too
-    /// small, the same one).
+    /// A device cannot be used for what it is asked for (missing, busy, mounted, foreign, too small, the same one).
     #[error("{path}: {problem}")]
     Device {
         /// As given.
@@ -353,8 +351,7 @@ impl ControlError {
         }
     }
 
-    /// What is wrong, without the name of the object: for texts that name it, or stand beside its
-    /// name.
+    /// What is wrong, without the name of the object: for texts that name it, or stand beside its name.
     pub fn reason(&self) -> String {
         match self {
             ControlError::NotRunning { reason, .. } => reason.clone(),

@@ -4,8 +4,8 @@
 //! * names are valid and unique, each volume's pool exists;
 //! * a volume's number in the log is below its pool's `next_volume_id`, so that no number is used twice;
 //! * a volume that may be written in write-back mode is marked `may_have_dirty`. The mark is durable before the mode is in
-//! force and goes only after the data path has confirmed that nothing is dirty: then, at a clean
-//! stop, or while it is served without its cache.
+//!   force and goes only after the data path has confirmed that nothing is dirty: then, at a clean stop, or while it is served without its
+//!   cache.
 //!
 //! Half-done operations are told by the phases; what a start does with them stands there.
 
@@ -37,8 +37,7 @@ pub struct State {
     /// Disks beside the caches, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskRecord>,
-    /// Pools whose SSDs may list their disks otherwise than this does: a change is under way, or
-    /// was cut short.
+    /// Pools whose SSDs may list their disks otherwise than this does: a change is under way, or was cut short.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub disk_changes: BTreeSet<String>,
     /// With what names of databases are hashed; made when it is first needed.
@@ -92,13 +91,12 @@ impl Default for State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolPhase {
-    /// Written before the SSD is formatted. A start finds the SSD formatted with this UUID and
-    /// finishes, or forgets the pool.
+    /// Written before the SSD is formatted. A start finds the SSD formatted with this UUID and finishes, or forgets the pool.
     Creating,
     /// In use.
     Ready,
-    /// Written, with the UUID and the room for disks that it gets, before its cache is made anew in
-    /// another part of the same SSD. Nothing that matters is cached. A start makes it.
+    /// Written, with the UUID and the room for disks that it gets, before its cache is made anew in another part of the same SSD. Nothing that matters
+    /// is cached. A start makes it.
     Reformatting {
         /// The UUID that the SSD has carried until then: nothing else is formatted by a start.
         former: Uuid,
@@ -126,11 +124,9 @@ pub struct PoolRecord {
     pub content: Content,
     /// How far it has come.
     pub phase: PoolPhase,
-    /// The superblock's session number of the latest start. A superblock with a lower one is an old
-    /// copy of the SSD.
+    /// The superblock's session number of the latest start. A superblock with a lower one is an old copy of the SSD.
     pub session: u64,
-    /// Set when the SSD failed: what is clean on it is behind the backing devices and must never be
-    /// served again.
+    /// Set when the SSD failed: what is clean on it is behind the backing devices and must never be served again.
     pub degraded: Option<Degraded>,
     /// The number in the log that the next volume gets. Only ever grows.
     pub next_volume_id: u32,
@@ -225,8 +221,8 @@ pub struct Degraded {
     pub reason: String,
     /// When, in seconds since 1970.
     pub since_unix_s: u64,
-    /// What is dirty on the SSD of volumes that `may_have_dirty` is good: when the SSD is back, it
-    /// is served again. A record of a version that did not see to that lacks this.
+    /// What is dirty on the SSD of volumes that `may_have_dirty` is good: when the SSD is back, it is served again. A record of
+    /// a version that did not see to that lacks this.
     #[serde(default)]
     pub dirty_is_good: bool,
 }
@@ -237,8 +233,7 @@ pub struct Degraded {
 pub enum VolumePhase {
     /// In use.
     Ready,
-    /// Its exports are going, its dirty data is home. A start finishes the removal (and destages
-    /// again if need be).
+    /// Its exports are going, its dirty data is home. A start finishes the removal (and destages again if need be).
     Removing,
     /// As before, and its dirty data is to be lost, as the person asked.
     Dropping,
@@ -256,13 +251,11 @@ pub struct VolumeRecord {
     pub pool: String,
     /// Its number in the pool's log.
     pub id: u32,
-    /// Path of the backing device, or `model:SET:FILE`; paths made absolute. Where the device was
-    /// found last: it is recognised by `identity`.
+    /// Path of the backing device, or `model:SET:FILE`; paths made absolute. Where the device was found last: it is recognised by `identity`.
     pub backing: String,
     /// Size in bytes when it was added, or grew last; what clients see.
     pub size_bytes: u64,
-    /// Size of its sectors; `None` (of a volume that was added before this was kept): as the
-    /// backing device has them.
+    /// Size of its sectors; `None` (of a volume that was added before this was kept): as the backing device has them.
     #[serde(default)]
     pub sector_bytes: Option<u32>,
     /// How it is treated.
@@ -275,22 +268,19 @@ pub struct VolumeRecord {
     pub may_have_dirty: bool,
     /// What the backing device was like when last seen.
     pub identity: BackingIdentity,
-    /// Whether `identity` was taken after the last I/O of a clean stop; only then do its write
-    /// stamps mean anything.
+    /// Whether `identity` was taken after the last I/O of a clean stop; only then do its write stamps mean anything.
     pub stopped_clean: bool,
-    /// The backing device was served without its cache, or changed while detached: what is cached
-    /// clean must be dropped before the cache serves this volume again.
+    /// The backing device was served without its cache, or changed while detached: what is cached clean must be dropped
+    /// before the cache serves this volume again.
     pub cache_stale: bool,
-    /// Blocks that were written past the lost SSD, in order, as first and end: what the SSD holds
-    /// of them is void, dirty or not.
+    /// Blocks that were written past the lost SSD, in order, as first and end: what the SSD holds of them is void, dirty or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<(u64, u64)>,
     /// A person stopped it: it stays so over restarts.
     #[serde(default)]
     pub stopped: bool,
-    /// Write stamps, and what they belong to, that were read from the backing device while it was
-    /// served, after a flush: a device whose stamps are older was rolled back. Means something
-    /// after a crash too.
+    /// Write stamps, and what they belong to, that were read from the backing device while it was served, after a flush: a device whose stamps
+    /// are older was rolled back. Means something after a crash too.
     #[serde(default)]
     pub noted: Vec<Fact>,
     /// Policies of its objects.
@@ -333,32 +323,28 @@ pub struct ConnectionRecord {
     pub login: String,
 }
 
-/// A mapped device whose requests go through a volume, while it keeps its name and its users. What
-/// it lay on is the volume's backing device, by a hidden device.
+/// A mapped device whose requests go through a volume, while it keeps its name and its users. What it lay on is the volume's backing
+/// device, by a hidden device.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
     /// The device's name when it was attached: "vg-lv".
     pub device: String,
-    /// The device mapper's UUID of it, by which it is found under another name; empty if it has
-    /// none.
+    /// The device mapper's UUID of it, by which it is found under another name; empty if it has none.
     pub uuid: String,
-    /// The tables that hearth has given it, or is about to: if it has one of them, and the hidden
-    /// device is there, its requests come here.
+    /// The tables that hearth has given it, or is about to: if it has one of them, and the hidden device is there, its requests come here.
     pub tables: Vec<String>,
-    /// Nothing is cached, no pool is needed, and nothing is left behind: to be measured, until it
-    /// is detached, or the daemon or the machine stops.
+    /// Nothing is cached, no pool is needed, and nothing is left behind: to be measured, until it is detached, or the daemon or the
+    /// machine stops.
     pub trial: bool,
     /// It is being detached. A start finishes that.
     pub leaving: bool,
-    /// What shows that the device was not written past hearth since the clean stop; then its cache
-    /// is good. `None` otherwise.
+    /// What shows that the device was not written past hearth since the clean stop; then its cache is good. `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
 }
 
-/// How often a mapped device had been written when hearth was stopped. See
-/// [`crate::mapped::Passed`].
+/// How often a mapped device had been written when hearth was stopped. See [`crate::mapped::Passed`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
@@ -368,8 +354,7 @@ pub struct Kept {
     pub instance: u64,
     /// Writes and discards since it was made.
     pub writes: u64,
-    /// The machine was going down, nobody had the device open, and what is on it shows it when it
-    /// is written.
+    /// The machine was going down, nobody had the device open, and what is on it shows it when it is written.
     pub for_next_boot: bool,
 }
 
@@ -396,14 +381,12 @@ pub struct ShareRecord {
 pub struct BackingIdentity {
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Facts that stay the same as long as it is the same device: kind, serial number, inode and so
-    /// on.
+    /// Facts that stay the same as long as it is the same device: kind, serial number, inode and so on.
     pub fixed: Vec<Fact>,
     /// UUIDs of what lies on it: file system, LVM physical volume, partition table and so on.
     #[serde(default)]
     pub content: Vec<Fact>,
-    /// Facts that change with every mount or write: modification time, the file system's last write
-    /// time and so on.
+    /// Facts that change with every mount or write: modification time, the file system's last write time and so on.
     pub stamps: Vec<Fact>,
 }
 

@@ -70,8 +70,7 @@ pub enum Export {
     VhostUser(Option<SocketPath>),
     /// NBD on TCP, loopback addresses only: "nbd:127.0.0.1:10809".
     NbdTcp(SocketAddr),
-    /// NBD on TCP with TLS, any address: "nbds:192.0.2.1:10809". On the command line also "nbd:..."
-    /// with `--tls`.
+    /// NBD on TCP with TLS, any address: "nbds:192.0.2.1:10809". On the command line also "nbd:..." with `--tls`.
     NbdTls(SocketAddr),
 }
 

@@ -1,5 +1,4 @@
-//! `hearth model`: a modelled slow disk by itself, the baseline of every comparison. No daemon, no
-//! cache, until Ctrl-C.
+//! `hearth model`: a modelled slow disk by itself, the baseline of every comparison. No daemon, no cache, until Ctrl-C.
 
 use crate::commands::print;
 use crate::failure::Failure;
@@ -26,8 +25,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const PREFIX: &str = "model-";
 /// The lock in each: held as long as its process lives.
 const LOCK: &str = "lock";
-/// What its exports are known by. The directory's name has the first digits alone, since a socket's
-/// path must be short.
+/// What its exports are known by. The directory's name has the first digits alone, since a socket's path must be short.
 const OWNER: &str = "uuid";
 const DIGITS: usize = 8;
 /// What an NBD export has there.
@@ -35,8 +33,8 @@ const SOCKETS: [&str; 2] = ["nbd.sock", "nbd.sock.lock"];
 /// The one volume.
 const NAME: &str = "model";
 
-/// A directory of this process's own, removed with it. Its name is of a random number, since a pid
-/// may be another process's by the next look, and is the same for several in containers.
+/// A directory of this process's own, removed with it. Its name is of a random number, since a pid may be another process's by the next look,
+/// and is the same for several in containers.
 struct OwnDirectory {
     path: PathBuf,
     _lock: DaemonLock,
@@ -76,8 +74,7 @@ impl Drop for OwnDirectory {
     }
 }
 
-/// Takes away what models that were killed left: dead devices and mounts, and their directories.
-/// One whose lock is held lives.
+/// Takes away what models that were killed left: dead devices and mounts, and their directories. One whose lock is held lives.
 fn clear_killed(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for path in entries.flatten().filter_map(|entry| is_of_a_model(&entry).then(|| entry.path())) {
@@ -95,8 +92,7 @@ fn clear_killed(parent: &Path) {
     }
 }
 
-/// Removes a model's directory with what a model puts there. One that holds anything else stays,
-/// with the mark by which it is known.
+/// Removes a model's directory with what a model puts there. One that holds anything else stays, with the mark by which it is known.
 fn remove_known(directory: &Path) -> std::io::Result<()> {
     let remove = |name: &&str| match std::fs::remove_file(directory.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -121,8 +117,7 @@ fn is_of_a_model(entry: &std::fs::DirEntry) -> bool {
     is_named_so && entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
-/// The UUID that a model has written into its directory, if it is the one that the directory is
-/// named after.
+/// The UUID that a model has written into its directory, if it is the one that the directory is named after.
 fn owner_of(directory: &Path) -> Option<String> {
     let uuid = std::fs::read_to_string(directory.join(OWNER)).ok()?;
     let is_the_one = directory.file_name()?.to_str()?.strip_prefix(PREFIX)? == uuid.get(..DIGITS)?;
@@ -231,8 +226,7 @@ fn giving_up_what_hangs<T>(machine: &Machine, work: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
 
-    /// Other people's directories are not touched, whatever they are called; a model's that was
-    /// killed goes.
+    /// Other people's directories are not touched, whatever they are called; a model's that was killed goes.
     #[test]
     fn only_what_a_model_left_is_cleared() {
         let parent = tempfile::tempdir().expect("a directory");

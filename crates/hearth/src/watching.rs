@@ -1,6 +1,5 @@
-//! Threads that look at what others have a hand in: backing devices that come and go, the targets
-//! of shares, write stamps; and the observer of what clients use. What hangs keeps the thread that
-//! looks at it, and nothing else: nobody waits for these, at the end of the process neither.
+//! Threads that look at what others have a hand in: backing devices that come and go, the targets of shares, write stamps; and the observer of
+//! what clients use. What hangs keeps the thread that looks at it, and nothing else: nobody waits for these, at the end of the process neither.
 
 use crate::failure::Failure;
 use crate::serve::spawn;
@@ -14,8 +13,7 @@ use std::time::Duration;
 const DEVICES_EVERY: Duration = Duration::from_secs(1);
 /// A target that others changed is put right after some looks.
 const SHARES_EVERY: Duration = Duration::from_secs(1);
-/// What was written in the last seconds before a crash is not noted; a rollback to before that is
-/// found.
+/// What was written in the last seconds before a crash is not noted; a rollback to before that is found.
 const STAMPS_EVERY: Duration = Duration::from_secs(5);
 
 /// How soon a volume that was attached is looked at for applications.

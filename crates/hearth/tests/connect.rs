@@ -1,6 +1,5 @@
-//! Connections to database servers: `hearth app connect` against a MariaDB whose data also lies on
-//! a volume, as it was before the server changed it. Needs a MariaDB, root and `mkfs.ext4`; skipped
-//! with a message where they are missing.
+//! Connections to database servers: `hearth app connect` against a MariaDB whose data also lies on a volume, as it was before the
+//! server changed it. Needs a MariaDB, root and `mkfs.ext4`; skipped with a message where they are missing.
 
 mod support;
 

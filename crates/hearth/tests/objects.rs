@@ -1,5 +1,5 @@
-//! Applications and objects of a volume, from its blocks alone: `hearth app`, `hearth object`, and
-//! what `hearth why` says of them. Needs `../shared/pages`, `tar` and `mkfs.ext4`.
+//! Applications and objects of a volume, from its blocks alone: `hearth app`, `hearth object`, and what `hearth why` says of them.
+//! Needs `../shared/pages`, `tar` and `mkfs.ext4`.
 
 mod support;
 
@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use support::Place;
 use support::nbd::Client;
 
-/// A file system with the tables and the redo log of a MariaDB; `false`, with a message, where that
-/// cannot be made.
+/// A file system with the tables and the redo log of a MariaDB; `false`, with a message, where that cannot be made.
 fn disk_with_mariadb(place: &Place) -> bool {
     let archive = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/pages/mariadb-10.11.tar.zst"));
     if !archive.is_file() {
@@ -122,8 +121,7 @@ fn tables_are_named_and_treated_without_a_login() {
     let show = place.must(&["object", "show", &name]);
     assert!(show.contains("var/lib/mysql") && show.contains("admit normal, writes inherit, scans hit-only (default)"), "{show}");
 
-    // Where it lies: the file is one of those that `debugfs` of the file system would tell; here by
-    // its pages.
+    // Where it lies: the file is one of those that `debugfs` of the file system would tell; here by its pages.
     let image = std::fs::read(place.path("disk.img")).expect("the disk");
     let file = std::fs::read(place.path("root").to_string() + "/" + table["path"].as_str().expect("a path")).expect("its file");
     let page = &file[3 * 16384..4 * 16384];
@@ -182,8 +180,7 @@ fn tables_are_named_and_treated_without_a_login() {
     assert!(cached(family), "it was read");
     assert_eq!(place.json(&["stats", "v"])["cached_bytes"], planned);
 
-    // Pins beyond what a pool keeps are refused, all of a kind may be named, and wrong words are
-    // said.
+    // Pins beyond what a pool keeps are refused, all of a kind may be named, and wrong words are said.
     let refused = |arguments: &[&str], part: &str| {
         let ended = place.run(arguments);
         assert!(ended.status != Some(0) && ended.stderr.contains(part), "{arguments:?}: {} instead of {part:?}", ended.stderr);

@@ -1,5 +1,5 @@
-//! `hearth stream rule`: whose requests are of which class, told by the client of an export and by
-//! the process that uses a block device.
+//! `hearth stream rule`: whose requests are of which class, told by the client of an export and by the
+//! process that uses a block device.
 
 mod support;
 

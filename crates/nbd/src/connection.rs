@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! * While a receive is in flight, everything received before has been used as far as it can be; what is blocked (too many
-//! requests or bytes in flight, no pages, a busy volume) is tried again when the reason has gone,
-//! and nothing more is received until then. That is the back-pressure.
+//!   requests or bytes in flight, no pages, a busy volume) is tried again when the reason has gone, and nothing more is
+//!   received until then. That is the back-pressure.
 //! * Pages named in an entry stay where they are until the entry has completed or the runtime drops the connection.
 //! * The end of the input without a goodbye is an error in every state; requests at the volume are carried out, and their
 //!   replies thrown away.
@@ -43,15 +43,13 @@ const PAGES_TIMER: u32 = 3;
 const ABSENCE_TIMER: u32 = 4;
 /// How often to look whether an export is back, and whether who waits for it is still there.
 const ABSENCE_POLL_NS: u64 = 10_000_000;
-/// How long to wait before looking again whether other connections have given up pages. Only single
-/// large reads of clients without structured replies ever wait so.
+/// How long to wait before looking again whether other connections have given up pages. Only single large reads of clients
+/// without structured replies ever wait so.
 const PAGES_POLL_NS: u64 = 2_000_000;
-/// Answers to options that may wait for a client that does not read before no more options are
-/// read.
+/// Answers to options that may wait for a client that does not read before no more options are read.
 const HANDSHAKE_ANSWERS_MAX: usize = 16;
 
-/// What a client that was refused may still send before its connection is closed. Closed at once,
-/// it might not see why.
+/// What a client that was refused may still send before its connection is closed. Closed at once, it might not see why.
 const REST_BYTES_MAX: usize = 64 << 10;
 
 enum Phase {
@@ -151,8 +149,7 @@ impl Connection {
         self.close(cx);
     }
 
-    /// Its server leaves, or its export is suspended: it begins nothing more. The rest of what the
-    /// client is just sending is waited for.
+    /// Its server leaves, or its export is suspended: it begins nothing more. The rest of what the client is just sending is waited for.
     fn begin_to_park(&mut self, cx: &mut Context<'_>) {
         let Phase::Transmission(transmission) = &mut self.phase else { return };
         self.life = Life::Parking;
@@ -173,8 +170,7 @@ impl Connection {
         }
     }
 
-    /// Does all that can be done now: use what has come, ask for more, send what is there, close
-    /// when all is over.
+    /// Does all that can be done now: use what has come, ask for more, send what is there, close when all is over.
     fn advance(&mut self, cx: &mut Context<'_>) {
         if self.life == Life::Open && matches!(&self.phase, Phase::Transmission(transmission) if transmission.export_is_removed()) {
             self.life = Life::Ending;
@@ -286,8 +282,7 @@ impl Connection {
                 self.receiver.consume(used);
                 let (bell, rung) = negotiating.bell();
                 let entry = opcode::Read::new(Fd(bell), rung.as_mut_ptr(), rung.len() as u32).build();
-                // SAFETY: the eight bytes are boxed in the phase, which stays until the entry has
-                // completed.
+                // SAFETY: the eight bytes are boxed in the phase, which stays until the entry has completed.
                 unsafe { cx.push(entry, BELL) };
                 Advance::Blocked
             }
@@ -398,8 +393,7 @@ impl Connection {
         }
     }
 
-    /// The export that the client asks for is away. Nothing is read meanwhile. It stays a
-    /// handshake, which gives way to newer ones.
+    /// The export that the client asks for is away. Nothing is read meanwhile. It stays a handshake, which gives way to newer ones.
     fn wait_for_export(&mut self, cx: &mut Context<'_>) -> Advance {
         self.absence_end_ns.get_or_insert(cx.now_ns() + self.shared.limits.absence_ns);
         if !self.waits {
@@ -441,9 +435,8 @@ impl Connection {
         };
         let entry = self.receiver.entry(Fd(self.socket.as_raw_fd()), piece, payload_follows);
         self.progress_ns = cx.now_ns();
-        // SAFETY: the entry names the receiver's buffer and message, and pages of the piece that
-        // `transmission` keeps while a receive is in flight; all are owned by this endpoint and
-        // freed, if not after the completion, by its drop.
+        // SAFETY: the entry names the receiver's buffer and message, and pages of the piece that `transmission` keeps while a
+        // receive is in flight; all are owned by this endpoint and freed, if not after the completion, by its drop.
         unsafe { cx.push(entry, RECEIVE) };
     }
 
@@ -458,9 +451,8 @@ impl Connection {
         }
         if let Some(entry) = self.sender.entry(Fd(self.socket.as_raw_fd())) {
             self.progress_ns = cx.now_ns();
-            // SAFETY: the entry names the sender's message and the heads and pages of replies that
-            // it keeps, untouched, until the completion or its drop; the sender is owned by this
-            // endpoint.
+            // SAFETY: the entry names the sender's message and the heads and pages of replies that it keeps, untouched, until
+            // the completion or its drop; the sender is owned by this endpoint.
             unsafe { cx.push(entry, SEND) };
         }
         false

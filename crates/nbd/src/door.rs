@@ -1,11 +1,8 @@
-//! Who may come in: connections in the handshake and in transmission, each with its limit and with
-//! a share for each peer.
+//! Who may come in: connections in the handshake and in transmission, each with its limit and with a share for each peer.
 //!
-//! A connection that is still in its handshake costs its client nothing, so it is owed nothing: at
-//! the limit the oldest one gives way to the newest, and a client that wants an export always finds
-//! a way to ask for it. When it has chosen one, it becomes a client. Clients are never disconnected
-//! for others: at that limit the new one is refused, with an answer of the protocol where it has
-//! one.
+//! A connection that is still in its handshake costs its client nothing, so it is owed nothing: at the limit the oldest one gives way
+//! to the newest, and a client that wants an export always finds a way to ask for it. When it has chosen one, it becomes a client.
+//! Clients are never disconnected for others: at that limit the new one is refused, with an answer of the protocol where it has one.
 
 use crate::limits::Limits;
 use shares::{Full, Seldom, Slot, Table};
@@ -14,8 +11,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// So long is left to every handshake, however many others come: a hundred times what one takes on
-/// an idle machine.
+/// So long is left to every handshake, however many others come: a hundred times what one takes on an idle machine.
 const GRACE_NS: u64 = 100_000_000;
 /// The log tells of refusals at most this often, however many there are.
 const TELL_EVERY_NS: u64 = 10_000_000_000;
@@ -82,8 +78,8 @@ impl Door {
         Arc::new(Door { limits, inside: Mutex::new(inside) })
     }
 
-    /// A connection begins its handshake. Gives whether another one had to give way for it; `None`:
-    /// it has to wait for a moment, so that others have theirs.
+    /// A connection begins its handshake. Gives whether another one had to give way for it; `None`: it has to wait for a moment, so
+    /// that others have theirs.
     pub(crate) fn arrive(self: &Arc<Door>, peer: Peer, socket: &Arc<OwnedFd>, now_ns: u64) -> Option<(Visit, bool)> {
         let mut inside = self.inside();
         // In a handshake everybody may go, sooner or later.

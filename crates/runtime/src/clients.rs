@@ -1,5 +1,4 @@
-//! Clients by number: what an export knows of who is at its other end, small enough to go along
-//! with each request.
+//! Clients by number: what an export knows of who is at its other end, small enough to go along with each request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

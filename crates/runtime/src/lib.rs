@@ -6,12 +6,10 @@
 //!      ◀──reply─────────────┴──────────────────────────────────────┘
 //! ```
 //!
-//! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume;
-//! [`runtime`] the seam for the control thread; `reactor` the loop, with `ring`, `inbox` and
-//! timers; `device_io` (and the engine's flush gate) what happens to an I/O; `reactor::bare` and
-//! `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how
-//! they store what blocks contain; `waits` which devices are waited for, and giving them up;
-//! [`latency`] and [`stats`] what is counted;
+//! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
+//! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
+//! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how they
+//! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted;
 //! [`tapped`] what those who watch loads get to see.
 
 mod all_stats;

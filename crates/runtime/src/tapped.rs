@@ -1,9 +1,8 @@
-//! What a watcher of loads gets to see: samples of the blocks that clients used, and, of what the
-//! cache did not answer, each request with what its first page says of itself.
+//! What a watcher of loads gets to see: samples of the blocks that clients used, and, of what the cache did
+//! not answer, each request with what its first page says of itself.
 //!
-//! Off until a volume is watched ([`VolumeRef::watch`]), and then again after
-//! [`VolumeRef::unwatch`]. The content of pages stays on the reactor: a [`Sight`] holds numbers
-//! only.
+//! Off until a volume is watched ([`VolumeRef::watch`]), and then again after [`VolumeRef::unwatch`]. The content of pages
+//! stays on the reactor: a [`Sight`] holds numbers only.
 
 use crate::RuntimeError;
 use crate::message::Message;
@@ -18,8 +17,7 @@ use std::time::Duration;
 /// Sights that a reactor holds until they are taken; more are counted as lost.
 pub const SIGHTS_MAX: usize = 8192;
 
-/// What a page of a database says of itself in its head. The numbers mean what who recognises says
-/// they mean.
+/// What a page of a database says of itself in its head. The numbers mean what who recognises says they mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageSeen {
     /// What it belongs to: a table space with an index, a relation.
@@ -40,8 +38,7 @@ pub struct PageSeen {
     pub size_log2: u8,
 }
 
-/// Recognises a page by its first 4096 bytes. Runs on reactors: it must be quick, and must not
-/// block or panic.
+/// Recognises a page by its first 4096 bytes. Runs on reactors: it must be quick, and must not block or panic.
 pub type Recognise = Arc<dyn Fn(&[u8]) -> Option<PageSeen> + Send + Sync>;
 
 /// A write, or a read that the cache did not answer alone.
@@ -97,9 +94,8 @@ impl Runtime {
         self.directory.recognise.get_or_init(|| recognise);
     }
 
-    /// Takes what was seen since the last time, of each reactor. Afterwards
-    /// [`VolumeRef::sampled_below`] says of each volume which of its samples count: those above
-    /// were kept by some reactors only.
+    /// Takes what was seen since the last time, of each reactor. Afterwards [`VolumeRef::sampled_below`] says of each volume
+    /// which of its samples count: those above were kept by some reactors only.
     ///
     /// # Errors
     /// [`RuntimeError::Timeout`] if a reactor does not answer within `patience`. What the others had seen is lost.
@@ -114,8 +110,7 @@ impl VolumeRef {
         self.0.number
     }
 
-    /// Samples blocks whose hash ([`engine::tap::line_hash`]) lies below this from now on; 0: none,
-    /// and nothing is seen at all.
+    /// Samples blocks whose hash ([`engine::tap::line_hash`]) lies below this from now on; 0: none, and nothing is seen at all.
     pub fn watch(&self, sampled_below: u64) {
         self.0.sampled_below.store(sampled_below, Ordering::Relaxed);
     }
@@ -130,8 +125,7 @@ impl VolumeRef {
         self.0.sampled_below.fetch_min(sampled_below, Ordering::Relaxed);
     }
 
-    /// See [`VolumeRef::watch`]. Reactors lower it by themselves when they see more than they can
-    /// hold.
+    /// See [`VolumeRef::watch`]. Reactors lower it by themselves when they see more than they can hold.
     pub fn sampled_below(&self) -> u64 {
         self.0.sampled_below.load(Ordering::Relaxed)
     }

@@ -311,9 +311,8 @@ impl Found {
         engine == Engine::Postgres || self.owners.contains_key(&(engine, key)) || self.owners.contains_key(&(engine, space))
     }
 
-    /// The same with other names: `rename` is asked for each part of the name of a database, a
-    /// table or an index. What every server has, such as a redo log or the index `PRIMARY`, keeps
-    /// its name; paths end at the data directory. A look again knows the objects still.
+    /// The same with other names: `rename` is asked for each part of the name of a database, a table or an index. What every server has, such as
+    /// a redo log or the index `PRIMARY`, keeps its name; paths end at the data directory. A look again knows the objects still.
     #[must_use]
     pub fn renamed(mut self, rename: &dyn Fn(&str) -> String) -> Found {
         self.numbers = Some(Arc::new(Numbers::of(&self)));

@@ -1,7 +1,7 @@
 //! From a raw volume to applications, databases and objects.
 //!
-//! A [`Discovery`] asks for reads and is fed bytes, so that the caller sets the pace (2 MiB/s
-//! beside clients) and may stop at any time:
+//! A [`Discovery`] asks for reads and is fed bytes, so that the caller sets the pace (2 MiB/s beside
+//! clients) and may stop at any time:
 //!
 //! 1. `regions`: partition tables, file systems, and what can only be looked at coarsely.
 //! 2. `servers`: files of databases, by the server that they belong to.

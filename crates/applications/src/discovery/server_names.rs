@@ -138,8 +138,8 @@ impl ServerNames {
         &self.databases
     }
 
-    /// How they fit the objects of an application. Where names of what was found are hidden,
-    /// `rename` is what [`Found::renamed`] was given.
+    /// How they fit the objects of an application. Where names of what was found are hidden, `rename`
+    /// is what [`Found::renamed`] was given.
     #[must_use]
     pub fn agreement(&self, found: &Found, application: &Application, rename: Option<&dyn Fn(&str) -> String>) -> Agreement {
         let of_all: BTreeSet<String> =

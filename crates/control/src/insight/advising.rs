@@ -16,8 +16,7 @@ use types::{BLOCK_BYTES, ObjectId};
 pub const TARGETS_PERCENT: [f64; 3] = [50.0, 90.0, 99.0];
 /// What a log of the default size holds of clients, where no pool says: the rest is headers.
 const STORED_SHARE: f64 = 0.97;
-/// With less gain than this a cache is not worth it: reads must take less than that part of what
-/// they take from the backing device.
+/// With less gain than this a cache is not worth it: reads must take less than that part of what they take from the backing device.
 const WORTH_PART: f64 = 0.5;
 
 /// What is asked, and what is known of the machine.
@@ -50,8 +49,7 @@ impl Asked {
 const OBJECTS_MAX: usize = 32;
 /// The share of hits that objects are told for, if it is known.
 const OBJECTS_AT: f64 = 0.9;
-/// An object with that part of the reads or more, and less than that part of them hits, only passes
-/// through.
+/// An object with that part of the reads or more, and less than that part of them hits, only passes through.
 const PASSES_READS: f64 = 0.05;
 const PASSES_HITS: f64 = 0.02;
 
@@ -155,8 +153,7 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
     }
 }
 
-/// `writes_leave`: there is no RAM that would hold what is written through until it may enter the
-/// log.
+/// `writes_leave`: there is no RAM that would hold what is written through until it may enter the log.
 fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64, writes_leave: bool) -> TargetView {
     let untold = |not_yet: String, more_ms| TargetView {
         hits_percent,

@@ -1,9 +1,8 @@
-//! Who asks, as far as a tap on the device or a login shows it, and which class the rules give
-//! that.
+//! Who asks, as far as a tap on the device or a login shows it, and which class the rules give that.
 //!
-//! Requests carry a number of who sent them: of the thread, where a tap tells. Threads of one
-//! process are one origin, unless a rule fits: all that one rule fits are one origin of its own, so
-//! a backup that starts a thread for each file is one line of the list of streams.
+//! Requests carry a number of who sent them: of the thread, where a tap tells. Threads of one process are one
+//! origin, unless a rule fits: all that one rule fits are one origin of its own, so a backup that starts a
+//! thread for each file is one line of the list of streams.
 
 use applications::streams::{Described, OriginSlot, Origins, Rule, Rules};
 use blocktap::{Comm, Event};
@@ -13,8 +12,7 @@ use std::sync::Arc;
 
 /// Threads that are known at a time, some 150 bytes each.
 pub const ASKERS_MAX: usize = 1024;
-/// What rules' origins begin at; numbers of threads and processes end below (`PID_MAX_LIMIT` of the
-/// kernel).
+/// What rules' origins begin at; numbers of threads and processes end below (`PID_MAX_LIMIT` of the kernel).
 const RULES_FROM: u32 = 1 << 30;
 /// Bytes that are kept of a control group's path.
 const CGROUP_BYTES_MAX: usize = 256;
@@ -37,8 +35,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// The thread of an event. Asks the kernel what else is known of it, which may have ended
-    /// meanwhile.
+    /// The thread of an event. Asks the kernel what else is known of it, which may have ended meanwhile.
     pub fn of(event: &Event) -> Asker {
         let process = event.pid.unwrap_or(event.tid);
         let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}")).ok();

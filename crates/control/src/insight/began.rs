@@ -17,8 +17,7 @@ pub struct Began {
 }
 
 impl Began {
-    /// Looks at who reads now; a sentence for each class that has begun. `who`: the name of an
-    /// origin.
+    /// Looks at who reads now; a sentence for each class that has begun. `who`: the name of an origin.
     pub fn look(&mut self, listed: &[Listed], now_ms: u64, who: impl Fn(OriginSlot) -> Option<String>) -> Vec<String> {
         let mut told = Vec::new();
         for (class, since_ms) in [(StreamClass::Backup, &mut self.backup_ms), (StreamClass::Scan, &mut self.scan_ms)] {

@@ -5,8 +5,8 @@
 //! blocktap, traces ────────────────▶ source.rs ──────────────────────────▶      └──▶ advising.rs ──▶ AdviceView
 //! ```
 //!
-//! Nothing here is on the way of a request, and no lock of the data path is held. What is found is
-//! told to people; nothing is decided by it.
+//! Nothing here is on the way of a request, and no lock of the data path is held. What is found is told to people; nothing
+//! is decided by it.
 
 pub mod advising;
 pub mod askers;

@@ -1,5 +1,4 @@
-//! The objects of a volume: what was found on it, how much they are used, and the policies that
-//! follow.
+//! The objects of a volume: what was found on it, how much they are used, and the policies that follow.
 
 use super::policies::{self, Rule};
 use super::shares::Shares;
@@ -17,21 +16,18 @@ use types::{BLOCK_BYTES, ObjectId, SECTOR_BYTES, Treatment};
 
 /// Objects whose uses are counted each for itself; what comes after is counted together.
 const COUNTED_MAX: usize = 1024;
-/// What was found is looked for again after this, if pages contradict it: a table was made, or is
-/// elsewhere.
+/// What was found is looked for again after this, if pages contradict it: a table was made, or is elsewhere.
 const STALE_MS: u64 = 10_000;
 /// And after this, if anything was written: files grow where pages do not say whose they are.
 const AGED_MS: u64 = 5 * 60_000;
-/// As long as no application was found, a table is being rebuilt, or a journal was not read to its
-/// end, after this, and each time twice as long: a volume is often made first, and then what lies
-/// on it.
+/// As long as no application was found, a table is being rebuilt, or a journal was not read to its end, after this, and each time twice as long: a
+/// volume is often made first, and then what lies on it.
 const EARLY_MS: u64 = 15_000;
-/// A look that takes long comes back so many times later than it took: it may have a twentieth of
-/// the time. Of looks that come early the first ones may have more of it, the first a third.
+/// A look that takes long comes back so many times later than it took: it may have a twentieth of the time. Of looks that come early the first
+/// ones may have more of it, the first a third.
 const PAUSES: u64 = 20;
 const PAUSES_EARLY: u64 = 2;
-/// For so long clients are taken to go on: what they do is told once a second. So is the first
-/// moment of a look.
+/// For so long clients are taken to go on: what they do is told once a second. So is the first moment of a look.
 const BUSY_MS: u64 = 3_000;
 /// Policies are given to the cache again so often.
 const GIVEN_MS: u64 = 60_000;
@@ -115,8 +111,7 @@ impl Objects {
         self.looked = looked;
     }
 
-    /// What a look found. It has ended when the cache knows the policies that follow:
-    /// [`Objects::set_looked`].
+    /// What a look found. It has ended when the cache knows the policies that follow: [`Objects::set_looked`].
     pub fn set_found(&mut self, found: Arc<Found>, volume_bytes: u64) {
         self.uses.retain(|id, _| found.object(*id).is_some());
         self.early_looks = if found.applications.is_empty() || !found.is_settled() { self.early_looks.saturating_add(1) } else { 0 };
@@ -187,8 +182,7 @@ impl Objects {
         (found + labels + self.shares.bytes() + self.uses.capacity() * size_of::<(ObjectId, Uses)>()) as u64
     }
 
-    /// The object that a byte of the volume belongs to: the index, where pages have said which of a
-    /// table's it is.
+    /// The object that a byte of the volume belongs to: the index, where pages have said which of a table's it is.
     pub fn at(&self, offset_bytes: u64) -> Option<&Object> {
         let found = self.found.as_ref()?;
         let (file, _) = found.at(offset_bytes)?;
@@ -228,8 +222,7 @@ impl Objects {
             let offset_bytes = sight.start_sector * SECTOR_BYTES;
             let at = found.at(offset_bytes);
             let Some(owner) = found.owner_at(engine, page.object, offset_bytes).and_then(|id| found.object(id)) else {
-                // A page of an engine that was found, where nothing of it is known to lie: a file
-                // grew, or was made.
+                // A page of an engine that was found, where nothing of it is known to lie: a file grew, or was made.
                 let is_known = found.applications.iter().any(|application| application.engine == engine);
                 self.contradictions += u64::from(at.is_none() && is_known && page.object != 0);
                 continue;
@@ -337,8 +330,7 @@ impl Objects {
         most
     }
 
-    /// Where an object lies, ascending: its files' extents, or what pages have shown to be its own
-    /// of the file that it is in.
+    /// Where an object lies, ascending: its files' extents, or what pages have shown to be its own of the file that it is in.
     pub fn places_of(&self, object: &Object) -> Vec<Range<u64>> {
         let Some(found) = &self.found else { return Vec::new() };
         let Some(table) = object.within else {
@@ -360,8 +352,7 @@ impl Objects {
         places
     }
 
-    /// Bytes of the volume and how they are to be treated, ascending; those without a policy are
-    /// left out.
+    /// Bytes of the volume and how they are to be treated, ascending; those without a policy are left out.
     pub fn ranges(&self, rules: &[Rule]) -> Vec<(Range<u64>, Treatment)> {
         let Some(found) = &self.found else { return Vec::new() };
         let mut treatments: BTreeMap<ObjectId, Treatment> = BTreeMap::new();

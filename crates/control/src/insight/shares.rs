@@ -67,9 +67,8 @@ impl Shares {
         self.told_ms.is_none_or(|told_ms| now_ms.saturating_sub(told_ms) >= most_ms)
     }
 
-    /// Sizes of SSD in bytes, smallest first, each with the share (from 0 to 1) of all reads of
-    /// blocks used before that this object has answered then; none: it brings hardly anything, or
-    /// it is not known.
+    /// Sizes of SSD in bytes, smallest first, each with the share (from 0 to 1) of all reads of blocks used before that this object has
+    /// answered then; none: it brings hardly anything, or it is not known.
     pub fn of(&self, id: ObjectId) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.ssd_bytes.iter().copied().zip(self.hits.get(&id).into_iter().flatten().copied())
     }

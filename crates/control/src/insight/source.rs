@@ -1,5 +1,4 @@
-//! What an analysis watches, and how it gets to know: a volume by its reactors, a device from
-//! outside, a trace by reading it.
+//! What an analysis watches, and how it gets to know: a volume by its reactors, a device from outside, a trace by reading it.
 
 use super::askers::Threads;
 use super::watched::{Step, Watched};
@@ -22,8 +21,7 @@ const SIGHTS_MAX: usize = 1 << 16;
 const LOOK: Duration = Duration::from_millis(100);
 /// A look that fails is tried again after this.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Blocks of a trace's disks lie behind one another in steps of 4 TiB: of more than 16 disks some
-/// share theirs.
+/// Blocks of a trace's disks lie behind one another in steps of 4 TiB: of more than 16 disks some share theirs.
 const DISK_BLOCKS: u64 = 1 << 30;
 const DISKS: u64 = 16;
 /// Requests of a trace that make a step.

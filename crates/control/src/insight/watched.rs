@@ -94,8 +94,7 @@ impl Watched {
         &self.passing
     }
 
-    /// Bytes that scans have read since the last time, but for sequential streams, which the cache
-    /// knows by itself.
+    /// Bytes that scans have read since the last time, but for sequential streams, which the cache knows by itself.
     pub fn take_scanned(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.scanned)
     }
@@ -120,8 +119,7 @@ impl Watched {
         &self.askers
     }
 
-    /// Which class who has, from now on: by rules, and by the programs of sessions by their
-    /// threads.
+    /// Which class who has, from now on: by rules, and by the programs of sessions by their threads.
     pub fn set_rules(&mut self, rules: &Arc<Rules>, sessions: &Arc<BTreeMap<u32, String>>) {
         self.askers.set(rules, sessions, self.streams.origins(), self.now_ms);
     }
@@ -147,8 +145,7 @@ impl Watched {
         self.step_over(step, now_ms, &|_| None);
     }
 
-    /// Takes a step in; `place_of` says which object a byte belongs to. What it counts of uses
-    /// appears with the next step.
+    /// Takes a step in; `place_of` says which object a byte belongs to. What it counts of uses appears with the next step.
     pub fn step_over(&mut self, step: &Step, now_ms: u64, place_of: &dyn Fn(u64) -> Option<Place>) {
         self.watch.lower_to(step.below);
         self.now_ms = self.now_ms.max(now_ms);
@@ -260,8 +257,7 @@ mod tests {
     use applications::streams::Evidence;
     use types::ObjectId;
 
-    /// Whoever reads one file of 4 MiB after the other is a backup by the third, if it is known
-    /// where files begin.
+    /// Whoever reads one file of 4 MiB after the other is a backup by the third, if it is known where files begin.
     #[test]
     fn reads_of_whole_objects_are_a_backup_where_objects_are_known() {
         const FILE_BYTES: u64 = 4 << 20;

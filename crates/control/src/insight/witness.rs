@@ -1,8 +1,7 @@
-//! Who asks for what on a volume that is a block device of this machine: a tap on that device sees
-//! each request on its way in, with its thread, and what the cache has seen is laid beside it.
+//! Who asks for what on a volume that is a block device of this machine: a tap on that device sees each request
+//! on its way in, with its thread, and what the cache has seen is laid beside it.
 //!
-//! It is needed for rules that name processes and for sessions of a database only, so it runs only
-//! then.
+//! It is needed for rules that name processes and for sessions of a database only, so it runs only then.
 
 use super::askers::{Asker, Threads};
 use blocktap::{Event, Op, Tap, Ways};
@@ -15,8 +14,7 @@ use types::SECTOR_BYTES;
 
 /// How long a request may take, at most, from the tap to its answer.
 const REMEMBERED_MS: u64 = 10_000;
-/// Requests that are remembered, some 60 bytes each. When there are more all are forgotten: then
-/// nobody knows who asked.
+/// Requests that are remembered, some 60 bytes each. When there are more all are forgotten: then nobody knows who asked.
 const ASKED_MAX: usize = 1 << 16;
 /// How long its thread waits for events.
 const LOOK: Duration = Duration::from_millis(100);
@@ -102,8 +100,8 @@ impl Seen {
         self.asked.insert((is_write, event.sector), Asked { end_sector, thread: event.tid, time_ms: event.time_ns / 1_000_000 });
     }
 
-    /// The thread whose request holds the first sector of what was seen; 0 if that is not known.
-    /// The kernel cuts and joins requests, so their bounds are not those that were asked for.
+    /// The thread whose request holds the first sector of what was seen; 0 if that is not known. The kernel cuts and joins
+    /// requests, so their bounds are not those that were asked for.
     fn asker_of(&self, sight: &Sight) -> u32 {
         let before = self.asked.range((sight.is_write, 0)..=(sight.is_write, sight.start_sector)).next_back();
         before.filter(|(_, asked)| asked.end_sector > sight.start_sector).map_or(0, |(_, asked)| asked.thread)

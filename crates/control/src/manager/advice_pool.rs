@@ -20,8 +20,8 @@ struct Member {
 }
 
 impl Manager {
-    /// One answer for all volumes of a pool, beside its RAM: seconds of computing for each. None
-    /// where that of its volume is the answer.
+    /// One answer for all volumes of a pool, beside its RAM: seconds of computing for each. None where that
+    /// of its volume is the answer.
     pub(super) fn advise_pool(&self, loads: &[LoadNamed], ask: &AdviceAsk, figures: &Figures) -> Option<AdviceView> {
         let pool = ask.name.as_ref().filter(|name| loads.iter().all(|load| load.pool.as_ref() == Some(name)))?;
         let watched: Vec<_> = loads.iter().filter_map(|load| Some((load, self.insight().copy_of(load)?))).collect();

@@ -1,15 +1,12 @@
 //! Volumes attached to mapped devices in use, and detached.
 //!
-//! What holds at any instant: while the device leads past hearth, nothing of it is cached that will
-//! ever be served. So the volume begins in pass-through, without a cached block, and gets its own
-//! mode once the device leads here; and if the device has led past hearth, whoever did that, the
-//! volume gets another number in the log before the device leads here again. It is never
-//! write-back: what another program (LVM, say) tells the device must find everything on the backing
-//! device.
+//! What holds at any instant: while the device leads past hearth, nothing of it is cached that will ever be served. So the volume begins in
+//! pass-through, without a cached block, and gets its own mode once the device leads here; and if the device has led past hearth, whoever did
+//! that, the volume gets another number in the log before the device leads here again. It is never write-back: what another program (LVM, say)
+//! tells the device must find everything on the backing device.
 //!
-//! There is one exception: the daemon was stopped, and the kernel's count of the device's writes
-//! shows, once the device leads here again, that there was none meanwhile. What was cached then is
-//! what is on the disk. Until that is shown the volume is in pass-through.
+//! There is one exception: the daemon was stopped, and the kernel's count of the device's writes shows, once the device leads here again,
+//! that there was none meanwhile. What was cached then is what is on the disk. Until that is shown the volume is in pass-through.
 //!
 //! Durable steps, and what a start does after a crash behind each:
 //!
@@ -29,8 +26,7 @@
 //! | 4. remove the origin | the same |
 //! | 5. save without it | – |
 //!
-//! A trial is the same without a pool and a cache. A start that finds its device leading past
-//! hearth (after a reboot) forgets it.
+//! A trial is the same without a pool and a cache. A start that finds its device leading past hearth (after a reboot) forgets it.
 
 use super::pools::{device, new_uuid};
 use super::work::wait_for;
@@ -248,8 +244,8 @@ impl Manager {
         }
     }
 
-    /// The record with which a volume is attached to its cache: nothing is cached, and nothing
-    /// served from the cache, before its device leads here.
+    /// The record with which a volume is attached to its cache: nothing is cached, and nothing served from the cache, before its device leads
+    /// here.
     pub(super) fn as_attached(&self, volume: &VolumeRecord) -> VolumeRecord {
         let mut volume = volume.clone();
         if volume.attachment.is_some() && !matches!(self.data().mapped().leads(&volume), Ok(Leads::Here)) {
@@ -258,12 +254,11 @@ impl Manager {
         volume
     }
 
-    /// Leads the device of a volume here that is served, and puts the volume's own mode in force if
-    /// it is `cached`. Nothing is to be done for a volume that is not attached to a device.
+    /// Leads the device of a volume here that is served, and puts the volume's own mode in force if it is `cached`. Nothing is to be done for
+    /// a volume that is not attached to a device.
     ///
-    /// A volume whose number is fresh since the device led past hearth names no table: it is in
-    /// pass-through, and nothing is cached under its number. Every other one may be led here only
-    /// from a table that led here, or its cache would be older than the disk.
+    /// A volume whose number is fresh since the device led past hearth names no table: it is in pass-through, and nothing is cached under its
+    /// number. Every other one may be led here only from a table that led here, or its cache would be older than the disk.
     pub(super) fn lead_here(&self, volume: &VolumeRecord, cached: bool) -> Result<Swapped, ControlError> {
         let Some(attachment) = self.volume_record(&volume.name)?.attachment else { return Ok(Swapped::default()) };
         let place = self.memory().volumes.get(&volume.name).and_then(|live| Some(live.block_device()?.1.to_owned()));
@@ -313,8 +308,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Requests of its users that wait for a server which is not there hold it up: then it goes on
-    /// by itself when they have ended, and whoever starts the volume finds where the device leads.
+    /// Requests of its users that wait for a server which is not there hold it up: then it goes on by
+    /// itself when they have ended, and whoever starts the volume finds where the device leads.
     fn lead_past_patiently(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let (led_in, led) = std::sync::mpsc::channel();
         let (manager, of) = (self.clone(), volume.clone());
@@ -326,8 +321,8 @@ impl Manager {
         })
     }
 
-    /// The device of a volume was found to lead past hearth: nothing that is cached may be served
-    /// again, and no table leads here. What begins after this begins under a fresh number.
+    /// The device of a volume was found to lead past hearth: nothing that is cached may be served again, and no table leads here. What begins
+    /// after this begins under a fresh number.
     pub(super) fn was_led_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let names_none = volume.attachment.as_ref().is_none_or(|attachment| attachment.tables.is_empty() && attachment.kept.is_none());
         if volume.is_trial() || volume.cache_stale && names_none {
@@ -341,8 +336,8 @@ impl Manager {
         })
     }
 
-    /// The device leads here already, and a daemon was killed before it had shown that nothing was
-    /// written meanwhile. Users of the device may have gone on since: it cannot be shown any more.
+    /// The device leads here already, and a daemon was killed before it had shown that nothing was written meanwhile. Users of the device
+    /// may have gone on since: it cannot be shown any more.
     pub(super) fn was_led_here_unproved(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         if volume.attachment.as_ref().is_none_or(|attachment| attachment.kept.is_none()) {
             return Ok(());
@@ -355,8 +350,8 @@ impl Manager {
         })
     }
 
-    /// Whether nothing was written through the device of a volume since the clean stop of its
-    /// daemon. That its backing device is as it was then is to be seen besides.
+    /// Whether nothing was written through the device of a volume since the clean stop of its daemon. That its backing device is as it
+    /// was then is to be seen besides.
     pub(super) fn nothing_passed(&self, volume: &VolumeRecord) -> bool {
         let Some(kept) = volume.attachment.as_ref().and_then(|attachment| attachment.kept.as_ref()) else { return false };
         matches!(self.data().mapped().passed(volume), Ok(Some(passed)) if passed.nothing_since(kept))
@@ -383,8 +378,7 @@ impl Manager {
         let swapped = match self.data().mapped().lead_past(&record) {
             Ok(swapped) => swapped,
             Err(error) => {
-                // It is refused, and not gone on with at the next start, unless a start has found
-                // it on its way.
+                // It is refused, and not gone on with at the next start, unless a start has found it on its way.
                 if !attachment.leaving {
                     self.mark_leaving(name, false)?;
                 }
@@ -409,9 +403,8 @@ impl Manager {
         })
     }
 
-    /// Forgets attachments that were on their way out or only for a trial, and whose devices lead
-    /// past hearth. One whose origin is in use is left to the watch; it keeps nothing else from
-    /// starting.
+    /// Forgets attachments that were on their way out or only for a trial, and whose devices lead past hearth. One whose origin is in use is
+    /// left to the watch; it keeps nothing else from starting.
     pub(super) fn settle_attachments(&self) {
         for volume in self.attached_records(|attachment| attachment.trial || attachment.leaving) {
             if let Err(error) = self.settle_attachment(&volume) {
@@ -458,8 +451,7 @@ impl Manager {
         }
     }
 
-    /// Serves the trials that the daemon before has left, and ends the attachments that it was
-    /// ending. Everything else is up.
+    /// Serves the trials that the daemon before has left, and ends the attachments that it was ending. Everything else is up.
     pub(super) fn go_on_with_attachments(&self, judged: &super::start::Judged) {
         for volume in self.attached_records(|attachment| attachment.trial).into_iter().filter(|volume| !self.is_over(volume)) {
             if let Err(error) = self.start_trial(&volume, judged) {
@@ -494,8 +486,7 @@ impl Manager {
         self.memory().state.volumes.iter().filter(is_wanted).cloned().collect()
     }
 
-    /// Looks whether the devices of volumes that are served still lead here. Called about once a
-    /// second.
+    /// Looks whether the devices of volumes that are served still lead here. Called about once a second.
     pub(super) fn watch_attachments(&self, served: &[VolumeRecord]) {
         self.settle_later();
         for volume in served.iter().filter(|volume| volume.attachment.is_some()) {
@@ -542,8 +533,7 @@ impl Manager {
         }
     }
 
-    /// Another program has given the device of a volume a table of its own, as LVM does when a
-    /// volume grows or gets a snapshot.
+    /// Another program has given the device of a volume a table of its own, as LVM does when a volume grows or gets a snapshot.
     fn led_past(&self, volume: &VolumeRecord) {
         let name = &volume.name;
         // Whoever is at it sees it too; or the next look does.
@@ -579,9 +569,8 @@ impl Manager {
         }
     }
 
-    /// The daemon ends: devices of its volumes lead past hearth from now on, so that nobody waits
-    /// for a daemon that does not come. Where the next one comes at once, and goes on with what is
-    /// in use, they wait and keep their cache.
+    /// The daemon ends: devices of its volumes lead past hearth from now on, so that nobody waits for a daemon that does not come. Where the
+    /// next one comes at once, and goes on with what is in use, they wait and keep their cache.
     pub(super) fn lead_past_at_end(&self, volume: &VolumeRecord) {
         let outlives = volume.exports.iter().all(|export| self.data().outlives_a_stop(volume, export));
         let waits = self.shared.restarts.get().is_some() && outlives && !volume.is_trial();
@@ -595,8 +584,7 @@ impl Manager {
             if !std::mem::replace(&mut told, true) {
                 self.events().note(Severity::Error, &volume.name, format!("its device cannot be led past hearth yet: {error}"));
             }
-            // An LVM command may take longer than one try waits for its lock. Some time is left for
-            // what comes after this.
+            // An LVM command may take longer than one try waits for its lock. Some time is left for what comes after this.
             if self.shared.stop_watch.get().is_none_or(|watch| watch.is_mostly_over()) {
                 let told = format!("its device still leads to it, and who has it open waits for the next daemon: {error}");
                 self.events().note(Severity::Error, &volume.name, told);
@@ -635,8 +623,7 @@ impl Manager {
         self.memory().volumes.get(&volume.name).and_then(|live| live.left.clone()).filter(|_| good)
     }
 
-    /// The same, after what is on the device was looked at: what was written since it leads past
-    /// hearth would not show later.
+    /// The same, after what is on the device was looked at: what was written since it leads past hearth would not show later.
     pub(super) fn still_as_left(&self, volume: &VolumeRecord) -> Option<Kept> {
         let (left, now) = (self.left_as_it_is(volume)?, self.data().mapped().passed(volume).ok().flatten()?);
         let is_closed = left.for_next_boot && !now.is_open;

@@ -1,8 +1,7 @@
 //! Logins to the servers of applications: what they know is asked, and put to what lies on volumes.
 //!
-//! A login is tried before it is kept. Then names are asked for before each look at the volume;
-//! sessions are another room's (`sessions.rs`). What a server does not tell is missing, and nothing
-//! else.
+//! A login is tried before it is kept. Then names are asked for before each look at the volume; sessions are another room's
+//! (`sessions.rs`). What a server does not tell is missing, and nothing else.
 
 use super::Manager;
 use super::sessions::SessionSeen;
@@ -92,8 +91,7 @@ impl Manager {
         self.connections().told.insert(of, Told { server: Some(told.server.clone()), ..Told::default() });
         self.events().note(Severity::Info, &place.volume, format!("connected to the {} of /{}", told.server.product, record.instance));
         self.watch_sessions();
-        // Without one under way, or something else on that volume, the names are put to the objects
-        // now; else as soon as it has ended.
+        // Without one under way, or something else on that volume, the names are put to the objects now; else as soon as it has ended.
         let job = self.discover_as_job(&place.volume).ok();
         if job.is_none() {
             self.connections().looks_due.insert(place.volume);
@@ -127,8 +125,7 @@ impl Manager {
         Ok(format!("disconnected from the server of /{instance}; names that only it knew go with the next look at \"{volume}\""))
     }
 
-    /// What the servers of a volume call its objects. A server that does not answer is told of
-    /// once.
+    /// What the servers of a volume call its objects. A server that does not answer is told of once.
     pub(super) fn server_names(&self, volume: &str) -> Vec<ServerNames> {
         let Ok(record) = self.volume_record(volume) else { return Vec::new() };
         let mut all = Vec::new();

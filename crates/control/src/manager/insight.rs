@@ -36,8 +36,7 @@ impl Manager {
         *self.insight() = Insight::new(options);
     }
 
-    /// Takes in what clients did since the last time. How many requests that were: who calls may
-    /// come sooner when there are many.
+    /// Takes in what clients did since the last time. How many requests that were: who calls may come sooner when there are many.
     ///
     /// # Errors
     /// If a reactor does not answer; the next call may succeed.
@@ -269,8 +268,8 @@ impl Manager {
         let memory = self.memory();
         let record = load.pool.as_ref().and_then(|pool| memory.state.pool(pool));
         let size_bytes = load.pool.as_ref().and_then(|pool| memory.pools.get(pool)).map(|live| live.size_bytes).filter(|size| *size > 0);
-        // What has no pool yet would get one as it is made when nothing is said. Without any RAM a
-        // block that is written through would leave the cache, and no size would help.
+        // What has no pool yet would get one as it is made when nothing is said. Without any RAM a block that is written through
+        // would leave the cache, and no size would help.
         let ram_bytes = record.map_or(RAM_BYTES_DEFAULT, |record| record.ram_bytes);
         let written = pool.map_or(0, |pool| pool.ssd_written_bytes);
         // Of a pool that has hardly written, the share says nothing.

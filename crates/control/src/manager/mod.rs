@@ -1,16 +1,14 @@
 //! Carries out actions: the one place where the state, the data path and the jobs meet.
 //!
 //! # How concurrent requests stay apart
-//! An operation first *claims* the names it changes (`claims.rs`). A second operation on a claimed
-//! name is refused at once ("busy"), it does not wait. What is read before the claim may be
-//! another's by then. The lock over [`Memory`] is held for looking things up and for one save of
-//! the state, never during a call to the data path. So listing and counters answer while a destage
-//! runs for hours.
+//! An operation first *claims* the names it changes (`claims.rs`). A second operation on a claimed name is refused at once ("busy"), it
+//! does not wait. What is read before the claim may be another's by then. The lock over [`Memory`] is held for looking things up and for one save of the state, never
+//! during a call to the data path. So listing and counters answer while a destage runs for hours.
 //!
 //! # How a crash in the middle is survived
-//! Every operation is a row of durable steps (saves of the state, changes of the SSD) ordered so
-//! that a start after a crash between any two of them finishes or undoes it. The rows stand at the
-//! head of `pools.rs` and `volumes.rs`; `start.rs` is the other half.
+//! Every operation is a row of durable steps (saves of the state, changes of the SSD) ordered so that a start after a
+//! crash between any two of them finishes or undoes it. The rows stand at the head of `pools.rs` and
+//! `volumes.rs`; `start.rs` is the other half.
 
 mod advice;
 mod advice_pool;
@@ -262,8 +260,7 @@ impl From<&ControlError> for Trouble {
 }
 
 impl Manager {
-    /// A manager of the state in `store`, which is read now. Nothing is started: see
-    /// [`Manager::start`].
+    /// A manager of the state in `store`, which is read now. Nothing is started: see [`Manager::start`].
     ///
     /// # Errors
     /// If the state cannot be read.
@@ -311,18 +308,16 @@ impl Manager {
         Ok(())
     }
 
-    /// Sets which files the daemon needs besides its state, such as its configuration: no volume is
-    /// attached below them. Once, before anything is asked.
+    /// Sets which files the daemon needs besides its state, such as its configuration: no volume is attached below them. Once, before
+    /// anything is asked.
     pub fn set_own_files(&self, files: impl IntoIterator<Item = std::path::PathBuf>) {
         self.shared.own_files.get_or_init(|| files.into_iter().map(|file| file.display().to_string()).collect());
     }
 
-    /// Carries out one action. May block for as long as the devices need: call it from a thread
-    /// that may wait.
+    /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.
     ///
     /// # Errors
-    /// Every error says what to do; nothing is half done that a later call or start would not
-    /// finish or undo.
+    /// Every error says what to do; nothing is half done that a later call or start would not finish or undo.
     pub fn handle(&self, action: Action) -> Result<Answer, ControlError> {
         let done = |()| Answer::Done(Done::default());
         let told = |told: String| Answer::Done(Done::told(told));
@@ -404,8 +399,7 @@ impl Manager {
         }
     }
 
-    /// Takes in what the data path reports by itself. Must be called from a thread that may wait
-    /// for the disk.
+    /// Takes in what the data path reports by itself. Must be called from a thread that may wait for the disk.
     pub fn notice(&self, notice: &Notice) {
         self.take_notice(notice);
     }

@@ -26,8 +26,7 @@ use types::{Admit, BLOCK_BYTES, ObjectWrites, OnScan, Treatment};
 struct Pace {
     /// Bytes read each second at most.
     rate_bytes: u64,
-    /// Beside clients it rests so many times as long as each read took: a seek of a disk costs
-    /// whatever is read.
+    /// Beside clients it rests so many times as long as each read took: a seek of a disk costs whatever is read.
     rest_beside_clients: u32,
 }
 /// By itself: a twentieth of the device's time beside clients, half of it otherwise.
@@ -57,8 +56,7 @@ pub(super) struct Chosen {
 }
 
 impl Manager {
-    /// Looks for the objects of one volume, if one is due; takes as long as it takes. `false`: none
-    /// was.
+    /// Looks for the objects of one volume, if one is due; takes as long as it takes. `false`: none was.
     pub fn discover_due(&self) -> bool {
         let look = self.look_due_for_names().or_else(|| self.insight().next_look(None));
         let Some(look) = look else { return false };
@@ -82,8 +80,8 @@ impl Manager {
         job
     }
 
-    /// Gives the policies again that a cache may not have: after its shards were made anew, and
-    /// where pages have told more of the indexes of a table.
+    /// Gives the policies again that a cache may not have: after its shards were made anew, and where pages have told more of the
+    /// indexes of a table.
     pub fn renew_policies(&self) {
         let due = self.insight().policies_due();
         due.iter().for_each(|volume| self.apply_policies(volume));
@@ -130,8 +128,7 @@ impl Manager {
                 Err(error) => {
                     failures += 1;
                     discovery.give(read.offset_bytes, Err(()));
-                    // A bad sector is passed over; a device that answers no more is not asked on
-                    // and on.
+                    // A bad sector is passed over; a device that answers no more is not asked on and on.
                     if failures >= 8 || asked.elapsed() >= READ_MAX {
                         trouble = Some(error);
                         break;

@@ -1,10 +1,7 @@
-//! Preloads and warm-ups as jobs: the plan is read in turns, at a pace that clients leave room for,
-//! and how far it is outlives the daemon.
+//! Preloads and warm-ups as jobs: the plan is read in turns, at a pace that clients leave room for, and how far it is outlives the daemon.
 //!
-//! A turn is what is read between two looks at the job's flag. What is remembered of a preload is
-//! written at its begin, every few seconds and when it is stopped; when the daemon ends, whatever
-//! way, the next one lists it as a stopped job. What RAM held of it is gone then, so that it goes
-//! back as far.
+//! A turn is what is read between two looks at the job's flag. What is remembered of a preload is written at its begin, every few seconds and when it is
+//! stopped; when the daemon ends, whatever way, the next one lists it as a stopped job. What RAM held of it is gone then, so that it goes back as far.
 
 use super::Manager;
 use super::claims::Claim;
@@ -24,18 +21,15 @@ use std::time::{Duration, Instant};
 const PACE_LOOK: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
 /// How often it is noted how far a preload is.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
-/// A turn at full speed: an eighth of a second of a hard disk, so that a stop is quick and a client
-/// that comes waits for little.
+/// A turn at full speed: an eighth of a second of a hard disk, so that a stop is quick and a client that comes waits for little.
 const FULL_TURN_BYTES: u64 = 16 << 20;
-/// A turn at a limited rate is what that gives in a twentieth of a second: many small bursts
-/// instead of a large one.
+/// A turn at a limited rate is what that gives in a twentieth of a second: many small bursts instead of a large one.
 const TURNS_PER_SECOND: u64 = 20;
 
 /// What a preload would do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PreloadCost {
-    /// Bytes that enter the cache: what the SSD writes at most, as far as they are not cached
-    /// already.
+    /// Bytes that enter the cache: what the SSD writes at most, as far as they are not cached already.
     pub bytes: u64,
     /// Bytes read from the backing device, gaps included.
     pub read_bytes: u64,
@@ -53,10 +47,9 @@ impl Manager {
         Ok(PreloadCost { bytes: plan.bytes(), read_bytes: plan.read_bytes(), ranges: plan.ranges().len() })
     }
 
-    /// Begins a job that reads ranges of a volume into the cache, in address order. They are given
-    /// in the order of their worth: what is beyond the budget, or beyond the pool's size, is cut
-    /// from the end of the list. More than 65,536 are joined where the least lies between. `told`
-    /// says what it is for, in words for people: "advice 3".
+    /// Begins a job that reads ranges of a volume into the cache, in address order. They are given in the order of their worth: what is beyond the budget,
+    /// or beyond the pool's size, is cut from the end of the list. More than 65,536 are joined where the least lies between. `told` says what it is for,
+    /// in words for people: "advice 3".
     ///
     /// # Errors
     /// If the volume does not run, has no cache, or is busy; or nothing is left to read.

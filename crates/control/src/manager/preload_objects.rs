@@ -1,7 +1,6 @@
 //! What is worth reading into the cache: objects that are named, or what an advice rests on.
 //!
-//! Where there is more than fits, the parts are taken that were read again most; the job reads them
-//! in the order of the disk.
+//! Where there is more than fits, the parts are taken that were read again most; the job reads them in the order of the disk.
 
 use super::Manager;
 use super::objects::Chosen;
@@ -44,8 +43,7 @@ impl Manager {
         self.preload_what(&volume, &ranges, budget_bytes, rate_bytes_s, what, dry_run)
     }
 
-    /// What an advice's cache would come to hold: parts that were read again, none that policies
-    /// keep out. `None`: none were.
+    /// What an advice's cache would come to hold: parts that were read again, none that policies keep out. `None`: none were.
     pub(super) fn preload_of_advice(&self, advice: &AdviceView, volume: &str, dry_run: bool) -> Result<Option<PreloadView>, ControlError> {
         let record = self.volume_record(volume)?;
         let kept = self.kept_of(&advice.name);

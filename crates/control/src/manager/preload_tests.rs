@@ -1,5 +1,4 @@
-//! Preloads as jobs, over the data path in memory: what they read, where they go on, and what is
-//! remembered over a restart.
+//! Preloads as jobs, over the data path in memory: what they read, where they go on, and what is remembered over a restart.
 
 use super::Manager;
 use super::fake::World;

@@ -1,5 +1,4 @@
-//! Who is connected to the servers of applications: asked once a second, by a thread that there is
-//! only while there are connections.
+//! Who is connected to the servers of applications: asked once a second, by a thread that there is only while there are connections.
 
 use super::Manager;
 use super::connect::{Of, login_of};
@@ -17,8 +16,7 @@ const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// A session of a server, as one of this second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionSeen {
-    /// The thread, or the process, that serves it: as the kernel numbers it on the server's
-    /// machine.
+    /// The thread, or the process, that serves it: as the kernel numbers it on the server's machine.
     pub thread: u32,
     /// The program as it names itself: `mysqldump`, `pg_dump`; empty where it is not known.
     pub program: String,

@@ -1,5 +1,4 @@
-//! Rules for streams: whose requests are a backup, a scan, or the application's whatever they look
-//! like.
+//! Rules for streams: whose requests are a backup, a scan, or the application's whatever they look like.
 
 use super::Manager;
 use crate::api::{StreamRuleNew, StreamRuleView, StreamRules};

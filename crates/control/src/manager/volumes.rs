@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 1. save the volume, its number taken for good, `may_have_dirty` if it is write-back | brings it up: the volume is there |
 //!
-//! If attaching or exporting fails, the record is taken out again; its number stays taken, so what
-//! the log may hold under it is never taken for a later volume's.
+//! If attaching or exporting fails, the record is taken out again; its number stays taken, so what the log may hold under
+//! it is never taken for a later volume's.
 //!
 //! | set to write-back | after a crash here, the start |
 //! |---|---|
@@ -138,8 +138,7 @@ impl Manager {
         }
     }
 
-    /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device
-    /// it may be.
+    /// Everything of C7 that concerns a backing device. `except`: the volume whose backing device it may be.
     pub(super) fn check_backing(&self, spec: &str, options: &Options, except: Option<&str>) -> Result<DeviceFacts, ControlError> {
         self.check_overlaps(spec, except, None)?;
         let facts = self.data().examine_backing(spec).map_err(|error| match error {

@@ -1,5 +1,4 @@
-//! Preload: reading ranges of a volume into the cache, in the order of the disk and beside its
-//! clients.
+//! Preload: reading ranges of a volume into the cache, in the order of the disk and beside its clients.
 //!
 //! * [`plan`]: which bytes are read in which order, which of them are kept, and where a stopped job goes on.
 //! * [`pace`]: how many bytes a second clients leave room for.

@@ -1,5 +1,4 @@
-//! The plan and the pace on the modelled 7,200 rpm disk, in virtual time, as the job runs them: how
-//! long 20 GiB take, and what clients feel.
+//! The plan and the pace on the modelled 7,200 rpm disk, in virtual time, as the job runs them: how long 20 GiB take, and what clients feel.
 
 use super::{Allowed, Pace, Piece, Plan, Seen};
 use device::model::workload::Random;
@@ -25,8 +24,7 @@ const TURNS_PER_SECOND: u64 = 20;
 /// A turn is begun by another thread than the one that reads.
 const TURN_NS: u64 = 200_000;
 
-/// Clients that read 16 KiB anywhere in a part of the disk, each with a time to think after each
-/// answer.
+/// Clients that read 16 KiB anywhere in a part of the disk, each with a time to think after each answer.
 #[derive(Clone, Copy)]
 struct Load {
     clients: u64,
@@ -65,8 +63,7 @@ impl Machine {
         self.disk.submit(self.now_ns, IoDescription { token, kind: IoKind::Read, offset_bytes, length_bytes, fua: false });
     }
 
-    /// Goes on to the next thing that happens, no later than that. The preload's reads that have
-    /// ended.
+    /// Goes on to the next thing that happens, no later than that. The preload's reads that have ended.
     fn step(&mut self, until_ns: u64) -> Vec<u64> {
         let thought = self.thinking.keys().next().map(|(at, _)| *at);
         let next = [self.disk.next_deadline_ns(), thought].into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -153,8 +150,7 @@ impl Machine {
     }
 }
 
-/// 20 GiB as an advice would have them: ranges of 1 to 63 MiB with gaps of up to four times as
-/// much, in the first part of the disk.
+/// 20 GiB as an advice would have them: ranges of 1 to 63 MiB with gaps of up to four times as much, in the first part of the disk.
 fn scattered(bytes: u64) -> Vec<std::ops::Range<u64>> {
     let mut random = Random::new(3);
     let (mut at, mut left, mut ranges) = (100 * GIB, bytes, Vec::new());
@@ -197,8 +193,7 @@ fn clients_keep_their_p99_within_one_and_a_half() {
             beside_ms / alone_ms,
             ran.elapsed_ns / SECOND,
         );
-        // Of a disk that is nearly idle, the part of the goal that is free may be used; the bucket
-        // of a histogram is 4 % wide.
+        // Of a disk that is nearly idle, the part of the goal that is free may be used; the bucket of a histogram is 4 % wide.
         let most_ms = (1.5 * alone_ms).max(GOAL_NS as f64 / 2e6 * 1.1);
         assert!(beside_ms <= most_ms, "{clients} clients: p99 {alone_ms} ms alone, {beside_ms} ms beside");
     }

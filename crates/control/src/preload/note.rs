@@ -1,5 +1,4 @@
-//! What is remembered of a preload over a restart of the daemon: a file beside the state, at most
-//! one for each volume.
+//! What is remembered of a preload over a restart of the daemon: a file beside the state, at most one for each volume.
 
 use super::Asked;
 use super::plan::Plan;

@@ -1,19 +1,14 @@
-//! How fast a preload reads beside clients: it grows while their reads are as quick as they are
-//! without it, and falls by half when they are not.
+//! How fast a preload reads beside clients: it grows while their reads are as quick as they are without it, and falls by half when they are not.
 //!
-//! Looked at once a second. While clients ask nothing of the backing device there is nobody to hold
-//! back for: the reads go at the disk's own rate, two in flight, and only `--rate` limits them.
-//! When clients come, reading pauses until a second has shown how long their requests take alone;
-//! then it begins at [`START_BYTES_S`] and gains up to [`STEP_BYTES_S`] with each look at which the
-//! slow ones (99th percentile) stay within a limit. It pauses again from time to time, since loads
-//! change.
+//! Looked at once a second. While clients ask nothing of the backing device there is nobody to hold back for: the reads go at the disk's own rate, two in
+//! flight, and only `--rate` limits them. When clients come, reading pauses until a second has shown how long their requests take alone; then it begins
+//! at [`START_BYTES_S`] and gains up to [`STEP_BYTES_S`] with each look at which the slow ones (99th percentile) stay within a limit. It pauses again from time
+//! to time, since loads change.
 //!
-//! The limit is 1.3 times what clients have alone, so that one and a half times is held over the
-//! whole, as long as that is within the volume's latency goal. Where they are near the goal, or
-//! beyond it without any help of ours, it is the goal, but always a quarter more than alone: a cold
-//! cache in front of an overloaded disk is what a preload is for, and it must come to an end. Where
-//! they are far from the goal it is half of that: of a disk that is nearly idle a single read of a
-//! preload doubles the slow requests, and nobody is hurt by it.
+//! The limit is 1.3 times what clients have alone, so that one and a half times is held over the whole, as long as that is within the volume's latency goal. Where they are near the goal, or
+//! beyond it without any help of ours, it is the goal, but always a quarter more than alone: a cold cache in front of an overloaded disk is what a preload
+//! is for, and it must come to an end. Where they are far from the goal it is half of that: of a disk that is nearly idle a single read of a preload
+//! doubles the slow requests, and nobody is hurt by it.
 
 use runtime::Histogram;
 use std::collections::VecDeque;
@@ -24,16 +19,14 @@ pub const START_BYTES_S: u64 = 16 << 20;
 pub const STEP_BYTES_S: u64 = 8 << 20;
 /// It never falls below: 20 GiB take 85 minutes then.
 pub const LEAST_BYTES_S: u64 = 4 << 20;
-/// Clients' slow requests may take this much of what they take alone, in percent, within the goal.
-/// Looks err: judged by this, one and a half times as long is held over the whole
-/// (`preload/modelled.rs`).
+/// Clients' slow requests may take this much of what they take alone, in percent, within the goal. Looks err: judged by this, one and a half times as
+/// long is held over the whole (`preload/modelled.rs`).
 const BESIDE_PERCENT: u64 = 130;
 /// This part of the goal is free to be used.
 const FREE_GOAL_PERCENT: u64 = 50;
 /// And this much beyond the goal.
 const BEYOND_GOAL_PERCENT: u64 = 125;
-/// Requests that say something about the slow ones. A look with fewer adds less, in proportion:
-/// among few a slow one is easily missed.
+/// Requests that say something about the slow ones. A look with fewer adds less, in proportion: among few a slow one is easily missed.
 const REQUESTS_MIN: u64 = 64;
 /// Requests of a pause that say what clients have alone.
 const PAUSE_REQUESTS_MIN: u64 = 16;
@@ -108,8 +101,7 @@ impl Pace {
         }
     }
 
-    /// What clients' slow requests may take beside it, in nanoseconds, with that latency goal of
-    /// the volume; `None` before they were seen alone.
+    /// What clients' slow requests may take beside it, in nanoseconds, with that latency goal of the volume; `None` before they were seen alone.
     pub fn limit_ns(&self, goal_ns: u64) -> Option<u64> {
         let mut alone = Histogram::default();
         self.alone.iter().for_each(|pause| alone.merge(pause));

@@ -1,21 +1,17 @@
 //! The plan of a preload: ranges in address order, read in pieces of up to 1 MiB.
 //!
-//! A disk that turns reads what lies between two ranges in less time than it needs to seek past it,
-//! as long as that is short. So short gaps are read, around the cache: what was not asked for costs
-//! the SSD nothing. Longer ones are skipped.
+//! A disk that turns reads what lies between two ranges in less time than it needs to seek past it, as long as that is short. So short gaps are read,
+//! around the cache: what was not asked for costs the SSD nothing. Longer ones are skipped.
 //!
-//! Properties, tested below: each wanted byte is in exactly one piece that is kept; pieces ascend
-//! and do not overlap; what is read and not kept lies between two ranges and is no longer than
-//! [`GAP_BYTES_MAX`]; a plan taken up at any position keeps all that is wanted from there on.
+//! Properties, tested below: each wanted byte is in exactly one piece that is kept; pieces ascend and do not overlap; what is read and not kept lies
+//! between two ranges and is no longer than [`GAP_BYTES_MAX`]; a plan taken up at any position keeps all that is wanted from there on.
 
 use std::ops::Range;
 use types::{BLOCK_BYTES, EXTENT_BYTES};
 
-/// The longest gap that is read: what a 7,200 rpm disk reads (150 MB/s) in the time of a seek (8.5
-/// ms), in whole blocks.
+/// The longest gap that is read: what a 7,200 rpm disk reads (150 MB/s) in the time of a seek (8.5 ms), in whole blocks.
 pub const GAP_BYTES_MAX: u64 = 150_000_000 / 10_000 * 85 / BLOCK_BYTES * BLOCK_BYTES;
-/// Most ranges of a plan: what a job is remembered by stays below 2 MiB. More are joined where the
-/// least lies between.
+/// Most ranges of a plan: what a job is remembered by stays below 2 MiB. More are joined where the least lies between.
 pub const RANGES_MAX: usize = 65_536;
 /// A piece does not cross a border of so many bytes: it would be split between shards.
 pub const PIECE_BYTES_MAX: u64 = EXTENT_BYTES;
@@ -46,9 +42,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whole blocks of `ranges`, which come in the order of their worth: of those within
-    /// `budget_bytes`. What lies beyond `volume_bytes` is left out. The last block of a volume may
-    /// be cut short.
+    /// Whole blocks of `ranges`, which come in the order of their worth: of those within `budget_bytes`. What lies beyond `volume_bytes` is left out.
+    /// The last block of a volume may be cut short.
     pub fn new(ranges: &[Range<u64>], budget_bytes: Option<u64>, volume_bytes: u64) -> Plan {
         let mut left_bytes = budget_bytes.unwrap_or(u64::MAX);
         let mut within = Vec::new();
@@ -117,8 +112,7 @@ impl Plan {
         &self.ranges
     }
 
-    /// How many bytes are kept: what the SSD writes for it, if nothing of it is cached and blocks
-    /// are stored as they are.
+    /// How many bytes are kept: what the SSD writes for it, if nothing of it is cached and blocks are stored as they are.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
@@ -135,8 +129,7 @@ impl Plan {
         below.iter().map(|range| range.end.min(at_bytes) - range.start).sum()
     }
 
-    /// The position below which all but `bytes` of what lies below `at_bytes` are: to read that
-    /// much once more.
+    /// The position below which all but `bytes` of what lies below `at_bytes` are: to read that much once more.
     pub fn back_by(&self, at_bytes: u64, bytes: u64) -> u64 {
         let mut left_bytes = bytes;
         let begun = self.ranges.partition_point(|range| range.start < at_bytes);
@@ -150,9 +143,8 @@ impl Plan {
         0
     }
 
-    /// What is to be read next at a position, in order, up to about `most_bytes` of it and at least
-    /// one piece; none at the end. Pieces have at most `piece_bytes_max`, which is at least a
-    /// block.
+    /// What is to be read next at a position, in order, up to about `most_bytes` of it and at least one piece; none at the end. Pieces have at most
+    /// `piece_bytes_max`, which is at least a block.
     pub fn pieces(&self, at_bytes: u64, most_bytes: u64, piece_bytes_max: u64) -> Vec<Piece> {
         let piece_bytes_max = (piece_bytes_max / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, PIECE_BYTES_MAX);
         let mut pieces = Vec::new();

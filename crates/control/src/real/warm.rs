@@ -1,7 +1,7 @@
 //! Reading pieces of a volume into the cache, for warm-ups and preloads, in the order of the disk.
 //!
-//! What is to be kept is read as *wanted*: what is asked for by name needs no proof of re-use. Gaps
-//! are read around the cache. What clients read meanwhile is judged as ever.
+//! What is to be kept is read as *wanted*: what is asked for by name needs no proof of re-use. Gaps are read around the cache. What clients read meanwhile
+//! is judged as ever.
 
 use super::{Machine, failed};
 use crate::error::ControlError;
@@ -15,12 +15,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use types::{BypassReason, SECTOR_BYTES, VolumeIndex};
 
-/// Reads in flight: while one is on its way back, the disk reads the next one. Of up to 1 MiB each
-/// they keep the disks of an array busy too, whose chunks are smaller. More would keep clients
-/// waiting.
+/// Reads in flight: while one is on its way back, the disk reads the next one. Of up to 1 MiB each they keep the disks of an array busy too, whose
+/// chunks are smaller. More would keep clients waiting.
 const IN_FLIGHT_MAX: usize = 2;
-/// How long the pieces of one call may take: devices are given up later than this by whoever
-/// watches them.
+/// How long the pieces of one call may take: devices are given up later than this by whoever watches them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many pieces, from the first on, were read, and whether a read failed.
@@ -88,8 +86,7 @@ impl Warmer {
     }
 }
 
-/// A gap is wanted too, though not in the cache: the read is ours, no client's, and no part of a
-/// stream.
+/// A gap is wanted too, though not in the cache: the read is ours, no client's, and no part of a stream.
 fn request(number: usize, piece: Piece) -> Request {
     Request {
         id: number as u64,

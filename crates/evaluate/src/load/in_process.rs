@@ -1,10 +1,7 @@
-//! The same load without any device in between: the requests go to the cache as an export's do, in
-//! the process and on the thread that serves them. What no block device of a small machine can
-//! carry (vdbench's RD2: hundreds of thousands of reads of 16 KiB a second, all of them from RAM)
-//! is measured so.
+//! The same load without any device in between: the requests go to the cache as an export's do, in the process and on the thread that serves them. What no
+//! block device of a small machine can carry (vdbench's RD2: hundreds of thousands of reads of 16 KiB a second, all of them from RAM) is measured so.
 //!
-//! What serves is the daemon's own data path ([`control::real::Machine`]): as many threads, shards
-//! and pages, the same pools and options.
+//! What serves is the daemon's own data path ([`control::real::Machine`]): as many threads, shards and pages, the same pools and options.
 
 use super::content::Contents;
 use super::player::{Order, Player, Step};
@@ -62,8 +59,7 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Serves a backing device, with a cache or bare. `scratch` is a directory for what the data
-    /// path may want to lay down.
+    /// Serves a backing device, with a cache or bare. `scratch` is a directory for what the data path may want to lay down.
     ///
     /// # Errors
     /// If the devices cannot be had.
@@ -135,9 +131,8 @@ impl InProcess {
         Ok(served)
     }
 
-    /// Plays a load. With `copies`, the data of each read is copied into a buffer of the client's,
-    /// as a program that reads from a device has it; without, the client is content with the pages
-    /// that the cache lends it.
+    /// Plays a load. With `copies`, the data of each read is copied into a buffer of the client's, as a program that reads from a device has it; without,
+    /// the client is content with the pages that the cache lends it.
     ///
     /// # Errors
     /// As of [`generator::run`](super::generator::run).

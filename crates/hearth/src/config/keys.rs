@@ -1,5 +1,5 @@
-//! Every key of the configuration file, in one table: what is checked, what the default file says,
-//! what `docs/configuration.md` and `hearth.toml(5)` say all come from here.
+//! Every key of the configuration file, in one table: what is checked, what the default file says, what `docs/configuration.md` and `hearth.toml(5)`
+//! say all come from here.
 
 use control::manager::stop_watch::{STOP_LIMIT_MAX_MS, STOP_LIMIT_MIN_MS};
 
@@ -59,8 +59,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The section's name (empty for the keys that stand before any section), and the name within
-    /// it.
+    /// The section's name (empty for the keys that stand before any section), and the name within it.
     pub fn parts(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or(("", self.name))
     }
@@ -94,8 +93,7 @@ fn unit(bytes: u64) -> String {
     control::human::bytes(bytes)
 }
 
-/// What a section is about, for the default file and the manual, in the order in which they stand
-/// there.
+/// What a section is about, for the default file and the manual, in the order in which they stand there.
 pub const SECTIONS: &[(&str, &str)] = &[
     ("", "Directories, sockets and threads of the daemon."),
     ("api", "Access to the daemon. The Unix socket is always open. TCP is off by default; it uses TLS and tokens."),

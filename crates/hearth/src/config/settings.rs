@@ -1,5 +1,4 @@
-//! What a daemon runs with: flags over environment over file over defaults, and which of them each
-//! value came from.
+//! What a daemon runs with: flags over environment over file over defaults, and which of them each value came from.
 
 use super::value::Value;
 use super::{Config, keys};
@@ -10,8 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Environment variable for the log's filter, in the notation of the `tracing` crates: "info",
-/// "debug,runtime=trace".
+/// Environment variable for the log's filter, in the notation of the `tracing` crates: "info", "debug,runtime=trace".
 pub const LOG_VARIABLE: &str = "HEARTH_LOG";
 
 /// How log lines look.
@@ -38,8 +36,7 @@ pub struct ServeSettings {
     pub reactors: Option<usize>,
     /// Whether they run before ordinary threads when that helps, where the kernel lets them.
     pub real_time: bool,
-    /// Whether they keep processors from deep sleep while clients do much I/O, where the kernel
-    /// lets them.
+    /// Whether they keep processors from deep sleep while clients do much I/O, where the kernel lets them.
     pub cpu_latency: bool,
     /// How long a stop may take.
     pub stop_limit: Duration,
@@ -230,8 +227,7 @@ mod tests {
 
     #[test]
     fn every_key_reaches_the_settings() {
-        // A value other than the default for each key must change what a daemon runs with: a key
-        // that nothing reads has no business here.
+        // A value other than the default for each key must change what a daemon runs with: a key that nothing reads has no business here.
         let other = [
             ("state_directory", "\"/x\""),
             ("socket", "\"/x\""),

@@ -111,8 +111,7 @@ impl Reactor {
             return;
         }
         self.directory.peers[self.index as usize].endpoints.fetch_sub(1, Ordering::Relaxed);
-        // The endpoint is dropped before its membership: who waits for an empty group finds its
-        // sockets closed.
+        // The endpoint is dropped before its membership: who waits for an empty group finds its sockets closed.
         let EndpointSlot { endpoint, membership, .. } = self.endpoints.remove(key.slot);
         drop(endpoint);
         drop(membership);

@@ -10,8 +10,7 @@ use page::PageMutVec;
 impl Host for Reactor {
     fn push(&mut self, endpoint: EndpointKey, mut entry: Entry128, token: u32) {
         entry.set_user_data(self.endpoint_pushed(endpoint, token));
-        // SAFETY: promised to `Context::push`, the only way here; the endpoint is kept until the
-        // entry's last completion.
+        // SAFETY: promised to `Context::push`, the only way here; the endpoint is kept until the entry's last completion.
         unsafe { self.ring.push(entry) };
     }
 

@@ -95,12 +95,10 @@ impl Reactor {
         });
     }
 
-    /// Starts the removal of a volume: new requests are refused as shut down; `done` is told when
-    /// the last is answered.
+    /// Starts the removal of a volume: new requests are refused as shut down; `done` is told when the last is answered.
     pub(crate) fn remove_volume_here(&mut self, number: u32, done: Sender<()>) {
         if let Some(volume) = self.volumes[number as usize].as_mut() {
-            // Whoever asked before waits on: its sender, dropped, would say that the volume is
-            // gone.
+            // Whoever asked before waits on: its sender, dropped, would say that the volume is gone.
             volume.removing.push(done);
             self.end_removal_if_quiet(number);
         }

@@ -64,8 +64,7 @@ impl Glance {
 }
 
 impl Watching {
-    /// Takes note of a request of a watched volume that was answered well. Whether there is more
-    /// than may be held.
+    /// Takes note of a request of a watched volume that was answered well. Whether there is more than may be held.
     #[must_use]
     pub(crate) fn note(&mut self, seen: &Seen<'_>, request: &ClientRequest) -> bool {
         let below = seen.volume.sampled_below();

@@ -5,11 +5,11 @@
 //! blocks are laid over their homes, as a mount after a crash would do, in memory only.
 //!
 //! The journal goes on while it is read. The number of a transaction tells whether a block is still
-//! of the round that is followed, checksums tell whether a copy is still the one that was meant,
-//! and at the end the journal's superblock tells whether its tail has passed what was followed.
+//! of the round that is followed, checksums tell whether a copy is still the one that was meant, and
+//! at the end the journal's superblock tells whether its tail has passed what was followed.
 //!
-//! Source: `Documentation/filesystems/ext4/journal.rst` of the Linux kernel. Not read: fast
-//! commits, and a journal on another device.
+//! Source: `Documentation/filesystems/ext4/journal.rst` of the Linux kernel. Not read: fast commits,
+//! and a journal on another device.
 
 use super::{MODE_REGULAR, Reader, extents};
 use crate::bytes::{be16, be32, be64};
@@ -35,16 +35,15 @@ const FAST_COMMITS: u32 = 0x20;
 const KNOWN: u32 = 0x1 | SIXTY_FOUR | 0x4 | CHECKSUMS_2 | CHECKSUMS_3 | FAST_COMMITS;
 /// Fast commits take as many blocks unless the superblock says otherwise.
 const FAST_COMMIT_BLOCKS: u32 = 256;
-/// Flags of a tag: no UUID follows; it is the last of its descriptor. That a copy lacks the magic
-/// number its block begins with need not be known: nothing that is read here begins like that.
+/// Flags of a tag: no UUID follows; it is the last of its descriptor. That a copy lacks the magic number
+/// its block begins with need not be known: nothing that is read here begins like that.
 const SAME_UUID: u32 = 2;
 const LAST: u32 = 8;
 /// What is read at once: most of a busy journal is headers and the few blocks between them.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// What is left of a limit for a last look at the tail.
 const TAIL_BYTES: u64 = 256 << 10;
-/// Blocks that a journal may hold for others, 40 bytes each: 10 MiB; as many as in a journal of 1
-/// GiB.
+/// Blocks that a journal may hold for others, 40 bytes each: 10 MiB; as many as in a journal of 1 GiB.
 const COPIES_MAX: usize = 1 << 18;
 
 /// A block's newest committed copy.
@@ -115,9 +114,9 @@ impl Journal {
         self.followed.as_ref().is_some_and(|followed| !followed.is_current)
     }
 
-    /// Follows the journal from where it was left, or from its tail, as far as the reader's limit
-    /// goes. If that does not reach the last commit, it is gone on with another time, and until
-    /// then the homes are read as they are.
+    /// Follows the journal from where it was left, or from its tail, as far as the reader's limit goes.
+    /// If that does not reach the last commit, it is gone on with another time, and until then the
+    /// homes are read as they are.
     pub(super) async fn follow(&mut self, reader: &mut Reader<'_>) {
         let before = self.followed.take();
         if reader.superblock.journal.is_none() {
@@ -152,8 +151,8 @@ impl Journal {
     }
 }
 
-/// The journal's superblock; no tail where the journal is empty. `None` where it is none that can
-/// be followed, and the reader has failed.
+/// The journal's superblock; no tail where the journal is empty. `None` where it is none that can be
+/// followed, and the reader has failed.
 async fn log(reader: &mut Reader<'_>) -> Option<(Log, Option<Tail>)> {
     let number = reader.superblock.journal?;
     let failed = std::mem::replace(&mut reader.failed, true);

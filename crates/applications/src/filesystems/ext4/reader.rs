@@ -29,8 +29,8 @@ impl<'a> Reader<'a> {
         Reader { superblock, volume, journal: None, bytes_left: limits.bytes, extents_left: limits.extents, failed: false, kept }
     }
 
-    /// Reads bytes at an offset in the file system, the newest that are committed; remembers that
-    /// it could not.
+    /// Reads bytes at an offset in the file system, the newest that are committed; remembers that it
+    /// could not.
     pub(super) async fn bytes(&mut self, offset: u64, bytes: &mut [u8]) -> bool {
         let can = self.try_bytes(offset, bytes).await.is_some();
         self.failed |= !can;

@@ -39,8 +39,7 @@ impl Insight {
         self.own_rules.iter().any(|rule| rule.subject != Subject::Client)
     }
 
-    /// Volumes, of those that are devices of this machine, where it must be seen who asks and is
-    /// not. Where it need not be seen any more, it is not.
+    /// Volumes, of those that are devices of this machine, where it must be seen who asks and is not. Where it need not be seen any more, it is not.
     pub fn witnesses_due(&mut self, places: &BTreeMap<String, String>) -> Vec<String> {
         let (now_ms, needed) = (now_ms(), self.needs_witnesses());
         let mut due = Vec::new();
