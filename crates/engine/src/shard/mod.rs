@@ -70,18 +70,18 @@ use crate::presence::Presence;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
 use crate::stats::{ShardStats, VolumeStats};
-use crate::trail::{Happened, Trail};
+use crate::trail::Trail;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use clean::Cleaner;
 use commands::Commands;
 use destage::Destager;
 use format::checkpoint::LogEnd;
-use op::{Op, Ops, Phase};
+use op::{Op, Ops, Phase, is_for_nobody};
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
 use recompress::Recompression;
-use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
+use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
 
 pub use explain::{BlockFacts, DirtyExtent, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, Kept};
@@ -145,18 +145,10 @@ enum Context {
     DestageWrite(u32),
 }
 
-/// Whether it is a read that no client waits for and that brings nothing in: a look at what lies on a volume, or at what
-/// lies between two pieces of a warm-up. It is no use of the place.
-fn is_for_nobody(request: &Request) -> bool {
-    request.op == OpKind::Read && request.bypass == Some(BypassReason::Stream)
-}
-
 /// Takes note of a request that has an extent, once.
 fn note(trail: &mut Trail, now_ns: u64, op: &mut Op, outcome: Outcome) {
-    if op.blocks > 0 && !op.noted && !is_for_nobody(&op.request) {
-        op.noted = true;
-        let Request { start_sector, sectors, op: kind, .. } = op.request;
-        trail.note(now_ns, Happened { first: op.first, start_sector, sectors, op: kind, outcome, reason: op.reason });
+    if op.blocks > 0 && !core::mem::replace(&mut op.noted, true) && !is_for_nobody(&op.request) {
+        trail.note(now_ns, op.happened(outcome));
     }
 }
 

@@ -1,11 +1,13 @@
 //! One client request on its way through the shard.
 
+use crate::api::Outcome;
 use crate::api::{Op as OpKind, Request, RequestError};
 use crate::key::Key;
 use crate::locks::Kind;
 use crate::mutants;
 use crate::numbered::Numbered;
 use crate::policy::Arrival;
+use crate::trail::Happened;
 use alloc::vec::Vec;
 use page::{Page, PageMut};
 use smallvec::SmallVec;
@@ -113,7 +115,19 @@ pub struct Op {
     pub was_cached: [u64; 4],
 }
 
+/// Whether it is a read that no client waits for and that brings nothing in: a look at what lies on
+/// a volume, or at what lies between two pieces of a warm-up. It is no use of the place.
+pub fn is_for_nobody(request: &Request) -> bool {
+    request.op == OpKind::Read && request.bypass == Some(BypassReason::Stream)
+}
+
 impl Op {
+    /// What is remembered of it.
+    pub fn happened(&self, outcome: Outcome) -> Happened {
+        let Request { start_sector, sectors, op, .. } = self.request;
+        Happened { first: self.first, start_sector, sectors, op, outcome, reason: self.reason }
+    }
+
     /// A request that waits for its locks.
     pub fn new(request: Request) -> Op {
         let first_block = request.start_sector / BLOCK_SECTORS;
