@@ -92,6 +92,7 @@ impl Connection {
 
     /// The relations of a database; the connection is with that one then.
     fn relations(&mut self, oid: u32, name: &str, bytes: usize) -> Result<(Vec<Relation>, usize), Trouble> {
+        let argument = argument(name).ok_or_else(|| Trouble::nonsense("the name of a database has control characters"))?;
         let question = format!(
             "\\connect -reuse-previous=on {}\n{SETTINGS} \
              select c.relisshared::int, pg_relation_filenode(c.oid), c.oid, c.relkind, {}, {}, \
@@ -100,7 +101,7 @@ impl Connection {
              left join pg_index i on i.indexrelid = c.oid left join pg_class t on t.oid = i.indrelid \
              left join pg_class owner on owner.reltoastrelid = c.oid left join pg_class of on of.reltoastrelid = t.oid \
              where c.relkind in ('r', 'i', 't', 'S', 'm') and pg_relation_filenode(c.oid) is not null;",
-            argument(name),
+            argument,
             own("n.nspname"),
             own("coalesce(of.relname, t.relname, owner.relname, c.relname)"),
             own("c.relname"),
@@ -150,11 +151,15 @@ impl Connection {
 }
 
 /// The argument of `\connect` for a database, whatever its name is: a value of a connection string
-/// (so that no name is taken for one), in the quotes of `psql`.
-fn argument(name: &str) -> String {
+/// (so that no name is taken for one), in the quotes of `psql`. `None` for a name with control
+/// characters: behind the end of a line `psql` would read another order, one for a shell perhaps.
+fn argument(name: &str) -> Option<String> {
+    if name.chars().any(char::is_control) {
+        return None;
+    }
     let value = name.replace('\\', "\\\\").replace('\'', "\\'");
     let quoted = format!("dbname='{value}'").replace('\\', "\\\\").replace('\'', "''");
-    format!("'{quoted}'")
+    Some(format!("'{quoted}'"))
 }
 
 pub(crate) fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
@@ -195,10 +200,12 @@ mod tests {
 
     #[test]
     fn no_name_of_a_database_is_an_order() {
-        assert_eq!(argument("shop"), "'dbname=''shop'''");
-        assert_eq!(argument("a b"), "'dbname=''a b'''");
-        assert_eq!(argument("it's"), r"'dbname=''it\\''s'''");
-        assert_eq!(argument(r"a\b"), r"'dbname=''a\\\\b'''");
-        assert_eq!(argument("postgresql://elsewhere/x"), "'dbname=''postgresql://elsewhere/x'''");
+        assert_eq!(argument("shop").as_deref(), Some("'dbname=''shop'''"));
+        assert_eq!(argument("a b").as_deref(), Some("'dbname=''a b'''"));
+        assert_eq!(argument("it's").as_deref(), Some(r"'dbname=''it\\''s'''"));
+        assert_eq!(argument(r"a\b").as_deref(), Some(r"'dbname=''a\\\\b'''"));
+        assert_eq!(argument("postgresql://elsewhere/x").as_deref(), Some("'dbname=''postgresql://elsewhere/x'''"));
+        assert_eq!(argument("x\n\\! touch /tmp/x"), None);
+        assert_eq!(argument("x\r"), None);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Threads that are known at a time, some 150 bytes each.
-pub const ASKERS_MAX: usize = 1024;
+pub const ASKERS_MAX: usize = 512;
 /// What rules' origins begin at; numbers of threads and processes end below (`PID_MAX_LIMIT` of the kernel).
 const RULES_FROM: u32 = 1 << 30;
 /// Bytes that are kept of a control group's path.
@@ -264,7 +264,7 @@ mod tests {
         for thread in 1..=3 * ASKERS_MAX as u32 {
             askers.meet(&[asker(thread, thread, "x", "/")]);
         }
-        assert!(askers.known.len() <= ASKERS_MAX && askers.bytes() < 400 << 10, "{}", askers.bytes());
+        assert!(askers.known.len() <= ASKERS_MAX && askers.bytes() < 200 << 10, "{}", askers.bytes());
     }
 
     #[test]

@@ -14,8 +14,9 @@ use types::SECTOR_BYTES;
 
 /// How long a request may take, at most, from the tap to its answer.
 const REMEMBERED_MS: u64 = 10_000;
-/// Requests that are remembered, some 60 bytes each. When there are more all are forgotten: then nobody knows who asked.
-const ASKED_MAX: usize = 1 << 16;
+/// Requests that are remembered, some 60 bytes each: half a MiB. When there are more all are
+/// forgotten: then nobody knows who asked.
+const ASKED_MAX: usize = 1 << 13;
 /// How long its thread waits for events.
 const LOOK: Duration = Duration::from_millis(100);
 /// A look that fails is tried again after this.

@@ -93,7 +93,14 @@ impl Manager {
 
     /// The volume that an advice is for.
     fn volume_advised(&self, advice: &AdviceView) -> Result<String, ControlError> {
+        let is_pool = self.memory().state.pool(&advice.name).is_some();
         self.insight().volume_of(&advice.name).ok_or_else(|| {
+            if is_pool {
+                return ControlError::Analysis(
+                    format!("advice {} is for all of the pool \"{}\"", advice.id, advice.name),
+                    "use the advice of each of its volumes: `hearth advise VOLUME`".into(),
+                );
+            }
             ControlError::Analysis(
                 format!("advice {} is for \"{}\", which is no volume that runs", advice.id, advice.name),
                 "add it as a volume with `hearth volume add`, or attach it live with `hearth attach`".into(),

@@ -43,8 +43,9 @@ const LAST: u32 = 8;
 const WINDOW_BYTES: u64 = 256 << 10;
 /// What is left of a limit for a last look at the tail.
 const TAIL_BYTES: u64 = 256 << 10;
-/// Blocks that a journal may hold for others, 40 bytes each: 10 MiB; as many as in a journal of 1 GiB.
-const COPIES_MAX: usize = 1 << 18;
+/// Blocks that a journal may hold for others, 40 bytes each: 5 MiB at most. A file system with more
+/// in its journal is read at home.
+const COPIES_MAX: usize = 1 << 16;
 
 /// A block's newest committed copy.
 #[derive(Clone, Copy, Debug)]
