@@ -210,7 +210,8 @@ fn not_yet(why: NotYet) -> String {
     }
 }
 
-fn point(point: &Point) -> AdvicePoint {
+/// A point as it is told.
+pub fn point(point: &Point) -> AdvicePoint {
     let percent = |share: f64| (share * 1000.0).round() / 10.0;
     AdvicePoint {
         ssd_bytes: point.ssd_bytes as u64,

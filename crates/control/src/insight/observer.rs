@@ -117,7 +117,7 @@ impl Insight {
     /// Each watch's share of the memory, with `more` of them.
     fn limits(&self, more: usize) -> Option<Limits> {
         let watches = self.volumes.len() + self.analyses.len() + more;
-        let others_bytes = watches as u64 * STREAMS_BYTES + self.objects_bytes();
+        let others_bytes = watches as u64 * STREAMS_BYTES + self.objects_bytes() + self.asking_bytes();
         Limits::for_each_of(watches, self.options.memory_bytes.saturating_sub(others_bytes))
     }
 

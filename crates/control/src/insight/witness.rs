@@ -3,7 +3,7 @@
 //!
 //! It is needed for rules that name processes and for sessions of a database only, so it runs only then.
 
-use super::askers::{Asker, Threads};
+use super::askers::{ASKERS_MAX, Asker, Threads};
 use blocktap::{Event, Op, Tap, Ways};
 use runtime::Sight;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ const REMEMBERED_MS: u64 = 10_000;
 /// Requests that are remembered, some 60 bytes each: half a MiB. When there are more all are
 /// forgotten: then nobody knows who asked.
 const ASKED_MAX: usize = 1 << 13;
+/// Memory that one takes, in bytes; nearly.
+pub const WITNESS_BYTES: usize = ASKED_MAX * 64 + ASKERS_MAX * 64;
 /// How long its thread waits for events.
 const LOOK: Duration = Duration::from_millis(100);
 /// A look that fails is tried again after this.

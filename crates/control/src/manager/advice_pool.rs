@@ -5,7 +5,7 @@ use crate::api::{AdviceAsk, AdvicePoint, AdviceView, TargetView};
 use crate::figures::Figures;
 use crate::human;
 use crate::insight::LoadNamed;
-use crate::insight::advising::{Asked, advise};
+use crate::insight::advising::{Asked, advise, point};
 use analysis::advice::Point;
 use analysis::joint::{Share, joint, size_for};
 
@@ -54,7 +54,7 @@ impl Manager {
 }
 
 fn view(pool: &str, members: &[Member], left_out: &[String], whole: &Asked, ask: &AdviceAsk) -> AdviceView {
-    let share = |member: &Member| Share { weight: member.weight, curve: member.view.curve.iter().map(point).collect() };
+    let share = |member: &Member| Share { weight: member.weight, curve: member.view.curve.iter().map(as_shares).collect() };
     let curve = joint(&members.iter().map(share).collect::<Vec<_>>());
     let unknown = members.iter().find(|member| member.view.curve.is_empty());
     let targets: Vec<TargetView> = whole.targets_percent.iter().map(|percent| target(*percent, &curve, unknown)).collect();
@@ -82,7 +82,7 @@ fn view(pool: &str, members: &[Member], left_out: &[String], whole: &Asked, ask:
         with_backups: ask.with_backups,
         scanned_bytes: members.iter().map(|member| member.view.scanned_bytes).sum(),
         targets,
-        curve: if unknown.is_some() { Vec::new() } else { curve.iter().map(told).collect() },
+        curve: if unknown.is_some() { Vec::new() } else { curve.iter().map(point).collect() },
         now,
         more: Vec::new(),
         ram_bytes: whole.ram_bytes,
@@ -125,23 +125,13 @@ fn target(hits_percent: f64, curve: &[Point], unknown: Option<&Member>) -> Targe
     TargetView { ssd_bytes, ssd_bytes_low: size(|point| point.hits_high), ssd_bytes_high: size(|point| point.hits_low).or(most), ..none }
 }
 
-fn point(point: &AdvicePoint) -> Point {
+fn as_shares(point: &AdvicePoint) -> Point {
     let share = |percent: f64| percent / 100.0;
     Point {
         ssd_bytes: point.ssd_bytes as f64,
         hits: share(point.hits_percent),
         hits_low: share(point.hits_percent_low),
         hits_high: share(point.hits_percent_high),
-    }
-}
-
-fn told(point: &Point) -> AdvicePoint {
-    let percent = |share: f64| (share * 1000.0).round() / 10.0;
-    AdvicePoint {
-        ssd_bytes: point.ssd_bytes as u64,
-        hits_percent: percent(point.hits),
-        hits_percent_low: percent(point.hits_low),
-        hits_percent_high: percent(point.hits_high),
     }
 }
 
@@ -167,7 +157,7 @@ fn at(curve: &[Point], ssd_bytes: f64) -> Option<AdvicePoint> {
             }
         }
     };
-    Some(told(&found))
+    Some(point(&found))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Insight, OfVolume};
 use crate::insight::now_ms;
-use crate::insight::witness::Witness;
+use crate::insight::witness::{WITNESS_BYTES, Witness};
 use applications::streams::{Rule, Rules, Subject};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +32,14 @@ impl Insight {
         let Some(volume) = self.volumes.get_mut(volume).filter(|volume| *volume.sessions != sessions) else { return };
         volume.sessions = Arc::new(sessions);
         volume.watched.set_rules(&self.rules, &volume.sessions);
+    }
+
+    /// Memory that it takes to know who asks.
+    pub(super) fn asking_bytes(&self) -> u64 {
+        let witnesses = self.volumes.values().filter(|volume| matches!(volume.witness, Some(Ok(_)))).count();
+        let watched = self.volumes.values().map(|volume| &volume.watched);
+        let askers = watched.chain(self.analyses.values().map(|analysis| &analysis.watched)).map(|watched| watched.askers().bytes());
+        (witnesses * WITNESS_BYTES + askers.sum::<usize>()) as u64
     }
 
     /// Whether a rule of the user looks at what only a tap shows.
@@ -65,6 +73,16 @@ impl Insight {
     pub fn set_witness(&mut self, volume: &str, opened: Result<Witness, String>) {
         if let Some(volume) = self.volumes.get_mut(volume) {
             volume.witness = Some(opened.map_err(|problem| (now_ms(), problem)));
+        }
+        // Samples make room for it; where there is none for them any more, nobody is told who asks.
+        match self.limits(0) {
+            Some(limits) => self.fit(limits),
+            None => {
+                let problem = "insight.memory has no room for a tap on its device: give more in the configuration";
+                if let Some(volume) = self.volumes.get_mut(volume) {
+                    volume.witness = Some(Err((now_ms(), problem.into())));
+                }
+            }
         }
     }
 
