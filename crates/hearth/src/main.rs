@@ -132,7 +132,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Analysis(command) => session()?.analysis(command).map_err(|f| f.cannot(&analysis_action(command))),
         Command::App(command) => session()?.app(command).map_err(|f| f.cannot(app_action(command))),
         Command::Object(command) => session()?.object(command).map_err(|f| f.cannot(object_action(command))),
-        Command::Stream(command) => session()?.stream(command).map_err(|f| f.cannot("list streams")),
+        Command::Stream(command) => session()?.stream(command).map_err(|f| f.cannot(command.what())),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
         Command::Why { volume, place } => {

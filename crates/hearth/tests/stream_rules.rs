@@ -119,7 +119,11 @@ fn what_is_no_rule_is_refused() {
     place.must_fail(&["stream", "rule", "add", "--process", "*", "--class", "scan"], 2, "names nobody, or everybody");
     place.must_fail(&["stream", "rule", "add", "--class", "scan"], 2, "--process");
     place.must_fail(&["stream", "rule", "add", "--process", "x", "--cgroup", "/y", "--class", "scan"], 2, "cannot be used with");
-    place.must_fail(&["stream", "rule", "remove", "7"], 1, "there is no rule for streams \"7\"");
+    place.must_fail(
+        &["stream", "rule", "remove", "7"],
+        1,
+        "cannot change the rules for streams: there is no stream rule \"7\"; list the stream rules with `hearth stream rule list`",
+    );
     place.must(&["stream", "rule", "add", "--cgroup", "/system.slice/backup.service", "--class", "backup"]);
     place.must_fail(&["stream", "rule", "add", "--cgroup", "/system.slice/backup.service", "--class", "scan"], 1, "remove 1");
     daemon.stop();

@@ -90,7 +90,7 @@ impl Manager {
             state.stream_rules.len() < before
         })?;
         if !removed {
-            return Err(ControlError::Unknown { named: "rule for streams", name: id.to_string() });
+            return Err(ControlError::Unknown { named: "stream rule", name: id.to_string() });
         }
         self.know_stream_rules();
         Ok(())

@@ -64,6 +64,17 @@ pub enum Stream {
     Rule(StreamRule),
 }
 
+impl Stream {
+    /// What was asked for, for the sentence that says that it cannot be done.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Stream::List { .. } => "list streams",
+            Stream::Rule(StreamRule::List) => "list the rules for streams",
+            Stream::Rule(_) => "change the rules for streams",
+        }
+    }
+}
+
 /// What to do with rules for streams.
 #[derive(Subcommand, Debug)]
 pub enum StreamRule {
