@@ -48,10 +48,13 @@ impl FromRequestParts<Arc<App>> for Number {
         let Path(text) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| bad_path())?;
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let number = text.parse().ok().filter(|_| digits);
-        number.map(Number).ok_or_else(|| match parts.uri.path().strip_prefix(PREFIX) {
-            Some(path) if path.starts_with("/applications/") => {
+        let of = parts.uri.path().strip_prefix(PREFIX).and_then(|path| path.split('/').nth(1));
+        number.map(Number).ok_or_else(|| match of {
+            Some("applications") => {
                 Problem::usage("the application in the path is not a number", "list them with GET /api/v1/applications")
             }
+            Some("stream-rules") => Problem::usage("the rule in the path is not a number", "list the rules with GET /api/v1/stream-rules"),
+            Some("advice") => Problem::usage("the advice in the path is not a number", "ask for advice with POST /api/v1/advice"),
             _ => Problem::usage("the job number in the path is not a number", "list the jobs with GET /api/v1/jobs"),
         })
     }
