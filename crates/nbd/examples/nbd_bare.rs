@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = runtime.open_device(DeviceOptions { name: path, file, geometry, model: None })?;
     let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "bare".into(), read_only: false })?;
     let server = match arguments.next() {
-        Some(certificates) => serve_tls(&runtime, socket.parse()?, Limits::default(), Tls::open(certificates.as_ref())?)?,
-        None => serve(&runtime, &ListenSpec::unix(&socket), Limits::default())?,
+        Some(certificates) => serve_tls(&runtime, socket.parse()?, Limits::default(), Tls::open(certificates.as_ref())?, &["bare"])?,
+        None => serve(&runtime, &ListenSpec::unix(&socket), Limits::default(), &["bare"])?,
     };
     server.add_export("bare", volume, ExportOptions::default())?;
     println!("{}", server.uri("bare"));

@@ -55,50 +55,61 @@ enum Place {
     Tls(SocketAddr),
 }
 
-/// Listens where `spec` says. There are no exports yet: clients that connect are told so.
+/// Listens where `spec` says. There are no exports yet. Who asks for one of those in `expected` waits,
+/// as by [`Server::expect_export`]: a client may be served before the caller can add the first one.
+/// Who asks for another one is told that there is none.
 ///
 /// # Errors
 /// See [`ListenError`].
-pub fn serve(runtime: &Runtime, spec: &ListenSpec, limits: Limits) -> Result<Server, ListenError> {
+pub fn serve(runtime: &Runtime, spec: &ListenSpec, limits: Limits, expected: &[&str]) -> Result<Server, ListenError> {
     let listening = listen(spec)?;
-    Ok(serve_on(runtime, spec, limits, listening))
+    Ok(serve_on(runtime, spec, limits, listening, expected))
 }
 
 /// Listens on a TCP address that other machines may reach, with TLS: clients are served that show a certificate, and nothing else is
-/// spoken of before.
+/// spoken of before. `expected` as in [`serve`].
 ///
 /// # Errors
 /// See [`ListenError`].
-pub fn serve_tls(runtime: &Runtime, address: SocketAddr, limits: Limits, tls: Arc<Tls>) -> Result<Server, ListenError> {
+pub fn serve_tls(runtime: &Runtime, address: SocketAddr, limits: Limits, tls: Arc<Tls>, expected: &[&str]) -> Result<Server, ListenError> {
     let listening = listen_tcp(address)?;
     let place = Place::Tls(listening.address.unwrap_or(address));
-    Ok(begin(runtime, place, limits, listening, Some(tls)))
+    Ok(begin(runtime, place, Shared::new(limits, Some(tls)), listening, expected))
 }
 
-/// The same on a socket that another server has left there, if it still is the one of that path;
-/// else as [`serve`].
+/// The same on a socket that another server has left there, with its state as in [`Left`], if it
+/// still is the one of that path; else as [`serve`].
 ///
 /// # Errors
 /// See [`ListenError`].
-pub fn serve_again(runtime: &Runtime, path: &Path, limits: Limits, left: OwnedFd, state: &[u8]) -> Result<Server, ListenError> {
+pub fn serve_again(
+    runtime: &Runtime,
+    path: &Path,
+    limits: Limits,
+    left: (OwnedFd, &[u8]),
+    expected: &[&str],
+) -> Result<Server, ListenError> {
+    let (left, state) = left;
     let spec = ListenSpec::unix(path);
     let listening = match listen_again(path, left, state)? {
         Some(listening) => listening,
         None => listen(&spec)?,
     };
-    Ok(serve_on(runtime, &spec, limits, listening))
+    Ok(serve_on(runtime, &spec, limits, listening, expected))
 }
 
-fn serve_on(runtime: &Runtime, spec: &ListenSpec, limits: Limits, listening: Listening) -> Server {
+fn serve_on(runtime: &Runtime, spec: &ListenSpec, limits: Limits, listening: Listening, expected: &[&str]) -> Server {
     let place = match (spec, listening.address) {
         (ListenSpec::Unix { path, .. }, _) => Place::Unix(path.clone()),
         (ListenSpec::Tcp(asked), bound) => Place::Tcp(bound.unwrap_or(*asked)),
     };
-    begin(runtime, place, limits, listening, None)
+    begin(runtime, place, Shared::new(limits, None), listening, expected)
 }
 
-fn begin(runtime: &Runtime, place: Place, limits: Limits, listening: Listening, tls: Option<Arc<Tls>>) -> Server {
-    let shared = Arc::new(Shared::new(limits, tls));
+fn begin(runtime: &Runtime, place: Place, shared: Shared, listening: Listening, expected: &[&str]) -> Server {
+    let shared = Arc::new(shared);
+    // Before the first client can ask.
+    expected.iter().for_each(|name| shared.expect(name));
     // Who has no descriptor to spare leaves nothing to others: its clients connect again.
     let socket = listening.socket.try_clone().inspect_err(|error| tracing::warn!(%error, "NBD clients cannot be left to another server"));
     let socket = socket.ok();

@@ -79,7 +79,7 @@ fn stopping_races_with_clients_that_connect() {
     let fixture = Fixture::new();
     let path = fixture.dir.path().join("race.sock");
     for _ in 0..30 {
-        let server = serve(fixture.runtime(), &ListenSpec::unix(&path), Limits::default()).unwrap();
+        let server = serve(fixture.runtime(), &ListenSpec::unix(&path), Limits::default(), &["disk"]).unwrap();
         server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
         let stopped = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn stale_sockets_are_replaced_and_live_ones_are_not() {
     let fixture = Fixture::new();
     let listen = |name: &str| {
         let spec = ListenSpec::unix(fixture.dir.path().join(name));
-        serve(fixture.runtime(), &spec, Limits::default())
+        serve(fixture.runtime(), &spec, Limits::default(), &[])
     };
     drop(UnixListener::bind(fixture.dir.path().join("stale")).unwrap());
     listen("stale").unwrap().stop(fixture.runtime(), PATIENCE).unwrap();
@@ -132,7 +132,7 @@ fn a_strange_lock_file_is_refused_at_once() {
     rustix::fs::mknodat(rustix::fs::CWD, at("piped.lock"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     std::fs::create_dir(at("directory.lock")).unwrap();
     for name in ["linked", "piped", "directory"] {
-        let error = serve(fixture.runtime(), &ListenSpec::unix(at(name)), Limits::default()).err().expect(name);
+        let error = serve(fixture.runtime(), &ListenSpec::unix(at(name)), Limits::default(), &[]).err().expect(name);
         assert!(matches!(error, ListenError::System { .. }) && error.to_string().contains(".lock"), "{error}");
         assert!(std::fs::symlink_metadata(at(&format!("{name}.lock"))).is_ok(), "it is still there");
     }
@@ -151,7 +151,7 @@ fn of_several_that_find_a_stale_socket_one_gets_it() {
         let servers: Vec<_> = std::thread::scope(|scope| {
             let serve_too = || {
                 start.wait();
-                serve(fixture.runtime(), &ListenSpec::unix(&path), Limits::default())
+                serve(fixture.runtime(), &ListenSpec::unix(&path), Limits::default(), &[])
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(serve_too)).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
@@ -170,11 +170,11 @@ fn tcp_is_for_loopback_only() {
     let fixture = Fixture::new();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
         let spec = ListenSpec::Tcp(address.parse().unwrap());
-        let error = serve(fixture.runtime(), &spec, Limits::default()).err().expect(address);
+        let error = serve(fixture.runtime(), &spec, Limits::default(), &[]).err().expect(address);
         assert!(error.to_string().contains("not a loopback address"), "{error}");
     }
     let spec = ListenSpec::Tcp("127.0.0.1:0".parse().unwrap());
-    let server = serve(fixture.runtime(), &spec, Limits::default()).unwrap();
+    let server = serve(fixture.runtime(), &spec, Limits::default(), &["disk"]).unwrap();
     server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
     let uri = server.uri("disk");
     let address: SocketAddr = uri.trim_start_matches("nbd://").trim_end_matches("/disk").parse().unwrap();

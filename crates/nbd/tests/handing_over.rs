@@ -21,8 +21,15 @@ fn leave(fixture: &mut Fixture) -> Left {
 
 /// Another server on the same socket; gives how many clients it goes on with.
 fn go_on(fixture: &mut Fixture, left: Left) -> usize {
-    let server = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), left.listener, &left.state);
+    go_on_after(fixture, left, Duration::ZERO)
+}
+
+/// The same; its export comes `gap` after the server.
+fn go_on_after(fixture: &mut Fixture, left: Left, gap: Duration) -> usize {
+    let server = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), (left.listener, &left.state), &["disk"]);
     let server = server.expect("the socket is free");
+    // Whoever has waited is greeted now, before the export is there.
+    std::thread::sleep(gap);
     server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).expect("a new name");
     let clients = left.clients.len();
     for client in left.clients {
@@ -150,7 +157,7 @@ fn who_connects_meanwhile_waits() {
     });
     std::thread::sleep(Duration::from_millis(200));
     assert!(!late.is_finished());
-    assert_eq!(go_on(&mut fixture, left), 0);
+    assert_eq!(go_on_after(&mut fixture, left, Duration::from_millis(200)), 0);
     assert_eq!(late.join().expect("no panic"), 0);
 }
 
@@ -159,7 +166,8 @@ fn what_does_not_fit_is_refused() {
     let mut fixture = Fixture::new();
     let mut clients: Vec<Client> = (0..3).map(|_| Client::open(&fixture.socket, "disk")).collect();
     let Left { listener, state, clients: parked } = leave(&mut fixture);
-    let server = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), listener, &state).expect("the socket is free");
+    let server = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), (listener, &state), &[]);
+    let server = server.expect("the socket is free");
     let [gone, nonsense, shrunk] = <[nbd::Parked; 3]>::try_from(parked).expect("three clients");
     let told = server.resume(fixture.runtime(), gone.socket, &gone.state).expect_err("no such export");
     assert!(told.contains("no export named 'disk'"), "{told}");
@@ -182,11 +190,11 @@ fn a_path_that_is_anothers_by_now_is_not_taken() {
     let left = leave(&mut fixture);
     std::fs::remove_file(&fixture.socket).expect("it was left");
     let others = std::os::unix::net::UnixListener::bind(&fixture.socket).expect("the name is free");
-    let again = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), left.listener, &left.state);
+    let again = serve_again(fixture.runtime(), &fixture.socket, Limits::default(), (left.listener, &left.state), &[]);
     assert!(matches!(again, Err(nbd::ListenError::InUse(_))));
     drop(others);
     std::fs::remove_file(&fixture.socket).expect("it was the other's");
-    let server = nbd::serve(fixture.runtime(), &nbd::ListenSpec::unix(&fixture.socket), Limits::default());
+    let server = nbd::serve(fixture.runtime(), &nbd::ListenSpec::unix(&fixture.socket), Limits::default(), &[]);
     fixture.server = Some(server.expect("the name is free"));
 }
 

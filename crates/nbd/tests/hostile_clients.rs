@@ -211,7 +211,7 @@ fn one_client_too_many_is_told_and_may_come_again() {
 fn one_peer_cannot_take_all_places() {
     let fixture = Fixture::new();
     let limits = Limits { connections_max: 4, connections_per_peer_max: 3, ..Limits::default() };
-    let server = serve(fixture.runtime(), &ListenSpec::Tcp("127.0.0.1:0".parse().unwrap()), limits).unwrap();
+    let server = serve(fixture.runtime(), &ListenSpec::Tcp("127.0.0.1:0".parse().unwrap()), limits, &["disk"]).unwrap();
     server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
     let address = server.uri("disk").trim_start_matches("nbd://").trim_end_matches("/disk").parse().unwrap();
     let open = |from: [u8; 4]| {

@@ -120,12 +120,14 @@ impl Machine {
         if servers.unix.is_none() {
             std::fs::create_dir_all(&self.export_directory).map_err(|e| directory_error(&self.export_directory, &e))?;
             let path = self.export_directory.join(NBD_SOCKET);
+            let others = servers.expected.iter().map(String::as_str);
+            let expected: Vec<&str> = others.chain([record.name.as_str()]).collect();
             let server = match self.kept.take_nbd_listener() {
-                Some((left, state)) => nbd::serve_again(&self.runtime, &path, Limits::default(), left, &state),
-                None => nbd::serve(&self.runtime, &ListenSpec::unix(path), Limits::default()),
+                Some((left, state)) => nbd::serve_again(&self.runtime, &path, Limits::default(), (left, &state), &expected),
+                None => nbd::serve(&self.runtime, &ListenSpec::unix(path), Limits::default(), &expected),
             };
             let server = server.map_err(|e| nbd_error(&e))?;
-            std::mem::take(&mut servers.expected).iter().for_each(|name| server.expect_export(name));
+            servers.expected.clear();
             servers.unix = Some(Arc::new(server));
         }
         let server = servers.unix.clone().expect("just made");
@@ -231,9 +233,10 @@ impl Machine {
 
     fn offer_tcp(&self, record: &VolumeRecord, address: SocketAddr, tls: Option<Arc<nbd::Tls>>) -> Result<Offer, ControlError> {
         let volume = self.volume(&record.name)?;
+        let expected = [record.name.as_str()];
         let server = match tls {
-            Some(tls) => nbd::serve_tls(&self.runtime, address, Limits::default(), tls),
-            None => nbd::serve(&self.runtime, &ListenSpec::Tcp(address), Limits::default()),
+            Some(tls) => nbd::serve_tls(&self.runtime, address, Limits::default(), tls, &expected),
+            None => nbd::serve(&self.runtime, &ListenSpec::Tcp(address), Limits::default(), &expected),
         };
         let server = server.map_err(|e| nbd_error(&e))?;
         server.add_export(&record.name, volume.reference.clone(), export_options(record)).map_err(|e| nbd_error(&e))?;

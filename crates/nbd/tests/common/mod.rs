@@ -40,7 +40,7 @@ impl Fixture {
         let runtime = Runtime::start(RuntimeOptions::default()).unwrap();
         let volume = open_volume(&runtime, &dir, "disk.img");
         let socket = dir.path().join("nbd.sock");
-        let server = serve(&runtime, &ListenSpec::unix(&socket), limits).unwrap();
+        let server = serve(&runtime, &ListenSpec::unix(&socket), limits, &["disk"]).unwrap();
         server.add_export("disk", volume.clone(), ExportOptions::default()).unwrap();
         Fixture { server: Some(server), runtime: Some(runtime), volume, socket, dir }
     }

@@ -33,7 +33,7 @@ impl Secured {
         let authority = fixture.dir.path().join("pki");
         init(&authority, "hearth test", "localhost", &["127.0.0.1".into()], now_s()).expect("there is room");
         let tls: Arc<Tls> = Tls::open(&authority).expect("the files are there");
-        let server = serve_tls(fixture.runtime(), ([127, 0, 0, 1], 0).into(), limits, tls).expect("loopback is there");
+        let server = serve_tls(fixture.runtime(), ([127, 0, 0, 1], 0).into(), limits, tls, &["disk"]).expect("loopback is there");
         server.add_export("disk", fixture.volume.clone(), ExportOptions::default()).unwrap();
         Secured { server: Some(server), authority, fixture }
     }
