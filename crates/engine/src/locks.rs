@@ -8,6 +8,9 @@
 //! an entry when it arrives; a block without one gets its entry, with the range request as holder, when somebody else asks for it. So
 //! a range costs what others do in it, whatever its length.
 //!
+//! A glance ([`Locks::glance`]) is a read that makes nobody wait. It holds nothing: whoever asks for one of its blocks alone meanwhile
+//! gets it, and the glance is told at its end that it was overtaken. What it read counts for nothing then.
+//!
 //! Invariants: an entry has a holder; a block with an entry has every range request that covers it as its holder or in its queue; range
 //! requests stand in `ranges`, and in each queue, in order of arrival; one that overlaps an earlier one lacks one lock for that.
 
@@ -43,6 +46,13 @@ struct RangeLock {
     entries: Vec<Key>,
 }
 
+/// A read that holds nothing.
+struct Glance {
+    op: OpId,
+    range: Range<Key>,
+    overtaken: bool,
+}
+
 /// All locks of a shard; only blocks with requests in flight have an entry.
 #[derive(Default)]
 pub struct Locks {
@@ -51,6 +61,8 @@ pub struct Locks {
     ranges: Vec<RangeLock>,
     /// Locks a waiting request still lacks.
     lacking: Map<OpId, u32>,
+    /// Nearly always none.
+    glances: Vec<Glance>,
 }
 
 impl Locks {
@@ -79,9 +91,39 @@ impl Locks {
         free
     }
 
+    /// Begins a glance at `count` blocks from `first`. False, and nothing is begun, if somebody has one of them alone or waits for that.
+    pub fn glance(&mut self, op: OpId, first: Key, count: u32) -> bool {
+        let range = first..Key(first.0 + u64::from(count));
+        let free = (range.start.0..range.end.0).all(|key| self.free_for_read(Key(key)));
+        if free {
+            self.glances.push(Glance { op, range, overtaken: false });
+        }
+        free
+    }
+
+    /// Whether somebody has asked for a block of the glance alone since it began.
+    pub fn is_overtaken(&self, op: OpId) -> bool {
+        self.glances.iter().any(|glance| glance.op == op && glance.overtaken)
+    }
+
+    /// The glance is over; gives whether it was overtaken.
+    pub fn end_glance(&mut self, op: OpId) -> bool {
+        let at = self.glances.iter().position(|glance| glance.op == op).expect("a glance that ends has begun");
+        self.glances.swap_remove(at).overtaken
+    }
+
+    fn overtake(&mut self, range: &Range<Key>) {
+        for glance in self.glances.iter_mut().filter(|glance| overlap(&glance.range, range)) {
+            glance.overtaken = true;
+        }
+    }
+
     /// Queues the request on `count` blocks from `first`. True if it has all of them; otherwise `release` by others will
     /// name it when it has.
     pub fn acquire(&mut self, op: OpId, first: Key, count: u32, kind: Kind) -> bool {
+        if kind == Kind::Exclusive && !self.glances.is_empty() {
+            self.overtake(&(first..Key(first.0 + u64::from(count))));
+        }
         let mut lacking = 0;
         for index in 0..u64::from(count) {
             let lock = self.entry(Key(first.0 + index));
@@ -123,6 +165,7 @@ impl Locks {
     /// otherwise `release` or `release_range` by others will name it when it has.
     pub fn acquire_range(&mut self, op: OpId, range: Range<Key>) -> bool {
         assert!(range.start < range.end, "a range has blocks: {range:?}");
+        self.overtake(&range);
         let mut entries = Vec::new();
         for (key, lock) in self.held.iter_mut().filter(|(key, _)| range.contains(key)) {
             lock.waiting.push_back((op, Kind::Exclusive));
@@ -246,6 +289,30 @@ mod tests {
         locks.release(key(0), 10, Kind::Exclusive, &mut ready);
         assert_eq!(locks.blocks_held(), 0);
     }
+
+    #[test]
+    fn a_glance_holds_nobody_up_and_is_told_who_passed() {
+        let mut locks = Locks::default();
+        let mut ready = Vec::new();
+        assert!(locks.acquire(1, key(9), 1, Kind::Shared));
+        assert!(locks.glance(2, key(8), 4) && locks.glance(3, key(0), 8) && locks.glance(4, key(11), 1));
+        assert!(locks.acquire(5, key(11), 2, Kind::Exclusive), "at once");
+        assert!(!locks.glance(6, key(12), 1), "somebody has it alone");
+        assert_eq!([2, 3, 4].map(|op| locks.is_overtaken(op)), [true, false, true]);
+        assert!(locks.end_glance(2) && locks.end_glance(4));
+        assert!(locks.acquire(7, key(4), 1, Kind::Shared) && !locks.is_overtaken(3), "readers share");
+        assert!(!locks.acquire(8, key(4), 1, Kind::Exclusive) && locks.is_overtaken(3), "who waits will pass");
+        assert!(!locks.glance(6, key(4), 1), "nobody overtakes a waiter");
+        assert!(locks.end_glance(3) && locks.glance(3, key(20), 2));
+        assert!(locks.acquire_range(9, key(16)..key(32)) && locks.end_glance(3));
+        locks.release_range(9, &mut ready);
+        locks.release(key(4), 1, Kind::Shared, &mut ready);
+        locks.release(key(4), 1, Kind::Exclusive, &mut ready);
+        locks.release(key(9), 1, Kind::Shared, &mut ready);
+        locks.release(key(11), 2, Kind::Exclusive, &mut ready);
+        assert!(ready == vec![8] && locks.blocks_held() == 0 && locks.glances.is_empty());
+    }
+
     #[test]
     fn a_range_has_every_block_alone_and_costs_only_what_others_ask_for() {
         let mut locks = Locks::default();

@@ -103,4 +103,5 @@ pub const ALL: &[(u32, &str)] = &[
     (86, "cold hint drops a dirty page"),
     (87, "pins leave the cleaner no room"),
     (88, "policy map of a removed volume is used by its successor"),
+    (89, "what hearth reads for itself counts although a client has written there meanwhile"),
 ];

@@ -35,6 +35,7 @@ mod flush;
 mod loss;
 mod notes;
 mod op;
+mod own_reads;
 mod packing;
 mod parts;
 mod past;
@@ -77,7 +78,8 @@ use clean::Cleaner;
 use commands::Commands;
 use destage::Destager;
 use format::checkpoint::LogEnd;
-use op::{Op, Ops, Phase, is_for_nobody};
+use op::{Op, Ops, Phase};
+use own_reads::is_for_nobody;
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
 use recompress::Recompression;
@@ -310,11 +312,8 @@ impl Shard {
                 return;
             }
         } else {
-            let op = Op::new(request);
-            let (first, blocks, kind) = (op.first, op.blocks, op.lock_kind());
-            let unlocked = mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read;
-            let id = self.ops.add(op);
-            if unlocked || self.locks.acquire(id, first, blocks, kind) {
+            let id = self.ops.add(Op::new(request));
+            if self.lock(id) {
                 self.ready.push_back(id);
             }
         }
@@ -548,10 +547,7 @@ impl Shard {
             self.shielded.remove(key);
             self.destage_may_look_at(*key);
         }
-        let unlocked = mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read;
-        if op.blocks > 0 && !unlocked {
-            self.locks.release(op.first, op.blocks, op.lock_kind(), &mut self.ready);
-        }
+        self.unlock(id, &op);
         if op.request.range.is_some() {
             self.leave_range(id, &op.request);
         }

@@ -89,6 +89,10 @@ pub struct Op {
     pub pending: u32,
     /// Why it went around the cache, or had to wait.
     pub reason: Option<BypassReason>,
+    /// It has its locks or waits for them; else it only glances at its blocks: see `own_reads`.
+    pub has_locks: bool,
+    /// How often it has tried to do without locks.
+    pub glances: u8,
     /// The trail knows of it.
     pub noted: bool,
     /// The first thing that went wrong.
@@ -115,12 +119,6 @@ pub struct Op {
     pub was_cached: [u64; 4],
 }
 
-/// Whether it is a read that no client waits for and that brings nothing in: a look at what lies on
-/// a volume, or at what lies between two pieces of a warm-up. It is no use of the place.
-pub fn is_for_nobody(request: &Request) -> bool {
-    request.op == OpKind::Read && request.bypass == Some(BypassReason::Stream)
-}
-
 impl Op {
     /// What is remembered of it.
     pub fn happened(&self, outcome: Outcome) -> Happened {
@@ -137,6 +135,8 @@ impl Op {
             blocks: (end_block - first_block) as u32,
             reason: request.bypass,
             noted: false,
+            has_locks: true,
+            glances: 0,
             request,
             phase: Phase::Start,
             pending: 0,

@@ -6,6 +6,7 @@
 
 use super::fetch::{Unfetched, Wanted};
 use super::op::{ReadBlock, overlay};
+use super::own_reads::{is_for_nobody, is_own};
 use super::proof::Proof;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
@@ -93,7 +94,7 @@ impl Shard {
         volume.stats.read_hits_ram += blocks;
         let Request { id, op, start_sector, sectors, .. } = *request;
         let outcome = Outcome::RamHit;
-        if !super::is_for_nobody(request) {
+        if !is_for_nobody(request) {
             self.trail.note(self.now_ns, Happened { first, start_sector, sectors, op, outcome, reason: None });
         }
         self.out.reply(Reply { id, result: Ok(()), pages, outcome, range: None });
@@ -102,6 +103,9 @@ impl Shard {
 
     /// Finds every block's place and starts the I/Os.
     pub(super) fn begin_read(&mut self, id: OpId) {
+        if !self.may_begin_read(id) {
+            return;
+        }
         let op = self.ops.get(id);
         let (first, count) = (op.first, op.blocks as usize);
         let sources: Vec<Source> = (0..count).map(|index| self.source(Key(first.0 + index as u64), op.mask(index))).collect();
@@ -261,8 +265,7 @@ impl Shard {
             pages.last_mut().expect("a run has blocks").fill(0);
         }
         let request = &self.ops.get(id).request;
-        let own = request.wanted || request.bypass == Some(BypassReason::Stream);
-        let started_ns = (!own).then_some(self.now_ns);
+        let started_ns = (!is_own(request)).then_some(self.now_ns);
         let volume = self.volume_of(key);
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
@@ -290,6 +293,9 @@ impl Shard {
             return self.part_done(part.op);
         }
         self.log.space_mut().unpin(part.seq);
+        if self.is_overtaken(part.op) {
+            return self.part_done(part.op);
+        }
         let mut missing: SmallVec<[usize; 1]> = SmallVec::new();
         for (ahead, (page, proof)) in pages.into_iter().zip(&part.proofs).enumerate() {
             let index = part.first + ahead;
@@ -318,6 +324,8 @@ impl Shard {
     /// A packed block has been fetched, or not.
     pub(super) fn packed_read(&mut self, id: OpId, index: usize, result: Result<page::Page, Unfetched>) {
         match result {
+            // Whatever it is, it is of a version that may be gone.
+            _ if self.is_overtaken(id) => {}
             Ok(page) => self.ops.get_mut(id).read[index].page = Some(page),
             Err(why) => {
                 let key = self.ops.get(id).key(index);
@@ -413,6 +421,9 @@ impl Shard {
 
     /// All I/Os are done: overlay, fill the cache, reply.
     pub(super) fn finish_read(&mut self, id: OpId) {
+        if self.is_overtaken(id) {
+            return self.read_behind_the_writer(id);
+        }
         let op = self.ops.get_mut(id);
         if let Some(error) = op.error {
             self.fail(id, error);

@@ -69,7 +69,7 @@ pub const LOSING: [u32; 5] = [43, 76, 77, 78, 79];
 pub const GROWING: [u32; 3] = [80, 81, 82];
 
 /// Those of what is said of objects, which one run in five has; here all ([`Plan::always_label`]).
-pub const LABELLING: [u32; 5] = [84, 85, 86, 87, 88];
+pub const LABELLING: [u32; 6] = [84, 85, 86, 87, 88, 89];
 
 fn adjust(number: u32, plan: &mut Plan) {
     // Lies about objects make a run one about them: mistakes of other things are looked for without.

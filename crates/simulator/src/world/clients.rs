@@ -123,7 +123,7 @@ impl World<'_> {
             sectors: draft.sectors,
             pages,
             bypass: self.labels.stream_mark(),
-            wanted: false,
+            wanted: draft.op == Op::Read && self.labels.warm_mark(),
             range: None,
         };
         let now = self.queue.now_ns();

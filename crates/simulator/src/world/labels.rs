@@ -37,6 +37,11 @@ impl Labels {
         self.prng.percent(percent).then_some(BypassReason::Stream)
     }
 
+    /// Whether the next read is said to be a piece of a warm-up.
+    pub fn warm_mark(&mut self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| self.prng.percent(plan.stream_percent))
+    }
+
     fn treatment(&mut self, pin_percent: u32) -> Treatment {
         let writes = self.prng.pick(&ObjectWrites::ALL);
         let on_scan = self.prng.pick(&OnScan::ALL);
