@@ -529,6 +529,8 @@ export interface AnalysisStart {
   /** Absent: until it is stopped. */
   for_ms?: number | null;
   tap?: string | null;
+  /** A device is not read for names. */
+  no_read?: boolean;
   mode?: string | null;
 }
 

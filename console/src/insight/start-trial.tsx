@@ -99,7 +99,7 @@ export function StartTrial({ taken, onClose }: { taken: string[]; onClose: () =>
       <Meaning
         sentences={[
           "The requests to the device are watched from outside, while it is in use.",
-          "It is not opened, and nothing is written to it.",
+          "Nothing is written to it. It is read for the names of databases and tables, slowly and past the page cache.",
           "What the page cache of this machine answers does not reach the device, and is not seen.",
           parsed.value == null
             ? "It ends when you stop it."

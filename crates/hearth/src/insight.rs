@@ -97,6 +97,7 @@ fn body_of(start: &AnalysisStart) -> Result<api::AnalysisStart, Failure> {
         trace: start.trace.as_deref().map(|path| request::absolute("--trace", path)).transpose()?,
         for_ms: start.span.as_deref().map(|time| quantity::time_ms("--for", time)).transpose()?,
         tap: start.tap.clone(),
+        no_read: start.no_read,
         mode: start.mode.clone(),
     })
 }

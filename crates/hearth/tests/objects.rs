@@ -78,6 +78,82 @@ fn applications(place: &Place) -> Value {
     })
 }
 
+/// A loop device; it is gone with this.
+struct Loop(String);
+
+impl Loop {
+    fn of(file: &str) -> Loop {
+        let made = Command::new("losetup").args(["--find", "--show", "--direct-io=on", file]).output().expect("losetup");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Loop(String::from_utf8_lossy(&made.stdout).trim().to_string())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // Udev may still look at it.
+        drop(Command::new("losetup").args(["-d", &self.0]).status());
+    }
+}
+
+/// Hearth has nothing to do with the device: it is watched from outside, and read for names.
+#[test]
+fn the_tables_of_a_device_in_trial_are_named() {
+    let place = Place::new();
+    if !rustix::process::geteuid().is_root() || !support::exists("/dev/loop-control") {
+        println!("skipped: it needs root and /dev/loop-control");
+        return;
+    }
+    if !disk_with_mariadb(&place) {
+        return;
+    }
+    let before = std::fs::read(place.path("disk.img")).expect("the disk");
+    let device = Loop::of(&place.path("disk.img"));
+    let daemon = place.daemon();
+    let start = place.run(&["analysis", "start", "trial", "--device", &device.0]);
+    if start.status != Some(0) && start.stderr.contains("blktrace") {
+        println!("skipped: devices cannot be watched here: {}", start.stderr);
+        return;
+    }
+    assert_eq!(start.status, Some(0), "{}", start.stderr);
+    let told = until("the tables", || {
+        let told = place.json(&["app", "list", "trial"]);
+        (told[0]["state"] == "found" && !all(&told[0]["applications"]).is_empty()).then(|| told[0].clone())
+    });
+    assert_eq!(told["applications"][0]["instance"], "/var/lib/mysql", "{told:#}");
+    let looked_at = told["looked_at_bytes"].as_u64().expect("a number");
+    assert!(looked_at > 0 && place.json(&["analysis", "show", "trial"])["read_bytes"].as_u64() < Some(looked_at / 4), "{told:#}");
+    assert!(place.json(&["app", "list"]).as_array().is_some_and(Vec::is_empty), "it is no volume");
+
+    let objects = place.json(&["object", "list", "trial", "--sort", "size"]);
+    let is_table = |one: &&Value| one["kind"] == "table" && one["encrypted"] == false && one["within"].is_null();
+    let table = all(&objects).iter().find(is_table).unwrap_or_else(|| panic!("no table: {objects:#}")).clone();
+    let file = std::fs::read(format!("{}/{}", place.path("root"), table["path"].as_str().expect("a path"))).expect("its file");
+    let at = before.chunks_exact(4096).position(|block| block == &file[3 * 16384..][..4096]).expect("it lies there");
+    let read_it = || {
+        let (input, skip) = (format!("if={}", device.0), format!("skip={at}"));
+        let read = Command::new("dd").args([&input, "of=/dev/null", "bs=4096", "count=4", "iflag=direct", &skip]).output().expect("dd");
+        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    };
+    let read = until("reads of the table", || {
+        read_it();
+        let objects = place.json(&["object", "list", "trial"]);
+        let same = all(&objects).iter().find(|one| one["id"] == table["id"]).expect("it stays").clone();
+        (same["read_bytes"].as_u64() > Some(0)).then_some(same)
+    });
+    assert_eq!((&read["hits_percent"], &read["volume"]), (&Value::Null, &Value::from("trial")), "{read:#}");
+    place.must_fail(&["object", "set", "--volume", "trial", "--kind", "redo", "--admit", "normal"], 1, "there is no volume \"trial\"");
+
+    place.must(&["analysis", "start", "blind", "--device", &device.0, "--no-read"]);
+    place.must_fail(&["app", "list", "blind"], 1, "its device is not read; start an analysis without --no-read");
+    place.must(&["analysis", "stop", "trial"]);
+    assert_eq!(place.json(&["app", "list", "trial"])[0]["state"], "found", "what was found stays");
+    place.must(&["analysis", "forget", "trial"]);
+    daemon.stop();
+    drop(device);
+    assert!(std::fs::read(place.path("disk.img")).expect("the disk") == before, "nothing was written");
+}
+
 #[test]
 fn tables_are_named_and_treated_without_a_login() {
     let place = Place::new();

@@ -30,6 +30,9 @@ pub struct AnalysisStart {
     #[serde(default)]
     #[schema(pattern = "^(auto|bpf|tracefs)$")]
     pub tap: Option<String>,
+    /// A device is not read for names of databases and tables; it is not even opened then.
+    #[serde(default)]
+    pub no_read: bool,
     /// How writes act on the cache that is asked for: "write-through", "write-back" or "write-around". Absent: as the volume does; of others,
     /// write-through.
     #[serde(default)]

@@ -20,10 +20,11 @@ pub mod passed;
 pub mod policies;
 pub mod shares;
 mod source;
+pub mod untouched;
 mod watched;
 mod witness;
 
-pub use observer::{Came, Insight, InsightOptions, LoadNamed, Look};
+pub use observer::{Came, Insight, InsightOptions, LoadNamed, Look, LookedAt};
 pub use source::{Source, SourceOf};
 pub use watched::{Step, Watched, writes_in};
 pub use witness::Witness;

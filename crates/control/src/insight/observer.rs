@@ -1,10 +1,13 @@
 //! The watches, and the step that feeds them once a second.
 
 mod asking;
+mod looks;
+
+pub use looks::{Look, LookedAt};
 
 use super::began::Began;
 use super::now_ms;
-use super::objects::{Looked, Objects};
+use super::objects::Objects;
 use super::passed::Passed;
 use super::shares::{Room, Shares};
 use super::source::Source;
@@ -14,7 +17,6 @@ use crate::api::{AdviceView, AnalysisView, StreamView};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
 use analysis::watch::Limits;
-use applications::discovery::Found;
 use applications::streams::{Rule, Rules};
 use runtime::VolumeRef;
 use runtime::tapped::Used;
@@ -75,6 +77,8 @@ pub(super) struct Analysis {
     pub(super) source: Source,
     pub(super) mode: Mode,
     pub(super) watched: Watched,
+    /// What was found on a device that is read for names.
+    pub(super) objects: Objects,
     /// What was seen before it began has been taken.
     pub(super) begun: bool,
     /// It ends by itself then.
@@ -123,7 +127,8 @@ impl Insight {
 
     /// Memory that all that is known of objects takes.
     fn objects_bytes(&self) -> u64 {
-        self.volumes.values().map(|volume| volume.objects.bytes()).sum()
+        let of_analyses = self.analyses.values().map(|analysis| &analysis.objects);
+        self.volumes.values().map(|volume| &volume.objects).chain(of_analyses).map(Objects::bytes).sum()
     }
 
     /// The share of one more.
@@ -244,7 +249,7 @@ impl Insight {
             volume.reference.sample_below(below);
         }
         for analysis in self.analyses.values_mut() {
-            analysis.source.feed(&mut analysis.watched, now_ms);
+            analysis.source.feed(&mut analysis.watched, &mut analysis.objects, now_ms);
             if analysis.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms) {
                 analysis.source.end();
             }
@@ -276,7 +281,7 @@ impl Insight {
         let mut watched = Watched::new(now_ms, writes_in(mode), limits);
         watched.set_rules(&self.rules, &Arc::default());
         let ends_ms = for_ms.map(|for_ms| now_ms + for_ms);
-        self.analyses.insert(name.into(), Analysis { source, mode, watched, begun: false, ends_ms });
+        self.analyses.insert(name.into(), Analysis { source, mode, watched, objects: Objects::default(), begun: false, ends_ms });
         self.view(name)
     }
 
@@ -316,12 +321,13 @@ impl Insight {
         self.volumes.iter().map(|(name, volume)| (name, &volume.objects))
     }
 
-    /// What is known of the objects of one.
-    pub fn objects_of(&self, volume: &str) -> Option<&Objects> {
-        self.volumes.get(volume).map(|volume| &volume.objects)
+    /// What is known of the objects of a volume, or of a device that is read for names.
+    pub fn objects_of(&self, name: &str) -> Option<&Objects> {
+        let of_volume = self.volumes.get(name).map(|volume| &volume.objects);
+        of_volume.or_else(|| self.analyses.get(name).filter(|one| one.source.untouched().is_some()).map(|one| &one.objects))
     }
 
-    /// Whether what the objects of a volume bring is to be told anew.
+    /// Whether what the objects of a volume, or of a device in trial, bring is to be told anew.
     pub fn shares_due(&self, volume: &str) -> bool {
         let objects = self.objects_of(volume);
         objects.is_some_and(|objects| objects.found().is_some_and(|found| !found.objects.is_empty()) && objects.shares().is_due(now_ms()))
@@ -329,48 +335,11 @@ impl Insight {
 
     /// Tells it anew: milliseconds of computing.
     pub fn renew_shares(&mut self, volume: &str, room: Room) {
-        let Some(OfVolume { watched, objects, .. }) = self.volumes.get_mut(volume) else { return };
+        let of_analysis = self.analyses.get_mut(volume).map(|one| (&one.watched, &mut one.objects));
+        let of_volume = self.volumes.get_mut(volume).map(|one| (&one.watched, &mut one.objects));
+        let Some((watched, objects)) = of_volume.or(of_analysis) else { return };
         let owner_of = |block: u64| objects.at(block * BLOCK_BYTES).map(|object| object.id);
         *objects.shares_mut() = Shares::new(watched.watch(), room, now_ms(), owner_of);
-    }
-
-    /// A volume whose objects are to be looked for, with its size and what was found before. The look is taken to have begun.
-    pub fn next_look(&mut self, wanted: Option<&str>) -> Option<Look> {
-        let now_ms = now_ms();
-        let is_wanted = |name: &String, volume: &OfVolume| match wanted {
-            Some(wanted) => name == wanted && *volume.objects.looked() != Looked::Now,
-            None => volume.objects.is_due(now_ms),
-        };
-        let (name, volume) = self.volumes.iter_mut().find(|(name, volume)| is_wanted(name, volume))?;
-        volume.objects.set_looked(Looked::Now, now_ms);
-        Some(Look { volume: name.clone(), reference: volume.reference.clone(), before: volume.objects.found().cloned() })
-    }
-
-    /// What a look found, or why it failed. Whether the volume is still the one that was looked at, and there is room for what was found.
-    pub fn looked(&mut self, look: &Look, found: Result<Arc<Found>, String>) -> bool {
-        let now_ms = now_ms();
-        let most_bytes = self.options.memory_bytes / 2;
-        let others_bytes = self.objects_bytes();
-        let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) else { return false };
-        let found = found.and_then(|found| {
-            let bytes = found.bytes() as u64 + others_bytes.saturating_sub(volume.objects.bytes());
-            if bytes <= most_bytes {
-                return Ok(found);
-            }
-            let (wanted, most) = (crate::human::bytes(bytes), crate::human::bytes(most_bytes));
-            Err(format!("its names would take {wanted} with those of other volumes, and half of insight.memory is {most}"))
-        });
-        match found {
-            Ok(found) => volume.objects.set_found(found, look.reference.size_bytes()),
-            Err(problem) => {
-                volume.objects.set_looked(Looked::Failed(now_ms, problem), now_ms);
-                return false;
-            }
-        }
-        if let Some(limits) = self.limits(0) {
-            self.fit(limits);
-        }
-        true
     }
 
     /// Volumes whose policies were given long enough ago to be given again. They are taken to be.
@@ -378,19 +347,6 @@ impl Insight {
         let now_ms = now_ms();
         let due = |(name, volume): (&String, &mut OfVolume)| volume.objects.policies_due(now_ms).then(|| name.clone());
         self.volumes.iter_mut().filter_map(due).collect()
-    }
-
-    /// Whether clients use the device that is looked at.
-    pub fn is_busy(&self, look: &Look) -> bool {
-        self.volumes.get(&look.volume).is_some_and(|volume| volume.objects.is_busy(now_ms()))
-    }
-
-    /// A look has ended.
-    pub fn end_look(&mut self, look: &Look) {
-        if let Some(volume) = self.volumes.get_mut(&look.volume).filter(|volume| volume.reference.is(&look.reference)) {
-            let now_ms = now_ms();
-            volume.objects.set_looked(Looked::At(now_ms), now_ms);
-        }
     }
 
     /// What scans have read of each volume since the last time.
@@ -610,17 +566,6 @@ pub struct Came {
     pub again_blocks: f64,
     /// Blocks read that the cache answered.
     pub hit_blocks: f64,
-}
-
-/// A look for the objects of a volume, under way.
-#[derive(Clone)]
-pub struct Look {
-    /// Which volume.
-    pub volume: String,
-    /// The same, as it was attached then.
-    pub reference: VolumeRef,
-    /// What was found before.
-    pub before: Option<Arc<Found>>,
 }
 
 /// A load that can be advised on.

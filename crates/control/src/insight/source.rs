@@ -1,6 +1,8 @@
 //! What an analysis watches, and how it gets to know: a volume by its reactors, a device from outside, a trace by reading it.
 
 use super::askers::Threads;
+use super::objects::Objects;
+use super::untouched::Untouched;
 use super::watched::{Step, Watched};
 use analysis::Writes;
 use analysis::watch::Limits;
@@ -48,6 +50,8 @@ pub struct Device {
     path: String,
     way: Way,
     shared: Arc<Shared>,
+    /// It is read for names.
+    untouched: Option<Arc<Untouched>>,
 }
 
 /// What came of reading a trace; a failure in words.
@@ -89,20 +93,21 @@ impl Source {
         Source { of: SourceOf::Volume(name.into()), ended: false }
     }
 
-    /// A device, watched from now on. It is not opened.
+    /// A device, watched from now on. It is read only if it is given opened.
     ///
     /// # Errors
     /// In words: why it cannot be watched, and which way is left.
-    pub fn device(path: &str, major: u32, minor: u32, ways: Ways) -> Result<Source, String> {
+    pub fn device(path: &str, (major, minor): (u32, u32), ways: Ways, untouched: Option<Untouched>) -> Result<Source, String> {
         let watched = blocktap::Watched::find(major, minor).map_err(|refused| refused.to_string())?;
         let tap = DeviceTap::open(watched, ways).map_err(|refused| refused.to_string())?;
         let way = tap.way();
         let seen = Mutex::new(Seen { below: u64::MAX, ..Seen::default() });
         let shared = Arc::new(Shared { seen, stop: AtomicBool::new(false) });
-        let looking = shared.clone();
-        let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking));
+        let untouched = untouched.map(Arc::new);
+        let (looking, reads) = (shared.clone(), untouched.clone());
+        let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking, reads.as_deref()));
         spawned.map_err(|error| format!("no thread can be started ({error}); raise the thread limit"))?;
-        Ok(Source { of: SourceOf::Device(Device { path: path.into(), way, shared }), ended: false })
+        Ok(Source { of: SourceOf::Device(Device { path: path.into(), way, shared, untouched }), ended: false })
     }
 
     /// A trace, read from now on.
@@ -179,8 +184,13 @@ impl Source {
         })
     }
 
-    /// Feeds a watch with what came meanwhile; of a volume the reactors do.
-    pub fn feed(&mut self, watched: &mut Watched, now_ms: u64) {
+    /// The device that is read for names.
+    pub fn untouched(&self) -> Option<&Arc<Untouched>> {
+        if let SourceOf::Device(device) = &self.of { device.untouched.as_ref() } else { None }
+    }
+
+    /// Feeds a watch with what came meanwhile; of a volume the reactors do. What is known of a device's objects learns from it.
+    pub fn feed(&mut self, watched: &mut Watched, objects: &mut Objects, now_ms: u64) {
         match &mut self.of {
             SourceOf::Volume(_) => {}
             SourceOf::Device(_) if self.ended => {}
@@ -197,7 +207,9 @@ impl Source {
                     below: seen.below,
                 };
                 drop(seen);
-                watched.step(&step, now_ms);
+                watched.step_over(&step, now_ms, &|offset_bytes| objects.place_at(offset_bytes));
+                objects.learn(&step.sights);
+                objects.count(step.samples.iter().map(|(sample, _)| sample), 1.0 / (step.below as f64 / u64::MAX as f64).max(1e-9));
                 let mut seen = locked(&device.shared.seen);
                 seen.below = seen.below.min(watched.watch().below());
             }
@@ -234,7 +246,7 @@ pub(super) fn when(now_ms: u64, time_ms: u32) -> u64 {
 }
 
 /// Looks at a device until told to stop.
-fn look(mut tap: DeviceTap, shared: &Shared) {
+fn look(mut tap: DeviceTap, shared: &Shared, reads: Option<&Untouched>) {
     let mut events: Vec<Event> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
         events.clear();
@@ -243,7 +255,9 @@ fn look(mut tap: DeviceTap, shared: &Shared) {
                 let mut seen = locked(&shared.seen);
                 seen.lost += drained.lost + drained.unreadable;
                 seen.problem = None;
-                events.iter().for_each(|event| seen.take_in(event));
+                // What is read for names is not the load.
+                let load = events.iter().filter(|event| reads.is_none_or(|reads| !reads.is_reader(event.tid)));
+                load.for_each(|event| seen.take_in(event));
             }
             Err(error) => {
                 locked(&shared.seen).problem = Some(format!("the device cannot be watched: {error}"));

@@ -6,6 +6,7 @@ use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, S
 use crate::error::{ControlError, Kind};
 use crate::insight::advising::{Asked, TARGETS_PERCENT, advise, name_objects, objects_of};
 use crate::insight::shares::Room;
+use crate::insight::untouched::Untouched;
 use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
 use crate::names::{self, Named};
 use analysis::advice::Latencies;
@@ -93,7 +94,7 @@ impl Manager {
             }
             (None, Some(device), None) => {
                 let mode = mode.unwrap_or_default();
-                (self.device_source(device, start.tap.as_deref())?, mode)
+                (self.device_source(device, start.tap.as_deref(), !start.no_read)?, mode)
             }
             (None, None, Some(trace)) => {
                 let mode = mode.unwrap_or_default();
@@ -115,7 +116,7 @@ impl Manager {
         self.insight().begin(&start.name, source, mode, start.for_ms)
     }
 
-    fn device_source(&self, path: &str, tap: Option<&str>) -> Result<Source, ControlError> {
+    fn device_source(&self, path: &str, tap: Option<&str>, reads: bool) -> Result<Source, ControlError> {
         let ways = match tap {
             None | Some("auto") => Ways::Auto,
             Some("bpf") => Ways::Only(Way::Bpf),
@@ -137,8 +138,10 @@ impl Manager {
             return Err(device_error(path, &format!("it is the device of the volume \"{volume}\""), &remedy, Kind::Conflict));
         }
         let number = metadata.rdev();
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        Source::device(path, major, minor, ways)
+        let untouched = reads.then(|| Untouched::open(path)).transpose().map_err(|problem| {
+            device_error(path, &format!("it cannot be read for names: {problem}"), "use --no-read to do without", Kind::Failed)
+        })?;
+        Source::device(path, (rustix::fs::major(number), rustix::fs::minor(number)), ways, untouched)
             .map_err(|problem| device_error(path, &problem, "record a trace with blktrace, and give it with --trace", Kind::Conflict))
     }
 
@@ -224,12 +227,13 @@ impl Manager {
 
     /// Which objects bring the hits, where objects of the volume are known.
     fn add_objects(&self, load: &LoadNamed, watch: &analysis::Watch, advice: &mut AdviceView) {
-        let Some(volume) = &load.volume else { return };
-        let owners = self.insight().objects_of(volume).and_then(|objects| objects.owners(watch));
+        // An analysis of a volume has that volume's.
+        let of = load.volume.as_ref().unwrap_or(&load.name);
+        let owners = self.insight().objects_of(of).and_then(|objects| objects.owners(watch));
         let Some(owners) = owners else { return };
         let owner_of = |offset_bytes: u64| owners.get(&(offset_bytes / types::BLOCK_BYTES)).copied();
         let found = objects_of(watch, advice, load.mode, &owner_of);
-        if let Some(objects) = self.insight().objects_of(volume) {
+        if let Some(objects) = self.insight().objects_of(of) {
             name_objects(advice, &found, objects);
         }
     }

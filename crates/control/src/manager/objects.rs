@@ -11,7 +11,7 @@ use crate::insight::changes::changes;
 use crate::insight::hidden::hidden;
 use crate::insight::objects::{Looked, Objects};
 use crate::insight::policies::{self, RULES_MAX, Rule, RuleOf};
-use crate::insight::{Insight, Look};
+use crate::insight::{Insight, Look, LookedAt};
 use crate::jobs::{Job, Work};
 use crate::names::Named;
 use crate::uuid::Uuid;
@@ -61,7 +61,7 @@ impl Manager {
         let look = self.look_due_for_names().or_else(|| self.insight().next_look(None));
         let Some(look) = look else { return false };
         if let Err(error) = self.discover(&look, &BY_ITSELF, &mut |_| !self.is_stopping()) {
-            tracing::debug!("the objects of \"{}\" are not known: {error}", look.volume);
+            tracing::debug!("the objects of \"{}\" are not known: {error}", look.of);
         }
         true
     }
@@ -112,8 +112,8 @@ impl Manager {
 
     /// Reads what is needed for names at that pace, as long as `goes_on` says so.
     fn discover(&self, look: &Look, pace: &Pace, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ControlError> {
-        let size_bytes = look.reference.size_bytes();
-        let mut discovery = Discovery::knowing(look.before.as_deref(), size_bytes, self.server_names(&look.volume));
+        let told = look.volume().map(|volume| self.server_names(volume)).unwrap_or_default();
+        let mut discovery = Discovery::knowing(look.before.as_deref(), look.size_bytes(), told);
         let (begun, mut buffer, mut failures) = (Instant::now(), Vec::new(), 0);
         let mut trouble = None;
         while let Some(read) = discovery.next() {
@@ -123,7 +123,7 @@ impl Manager {
             }
             buffer.resize(read.len_bytes, 0);
             let asked = Instant::now();
-            match self.data().read_aside(&look.volume, read.offset_bytes, &mut buffer) {
+            match self.read_for(look, read.offset_bytes, &mut buffer) {
                 Ok(()) => discovery.give(read.offset_bytes, Ok(&buffer)),
                 Err(error) => {
                     failures += 1;
@@ -153,10 +153,20 @@ impl Manager {
         };
         if self.insight().looked(look, Ok(found.clone())) {
             self.tell_found(look, &found);
-            self.apply_policies(&look.volume);
+            look.volume().into_iter().for_each(|volume| self.apply_policies(volume));
             self.insight().end_look(look);
         }
         Ok(())
+    }
+
+    fn read_for(&self, look: &Look, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), ControlError> {
+        match &look.at {
+            LookedAt::Volume(_) => self.data().read_aside(&look.of, offset_bytes, bytes),
+            LookedAt::Device(device) => device.read(offset_bytes, bytes).map_err(|problem| {
+                let remedy = "check the device; start the analysis with --no-read to do without names".into();
+                ControlError::Analysis(format!("the device that \"{}\" watches cannot be read: {problem}", look.of), remedy)
+            }),
+        }
     }
 
     /// With what names are hashed; `None`: they are shown.
@@ -179,10 +189,10 @@ impl Manager {
             let objects = found.objects.iter().filter(|object| object.application == application.id).count();
             let place = application.instance.as_ref().map_or_else(|| "unnamed".into(), |instance| format!("in /{instance}"));
             let told = format!("found {} {place}, with {}", title(application), types::counted(objects as u64, "object"));
-            self.events().note(Severity::Info, &look.volume, told);
+            self.events().note(Severity::Info, &look.of, told);
         }
         for told in look.before.iter().flat_map(|before| changes(before, found)) {
-            self.events().note(Severity::Info, &look.volume, told);
+            self.events().note(Severity::Info, &look.of, told);
         }
     }
 
@@ -230,14 +240,11 @@ impl Manager {
 
     pub(super) fn applications(&self, volume: Option<&str>, logins: bool) -> Result<Vec<VolumeApplications>, ControlError> {
         if let Some(volume) = volume {
-            self.volume_record(volume)?;
+            self.check_has_objects(volume)?;
         }
         let now_ms = crate::insight::now_ms();
-        let mut all: Vec<VolumeApplications> = {
-            let insight = self.insight();
-            let of = insight.objects().filter(|(name, _)| volume.is_none_or(|volume| volume == name.as_str()));
-            of.map(|(name, objects)| told(name, objects, now_ms)).collect()
-        };
+        let mut all: Vec<VolumeApplications> =
+            objects_in(&self.insight(), volume).into_iter().map(|(name, objects)| told(name, objects, now_ms)).collect();
         for of in &mut all {
             let mut connections = self.connection_views(&of.volume);
             of.applications.iter_mut().for_each(|one| {
@@ -262,7 +269,7 @@ impl Manager {
             return Err(ControlError::BadOption { option: "--limit", problem, remedy: "leave it out for the first ones".into() });
         }
         if let Some(volume) = &query.volume {
-            self.volume_record(volume)?;
+            self.check_has_objects(volume)?;
         }
         self.renew_shares_for(query);
         let rules = self.rules();
@@ -284,6 +291,23 @@ impl Manager {
         }
         views.truncate(query.limit.unwrap_or(OBJECTS_TOLD) as usize);
         Ok(views)
+    }
+
+    /// Objects are known of volumes, and of devices that are watched from outside.
+    fn check_has_objects(&self, name: &str) -> Result<(), ControlError> {
+        let (has_objects, analysis) = {
+            let insight = self.insight();
+            (insight.objects_of(name).is_some(), insight.view(name).ok().filter(|view| view.named))
+        };
+        let Some(analysis) = analysis.filter(|_| !has_objects) else {
+            return if has_objects { Ok(()) } else { self.volume_record(name).map(drop) };
+        };
+        let (why, remedy) = match analysis.source.as_str() {
+            "volume" => ("it watches a volume", format!("name the volume: {}", analysis.of)),
+            "device" => ("its device is not read", "start an analysis without --no-read".into()),
+            _ => ("a trace tells where was read, not what", "watch the device itself with --device".into()),
+        };
+        Err(ControlError::Analysis(format!("the analysis \"{name}\" knows no objects: {why}"), remedy))
     }
 
     /// What objects bring is told of one volume, and of objects that are asked for by name.
@@ -507,6 +531,14 @@ fn bad_word(option: &'static str, word: &str, words: &str) -> ControlError {
     ControlError::BadOption { option, problem: format!("is \"{word}\""), remedy: format!("write {words}") }
 }
 
+/// What is known of the objects of all volumes, or of one volume or device in trial.
+fn objects_in<'a>(insight: &'a Insight, name: Option<&'a str>) -> Vec<(&'a str, &'a Objects)> {
+    match name {
+        None => insight.objects().map(|(name, objects)| (name.as_str(), objects)).collect(),
+        Some(name) => insight.objects_of(name).map(|objects| (name, objects)).into_iter().collect(),
+    }
+}
+
 /// The objects that are asked for.
 fn chosen(insight: &Insight, query: &ObjectQuery) -> Vec<Chosen> {
     // `VOLUME:NAME` names the volume too.
@@ -515,7 +547,7 @@ fn chosen(insight: &Insight, query: &ObjectQuery) -> Vec<Chosen> {
         _ => (query.volume.as_deref(), query.object.as_deref()),
     };
     let mut all = Vec::new();
-    for (of, objects) in insight.objects().filter(|(of, _)| volume.is_none_or(|volume| volume == of.as_str())) {
+    for (of, objects) in objects_in(insight, volume) {
         let Some(found) = objects.found() else { continue };
         for object in &found.objects {
             let application = found.application(object.application);
@@ -527,7 +559,7 @@ fn chosen(insight: &Insight, query: &ObjectQuery) -> Vec<Chosen> {
             let is_kind = query.kind.as_deref().is_none_or(|kind| kind == object.kind.name());
             let is_named = name.is_none_or(|name| name == object.name || name.parse() == Ok(object.id.0));
             if is_of && is_kind && is_named {
-                all.push(Chosen { volume: of.clone(), object: object.clone(), instance: instance.map(Into::into) });
+                all.push(Chosen { volume: of.to_owned(), object: object.clone(), instance: instance.map(Into::into) });
             }
         }
     }
@@ -572,7 +604,9 @@ fn view(insight: &Insight, one: &Chosen, rules: Vec<Rule>) -> Option<ObjectView>
         encrypted: object.encrypted,
         evidence: object.evidence.to_string(),
         read_bytes: bytes(uses.read_blocks),
-        hits_percent: (uses.read_blocks > 0.0).then(|| (uses.hit_blocks / uses.read_blocks * 1000.0).round() / 10.0),
+        // A device in trial has no cache yet.
+        hits_percent: (uses.read_blocks > 0.0 && insight.watches(&one.volume))
+            .then(|| (uses.hit_blocks / uses.read_blocks * 1000.0).round() / 10.0),
         written_bytes: bytes(uses.written_blocks),
         curve: objects.shares().of(object.id).map(|(ssd_bytes, hits)| ObjectPoint { ssd_bytes, hits_percent: hundredths(hits) }).collect(),
         admit: treatment.admit().name().into(),

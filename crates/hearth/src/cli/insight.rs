@@ -34,7 +34,7 @@ pub struct AnalysisStart {
     /// A volume
     #[arg(long, value_name = "VOLUME", conflicts_with_all = ["device", "trace"], required_unless_present_any = ["device", "trace"])]
     pub volume: Option<String>,
-    /// A disk or partition in use, from outside: it is not opened, and nothing is written to it
+    /// A disk or partition in use, from outside: nothing is written to it
     #[arg(long, value_name = "PATH", conflicts_with = "trace")]
     pub device: Option<String>,
     /// A recorded trace: .vscsi, .lis, .csv, .trace or .blkparse, also compressed (.zst)
@@ -46,6 +46,9 @@ pub struct AnalysisStart {
     /// How a device is watched: auto, bpf or tracefs [default: auto]
     #[arg(long, value_name = "WAY", requires = "device")]
     pub tap: Option<String>,
+    /// Do not read the device for names of databases and tables: it is not even opened then
+    #[arg(long, requires = "device")]
+    pub no_read: bool,
     /// How writes act on the cache asked about: write-through, write-back or write-around [default: as the volume, else write-through]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,

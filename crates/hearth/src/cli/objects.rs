@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 pub enum App {
     /// Applications found on volumes, by their pages and files: no login is needed
     List {
-        /// A volume [default: all]
+        /// A volume, or the analysis of a device [default: all volumes]
         volume: Option<String>,
     },
     /// One of them: its databases, and the objects that are used most
@@ -54,7 +54,7 @@ pub enum Object {
 /// Which objects.
 #[derive(Args, Debug)]
 pub struct ObjectList {
-    /// A volume [default: all]
+    /// A volume, or the analysis of a device [default: all volumes]
     pub volume: Option<String>,
     /// Of that application: its number or data directory
     #[arg(long, value_name = "APP")]
@@ -62,7 +62,7 @@ pub struct ObjectList {
     /// Of that kind: table, index, lob, toast, undo, redo, wal, binlog, doublewrite, temp, dictionary
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
-    /// Order: heat (bytes read), gain (hits that it brings; of a volume), size or name [default: heat]
+    /// Order: heat (bytes read), gain (hits that it brings; of one of these), size or name [default: heat]
     #[arg(long, value_name = "ORDER")]
     pub sort: Option<String>,
     /// The first so many [default: 40]
