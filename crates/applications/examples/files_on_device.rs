@@ -2,8 +2,7 @@
 //!
 //! `cargo run --release -p applications --example files_on_device -- DEVICE`
 
-use applications::filesystems::ext4::Ext4;
-use applications::filesystems::{Limits, starts};
+use applications::filesystems::{FileSystem, Limits, starts};
 use std::os::unix::fs::FileExt;
 
 fn main() -> std::io::Result<()> {
@@ -11,7 +10,7 @@ fn main() -> std::io::Result<()> {
         let device = std::fs::File::open(&path)?;
         let mut read = |offset, bytes: &mut [u8]| device.read_exact_at(bytes, offset).is_ok();
         for start in starts(&mut read) {
-            let file_system = match Ext4::open(&mut read, start) {
+            let file_system = match FileSystem::open(&mut read, start) {
                 Ok(file_system) => file_system,
                 Err(refused) => {
                     eprintln!("{path} at {start}: {refused}");

@@ -4,8 +4,7 @@
 mod common;
 
 use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Key, Object, ObjectKind, Reason};
-use applications::filesystems::ext4::Refused;
-use applications::filesystems::{Role, role};
+use applications::filesystems::{Role, ext4, role, xfs};
 use applications::map::{Map, Source};
 use applications::{Certainty, Engine, Native, Page, pages, recognise};
 use common::images::{Files, image, servers};
@@ -286,7 +285,7 @@ fn what_is_no_known_file_system_is_said_and_looked_at() {
     let found = discover(&volume);
     assert!(!found.complete && found.objects.len() == 1 && found.map.count() == 0);
     let [blind] = &found.blind[..] else { panic!("{:?}", found.blind) };
-    assert_eq!((blind.bytes.clone(), blind.reason), (0..64 << 20, Reason::Other("XFS")));
+    assert_eq!((blind.bytes.clone(), blind.reason), (0..64 << 20, Reason::Xfs(xfs::Refused::Version { version: 0 })));
     assert!(blind.seen.iter().all(|seen| seen.engine == Engine::Innodb && seen.bytes.start >= 16 << 20), "{:?}", blind.seen);
     assert!(!blind.seen.is_empty());
     assert_eq!(found.objects[0].name, "InnoDB pages, unnamed");
@@ -439,7 +438,7 @@ fn what_cannot_be_read_is_called_by_its_name() {
     check(0, b"LUKS\xba\xbe", Reason::Other("LUKS encryption"));
     check(0x1_0040, b"_BHRfS_M", Reason::Other("btrfs"));
     check(0, b"", Reason::Unknown);
-    check(1024 + 0x38, &[0x53, 0xef], Reason::Ext4(Refused::Damaged));
+    check(1024 + 0x38, &[0x53, 0xef], Reason::Ext4(ext4::Refused::Damaged));
 }
 
 #[test]

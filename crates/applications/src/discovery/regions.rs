@@ -4,8 +4,7 @@
 use super::limits::{REGIONS_MAX, SIGNS_BYTES};
 use super::looks::Nameless;
 use super::source::Source;
-use crate::filesystems::ext4::{Ext4, Refused};
-use crate::filesystems::{Volume, starts_of};
+use crate::filesystems::{FileSystem, Refused, Volume, ext4, starts_of, xfs};
 use std::ops::Range;
 
 /// Space before the first partition or behind a file system that is not worth a look: alignment,
@@ -23,7 +22,10 @@ pub enum Reason {
     Unreadable,
     /// ext4, but not one that can be read.
     #[error("ext4: {0}")]
-    Ext4(Refused),
+    Ext4(ext4::Refused),
+    /// XFS, but not one that can be read.
+    #[error("XFS: {0}")]
+    Xfs(xfs::Refused),
     /// A file system, volume manager or container that is known by its sign only.
     #[error("{0} cannot be read")]
     Other(&'static str),
@@ -42,7 +44,7 @@ pub struct Blind {
 
 /// What the volume is made of.
 pub(super) struct Regions {
-    pub(super) file_systems: Vec<(u64, Ext4)>,
+    pub(super) file_systems: Vec<(u64, FileSystem)>,
     pub(super) blind: Vec<Blind>,
 }
 
@@ -56,7 +58,7 @@ pub(super) async fn regions(volume: &Volume, volume_bytes: u64) -> Regions {
         let end = starts.get(index + 1).copied().unwrap_or(volume_bytes);
         let mut blind = |bytes: Range<u64>, reason| regions.blind.push(Blind { bytes, reason, seen: Vec::new() });
         let is_table = start == 0 && starts.len() > 1;
-        match Ext4::open_on(volume, start).await {
+        match FileSystem::open_on(volume, start).await {
             Ok(file_system) => {
                 let its_end = file_system.end().min(end);
                 regions.file_systems.push((start, file_system));
@@ -67,13 +69,14 @@ pub(super) async fn regions(volume: &Volume, volume_bytes: u64) -> Regions {
             _ if is_table && end <= GAP_BYTES => {}
             Err(Refused::Unreadable) => blind(start..end, Reason::Unreadable),
             Err(Refused::Absent) => blind(start..end, sign(&mut source, start..end).await),
-            Err(refused) => blind(start..end, Reason::Ext4(refused)),
+            Err(Refused::Ext4(refused)) => blind(start..end, Reason::Ext4(refused)),
+            Err(Refused::Xfs(refused)) => blind(start..end, Reason::Xfs(refused)),
         }
     }
     regions
 }
 
-/// What a region without ext4 says that it is.
+/// What a region without a known file system says that it is.
 async fn sign(source: &mut Source<'_>, region: Range<u64>) -> Reason {
     let len = SIGNS_BYTES.min((region.end - region.start) / 512 * 512);
     let mut bytes = vec![0; len as usize];
@@ -85,8 +88,7 @@ async fn sign(source: &mut Source<'_>, region: Range<u64>) -> Reason {
     if (0..4).any(|sector| is(512 * sector, b"LABELONE")) {
         return Reason::Other("LVM");
     }
-    let signs: [(usize, &[u8], &str); 9] = [
-        (0, b"XFSB", "XFS"),
+    let signs: [(usize, &[u8], &str); 8] = [
         (3, b"NTFS    ", "NTFS"),
         (3, b"ReFS", "ReFS"),
         (3, b"EXFAT   ", "exFAT"),

@@ -8,10 +8,15 @@
 //! checked before it is used, and what does not fit is left out.
 
 pub mod ext4;
+mod file_system;
 mod partitions;
+mod pieces;
 mod roles;
 mod volume;
+mod walk;
+pub mod xfs;
 
+pub use file_system::{FileSystem, Refused};
 pub use partitions::starts;
 pub(crate) use partitions::starts_of;
 pub use roles::{Fork, Role, instance, role};

@@ -1,4 +1,4 @@
-//! Images of ext4 file systems with servers' files.
+//! Servers' files, and images of ext4 file systems with them.
 
 use super::archive;
 use std::collections::BTreeMap;
@@ -31,6 +31,13 @@ pub fn image(files: &Files) -> Option<Vec<u8>> {
 /// An image with a MariaDB, a MySQL 8.0, a MySQL 8.4, a PostgreSQL and a SQL Server side by side,
 /// and what is done to the files before.
 pub fn servers(change: impl FnOnce(&mut Files)) -> Option<Vec<u8>> {
+    let mut files = files_of_servers()?;
+    change(&mut files);
+    image(&files)
+}
+
+/// The files of these servers; `None`, with a message, where the samples are missing.
+pub fn files_of_servers() -> Option<Files> {
     let mut files = Files::new();
     for (path, bytes) in archive("mariadb-10.11")?.into_iter().filter(|(path, _)| path.ends_with(".ibd") || path == "ibdata1") {
         files.insert(format!("var/lib/mysql/{path}"), bytes);
@@ -45,6 +52,5 @@ pub fn servers(change: impl FnOnce(&mut Files)) -> Option<Vec<u8>> {
     for (path, bytes) in archive("sqlserver")?.into_iter().filter(|(path, _)| path.contains(".mdf")) {
         files.insert(format!("data/{}.mdf", path.split('.').next().expect("a name")), bytes);
     }
-    change(&mut files);
-    image(&files)
+    Some(files)
 }

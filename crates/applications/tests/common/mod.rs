@@ -3,6 +3,7 @@
 
 pub mod images;
 pub mod raw;
+pub mod xfs;
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -2,6 +2,7 @@
 
 use super::{FLAG_EXTENTS, FLAG_INLINE, MODE_DIRECTORY, Reader, extents};
 use crate::bytes::{byte, le16, le32};
+use crate::filesystems::walk::Entry;
 
 /// Bytes of a directory that are read at most: some two million names.
 const BYTES_MAX: u64 = 64 << 20;
@@ -9,23 +10,17 @@ const BYTES_MAX: u64 = 64 << 20;
 const REGULAR: u8 = 1;
 const DIRECTORY: u8 = 2;
 
-/// A file or directory in a directory.
-pub(super) struct Entry {
-    pub(super) inode: u32,
-    pub(super) name: String,
-    pub(super) is_directory: bool,
-}
-
 impl Reader<'_> {
     /// The regular files and directories in a directory; empty if it is none.
-    pub(super) async fn directory(&mut self, number: u32) -> Vec<Entry> {
+    pub(in crate::filesystems) async fn directory(&mut self, number: u64) -> Vec<Entry> {
         let mut entries = Vec::new();
+        let number = u32::try_from(number).unwrap_or(0);
         let Some(inode) = self.inode(number).await.filter(|inode| inode.mode == MODE_DIRECTORY) else {
-            self.failed = true;
+            self.pieces.failed = true;
             return entries;
         };
         if inode.flags & FLAG_EXTENTS == 0 || inode.flags & FLAG_INLINE != 0 {
-            self.failed = true;
+            self.pieces.failed = true;
             return entries;
         }
         let block_bytes = self.superblock.block_bytes;
@@ -63,7 +58,7 @@ fn entries_of(block: &[u8], entries: &mut Vec<Entry>) {
         let name = block.get(at + 8..at + 8 + name_length).filter(|_| name_length > 0 && name_length + 8 <= length);
         let wanted = inode != 0 && matches!(kind, REGULAR | DIRECTORY);
         if let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()).filter(|name| wanted && !matches!(*name, "." | "..")) {
-            entries.push(Entry { inode, name: name.to_owned(), is_directory: kind == DIRECTORY });
+            entries.push(Entry { inode: inode.into(), name: name.to_owned(), is_directory: kind == DIRECTORY });
         }
         at += length;
     }

@@ -26,12 +26,12 @@ pub(super) async fn of(reader: &mut Reader<'_>, inode: &Inode) -> Vec<FileExtent
     let mut stack = Vec::new();
     let depth = le16(&inode.tree, 6);
     if depth > DEPTH_MAX || !node(reader, &inode.tree, depth, &mut extents, &mut stack) {
-        reader.failed = true;
+        reader.pieces.failed = true;
     }
     let mut bytes = vec![0; reader.superblock.block_bytes as usize];
     while let Some(Below { block, depth }) = stack.pop() {
-        if reader.bytes_left == 0 || reader.extents_left == 0 {
-            reader.failed = true;
+        if reader.pieces.bytes_left == 0 || reader.pieces.extents_left == 0 {
+            reader.pieces.failed = true;
             break;
         }
         let offset = block.checked_mul(reader.superblock.block_bytes);
@@ -40,7 +40,7 @@ pub(super) async fn of(reader: &mut Reader<'_>, inode: &Inode) -> Vec<FileExtent
             None => false,
         };
         if !read || !node(reader, &bytes, depth, &mut extents, &mut stack) {
-            reader.failed = true;
+            reader.pieces.failed = true;
         }
     }
     extents.sort_unstable_by_key(|extent| extent.file_offset);
@@ -62,10 +62,10 @@ fn node(reader: &mut Reader, bytes: &[u8], depth: u16, extents: &mut Vec<FileExt
         let (blocks, written) = if length > LENGTH_MAX { (length - LENGTH_MAX, false) } else { (length, true) };
         let start = u64::from(le16(entry, 6)) << 32 | u64::from(le32(entry, 8));
         let inside = start.checked_add(u64::from(blocks)).is_some_and(|end| end <= reader.superblock.blocks);
-        if !inside || blocks == 0 || reader.extents_left == 0 {
+        if !inside || blocks == 0 || reader.pieces.extents_left == 0 {
             return false;
         }
-        reader.extents_left -= 1;
+        reader.pieces.extents_left -= 1;
         let block_bytes = reader.superblock.block_bytes;
         extents.push(FileExtent {
             file_offset: u64::from(le32(entry, 0)) * block_bytes,

@@ -135,7 +135,7 @@ impl Journal {
                 followed.newest.retain(|_, copy| !is_before(copy.sequence, tail.sequence));
                 self.followed = Some(followed);
             }
-            _ => reader.failed = true,
+            _ => reader.pieces.failed = true,
         }
     }
 
@@ -145,7 +145,7 @@ impl Journal {
         let copy = followed.newest.get(&home)?;
         let mut bytes = vec![0; reader.superblock.block_bytes as usize];
         let (place, _) = followed.log.volume_offset(copy.block, reader.superblock.block_bytes)?;
-        if reader.home(place, &mut bytes).await.is_none() || !followed.log.is_meant(copy, &bytes) {
+        if reader.pieces.read(place, &mut bytes).await.is_none() || !followed.log.is_meant(copy, &bytes) {
             return None;
         }
         Some(bytes)
@@ -156,13 +156,13 @@ impl Journal {
 /// followed, and the reader has failed.
 async fn log(reader: &mut Reader<'_>) -> Option<(Log, Option<Tail>)> {
     let number = reader.superblock.journal?;
-    let failed = std::mem::replace(&mut reader.failed, true);
+    let failed = std::mem::replace(&mut reader.pieces.failed, true);
     let inode = reader.inode(number).await.filter(|inode| inode.mode == MODE_REGULAR && inode.flags & super::FLAG_EXTENTS != 0)?;
     let extents = extents::of(reader, &inode).await;
     let block_bytes = reader.superblock.block_bytes;
     let mut bytes = vec![0; 1024];
     let place = extents.first().filter(|extent| extent.file_offset == 0)?.volume_offset;
-    reader.home(place, &mut bytes).await?;
+    reader.pieces.read(place, &mut bytes).await?;
     let (end, features) = (be32(&bytes, 0x10), be32(&bytes, 0x28));
     let fast = match (features & FAST_COMMITS != 0, be32(&bytes, 0x54)) {
         (false, _) => 0,
@@ -182,13 +182,13 @@ async fn log(reader: &mut Reader<'_>) -> Option<(Log, Option<Tail>)> {
     if !is_sane || (block != 0 && !(log.first..log.end).contains(&block)) {
         return None;
     }
-    reader.failed = failed;
+    reader.pieces.failed = failed;
     Some((log, (block != 0).then(|| Tail { sequence: be32(&bytes, 0x18), block })))
 }
 
 /// The tail now; the next transaction where all others are at home.
 async fn log_again(reader: &mut Reader<'_>, followed: &Followed) -> Option<Tail> {
-    reader.forget();
+    reader.pieces.forget();
     let (_, tail) = log(reader).await?;
     Some(tail.unwrap_or(Tail { sequence: followed.sequence, block: followed.block }))
 }
@@ -346,12 +346,12 @@ impl Window {
         if is_inside(self).is_none() {
             let (place, left) = log.volume_offset(number, block_bytes)?;
             let len = WINDOW_BYTES.min(left).min(u64::from(log.end - number) * block_bytes).max(block_bytes);
-            if reader.bytes_left < len + TAIL_BYTES {
+            if reader.pieces.bytes_left < len + TAIL_BYTES {
                 return None;
             }
             self.bytes.resize(len as usize, 0);
             self.first = number;
-            if reader.straight(place, &mut self.bytes).await.is_none() {
+            if reader.pieces.straight(place, &mut self.bytes).await.is_none() {
                 self.bytes.clear();
                 return None;
             }

@@ -13,21 +13,17 @@ mod reader;
 mod superblock;
 
 pub(crate) use journal::Journal;
+pub(super) use reader::Reader;
 pub use superblock::Refused;
 
 use super::volume::drive;
-use super::{DataFile, Found, Limits, ReadAt, Volume, role};
+use super::walk::{Tree, walk};
+use super::{FileExtent, Found, Limits, ReadAt, Volume};
 use crate::bytes::{le16, le32};
-use reader::Reader;
-use std::collections::{HashSet, VecDeque};
 use superblock::Superblock;
 
 /// The root directory's inode.
 const ROOT: u32 = 2;
-/// Names of directories below one another that are followed; a path has 4096 bytes.
-const DEPTH_MAX: usize = 32;
-/// Bytes of all paths that are held at a time: a host of 100,000 directories has some 5 MiB.
-const PATHS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the fields that are read of an inode.
 const INODE_BYTES: usize = 128;
 /// Types of files, the upper four bits of the mode.
@@ -104,62 +100,30 @@ impl Ext4 {
         let limits = Limits { bytes: bytes_max, ..Limits::default() };
         let mut reader = Reader::new(&self.superblock, volume, &limits);
         journal.follow(&mut reader).await;
-        bytes_max - reader.bytes_left
+        bytes_max - reader.pieces.bytes_left
     }
 
     /// [`Ext4::data_files`] of a volume that is read by asking, and whose journal was followed.
     pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits, journal: &Journal) -> Found {
         let mut reader = Reader::new(&self.superblock, volume, limits);
         reader.journal = Some(journal);
-        let mut found = Found::default();
-        let mut seen = HashSet::from([ROOT]);
-        let mut waiting = VecDeque::from([(ROOT, String::new(), 0)]);
-        let mut paths_bytes = 0;
-        while let Some((number, path, depth)) = waiting.pop_front() {
-            paths_bytes -= path.len();
-            if found.directories >= limits.directories || reader.bytes_left == 0 {
-                reader.failed = true;
-                break;
-            }
-            found.directories += 1;
-            for entry in reader.directory(number).await {
-                let path = if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) };
-                // Long names far down would take a gigabyte otherwise.
-                let has_room = paths_bytes + path.len() <= PATHS_BYTES_MAX;
-                if entry.is_directory {
-                    reader.failed |= !has_room;
-                    if has_room && depth < DEPTH_MAX && seen.len() < 2 * limits.directories && seen.insert(entry.inode) {
-                        paths_bytes += path.len();
-                        let place = if is_likely(&path) { VecDeque::push_front } else { VecDeque::push_back };
-                        place(&mut waiting, (entry.inode, path, depth + 1));
-                    }
-                } else if let Some(role) = role(&path) {
-                    if found.files.len() >= limits.files || !has_room {
-                        reader.failed = true;
-                        break;
-                    }
-                    if let Some((bytes, extents)) = reader.file(entry.inode).await {
-                        paths_bytes += path.len();
-                        found.files.push(DataFile { path, role, bytes, extents });
-                    }
-                }
-            }
-        }
-        found.bytes_read = limits.bytes - reader.bytes_left;
-        found.complete = !reader.failed && !journal.is_behind();
+        let mut found = walk(Tree::Ext4(reader), ROOT.into(), limits).await;
+        found.complete &= !journal.is_behind();
         found
     }
 }
 
-/// Whether files of databases are often below a directory of that name.
-fn is_likely(path: &str) -> bool {
-    const NAMES: [&str; 10] = ["var", "lib", "mysql", "mariadb", "postgresql", "pgsql", "mssql", "data", "base", "main"];
-    path.rsplit('/')
-        .next()
-        .is_some_and(|name| NAMES.contains(&name) || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())))
-}
-
 impl Reader<'_> {
+    /// Size and extents of a regular file.
+    pub(super) async fn file(&mut self, number: u64) -> Option<(u64, Vec<FileExtent>)> {
+        let inode = self.inode(u32::try_from(number).ok()?).await.filter(|inode| inode.mode == MODE_REGULAR)?;
+        if inode.flags & FLAG_EXTENTS == 0 {
+            return None;
+        }
+        let extents = extents::of(self, &inode).await;
+        Some((inode.bytes, extents))
+    }
+
     async fn inode(&mut self, number: u32) -> Option<Inode> {
         let (descriptor, place) = self.superblock.place_of_inode(number)?;
         let mut fields = [0; 64];
@@ -178,15 +142,5 @@ impl Reader<'_> {
         let tree = inode[0x28..0x64].try_into().ok()?;
         // A deleted file keeps its inode until another takes it.
         (le16(&inode, 0x1a) != 0).then_some(Inode { mode: le16(&inode, 0) >> 12, bytes, flags: le32(&inode, 0x20), tree })
-    }
-
-    /// Size and extents of a regular file.
-    async fn file(&mut self, number: u32) -> Option<(u64, Vec<super::FileExtent>)> {
-        let inode = self.inode(number).await.filter(|inode| inode.mode == MODE_REGULAR)?;
-        if inode.flags & FLAG_EXTENTS == 0 {
-            return None;
-        }
-        let extents = extents::of(self, &inode).await;
-        Some((inode.bytes, extents))
     }
 }

@@ -1,0 +1,100 @@
+//! The walk over a file system's directories, in search of files of databases.
+
+use super::pieces::Pieces;
+use super::{DataFile, FileExtent, Found, Limits, ext4, role, xfs};
+use std::collections::{HashSet, VecDeque};
+
+/// Names of directories below one another that are followed; a path has 4096 bytes.
+const DEPTH_MAX: usize = 32;
+/// Bytes of all paths that are held at a time: a host of 100,000 directories has some 5 MiB.
+const PATHS_BYTES_MAX: usize = 16 << 20;
+
+/// A file or directory in a directory.
+pub(super) struct Entry {
+    pub(super) inode: u64,
+    pub(super) name: String,
+    pub(super) is_directory: bool,
+}
+
+/// A file system as the walk sees it. What cannot be read is left out, and the pieces have failed.
+pub(super) enum Tree<'a> {
+    Ext4(ext4::Reader<'a>),
+    Xfs(xfs::Reader<'a>),
+}
+
+impl<'a> Tree<'a> {
+    /// The bytes that it reads, with what is left of the limits.
+    fn pieces(&mut self) -> &mut Pieces<'a> {
+        match self {
+            Tree::Ext4(reader) => &mut reader.pieces,
+            Tree::Xfs(reader) => &mut reader.pieces,
+        }
+    }
+
+    /// The regular files and directories in a directory; empty if it is none.
+    async fn directory(&mut self, number: u64) -> Vec<Entry> {
+        match self {
+            Tree::Ext4(reader) => reader.directory(number).await,
+            Tree::Xfs(reader) => reader.directory(number).await,
+        }
+    }
+
+    /// Size and extents of a regular file, the extents in file order; `None` if it is none, or does
+    /// not lie on the volume.
+    async fn file(&mut self, number: u64) -> Option<(u64, Vec<FileExtent>)> {
+        match self {
+            Tree::Ext4(reader) => reader.file(number).await,
+            Tree::Xfs(reader) => reader.file(number).await,
+        }
+    }
+}
+
+/// Files of databases below a directory, with where they lie. Directories that usually hold them are
+/// looked into first.
+pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Found {
+    let mut found = Found::default();
+    let mut seen = HashSet::from([root]);
+    let mut waiting = VecDeque::from([(root, String::new(), 0)]);
+    let mut paths_bytes = 0;
+    while let Some((number, path, depth)) = waiting.pop_front() {
+        paths_bytes -= path.len();
+        if found.directories >= limits.directories || tree.pieces().bytes_left == 0 {
+            tree.pieces().failed = true;
+            break;
+        }
+        found.directories += 1;
+        for entry in tree.directory(number).await {
+            let path = if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) };
+            // Long names far down would take a gigabyte otherwise.
+            let has_room = paths_bytes + path.len() <= PATHS_BYTES_MAX;
+            if entry.is_directory {
+                tree.pieces().failed |= !has_room;
+                if has_room && depth < DEPTH_MAX && seen.len() < 2 * limits.directories && seen.insert(entry.inode) {
+                    paths_bytes += path.len();
+                    let place = if is_likely(&path) { VecDeque::push_front } else { VecDeque::push_back };
+                    place(&mut waiting, (entry.inode, path, depth + 1));
+                }
+            } else if let Some(role) = role(&path) {
+                if found.files.len() >= limits.files || !has_room {
+                    tree.pieces().failed = true;
+                    break;
+                }
+                if let Some((bytes, extents)) = tree.file(entry.inode).await {
+                    paths_bytes += path.len();
+                    found.files.push(DataFile { path, role, bytes, extents });
+                }
+            }
+        }
+    }
+    found.bytes_read = limits.bytes - tree.pieces().bytes_left;
+    found.complete = !tree.pieces().failed;
+    found
+}
+
+/// Whether files of databases are often below a directory of that name.
+fn is_likely(path: &str) -> bool {
+    const NAMES: [&str; 10] = ["var", "lib", "mysql", "mariadb", "postgresql", "pgsql", "mssql", "data", "base", "main"];
+    path.rsplit('/')
+        .next()
+        .is_some_and(|name| NAMES.contains(&name) || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())))
+}
