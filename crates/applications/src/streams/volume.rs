@@ -28,7 +28,7 @@ pub struct Listed {
     pub last_ms: u64,
     /// Requests.
     pub requests: u64,
-    /// Bytes read.
+    /// Bytes read. Of a scan also what it had read before it was known to be one.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -71,12 +71,13 @@ impl Streams {
     /// too, their ranges (whole blocks, or pages) are added to `confirmed`: at most a few dozen.
     pub fn note(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> Verdict {
         let given = seen.origin.and_then(|origin| self.origins.class_of(origin, seen.at_ms));
-        let verdict = match given {
-            Some((class, rule)) => Verdict::new(class, Evidence::Rule(rule)),
-            None if seen.write => self.written(seen),
+        let (verdict, late_bytes) = match given {
+            Some((class, rule)) => (Verdict::new(class, Evidence::Rule(rule)), 0),
+            None if seen.write => (self.written(seen), 0),
             None => self.read(seen, confirmed),
         };
-        self.list(seen, verdict);
+        let moved_bytes = self.take_unknown(seen.origin, late_bytes);
+        self.list(seen, verdict, moved_bytes);
         verdict
     }
 
@@ -94,18 +95,24 @@ impl Streams {
         }
     }
 
-    fn read(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> Verdict {
+    /// What a read is for, and how many bytes before it, which were of nothing known, are of the same.
+    fn read(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> (Verdict, u64) {
+        let bytes_from = |confirmed: &[Range<u64>], from: usize| confirmed[from..].iter().map(|range| range.end - range.start).sum();
         let mut chained = false;
+        let known = confirmed.len();
         for page in seen.pages {
             chained |= self.chains.read(page, confirmed);
         }
+        let of_chain = confirmed.len();
         let step = self.sequences.read(seen, confirmed);
+        // What a chain tells of a sequence was counted as one.
+        let late_bytes = if step == Step::Unknown { bytes_from(confirmed, known) } else { bytes_from(confirmed, of_chain) };
         let evidence = match step {
             Step::Unknown if chained => Evidence::Chain,
             Step::Unknown => {
                 self.logs.read(seen);
                 self.doublewrites.read(seen);
-                return Verdict::UNKNOWN;
+                return (Verdict::UNKNOWN, 0);
             }
             Step::Confirmed(_) | Step::Continued => Evidence::Sequence,
         };
@@ -117,13 +124,23 @@ impl Streams {
             };
             self.backups.scanned(seen.at_ms, seen.origin, Place { offset_bytes: from, ..place }, end - from)
         });
-        match backup {
+        let verdict = match backup {
             Some(evidence) => Verdict::new(StreamClass::Backup, evidence),
             None => Verdict::new(StreamClass::Scan, evidence),
-        }
+        };
+        (verdict, late_bytes)
     }
 
-    fn list(&mut self, seen: &Seen, verdict: Verdict) {
+    /// Takes bytes read from what is listed as of nothing known; gives how many.
+    fn take_unknown(&mut self, origin: Option<OriginSlot>, late_bytes: u64) -> u64 {
+        let unknown = |line: &&mut Listed| line.verdict == Verdict::UNKNOWN && line.origin == origin;
+        let Some(line) = self.listed.iter_mut().filter(|_| late_bytes > 0).find(unknown) else { return 0 };
+        let bytes = late_bytes.min(line.read_bytes);
+        line.read_bytes -= bytes;
+        bytes
+    }
+
+    fn list(&mut self, seen: &Seen, verdict: Verdict, moved_bytes: u64) {
         let same =
             |line: &Listed| line.verdict == verdict && line.origin == seen.origin && seen.at_ms.saturating_sub(line.last_ms) < SILENT_MS;
         let latest = self.latest[usize::from(seen.write)];
@@ -150,6 +167,7 @@ impl Streams {
         let line = &mut self.listed[index];
         line.last_ms = seen.at_ms;
         line.requests += 1;
+        line.read_bytes += moved_bytes;
         *if seen.write { &mut line.written_bytes } else { &mut line.read_bytes } += u64::from(seen.len_bytes);
     }
 
@@ -260,5 +278,20 @@ mod tests {
         }
         assert_eq!(streams.listed().len(), 2);
         assert_eq!(streams.listed()[1].read_bytes, 10 << 20);
+    }
+
+    /// A backup of many files begins each of them anew: what it reads before that is known is half a MiB of each.
+    #[test]
+    fn what_a_scan_read_before_it_was_known_is_listed_with_it() {
+        let (mut streams, mut confirmed) = (Streams::default(), Vec::new());
+        let read = |offset_bytes| Seen { at_ms: 0, offset_bytes, len_bytes: 65_536, write: false, origin: None, place: None, pages: &[] };
+        streams.note(&read(1 << 40), &mut confirmed);
+        for file in 0..20_u64 {
+            for piece in 0..16 {
+                streams.note(&read((file << 30) + (piece << 16)), &mut confirmed);
+            }
+        }
+        let listed: Vec<_> = streams.listed().iter().map(|line| (line.verdict.class, line.read_bytes)).collect();
+        assert_eq!(listed, [(StreamClass::Application, 65_536), (StreamClass::Scan, 20 << 20)]);
     }
 }
