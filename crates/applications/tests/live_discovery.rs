@@ -1,4 +1,4 @@
-//! Discovery against the catalogues of live servers, on a mounted ext4 file system: names, keys and
+//! Discovery against the catalogues of live servers, on a mounted ext4 and XFS: names, keys and
 //! the bytes of files, before and after tables were rebuilt. Needs root, loop devices, and a
 //! MariaDB or a PostgreSQL; skipped with a message where they are missing. Everything is made below
 //! one directory, and goes with it.
@@ -74,7 +74,17 @@ fn innodb_names(objects: &[&Object]) -> BTreeMap<(u32, u64), String> {
 #[test]
 fn a_live_mariadb_is_found_as_its_catalogue_says() {
     let Some(volume) = Volume::make(512 * MIB) else { return };
-    let Some(server) = Server::mariadb(&volume) else { return };
+    mariadb_is_found(&volume);
+}
+
+#[test]
+fn a_live_mariadb_on_xfs_is_found_as_its_catalogue_says() {
+    let Some(volume) = Volume::xfs(&[], 512 * MIB) else { return };
+    mariadb_is_found(&volume);
+}
+
+fn mariadb_is_found(volume: &Volume) {
+    let Some(server) = Server::mariadb(volume) else { return };
     server.ask("create database shop");
     for table in 0..12 {
         server.ask(&format!(
@@ -103,7 +113,7 @@ fn a_live_mariadb_is_found_as_its_catalogue_says() {
     assert!(catalogue.len() == 37 && application.version.as_deref().is_some_and(|version| version.starts_with("MariaDB ")));
     assert!(application.evidence.pages && application.evidence.catalogue && found.complete);
     for object in objects.iter().filter(|object| object.name.starts_with("shop.") && object.within.is_none()) {
-        has_the_bytes_of_its_file(&found, object, &volume);
+        has_the_bytes_of_its_file(&found, object, volume);
     }
     assert!(objects.iter().any(|object| object.kind == ObjectKind::Binlog) && objects.iter().any(|object| object.kind == ObjectKind::Redo));
 
@@ -116,7 +126,7 @@ fn a_live_mariadb_is_found_as_its_catalogue_says() {
         assert!(before.id == after.id && before.key != after.key, "{before:?} {after:?}");
     }
     assert!(find(&again, "shop.orders5/PRIMARY").is_none());
-    has_the_bytes_of_its_file(&again, &find(&again, "shop.orders3/PRIMARY").expect("it is there"), &volume);
+    has_the_bytes_of_its_file(&again, &find(&again, "shop.orders3/PRIMARY").expect("it is there"), volume);
 }
 
 /// The files of the relations of the database `shop`, with their names, as the server says.

@@ -29,21 +29,34 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// An ext4 file system in a file, mounted.
+/// A file system in a file, mounted.
 pub struct Volume {
     directory: tempfile::TempDir,
+    /// Whether its metadata goes home only when it is frozen: XFS.
+    is_xfs: bool,
 }
 
 impl Volume {
-    /// `None`, with a message, where there are no rights, loop devices or tools.
+    /// An ext4; `None`, with a message, where there are no rights, loop devices or tools.
     pub fn make(bytes: u64) -> Option<Volume> {
-        let mkfs = program("mkfs.ext4", &["/usr/sbin", "/sbin"])?;
+        Volume::with("mkfs.ext4", &["-q", "-F", "-b", "4096"], bytes)
+    }
+
+    /// An XFS made with those options; `None`, with a message, as for ext4, and where tools or kernel
+    /// have no such XFS.
+    pub fn xfs(options: &[&str], bytes: u64) -> Option<Volume> {
+        Volume::with("mkfs.xfs", &[&["-q", "-f"], options].concat(), bytes)
+    }
+
+    fn with(mkfs: &str, options: &[&str], bytes: u64) -> Option<Volume> {
+        let is_xfs = mkfs == "mkfs.xfs";
+        let mkfs = program(mkfs, &["/usr/sbin", "/sbin"])?;
         let directory = tempfile::tempdir().expect("a directory");
-        let volume = Volume { directory };
+        let volume = Volume { directory, is_xfs };
         std::fs::create_dir(volume.mounted()).expect("a directory");
         let file = std::fs::File::create(volume.image()).expect("an image");
         file.set_len(bytes).expect("its size");
-        said(Command::new(mkfs).args(["-q", "-F", "-b", "4096"]).arg(volume.image()));
+        said(Command::new(mkfs).args(options).arg(volume.image()));
         let mounted = Command::new("mount").args(["-o", "loop"]).arg(volume.image()).arg(volume.mounted()).output();
         match mounted {
             Ok(output) if output.status.success() => {
@@ -74,16 +87,22 @@ impl Volume {
     }
 
     /// Everything is on the device: the first one commits the journal, the second brings its blocks
-    /// home.
+    /// home. XFS does that when it is frozen.
     pub fn sync(&self) {
+        if self.is_xfs {
+            said(Command::new("fsfreeze").arg("--freeze").arg(self.mounted()));
+            said(Command::new("fsfreeze").arg("--unfreeze").arg(self.mounted()));
+            return;
+        }
         for _ in 0..2 {
             said(Command::new("sync").arg("-f").arg(self.mounted()));
         }
     }
 }
 
-impl Drop for Volume {
-    fn drop(&mut self) {
+impl Volume {
+    /// Unmounts it, if it is mounted.
+    pub fn unmount(&self) {
         // A server that was just ended may hold it for a moment.
         for _ in 0..50 {
             if Command::new("umount").arg(self.mounted()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
@@ -96,6 +115,12 @@ impl Drop for Volume {
             std::thread::sleep(Duration::from_millis(100));
         }
         println!("{} is still mounted", self.mounted().display());
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.unmount();
     }
 }
 
