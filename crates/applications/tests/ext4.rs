@@ -183,6 +183,42 @@ fn damaged_images_are_safe() {
     assert!(opened > 0);
 }
 
+/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: five levels of which
+/// each names one block of the next as often as there is room, and an empty one below.
+fn maze() -> Volume {
+    let mut bytes = vec![0; 64 * 4096];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    // 16 inodes in one group of 64 blocks of 4 KiB; inodes of 256 bytes from block 2 on.
+    for (at, value) in [(0, 16u32), (4, 64), (0x18, 2), (0x20, 64), (0x28, 16), (0x4c, 1), (0x58, 256)] {
+        put(1024 + at, &value.to_le_bytes());
+    }
+    put(1024 + 0x38, &[0x53, 0xef]);
+    put(4096 + 8, &[2]);
+    let inode = 2 * 4096 + 256;
+    put(inode, &[0xed, 0x41, 0, 0, 0, 16]);
+    put(inode + 0x1a, &[2]);
+    put(inode + 0x22, &[8]);
+    let mut node = |at: usize, count: u16, depth: u8| {
+        put(at, &[0x0a, 0xf3]);
+        put(at + 2, &count.to_le_bytes());
+        put(at + 6, &[depth]);
+        for entry in 1..=usize::from(count) {
+            put(at + 12 * entry + 4, &[2 + depth]);
+        }
+    };
+    node(inode + 0x28, 4, 5);
+    for depth in 0..5 {
+        node((3 + usize::from(depth)) * 4096, if depth == 0 { 0 } else { 340 }, depth);
+    }
+    Volume(bytes)
+}
+
+#[test]
+fn trees_that_lead_around_in_what_is_known_end() {
+    let found = maze().search(0, &Limits { bytes: 1 << 20, ..Limits::default() }).expect("a file system");
+    assert!(!found.complete && found.files.is_empty());
+}
+
 #[test]
 fn what_is_no_file_system_is_refused() {
     for bytes in [vec![], vec![0; 4096], vec![0xff; 4096], Numbers(9).bytes(8192)] {

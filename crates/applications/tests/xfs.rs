@@ -176,6 +176,44 @@ fn damaged_images_are_safe() {
     assert!(images == 0 || opened > rounds / 4 && whole < opened);
 }
 
+/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: eight levels of which
+/// each names one block of the next as often as there is room, and an empty one below.
+fn maze() -> Sparse {
+    let put = |piece: &mut Vec<u8>, at: usize, bytes: &[u8]| piece[at..at + bytes.len()].copy_from_slice(bytes);
+    let mut superblock = vec![0; 4096];
+    put(&mut superblock, 0, b"XFSB\0\0\x10\0\0\0\0\0\0\0\0\x40");
+    put(&mut superblock, 56, &8u64.to_be_bytes());
+    put(&mut superblock, 84, &[0, 0, 0, 64, 0, 0, 0, 1]);
+    // Version 4; inodes of 512 bytes, eight in a block; 64 blocks in a group.
+    put(&mut superblock, 100, &[0x20, 4, 2, 0, 2, 0, 0, 8]);
+    put(&mut superblock, 120, &[12, 9, 9, 3, 6]);
+    let mut inode = vec![0; 4096];
+    put(&mut inode, 0, &[b'I', b'N', 0x41, 0xed, 2, 3]);
+    put(&mut inode, 56, &4096u64.to_be_bytes());
+    // The root, with room for 25 keys and pointers.
+    put(&mut inode, 100, &[0, 8, 0, 25]);
+    for pointer in 0..25 {
+        put(&mut inode, 104 + 25 * 8 + pointer * 8, &9u64.to_be_bytes());
+    }
+    let mut pieces = [(0, superblock), (1, inode)].into_iter().collect::<std::collections::BTreeMap<_, _>>();
+    for level in 0..8u8 {
+        let mut node = vec![0; 4096];
+        let count: u16 = if level == 0 { 0 } else { 254 };
+        put(&mut node, 0, &[b'B', b'M', b'A', b'P', 0, level, 0, count as u8]);
+        for pointer in 0..usize::from(count) {
+            put(&mut node, 24 + 254 * 8 + pointer * 8, &u64::from(level + 1).to_be_bytes());
+        }
+        pieces.insert(u64::from(level) + 2, node);
+    }
+    Sparse { bytes: 64 * 4096, pieces, ..Sparse::default() }
+}
+
+#[test]
+fn trees_that_lead_around_in_what_is_known_end() {
+    let found = maze().search(0, &Limits { bytes: 1 << 20, ..Limits::default() }).expect("a file system");
+    assert!(!found.complete && found.files.is_empty());
+}
+
 #[test]
 fn what_cannot_be_read_is_refused_with_its_reason() {
     let Some(good) = image(&files(), &[], &[]) else { return };
