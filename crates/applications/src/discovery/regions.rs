@@ -4,12 +4,17 @@
 use super::limits::{REGIONS_MAX, SIGNS_BYTES};
 use super::looks::Nameless;
 use super::source::Source;
+use crate::filesystems::lvm::{self, Group, Runs};
 use crate::filesystems::{FileSystem, Refused, Volume, ext4, starts_of, xfs};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Space before the first partition or behind a file system that is not worth a look: alignment,
 /// and copies of partition tables.
 const GAP_BYTES: u64 = 16 << 20;
+
+/// Logical volumes of a group that are looked at.
+const LOGICAL_MAX: usize = 128;
 
 /// Why a region cannot be named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -42,9 +47,20 @@ pub struct Blind {
     pub seen: Vec<Nameless>,
 }
 
+/// A file system that can be read.
+pub(super) struct Placed {
+    /// Its first byte on the volume.
+    pub(super) start: u64,
+    /// What it is read from: the volume, or a logical volume on it.
+    pub(super) on: Volume,
+    /// Where the bytes of that logical volume lie.
+    pub(super) runs: Option<Arc<Runs>>,
+    pub(super) file_system: FileSystem,
+}
+
 /// What the volume is made of.
 pub(super) struct Regions {
-    pub(super) file_systems: Vec<(u64, FileSystem)>,
+    pub(super) file_systems: Vec<Placed>,
     pub(super) blind: Vec<Blind>,
 }
 
@@ -61,19 +77,52 @@ pub(super) async fn regions(volume: &Volume, volume_bytes: u64) -> Regions {
         match FileSystem::open_on(volume, start).await {
             Ok(file_system) => {
                 let its_end = file_system.end().min(end);
-                regions.file_systems.push((start, file_system));
+                regions.file_systems.push(Placed { start, on: volume.clone(), runs: None, file_system });
                 if end - its_end > GAP_BYTES {
                     blind(its_end..end, Reason::Unknown);
                 }
             }
             _ if is_table && end <= GAP_BYTES => {}
             Err(Refused::Unreadable) => blind(start..end, Reason::Unreadable),
-            Err(Refused::Absent) => blind(start..end, sign(&mut source, start..end).await),
+            Err(Refused::Absent) => match lvm::group(volume, &(start..end)).await {
+                Some(group) => logical(volume, start..end, group, &mut regions).await,
+                None => blind(start..end, sign(&mut source, start..end).await),
+            },
             Err(Refused::Ext4(refused)) => blind(start..end, Reason::Ext4(refused)),
             Err(Refused::Xfs(refused)) => blind(start..end, Reason::Xfs(refused)),
         }
     }
     regions
+}
+
+/// Looks for file systems on the logical volumes of a group.
+async fn logical(volume: &Volume, all: Range<u64>, group: Group, regions: &mut Regions) {
+    let blind = |bytes: Range<u64>, reason| Blind { bytes, reason, seen: Vec::new() };
+    let mut used = Vec::new();
+    for runs in group.followed.into_iter().take(LOGICAL_MAX) {
+        used.extend(runs.places());
+        let on = volume.with(runs.clone());
+        let reason = match FileSystem::open_on(&on, 0).await {
+            Ok(file_system) => {
+                regions.file_systems.push(Placed { start: runs.start(), on, runs: Some(runs), file_system });
+                continue;
+            }
+            Err(Refused::Unreadable) => Reason::Unreadable,
+            Err(Refused::Absent) => sign(&mut Source::new(&on, SIGNS_BYTES), 0..runs.bytes()).await,
+            Err(Refused::Ext4(refused)) => Reason::Ext4(refused),
+            Err(Refused::Xfs(refused)) => Reason::Xfs(refused),
+        };
+        regions.blind.extend(runs.places().map(|bytes| blind(bytes, reason)));
+    }
+    // What is free tells nothing; what other volumes take lies somewhere between.
+    used.sort_unstable_by_key(|bytes| bytes.start);
+    let mut at = all.start;
+    for bytes in used.into_iter().chain(std::iter::once(all.end..all.end)).filter(|_| group.others) {
+        if bytes.start.saturating_sub(at) > GAP_BYTES {
+            regions.blind.push(blind(at..bytes.start, Reason::Other("a striped, mirrored, thin or cached volume of LVM")));
+        }
+        at = at.max(bytes.end);
+    }
 }
 
 /// What a region without a known file system says that it is.

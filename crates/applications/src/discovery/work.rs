@@ -4,13 +4,14 @@ use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind}
 use super::limits::{BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH};
 use super::looks::{look, step_bytes};
 use super::objects::{Draft, Drafts, Numbers, shown};
-use super::regions::{Blind, regions};
+use super::regions::{Blind, Placed, regions};
 use super::server_names::{ServerNames, of_server};
 use super::servers::{Server, servers};
 use super::source::Source;
 use super::{innodb, mssql, postgres};
 use crate::filesystems::ext4::Journal;
-use crate::filesystems::{Read, Volume};
+use crate::filesystems::lvm::Runs;
+use crate::filesystems::{DataFile, Read, Volume};
 use crate::page::Engine;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -140,10 +141,13 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
     let mut source = Source::new(&volume, NAMES_BYTES_MAX);
     let mut journal_bytes = if journals.is_some() { JOURNAL_BYTES_MAX } else { JOURNAL_BYTES_FIRST };
     let (mut followed, mut journals) = (Journals::new(), journals.unwrap_or_default());
-    for (start, file_system) in regions.file_systems {
+    for Placed { start, on, runs, file_system } in regions.file_systems {
         let mut journal = journals.remove(&start).unwrap_or_default();
-        journal_bytes -= file_system.follow(&mut journal, &volume, journal_bytes).await;
-        let found = file_system.data_files_on(&volume, &search, &journal).await;
+        journal_bytes -= file_system.follow(&mut journal, &on, journal_bytes).await;
+        let mut found = file_system.data_files_on(&on, &search, &journal).await;
+        if let Some(runs) = &runs {
+            found.complete &= on_the_volume(&mut found.files, runs, search.extents);
+        }
         followed.insert(start, journal);
         search.bytes -= found.bytes_read.min(search.bytes);
         search.directories -= found.directories.min(search.directories);
@@ -168,6 +172,18 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
     found.blind = blind;
     found.journals = followed;
     found
+}
+
+/// Tells where files of a logical volume lie on the volume, in so many extents at most. Whether that is all.
+fn on_the_volume(files: &mut [DataFile], runs: &Runs, mut extents_left: usize) -> bool {
+    let mut complete = true;
+    for file in files {
+        let (moved, all) = runs.moved(&file.extents, extents_left);
+        extents_left -= moved.len();
+        complete &= all;
+        file.extents = moved;
+    }
+    complete
 }
 
 /// Finds the objects of a server.

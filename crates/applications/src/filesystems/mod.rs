@@ -9,6 +9,7 @@
 
 pub mod ext4;
 mod file_system;
+pub(crate) mod lvm;
 mod partitions;
 mod pieces;
 mod roles;

@@ -6,6 +6,7 @@
 //! by [`Volume::wanted`], answers by [`Volume::give`], and polls the work again.
 
 use super::ReadAt;
+use super::lvm::Runs;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +21,13 @@ pub struct Read {
     pub len_bytes: usize,
 }
 
-/// A volume as the work sees it. Copies are one and the same.
+/// A volume as the work sees it, or a logical volume on it. Copies are one and the same.
 #[derive(Clone, Default)]
-pub(crate) struct Volume(Arc<Mutex<State>>);
+pub(crate) struct Volume {
+    asked: Arc<Mutex<State>>,
+    /// Where its bytes lie, if it is a logical one.
+    runs: Option<Arc<Runs>>,
+}
 
 impl std::fmt::Debug for Volume {
     /// Without the bytes, which are nobody's to print.
@@ -43,11 +48,30 @@ struct State {
 impl Volume {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         // No code that may panic runs while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The logical volume with these runs.
+    pub(crate) fn with(&self, runs: Arc<Runs>) -> Volume {
+        Volume { asked: self.asked.clone(), runs: Some(runs) }
     }
 
     /// Reads bytes; `false` if they could not be had.
     pub(crate) async fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> bool {
+        let Some(runs) = &self.runs else { return self.read_there(offset_bytes, bytes).await };
+        let (mut at, mut rest) = (offset_bytes, bytes);
+        while !rest.is_empty() {
+            let Some((physical, left)) = runs.find(at) else { return false };
+            let (now, later) = rest.split_at_mut(usize::try_from(left).unwrap_or(usize::MAX).min(rest.len()));
+            if !self.read_there(physical, now).await {
+                return false;
+            }
+            (at, rest) = (at + now.len() as u64, later);
+        }
+        true
+    }
+
+    async fn read_there(&self, offset_bytes: u64, bytes: &mut [u8]) -> bool {
         {
             let mut state = self.state();
             if state.closed {

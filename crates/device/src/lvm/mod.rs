@@ -1,4 +1,5 @@
-//! What LVM says of a volume group on one of its physical volumes: whether several machines use it at a time.
+//! What LVM says of a volume group on one of its physical volumes: whether several machines use it at a time, and which
+//! logical volumes lie where on it ([`logical_volumes`]).
 //!
 //! ```text
 //!   label, in one of the first four sectors ─▶ header of the physical volume ─▶ areas for metadata
@@ -7,23 +8,14 @@
 //!
 //! Sources: lvm2 `lib/label/label.h`, `lib/format_text/{layout.h,format-text.c,export.c,flags.c}`, `man lvmlockd`.
 
-use crate::{BlockingDevice, DeviceError};
-use types::SECTOR_BYTES;
+pub mod layout;
+mod logical;
 
-/// A label lies in one of the first sectors.
-const LABEL_SECTORS: usize = 4;
-const LABEL: &[u8] = b"LABELONE";
-/// A physical volume has at most two areas; LVM's own limit for lists is far below this.
-const AREAS_MAX: usize = 64;
-const AREA_MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
-const AREA_HEADER_BYTES: u64 = 512;
-/// Where the places of texts begin in an area's header, and how long each is: offset, size, checksum, flags.
-const PLACES: usize = 40;
-const PLACE_BYTES: usize = 24;
-/// LVM does not use this text.
-const IGNORED: u64 = 1;
-/// Of a text. The default area has 1 MiB.
-const TEXT_BYTES_MAX: u64 = 64 << 20;
+pub use layout::Broken;
+pub use logical::{Logical, Run, logical_volumes};
+
+use crate::{BlockingDevice, DeviceError};
+
 /// A text that is just being written anew is read again.
 const TRIES: u32 = 3;
 
@@ -45,8 +37,8 @@ pub enum GroupError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// LVM's data makes no sense.
-    #[error("LVM's metadata there {0}")]
-    Broken(&'static str),
+    #[error(transparent)]
+    Broken(#[from] Broken),
 }
 
 /// The volume group of a physical volume. `None`: it is none, or says nothing of its group, as where others of the group do.
@@ -74,73 +66,28 @@ fn look(device: &dyn BlockingDevice) -> Result<Option<VolumeGroup>, GroupError> 
 
 fn read(device: &dyn BlockingDevice, at: u64, length_bytes: u64) -> Result<Vec<u8>, GroupError> {
     if at.checked_add(length_bytes).is_none_or(|end| end > device.geometry().size_bytes) {
-        return Err(GroupError::Broken("leads past the end of the device"));
+        return Err(Broken("leads past the end of the device").into());
     }
     let mut bytes = vec![0; length_bytes as usize];
     device.read_at(at, &mut bytes)?;
     Ok(bytes)
 }
 
-fn little(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-}
-
 /// The areas for metadata: first byte and size.
 fn areas(device: &dyn BlockingDevice) -> Result<Vec<(u64, u64)>, GroupError> {
-    let sector = SECTOR_BYTES as usize;
-    let head_bytes = device.geometry().size_bytes.min((2 * LABEL_SECTORS * sector) as u64);
+    let head_bytes = device.geometry().size_bytes.min(layout::HEAD_BYTES);
     let head = read(device, 0, head_bytes)?;
-    let label = (0..LABEL_SECTORS).map(|nth| nth * sector).find(|at| head.get(*at..at + 8) == Some(LABEL));
-    let Some(label) = label else { return Ok(Vec::new()) };
-    let cut = GroupError::Broken("has a header that is cut short");
-    let Some(header) = head.get(label..label + sector) else { return Err(cut) };
-    // The UUID and the size of the device lie before two lists of runs, each ended by an empty run: data, then metadata.
-    let lists = (little(&header[20..24]) as usize).saturating_add(40);
-    let runs = header.get(lists..).unwrap_or_default().chunks_exact(16).map(|run| (little(&run[..8]), little(&run[8..])));
-    let (mut areas, mut lists_ended) = (Vec::new(), 0);
-    for run in runs {
-        match (lists_ended, run) {
-            (_, (0, 0)) => lists_ended += 1,
-            (0, _) => {}
-            (_, area) => areas.push(area),
-        }
-        if lists_ended == 2 && areas.len() <= AREAS_MAX {
-            return Ok(areas);
-        }
-    }
-    Err(cut)
+    Ok(layout::header(&head)?.map(|header| header.areas).unwrap_or_default())
 }
 
 /// The text of an area; `None` if it has none that counts.
 fn text(device: &dyn BlockingDevice, start_bytes: u64, size_bytes: u64) -> Result<Option<String>, GroupError> {
-    let header = read(device, start_bytes, AREA_HEADER_BYTES)?;
-    if header[4..20] != *AREA_MAGIC || little(&header[..4]) != u64::from(checksum(&header[4..])) {
-        return Err(GroupError::Broken("has an area whose header is not whole"));
-    }
-    let place = &header[PLACES..PLACES + PLACE_BYTES];
-    let [offset_bytes, length_bytes] = [&place[..8], &place[8..16]].map(little);
-    let [sum, flags] = [&place[16..20], &place[20..24]].map(little);
-    if offset_bytes == 0 || flags & IGNORED != 0 {
-        return Ok(None);
-    }
-    let is_within = (AREA_HEADER_BYTES..size_bytes).contains(&offset_bytes) && length_bytes <= size_bytes - AREA_HEADER_BYTES;
-    if !is_within || length_bytes > TEXT_BYTES_MAX {
-        return Err(GroupError::Broken("has a text that does not lie in its area"));
-    }
-    // It goes on behind the header where it does not fit before the end.
-    let first_bytes = length_bytes.min(size_bytes - offset_bytes);
-    let mut bytes = read(device, start_bytes.saturating_add(offset_bytes), first_bytes)?;
-    bytes.extend(read(device, start_bytes.saturating_add(AREA_HEADER_BYTES), length_bytes - first_bytes)?);
-    if u64::from(checksum(&bytes)) != sum {
-        return Err(GroupError::Broken("does not match its checksum"));
-    }
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
-}
-
-/// CRC-32 with LVM's own first value, and no last step.
-fn checksum(bytes: &[u8]) -> u32 {
-    let bit = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-    bytes.iter().fold(0xf597_a6cf, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
+    let header = read(device, start_bytes, layout::AREA_HEADER_BYTES)?;
+    let Some(place) = layout::place_of_text(&header, size_bytes)? else { return Ok(None) };
+    let [first, second] = place.parts();
+    let mut bytes = read(device, start_bytes.saturating_add(first.0), first.1)?;
+    bytes.extend(read(device, start_bytes.saturating_add(second.0), second.1)?);
+    Ok(Some(place.text(&bytes)?))
 }
 
 /// The first section of the text is the group. Sections begin with `name {` and end with `}`, each on a line of its own.
@@ -167,17 +114,18 @@ fn parse(text: &str) -> Result<VolumeGroup, GroupError> {
             break;
         }
     }
-    let (Some(name), Some(id)) = (name, id) else { return Err(GroupError::Broken("is not that of a volume group")) };
+    let (Some(name), Some(id)) = (name, id) else { return Err(Broken("is not that of a volume group").into()) };
     Ok(VolumeGroup { id, name, shared_by: lock_type.or_else(|| is_clustered.then(|| "clvmd".to_owned())) })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::layout::{PLACES, checksum, little};
     use super::*;
     use crate::memory::MemoryDevice;
 
     /// The beginning of a physical volume of a group with `lock_type = "sanlock"`, as LVM 2.03.16 has written it.
-    const REAL: &[u8] = include_bytes!("../tests/lvm-shared-group.bin");
+    const REAL: &[u8] = include_bytes!("../../tests/lvm-shared-group.bin");
     const AREA: usize = 4096;
 
     fn of(bytes: &[u8]) -> Result<Option<VolumeGroup>, GroupError> {
