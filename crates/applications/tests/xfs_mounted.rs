@@ -105,6 +105,11 @@ fn make(root: &Path, has_shared: bool) {
     for number in (0..6000).filter(|number| number % 1000 < 980 || *number > 5000) {
         std::fs::remove_file(many.join(common::xfs::name(number))).expect("removed");
     }
+    // Attributes, which SELinux gives to every file, take a part of the inode.
+    let set = "import os, sys\nfor path in sys.argv[1:]: os.setxattr(path, 'user.label', b'x' * 60)";
+    for name in ["tree.ibd", "forest.ibd", "unwritten.ibd", "many"] {
+        said("python3", &["-c", set], &root.join(name));
+    }
     // A name of each kind, and what is no file.
     std::os::unix::fs::symlink("plain.ibd", root.join("link.ibd")).expect("a link");
     std::os::unix::net::UnixListener::bind(root.join("socket.ibd")).expect("a socket");
