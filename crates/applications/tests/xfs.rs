@@ -1,31 +1,16 @@
-//! Files found in XFS images made by `mkfs.xfs`, against the bytes that were put in, and against
-//! damaged images. Skipped with a message where the tools are missing.
+//! Files found in XFS images made by `mkfs.xfs`, against the bytes that were put in. Skipped with a
+//! message where the tools are missing.
 
 mod common;
 
-use applications::discovery::{self, Discovery};
+use applications::discovery;
 use applications::filesystems::xfs::{Refused, Xfs};
-use applications::filesystems::{Found, Limits, role, starts};
+use applications::filesystems::{Limits, role, starts};
 use applications::pages;
 use common::Numbers;
 use common::images::{self, files_of_servers};
 use common::raw::Files;
-use common::xfs::{BYTES, Sparse, image, name};
-
-/// Files as databases have them, and others.
-fn files() -> Files {
-    let mut numbers = Numbers(16);
-    let mut files = Files::new();
-    let mut put = |path: &str, count| files.insert(path.to_owned(), numbers.bytes(count));
-    put("var/lib/mysql/ibdata1", 3 << 20);
-    put("var/lib/mysql/shop/items.ibd", 200 << 10);
-    put("var/lib/mysql/ib_logfile0", 100_000);
-    put("var/lib/postgresql/15/main/base/16384/16390", 81_920);
-    put("var/lib/postgresql/15/main/pg_wal/000000010000000000000001", 1 << 20);
-    put("opt/data/Shop.mdf", 300_000);
-    put("etc/passwd", 1_000);
-    files
-}
+use common::xfs::{BYTES, Sparse, discover, files, image, is_within, name};
 
 /// The search found all files, and their bytes where it says.
 fn check(volume: &Sparse, start: u64, files: &Files) {
@@ -115,108 +100,6 @@ fn limits_end_a_search() {
     check(Limits { extents: 3, ..Limits::default() });
 }
 
-fn is_within(found: &Found, limits: &Limits) -> bool {
-    found.bytes_read <= limits.bytes
-        && found.directories <= limits.directories
-        && found.files.len() <= limits.files
-        && found.files.iter().map(|file| file.extents.len()).sum::<usize>() <= limits.extents
-}
-
-#[test]
-fn damaged_images_are_safe() {
-    let files = files();
-    let mut numbers = Numbers(18);
-    let rounds = std::env::var("APPLICATIONS_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
-    let limits = Limits { bytes: 4 << 20, directories: 200, files: 2500, extents: 5000 };
-    let (mut made, mut opened, mut whole, mut most) = (0, 0, 0, 0);
-    // The second directory of the older version is a tree: small inodes have room for nine extents.
-    let images = [(&["-b", "size=1024"][..], 400), (&["-m", "crc=0", "-i", "size=256", "-b", "size=1024"], 2000)];
-    for (options, names) in images {
-        let Some(mut volume) = image(&files, &[("srv/1", 12), ("srv/2", names)], options) else { continue };
-        made += 1;
-        volume.search(0, &limits).expect("a file system");
-        let good = volume.clone();
-        // What was read is metadata, and the first piece has the superblock.
-        let metadata: Vec<u64> = good.read.borrow().iter().copied().filter(|number| good.pieces.contains_key(number)).collect();
-        for round in 0..rounds / 2 {
-            let mut places = Vec::new();
-            for _ in 0..=numbers.below(30) {
-                let number = metadata[numbers.below(metadata.len())];
-                if number == 0 && round % 4 != 0 {
-                    continue;
-                }
-                places.push(number);
-                let other = good.pieces[&metadata[numbers.below(metadata.len())]].clone();
-                let piece = volume.pieces.get_mut(&number).expect("a piece");
-                // Heads and small numbers say more than the rest.
-                let at = if numbers.below(2) == 0 { 512 * numbers.below(8) + numbers.below(200) } else { numbers.below(4096) };
-                let at = at.min(4088);
-                match numbers.below(8) {
-                    0 => piece.copy_from_slice(&other),
-                    1 => piece[at..].copy_from_slice(&other[at..]),
-                    2 => piece[at..at + 8].fill(0xff),
-                    3 => piece[at..at + 8].fill(0),
-                    4 => piece[at..at + 4].copy_from_slice(&(numbers.below(1 << 20) as u32).to_be_bytes()),
-                    5 => piece[at] ^= 1 << numbers.below(8),
-                    _ => piece[at] = numbers.next() as u8,
-                }
-            }
-            if let Ok(found) = volume.search(0, &limits) {
-                opened += 1;
-                whole += u32::from(found.complete);
-                most = most.max(found.bytes_read);
-                assert!(is_within(&found, &limits), "round {round}: {found:?}");
-                for extent in found.files.iter().flat_map(|file| &file.extents) {
-                    assert!(extent.volume_offset + extent.bytes <= BYTES && extent.file_offset.checked_add(extent.bytes).is_some());
-                }
-            }
-            for number in places {
-                volume.pieces.insert(number, good.pieces[&number].clone());
-            }
-        }
-    }
-    println!("{made} images damaged {rounds} times, {opened} opened, {whole} searched to the end, {most} bytes read at most");
-    assert!(made == 0 || opened > rounds / 4 && whole < opened);
-}
-
-/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: eight levels of which
-/// each names one block of the next as often as there is room, and an empty one below.
-fn maze() -> Sparse {
-    let put = |piece: &mut Vec<u8>, at: usize, bytes: &[u8]| piece[at..at + bytes.len()].copy_from_slice(bytes);
-    let mut superblock = vec![0; 4096];
-    put(&mut superblock, 0, b"XFSB\0\0\x10\0\0\0\0\0\0\0\0\x40");
-    put(&mut superblock, 56, &8u64.to_be_bytes());
-    put(&mut superblock, 84, &[0, 0, 0, 64, 0, 0, 0, 1]);
-    // Version 4; inodes of 512 bytes, eight in a block; 64 blocks in a group.
-    put(&mut superblock, 100, &[0x20, 4, 2, 0, 2, 0, 0, 8]);
-    put(&mut superblock, 120, &[12, 9, 9, 3, 6]);
-    let mut inode = vec![0; 4096];
-    put(&mut inode, 0, &[b'I', b'N', 0x41, 0xed, 2, 3]);
-    put(&mut inode, 56, &4096u64.to_be_bytes());
-    // The root, with room for 25 keys and pointers.
-    put(&mut inode, 100, &[0, 8, 0, 25]);
-    for pointer in 0..25 {
-        put(&mut inode, 104 + 25 * 8 + pointer * 8, &9u64.to_be_bytes());
-    }
-    let mut pieces = [(0, superblock), (1, inode)].into_iter().collect::<std::collections::BTreeMap<_, _>>();
-    for level in 0..8u8 {
-        let mut node = vec![0; 4096];
-        let count: u16 = if level == 0 { 0 } else { 254 };
-        put(&mut node, 0, &[b'B', b'M', b'A', b'P', 0, level, 0, count as u8]);
-        for pointer in 0..usize::from(count) {
-            put(&mut node, 24 + 254 * 8 + pointer * 8, &u64::from(level + 1).to_be_bytes());
-        }
-        pieces.insert(u64::from(level) + 2, node);
-    }
-    Sparse { bytes: 64 * 4096, pieces, ..Sparse::default() }
-}
-
-#[test]
-fn trees_that_lead_around_in_what_is_known_end() {
-    let found = maze().search(0, &Limits { bytes: 1 << 20, ..Limits::default() }).expect("a file system");
-    assert!(!found.complete && found.files.is_empty());
-}
-
 #[test]
 fn what_cannot_be_read_is_refused_with_its_reason() {
     let Some(good) = image(&files(), &[], &[]) else { return };
@@ -240,18 +123,6 @@ fn what_cannot_be_read_is_refused_with_its_reason() {
     }
     let beyond = Xfs::open(&mut |_, _: &mut [u8]| false, u64::MAX - 100).expect_err("no such place");
     assert_eq!(beyond, Refused::Unreadable);
-}
-
-/// What a discovery finds by reads of that function.
-fn discover(bytes: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> discovery::Found {
-    let mut discovery = Discovery::new(bytes);
-    let mut buffer = Vec::new();
-    while let Some(wanted) = discovery.next() {
-        buffer.resize(wanted.len_bytes, 0);
-        let can = read(wanted.offset_bytes, &mut buffer);
-        discovery.give(wanted.offset_bytes, if can { Ok(&buffer) } else { Err(()) });
-    }
-    discovery.finish()
 }
 
 /// What is the same of objects wherever they lie.

@@ -1,7 +1,9 @@
 //! Images of XFS file systems, made by `mkfs.xfs` from a description of what is to be in them: no
 //! mount, no root. Only what is not zero of them is held.
 
+use super::Numbers;
 use super::raw::Files;
+use applications::discovery::{self, Discovery};
 use applications::filesystems::xfs::{Refused, Xfs};
 use applications::filesystems::{DataFile, Found, Limits};
 use std::cell::RefCell;
@@ -161,4 +163,39 @@ impl Directory {
         }
         text.push_str("$\n");
     }
+}
+
+/// Files as databases have them, and others.
+pub fn files() -> Files {
+    let mut numbers = Numbers(16);
+    let mut files = Files::new();
+    let mut put = |path: &str, count| files.insert(path.to_owned(), numbers.bytes(count));
+    put("var/lib/mysql/ibdata1", 3 << 20);
+    put("var/lib/mysql/shop/items.ibd", 200 << 10);
+    put("var/lib/mysql/ib_logfile0", 100_000);
+    put("var/lib/postgresql/15/main/base/16384/16390", 81_920);
+    put("var/lib/postgresql/15/main/pg_wal/000000010000000000000001", 1 << 20);
+    put("opt/data/Shop.mdf", 300_000);
+    put("etc/passwd", 1_000);
+    files
+}
+
+/// Whether a search kept its limits.
+pub fn is_within(found: &Found, limits: &Limits) -> bool {
+    found.bytes_read <= limits.bytes
+        && found.directories <= limits.directories
+        && found.files.len() <= limits.files
+        && found.files.iter().map(|file| file.extents.len()).sum::<usize>() <= limits.extents
+}
+
+/// What a discovery finds by reads of that function.
+pub fn discover(bytes: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> discovery::Found {
+    let mut discovery = Discovery::new(bytes);
+    let mut buffer = Vec::new();
+    while let Some(wanted) = discovery.next() {
+        buffer.resize(wanted.len_bytes, 0);
+        let can = read(wanted.offset_bytes, &mut buffer);
+        discovery.give(wanted.offset_bytes, if can { Ok(&buffer) } else { Err(()) });
+    }
+    discovery.finish()
 }
