@@ -183,8 +183,8 @@ fn damaged_images_are_safe() {
     assert!(opened > 0);
 }
 
-/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: five levels of which
-/// each names one block of the next as often as there is room, and an empty one below.
+/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: five levels of
+/// which each names one block of the next as often as there is room, and an empty one below.
 fn maze() -> Volume {
     let mut bytes = vec![0; 64 * 4096];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);

@@ -1,11 +1,12 @@
 //! Servers on logical volumes of LVM, against the same servers on a bare file system. Needs
-//! `../shared/pages` and `mkfs.ext4`; skipped with a message where they are missing.
+//! `../shared/pages`, `mkfs.ext4` and `mkfs.xfs`; skipped with a message where they are missing.
 
 mod common;
 
 use applications::discovery::{Discovery, Found, Reason};
 use common::Numbers;
-use common::images::{Files, servers};
+use common::images::{Files, files_of_servers, servers};
+use common::xfs::image_of;
 
 /// The beginning of a physical volume as LVM 2.03.16 has written it. In extents of 4 MiB, the first at 1 MiB: `a` has 0 to 15 and,
 /// after it was extended, 25 to 40; `b` has 15 to 25; `c` has two stripes, one of them 40 to 50 here.
@@ -66,6 +67,22 @@ fn servers_on_a_volume_that_was_extended_are_found() {
     (whole[450], whole[455]) = (0x8e, 8);
     whole.extend(disk);
     assert!(told(&discover(&whole), &whole) == expected);
+}
+
+#[test]
+fn servers_on_xfs_on_a_volume_are_found() {
+    let Some(mut files) = files_of_servers() else { return };
+    files.insert("a/fill".to_owned(), vec![1; 45 * MIB]);
+    // Smaller than `mkfs.xfs` makes them unasked.
+    let Some(sparse) = image_of(30 * EXTENT as u64, &files, &[], &["--unsupported"]) else { return };
+    let mut bare = vec![0; 30 * EXTENT];
+    assert!(sparse.copy(0, &mut bare));
+    let on_bare = discover(&bare);
+    assert!(on_bare.complete && on_bare.applications.len() >= 5 && on_bare.objects.len() > 100);
+    let disk = physical(&bare);
+    let found = discover(&disk);
+    assert!(told(&found, &disk) == told(&on_bare, &bare), "{:?}", found.applications);
+    assert!(found.map.all().any(|extent| extent.bytes.start >= 101 * MIB as u64), "some of it lies behind b");
 }
 
 #[test]

@@ -106,8 +106,8 @@ fn discoveries_of_damaged_images_end_within_their_limits() {
     assert!(objects > 1000);
 }
 
-/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: eight levels of which
-/// each names one block of the next as often as there is room, and an empty one below.
+/// A file system of 64 blocks of 4 KiB whose root directory is a tree of extents: eight levels of
+/// which each names one block of the next as often as there is room, and an empty one below.
 fn maze() -> Sparse {
     let put = |piece: &mut Vec<u8>, at: usize, bytes: &[u8]| piece[at..at + bytes.len()].copy_from_slice(bytes);
     let mut superblock = vec![0; 4096];

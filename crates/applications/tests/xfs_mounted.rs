@@ -1,6 +1,7 @@
-//! Extents of files on XFS as the kernel tells them, for shapes that only a mounted file system gives:
-//! holes, trees of extents, space that is not written, shared blocks, directories that were large.
-//! Needs root, loop devices and XFS in the kernel; skipped with a message where they are missing.
+//! Extents of files on XFS as the kernel tells them, for shapes that only a mounted file system
+//! gives: holes, trees of extents, space that is not written, shared blocks, directories that were
+//! large. Needs root, loop devices and XFS in the kernel; skipped with a message where they are
+//! missing.
 
 mod common;
 #[path = "live/machine.rs"]
@@ -26,8 +27,8 @@ fn said(program: &str, arguments: &[&str], path: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A file's extents as the kernel tells them, in lines of "number: first.. last: first.. last: length:
-/// expected: flags" of blocks of 512 bytes.
+/// A file's extents as the kernel tells them, in lines of "number: first.. last: first.. last:
+/// length: expected: flags" of blocks of 512 bytes.
 fn extents_by_kernel(path: &Path) -> Vec<FileExtent> {
     let text = said("filefrag", &["-e", "-v", "-b512"], path);
     let row = |line: &str| {
@@ -45,8 +46,8 @@ fn extents_by_kernel(path: &Path) -> Vec<FileExtent> {
     text.lines().filter_map(row).collect()
 }
 
-/// The same with extents that go on in the next one made one: the kernel cuts them where others share
-/// the blocks.
+/// The same with extents that go on in the next one made one: the kernel cuts them where others
+/// share the blocks.
 fn joined(extents: &[FileExtent]) -> Vec<FileExtent> {
     let mut all: Vec<FileExtent> = Vec::new();
     for extent in extents {

@@ -3,10 +3,11 @@
 
 use crate::filesystems;
 
-/// Bytes of directories, inodes and trees of extents: 4 KiB for each directory and for 16 files (8 on XFS).
+/// Bytes of directories, inodes and trees of extents: 4 KiB for each directory and for 16 files (8
+/// on XFS).
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of journals in a look at a volume that was looked at before: two minutes of a busy journal of
-/// 1 GiB, whose tail is a quarter of it behind at most.
+/// Bytes of journals in a look at a volume that was looked at before: two minutes of a busy journal
+/// of 1 GiB, whose tail is a quarter of it behind at most.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// The same in the first look. It is enough for a fresh file system; an old one has nearly all it
 /// names at its home, and that shall not wait for the journal.

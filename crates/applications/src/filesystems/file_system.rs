@@ -84,8 +84,8 @@ impl FileSystem {
         }
     }
 
-    /// Follows the journal, where one is read, from where it was left, reading `bytes_max` at most; how
-    /// many it were.
+    /// Follows the journal, where one is read, from where it was left, reading `bytes_max` at most;
+    /// how many it were.
     pub(crate) async fn follow(&self, journal: &mut Journal, volume: &Volume, bytes_max: u64) -> u64 {
         match self {
             FileSystem::Ext4(one) => one.follow(journal, volume, bytes_max).await,
@@ -93,7 +93,8 @@ impl FileSystem {
         }
     }
 
-    /// [`FileSystem::data_files`] of a volume that is read by asking, and whose journal was followed.
+    /// [`FileSystem::data_files`] of a volume that is read by asking, and whose journal was
+    /// followed.
     pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits, journal: &Journal) -> Found {
         match self {
             FileSystem::Ext4(one) => one.data_files_on(volume, limits, journal).await,

@@ -31,8 +31,8 @@ pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> bool + 'a;
 /// How far a search goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes read of the volume; some 4 KiB for each directory, and for every 16 files or fewer (8 on
-    /// XFS).
+    /// Bytes read of the volume; some 4 KiB for each directory, and for every 16 files or fewer (8
+    /// on XFS).
     pub bytes: u64,
     /// Directories looked into.
     pub directories: usize,

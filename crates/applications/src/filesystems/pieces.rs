@@ -31,8 +31,8 @@ impl<'a> Pieces<'a> {
         Pieces { volume, end, bytes_left: limits.bytes, extents_left: limits.extents, failed: false, looks_left, kept }
     }
 
-    /// Reads bytes at an offset in the volume, as they lie there; `None` if they lie outside, cannot be
-    /// read, or no more may be.
+    /// Reads bytes at an offset in the volume, as they lie there; `None` if they lie outside,
+    /// cannot be read, or no more may be.
     pub(super) async fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Option<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.end)?;
         let Some(left) = self.looks_left.checked_sub(bytes.len() as u64) else {

@@ -49,8 +49,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Files of databases below a directory, with where they lie. Directories that usually hold them are
-/// looked into first.
+/// Files of databases below a directory, with where they lie. Directories that usually hold them
+/// are looked into first.
 pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Found {
     let mut found = Found::default();
     let mut seen = HashSet::from([root]);

@@ -98,6 +98,11 @@ impl Sparse {
 /// An image with files, and with directories of so many empty files by their paths; `None`, with a
 /// message, where there is no `mkfs.xfs`, or not with these options.
 pub fn image(files: &Files, empty: &[(&str, usize)], options: &[&str]) -> Option<Sparse> {
+    image_of(BYTES, files, empty, options)
+}
+
+/// The same of other than the usual size.
+pub fn image_of(size_bytes: u64, files: &Files, empty: &[(&str, usize)], options: &[&str]) -> Option<Sparse> {
     let directory = tempfile::tempdir().expect("a directory");
     let mut root = Directory::default();
     for (number, (path, bytes)) in files.iter().enumerate() {
@@ -115,7 +120,7 @@ pub fn image(files: &Files, empty: &[(&str, usize)], options: &[&str]) -> Option
     let description = directory.path().join("description");
     std::fs::write(&description, text).expect("written");
     let image = directory.path().join("image");
-    std::fs::File::create(&image).and_then(|file| file.set_len(BYTES)).expect("an image");
+    std::fs::File::create(&image).and_then(|file| file.set_len(size_bytes)).expect("an image");
     let (description, path) = (description.to_str().expect("a name"), image.to_str().expect("a name"));
     let arguments = [&["-q", "-f"], options, &["-p", description, path]].concat();
     let made = Command::new("mkfs.xfs").args(&arguments).output();

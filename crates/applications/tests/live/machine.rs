@@ -42,8 +42,8 @@ impl Volume {
         Volume::with("mkfs.ext4", &["-q", "-F", "-b", "4096"], bytes)
     }
 
-    /// An XFS made with those options; `None`, with a message, as for ext4, and where tools or kernel
-    /// have no such XFS.
+    /// An XFS made with those options; `None`, with a message, as for ext4, and where tools or
+    /// kernel have no such XFS.
     pub fn xfs(options: &[&str], bytes: u64) -> Option<Volume> {
         Volume::with("mkfs.xfs", &[&["-q", "-f"], options].concat(), bytes)
     }

@@ -1,4 +1,5 @@
-//! Reading an ext4 file system: its blocks at their homes, with those of the journal laid over them.
+//! Reading an ext4 file system: its blocks at their homes, with those of the journal laid over
+//! them.
 
 use super::Journal;
 use super::superblock::Superblock;
@@ -20,8 +21,8 @@ impl<'a> Reader<'a> {
         Reader { superblock, journal: None, pieces }
     }
 
-    /// Reads bytes at an offset in the file system, the newest that are committed; remembers that it
-    /// could not.
+    /// Reads bytes at an offset in the file system, the newest that are committed; remembers that
+    /// it could not.
     pub(super) async fn bytes(&mut self, offset: u64, bytes: &mut [u8]) -> bool {
         let can = self.try_bytes(offset, bytes).await.is_some();
         self.pieces.failed |= !can;

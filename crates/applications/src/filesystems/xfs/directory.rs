@@ -1,4 +1,5 @@
-//! Entries of a directory: in its inode, or in blocks, of which those with the index are passed over.
+//! Entries of a directory: in its inode, or in blocks, of which those with the index are passed
+//! over.
 
 use super::inode::{Form, Inode};
 use super::{Reader, extents};
@@ -10,8 +11,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Types in entries. Without types every file is looked at.
 const REGULAR: u8 = 1;
 const DIRECTORY: u8 = 2;
-/// Heads of blocks, by version: a directory of one block, which has its index at its end, and blocks of
-/// a larger one.
+/// Heads of blocks, by version: a directory of one block, which has its index at its end, and
+/// blocks of a larger one.
 const ONE: u32 = u32::from_be_bytes(*b"XD2B");
 const ONE_5: u32 = u32::from_be_bytes(*b"XDB3");
 const DATA: u32 = u32::from_be_bytes(*b"XD2D");

@@ -25,9 +25,9 @@ struct Below {
     level: u16,
 }
 
-/// The extents of a file in file order, as far as they lie before `end`. What cannot be read, or is no
-/// tree, is left out, and the pieces have failed. Levels count down, so a tree of a hostile image ends;
-/// each block of it costs bytes of the limit.
+/// The extents of a file in file order, as far as they lie before `end`. What cannot be read, or is
+/// no tree, is left out, and the pieces have failed. Levels count down, so a tree of a hostile
+/// image ends; each block of it costs bytes of the limit.
 pub(super) async fn of(reader: &mut Reader<'_>, inode: &Inode, end: u64) -> Vec<FileExtent> {
     let mut extents = Vec::new();
     match inode.form {
@@ -79,8 +79,8 @@ async fn tree(reader: &mut Reader<'_>, inode: &Inode, end: u64, extents: &mut Ve
     }
 }
 
-/// Puts aside what a block above the leaves points at; whether it has so much. Keys take the first half
-/// of the space for both.
+/// Puts aside what a block above the leaves points at; whether it has so much. Keys take the first
+/// half of the space for both.
 fn push(bytes: &[u8], level: u16, count: usize, stack: &mut Vec<Below>) -> bool {
     let most = bytes.len() / (2 * KEY_BYTES);
     let Some(pointers) = bytes.get(most * KEY_BYTES..).filter(|_| count <= most) else { return false };

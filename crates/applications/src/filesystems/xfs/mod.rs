@@ -1,11 +1,11 @@
-//! XFS, read from the raw volume: superblock, inodes, directories, and where the bytes of files lie.
-//! Versions 4 and 5.
+//! XFS, read from the raw volume: superblock, inodes, directories, and where the bytes of files
+//! lie. Versions 4 and 5.
 //!
-//! Its log is not read. The kernel forces the log every 30 seconds (`fs.xfs.xfssyncd_centisecs`), and
-//! begins to write all metadata home that was in the log by then (`xfs_log_worker` in
-//! `fs/xfs/xfs_log.c`). So a new directory or file, and a file that has grown, are found within a minute
-//! after they were made. Until then names lead to inodes that are not there yet: they are left out,
-//! and the search is not complete.
+//! Its log is not read. The kernel forces the log every 30 seconds (`fs.xfs.xfssyncd_centisecs`),
+//! and begins to write all metadata home that was in the log by then (`xfs_log_worker` in
+//! `fs/xfs/xfs_log.c`). So a new directory or file, and the extents of one that has grown, are found
+//! within a minute. Before that they are not seen; a name that leads to an inode that is not there
+//! yet is left out, and the search is not complete.
 //!
 //! Sources: "XFS Algorithms & Data Structures" (3rd edition), and `fs/xfs/libxfs/xfs_format.h` and
 //! `xfs_da_format.h` of the Linux kernel. Not read: files in a realtime section, and links.

@@ -13,10 +13,10 @@ const DIRECTORIES_2: u16 = 0x2000;
 const MORE_FEATURES: u16 = 0x8000;
 /// Second word of features of version 4: types of files in directories.
 const FEATURES_2_TYPES: u32 = 0x200;
-/// Incompatible features of version 5: types of files in directories; inode chunks with holes; a UUID
-/// of the metadata; timestamps to 2486; a repair is needed; counters of extents of 64 bits; exchange of
-/// ranges; parent pointers; a directory of metadata. Others may mean that files lie elsewhere: those of
-/// zoned storage do.
+/// Incompatible features of version 5: types of files in directories; inode chunks with holes; a
+/// UUID of the metadata; timestamps to 2486; a repair is needed; counters of extents of 64 bits;
+/// exchange of ranges; parent pointers; a directory of metadata. Others may mean that files lie
+/// elsewhere: those of zoned storage do.
 const KNOWN: u32 = 0x1ff;
 const TYPES: u32 = 0x1;
 
@@ -136,8 +136,8 @@ impl Superblock {
         self.start + self.blocks * self.block_bytes
     }
 
-    /// Where a run of blocks begins on the volume, by a number that has the group in its upper bits;
-    /// `None` if they do not all lie in one group.
+    /// Where a run of blocks begins on the volume, by a number that has the group in its upper
+    /// bits; `None` if they do not all lie in one group.
     pub(super) fn place_of_blocks(&self, number: u64, count: u64) -> Option<u64> {
         let (group, block) = (number >> self.group_bits, number & ((1 << self.group_bits) - 1));
         let fits = group < self.groups && block.checked_add(count)? <= self.group_blocks;
