@@ -20,6 +20,8 @@ use std::time::Duration;
 pub enum Access {
     /// Read only; several readers may have the device at a time.
     ReadOnly,
+    /// Read only, whoever else has the device: it is not locked, and nobody is kept from it.
+    Beside,
     /// Read and write, alone.
     ReadWrite,
 }
@@ -327,6 +329,7 @@ pub(crate) const PATIENCE_PAUSE: Duration = Duration::from_millis(50);
 
 fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     let operation = match access {
+        Access::Beside => return Ok(()),
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
     };
@@ -368,7 +371,7 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
     }
     let memory_alignment_bytes = alignment.map_or(logical_block_bytes, |alignment| alignment.memory_bytes.max(1));
     let (discard, discard_zeroes) = match kind {
-        _ if access == Access::ReadOnly => (false, false),
+        _ if access != Access::ReadWrite => (false, false),
         DeviceKind::RegularFile => {
             let holes = punches_holes(file);
             (holes, holes)

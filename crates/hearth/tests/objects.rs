@@ -109,6 +109,9 @@ fn the_tables_of_a_device_in_trial_are_named() {
     }
     let before = std::fs::read(place.path("disk.img")).expect("the disk");
     let device = Loop::of(&place.path("disk.img"));
+    // Whoever has it for itself alone is not disturbed, and keeps nobody from looking.
+    let owner = std::fs::File::open(&device.0).expect("it is there");
+    rustix::fs::flock(&owner, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
     let daemon = place.daemon();
     let start = place.run(&["analysis", "start", "trial", "--device", &device.0]);
     if start.status != Some(0) && start.stderr.contains("blktrace") {
@@ -150,7 +153,7 @@ fn the_tables_of_a_device_in_trial_are_named() {
     assert_eq!(place.json(&["app", "list", "trial"])[0]["state"], "found", "what was found stays");
     place.must(&["analysis", "forget", "trial"]);
     daemon.stop();
-    drop(device);
+    drop((owner, device));
     assert!(std::fs::read(place.path("disk.img")).expect("the disk") == before, "nothing was written");
 }
 

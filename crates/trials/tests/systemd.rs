@@ -17,6 +17,7 @@ fn the_service_is_restarted_and_killed_under_load() {
         "the load saw no error",
         "block has what was written",
         "loop has what was written",
+        "a trial under systemd has seen reads",
     ] {
         assert!(ended.stdout.contains(told), "{told}: {ended:#?}\nthe daemon said:\n{daemon}");
     }

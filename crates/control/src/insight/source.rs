@@ -93,20 +93,23 @@ impl Source {
         Source { of: SourceOf::Volume(name.into()), ended: false }
     }
 
-    /// A device, watched from now on. It is read only if it is given opened.
+    /// A device, watched from now on, and read for names if `reads`.
     ///
     /// # Errors
-    /// In words: why it cannot be watched, and which way is left.
-    pub fn device(path: &str, (major, minor): (u32, u32), ways: Ways, untouched: Option<Untouched>) -> Result<Source, String> {
-        let watched = blocktap::Watched::find(major, minor).map_err(|refused| refused.to_string())?;
-        let tap = DeviceTap::open(watched, ways).map_err(|refused| refused.to_string())?;
+    /// In words: why it cannot be watched or read, and which way is left.
+    pub fn device(path: &str, (major, minor): (u32, u32), ways: Ways, reads: bool) -> Result<Source, (String, &'static str)> {
+        let unwatched = |problem: String| (problem, "record a trace with blktrace, and give it with --trace");
+        let watched = blocktap::Watched::find(major, minor).map_err(|refused| unwatched(refused.to_string()))?;
+        let tap = DeviceTap::open(watched, ways).map_err(|refused| unwatched(refused.to_string()))?;
+        let unread = |problem| (format!("it cannot be read for names: {problem}"), "use --no-read to do without");
+        let untouched = reads.then(|| Untouched::open(path)).transpose().map_err(unread)?;
         let way = tap.way();
         let seen = Mutex::new(Seen { below: u64::MAX, ..Seen::default() });
         let shared = Arc::new(Shared { seen, stop: AtomicBool::new(false) });
         let untouched = untouched.map(Arc::new);
         let (looking, reads) = (shared.clone(), untouched.clone());
         let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking, reads.as_deref()));
-        spawned.map_err(|error| format!("no thread can be started ({error}); raise the thread limit"))?;
+        spawned.map_err(|error| (format!("no thread can be started ({error})"), "raise the thread limit"))?;
         Ok(Source { of: SourceOf::Device(Device { path: path.into(), way, shared, untouched }), ended: false })
     }
 

@@ -1,6 +1,6 @@
 //! A device that a trial watches, read for names of databases and tables.
 //!
-//! It is opened for reading alone, and not locked: whoever wants to use it does not notice. What is read goes past the page cache. The
+//! It is opened for reading alone, and not locked: whoever uses it does not notice. What is read goes past the page cache. The
 //! tap sees these reads, too: [`Untouched::is_reader`] tells them from the load.
 
 use device::open::{Access, OpenDevice};
@@ -21,10 +21,8 @@ impl Untouched {
     /// # Errors
     /// In words.
     pub fn open(path: &str) -> Result<Untouched, String> {
-        let opened = OpenDevice::open(Path::new(path), Access::ReadOnly).map_err(|error| error.to_string())?;
+        let opened = OpenDevice::open(Path::new(path), Access::Beside).map_err(|error| error.to_string())?;
         let device = opened.blocking().map_err(|error| error.to_string())?;
-        let unlocked = rustix::fs::flock(opened.file(), rustix::fs::FlockOperation::Unlock);
-        unlocked.map_err(|error| format!("{path} cannot be given free ({error})"))?;
         Ok(Untouched { device, reader: AtomicU32::new(0) })
     }
 

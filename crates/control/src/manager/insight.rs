@@ -6,7 +6,6 @@ use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, S
 use crate::error::{ControlError, Kind};
 use crate::insight::advising::{Asked, TARGETS_PERCENT, advise, name_objects, objects_of};
 use crate::insight::shares::Room;
-use crate::insight::untouched::Untouched;
 use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
 use crate::names::{self, Named};
 use analysis::advice::Latencies;
@@ -138,11 +137,8 @@ impl Manager {
             return Err(device_error(path, &format!("it is the device of the volume \"{volume}\""), &remedy, Kind::Conflict));
         }
         let number = metadata.rdev();
-        let untouched = reads.then(|| Untouched::open(path)).transpose().map_err(|problem| {
-            device_error(path, &format!("it cannot be read for names: {problem}"), "use --no-read to do without", Kind::Failed)
-        })?;
-        Source::device(path, (rustix::fs::major(number), rustix::fs::minor(number)), ways, untouched)
-            .map_err(|problem| device_error(path, &problem, "record a trace with blktrace, and give it with --trace", Kind::Conflict))
+        Source::device(path, (rustix::fs::major(number), rustix::fs::minor(number)), ways, reads)
+            .map_err(|(problem, remedy)| device_error(path, &problem, remedy, Kind::Conflict))
     }
 
     /// The volume that is offered as the device at this path.
