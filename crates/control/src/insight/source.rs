@@ -2,7 +2,7 @@
 
 use super::askers::Threads;
 use super::objects::Objects;
-use super::untouched::Untouched;
+use super::untouched::{Untouched, is_reader};
 use super::watched::{Step, Watched};
 use analysis::Writes;
 use analysis::watch::Limits;
@@ -107,8 +107,8 @@ impl Source {
         let seen = Mutex::new(Seen { below: u64::MAX, ..Seen::default() });
         let shared = Arc::new(Shared { seen, stop: AtomicBool::new(false) });
         let untouched = untouched.map(Arc::new);
-        let (looking, reads) = (shared.clone(), untouched.clone());
-        let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking, reads.as_deref()));
+        let looking = shared.clone();
+        let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking));
         spawned.map_err(|error| (format!("no thread can be started ({error})"), "raise the thread limit"))?;
         Ok(Source { of: SourceOf::Device(Device { path: path.into(), way, shared, untouched }), ended: false })
     }
@@ -249,7 +249,7 @@ pub(super) fn when(now_ms: u64, time_ms: u32) -> u64 {
 }
 
 /// Looks at a device until told to stop.
-fn look(mut tap: DeviceTap, shared: &Shared, reads: Option<&Untouched>) {
+fn look(mut tap: DeviceTap, shared: &Shared) {
     let mut events: Vec<Event> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
         events.clear();
@@ -259,8 +259,7 @@ fn look(mut tap: DeviceTap, shared: &Shared, reads: Option<&Untouched>) {
                 seen.lost += drained.lost + drained.unreadable;
                 seen.problem = None;
                 // What is read for names is not the load.
-                let load = events.iter().filter(|event| reads.is_none_or(|reads| !reads.is_reader(event.tid)));
-                load.for_each(|event| seen.take_in(event));
+                events.iter().filter(|event| !is_reader(event.comm)).for_each(|event| seen.take_in(event));
             }
             Err(error) => {
                 locked(&shared.seen).problem = Some(format!("the device cannot be watched: {error}"));
