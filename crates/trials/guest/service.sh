@@ -70,6 +70,8 @@ hearth volume show loop
 # The packaged service may not look at disks from outside; the drop-in of docs/advice.md lets it.
 if hearth analysis start trial --device "$disk" >/run/refused 2>&1; then echo "it looked without a drop-in" >&2; exit 1; fi
 cat /run/refused
+# As sys-kernel-tracing.mount does on a machine.
+grep -q ' /sys/kernel/tracing ' /proc/mounts || mount -t tracefs nodev /sys/kernel/tracing
 mkdir -p /run/systemd/system/hearth.service.d
 printf '[Service]\nSystemCallFilter=bpf perf_event_open\n' >/run/systemd/system/hearth.service.d/50-trial.conf
 systemctl daemon-reload
