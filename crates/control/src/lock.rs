@@ -19,6 +19,10 @@ pub const RESCUE_NAME: &CStr = c"hearth-rescue";
 const KEEPER_PATIENCE: Duration = Duration::from_secs(90);
 /// How often to look meanwhile.
 const KEEPER_LOOK: Duration = Duration::from_millis(100);
+/// Whoever has let go since the lock was asked for holds it no more. A holder that the kernel does not name, as one in another PID
+/// namespace, is asked about for so long.
+const GONE_PATIENCE: Duration = Duration::from_secs(1);
+const GONE_LOOK: Duration = Duration::from_millis(10);
 
 /// The lock; held while the value lives.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ impl DaemonLock {
             problem: format!("the lock file cannot be opened ({e})"),
             remedy: "make its directory writable, or use another one with --state DIR".into(),
         };
+        let gone_until = Instant::now() + GONE_PATIENCE;
         let mut file = loop {
             let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -61,12 +66,18 @@ impl DaemonLock {
                     let mut text = String::new();
                     // What is written there may be of an earlier holder, while the present one is about to write its id: the kernel knows.
                     let written = file.read_to_string(&mut text).ok().map(|_| text.trim().to_string());
-                    let pid = holder_of(&file).or(written).filter(|pid| !pid.is_empty()).unwrap_or_else(|| "unknown".into());
-                    // They end devices that nobody has come for, and let go.
-                    if goes_soon(&pid) && Instant::now() < give_up_at {
-                        std::thread::sleep(KEEPER_LOOK);
+                    let holder = holder_of(&file);
+                    let (wait, until) = match holder.as_deref().map_or(Going::Gone, going) {
+                        // They end devices that nobody has come for, and let go.
+                        Going::Soon => (KEEPER_LOOK, give_up_at),
+                        Going::Gone => (GONE_LOOK, gone_until),
+                        Going::Stays => (Duration::ZERO, Instant::now()),
+                    };
+                    if Instant::now() < until {
+                        std::thread::sleep(wait);
                         continue;
                     }
+                    let pid = holder.or(written).filter(|pid| !pid.is_empty()).unwrap_or_else(|| "unknown".into());
                     return Err(ControlError::SecondDaemon { pid, path: shown });
                 }
                 Err(e) => return Err(failed(e.into())),
@@ -111,9 +122,22 @@ fn holder_of(file: &File) -> Option<String> {
     })
 }
 
-fn goes_soon(pid: &str) -> bool {
-    let is_one = |name: Vec<u8>| [KEEPER_NAME, RESCUE_NAME].iter().any(|one| name.trim_ascii_end() == one.to_bytes());
-    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(is_one)
+/// What is to be expected of a process that holds the lock.
+enum Going {
+    /// It lets go by itself.
+    Soon,
+    /// It has let go, or ended, since it was seen to hold the lock.
+    Gone,
+    Stays,
+}
+
+fn going(pid: &str) -> Going {
+    let is_one = |name: &[u8]| [KEEPER_NAME, RESCUE_NAME].iter().any(|one| name.trim_ascii_end() == one.to_bytes());
+    match std::fs::read(format!("/proc/{pid}/comm")) {
+        Ok(name) if is_one(&name) => Going::Soon,
+        Ok(_) => Going::Stays,
+        Err(_) => Going::Gone,
+    }
 }
 
 impl Drop for DaemonLock {
@@ -163,5 +187,29 @@ mod tests {
         drop(keeper.stdin.take());
         waits.join().expect("no panic").expect("it has let go");
         keeper.wait().expect("it ends");
+    }
+
+    /// A daemon that starts at the moment at which the one before ends: who is named holds it, not who wrote its number there once.
+    #[test]
+    fn who_has_let_go_is_not_named() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("lock");
+        drop(DaemonLock::take(&path).expect("nobody has it"));
+        for _ in 0..40 {
+            let mut holder = std::process::Command::new("/usr/bin/flock");
+            holder.arg(&path).args(["sh", "-c", "echo has it"]).stdout(Stdio::piped());
+            let mut holder = holder.spawn().expect("flock");
+            let mut told = [0; 7];
+            holder.stdout.take().expect("piped").read_exact(&mut told).expect("it has the lock");
+            let lock = loop {
+                match DaemonLock::take_now(&path) {
+                    Ok(lock) => break lock,
+                    Err(ControlError::SecondDaemon { pid, .. }) => assert_eq!(pid, holder.id().to_string()),
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            drop(lock);
+            holder.wait().expect("it ends");
+        }
     }
 }
