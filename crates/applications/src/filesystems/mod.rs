@@ -4,6 +4,10 @@
 //! bytes come through the cache as clients see them, at the pace that the caller allows. A mounted
 //! file system changes meanwhile: what is found is a hint until pages of the extent agree with it.
 //!
+//! Where the file system is mounted on this machine, the kernel could tell where files lie (FIEMAP). It
+//! is not asked: the file system may lie on a volume of the daemon that asks, and a thread that waits
+//! there for its own daemon holds that daemon up for ever when the volume is suspended.
+//!
 //! Hostile images: every loop is bounded by [`Limits`] or by the size of a block, every number is
 //! checked before it is used, and what does not fit is left out.
 
