@@ -98,6 +98,7 @@ pub(super) async fn regions(volume: &Volume, volume_bytes: u64) -> Regions {
 /// Looks for file systems on the logical volumes of a group.
 async fn logical(volume: &Volume, all: Range<u64>, group: Group, regions: &mut Regions) {
     let blind = |bytes: Range<u64>, reason| Blind { bytes, reason, seen: Vec::new() };
+    let others = group.others || group.followed.len() > LOGICAL_MAX;
     let mut used = Vec::new();
     for runs in group.followed.into_iter().take(LOGICAL_MAX) {
         used.extend(runs.places());
@@ -117,7 +118,7 @@ async fn logical(volume: &Volume, all: Range<u64>, group: Group, regions: &mut R
     // What is free tells nothing; what other volumes take lies somewhere between.
     used.sort_unstable_by_key(|bytes| bytes.start);
     let mut at = all.start;
-    for bytes in used.into_iter().chain(std::iter::once(all.end..all.end)).filter(|_| group.others) {
+    for bytes in used.into_iter().chain(std::iter::once(all.end..all.end)).filter(|_| others) {
         if bytes.start.saturating_sub(at) > GAP_BYTES {
             regions.blind.push(blind(at..bytes.start, Reason::Other("a striped, mirrored, thin or cached volume of LVM")));
         }

@@ -101,7 +101,8 @@ pub(crate) async fn group(volume: &Volume, bytes: &Range<u64>) -> Option<Group> 
     let header = layout::header(&head).ok()??;
     for (area, area_bytes) in header.areas.into_iter().take(AREAS_MAX) {
         let Some(text) = text(volume, bytes, area, area_bytes).await else { continue };
-        return Some(of(logical_volumes(&text, &header.id), bytes));
+        // What cannot be understood is not taken for a group without volumes.
+        return logical_volumes(&text, &header.id).map(|volumes| of(volumes, bytes));
     }
     None
 }
