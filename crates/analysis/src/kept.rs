@@ -3,6 +3,7 @@
 //! When there are more than fit, half of the blocks are forgotten with all their uses: what stays is the
 //! whole window still, of fewer blocks.
 
+use crate::saved::{In, Out, Unreadable};
 use engine::tap::line_hash;
 
 const BLOCK_BITS: u32 = 34;
@@ -99,6 +100,20 @@ impl Kept {
     pub fn restart(&mut self, begun_ms: u64) {
         *self = Kept { uses: std::mem::take(&mut self.uses), ..Kept::new(begun_ms, self.uses_max) };
         self.uses.clear();
+    }
+
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u64(self.below);
+        out.u64s(&self.uses);
+    }
+
+    pub(crate) fn take(from: &mut In<'_>, begun_ms: u64, uses_max: usize) -> Result<Kept, Unreadable> {
+        let below = from.u64()?;
+        let uses: Vec<u64> = from.u64s(uses_max)?.collect();
+        if uses.iter().any(|packed| line_hash(packed & (WRITE - 1), 0) >= below) {
+            return Err(Unreadable::Nonsense("a use"));
+        }
+        Ok(Kept { uses, below, ..Kept::new(begun_ms, uses_max) })
     }
 
     /// All of them, oldest first.

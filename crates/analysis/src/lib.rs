@@ -22,6 +22,7 @@ pub mod miniature;
 pub mod parts;
 pub mod profile;
 pub mod regions;
+pub mod saved;
 pub mod shares;
 mod slices;
 mod stack;

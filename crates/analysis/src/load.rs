@@ -3,6 +3,7 @@
 
 use crate::curve::{Curve, Size, size_for};
 use crate::profile::Profile;
+use crate::saved::{In, Out, Unreadable};
 use crate::slices::Slices;
 use crate::stack::Stack;
 
@@ -144,6 +145,17 @@ impl Load {
     /// A line was written.
     pub fn write(&mut self, hash: u64, writes: Writes) {
         write(&mut self.stack, hash, writes);
+    }
+
+    pub(crate) fn put(&self, out: &mut Out) {
+        self.stack.put(out);
+        self.profile.put(out);
+        self.slices.put(out);
+    }
+
+    pub(crate) fn take(from: &mut In<'_>, lines_max: usize, begun_ms: u64, now_ms: u64) -> Result<Load, Unreadable> {
+        let (stack, profile) = (Stack::take(from, lines_max)?, Profile::take(from)?);
+        Ok(Load { stack, profile, slices: Slices::take(from, begun_ms, now_ms)?, now_ms })
     }
 
     /// The curve of all that was counted.

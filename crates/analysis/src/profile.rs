@@ -1,6 +1,7 @@
 //! What is counted of a load: how often its references reach how far back.
 
 use crate::buckets::{BUCKETS, bucket_of};
+use crate::saved::{In, Out, Unreadable};
 use crate::stack::Reused;
 
 /// Parts of the lines, by hash, that are counted apart: their differences tell the error.
@@ -73,6 +74,24 @@ impl Profile {
     #[must_use]
     pub fn first_references(&self) -> f64 {
         self.first.iter().sum()
+    }
+
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u64(self.references);
+        out.u64(self.sampled);
+        for (reused, first) in self.reused.iter().zip(self.first) {
+            out.f64(first);
+            out.weights(reused);
+        }
+    }
+
+    pub(crate) fn take(from: &mut In<'_>) -> Result<Profile, Unreadable> {
+        let mut profile = Profile { references: from.count()?, sampled: from.count()?, ..Profile::default() };
+        for (reused, first) in profile.reused.iter_mut().zip(&mut profile.first) {
+            *first = from.sum()?;
+            from.weights(reused)?;
+        }
+        Ok(profile)
     }
 
     /// Of all groups but one, or of all: references by class of distance, and those to new lines,

@@ -3,6 +3,7 @@
 
 use crate::buckets::{BUCKETS, bucket_of};
 use crate::curve::Curve;
+use crate::saved::{In, Out, Unreadable};
 use crate::stack::Reused;
 
 /// Slices that are kept; when there are more, neighbours are joined and slices become twice as long.
@@ -105,6 +106,33 @@ impl Slices {
             Some(lines) => last.reused[bucket_of(lines)] += reused.weight as f32,
             None => last.first += reused.weight,
         }
+    }
+
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u64(self.length_ms);
+        out.u32(self.slices.len() as u32);
+        for slice in &self.slices {
+            out.u64(slice.references);
+            out.f64(slice.first);
+            out.weights(&slice.reused);
+        }
+    }
+
+    /// Those of a window from its beginning until now.
+    pub(crate) fn take(from: &mut In<'_>, begun_ms: u64, now_ms: u64) -> Result<Slices, Unreadable> {
+        let (length_ms, count) = (from.count()?, from.u32()? as usize);
+        let ends_ms = length_ms.saturating_mul(count as u64).saturating_add(begun_ms);
+        if !(1..=SLICES_MAX).contains(&count) || ends_ms <= now_ms || ends_ms - length_ms > now_ms {
+            return Err(Unreadable::Nonsense("the slices of its window"));
+        }
+        let mut slices = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (references, first) = (from.count()?, from.sum()?);
+            let mut reused = [0.0; BUCKETS];
+            from.weights(&mut reused)?;
+            slices.push(Slice { reused: reused.to_vec(), first, references });
+        }
+        Ok(Slices { slices, length_ms, begun_ms, ends_ms })
     }
 
     fn last(&mut self) -> &mut Slice {

@@ -1,5 +1,6 @@
 //! A sample of a load's lines, the most recently used first, and how far back each reference reaches.
 
+use crate::saved::{In, Out, Unreadable};
 use engine::tap::{line_hash, line_of};
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -145,8 +146,11 @@ impl Stack {
         if threshold >= self.threshold {
             return;
         }
+        // Not by `lower`: where the greatest was removed before, that would take the next, which may lie below.
         while self.greatest.peek().is_some_and(|hash| *hash >= threshold) {
-            self.lower();
+            if let Some(at) = self.greatest.pop().and_then(|hash| self.used_at.remove(&hash)) {
+                self.add(at, false);
+            }
         }
         self.threshold = threshold;
     }
@@ -187,13 +191,38 @@ impl Stack {
         }
     }
 
-    /// Moments count from one again, in the same order.
-    fn renumber(&mut self) {
+    /// The least recently used first.
+    fn in_order(&self) -> Vec<u64> {
         let mut order: Vec<(u32, u64)> = self.used_at.iter().map(|(hash, at)| (*at, *hash)).collect();
         order.sort_unstable_by_key(|(at, _)| *at);
+        order.into_iter().map(|(_, hash)| hash).collect()
+    }
+
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u64(self.threshold);
+        out.u64s(&self.in_order());
+    }
+
+    pub(crate) fn take(from: &mut In<'_>, lines_max: usize) -> Result<Stack, Unreadable> {
+        let mut stack = Stack { threshold: from.u64()?, ..Stack::new(lines_max) };
+        for hash in from.u64s(stack.lines_max)? {
+            stack.now += 1;
+            let is_new = stack.used_at.insert(hash, stack.now).is_none();
+            if !is_new || hash >= stack.threshold {
+                return Err(Unreadable::Nonsense("a line"));
+            }
+            stack.add(stack.now, true);
+            stack.greatest.push(hash);
+        }
+        if stack.threshold == 0 { Err(Unreadable::Nonsense("the sample's share")) } else { Ok(stack) }
+    }
+
+    /// Moments count from one again, in the same order.
+    fn renumber(&mut self) {
+        let order = self.in_order();
         self.moments.fill(0);
         self.now = 0;
-        for (_, hash) in order {
+        for hash in order {
             self.now += 1;
             self.used_at.insert(hash, self.now);
             self.add(self.now, true);
@@ -290,6 +319,15 @@ mod tests {
         }
         assert_eq!((lowered.lines(), shrunk.lines()), (small.lines(), small.lines()));
         assert_eq!(shrunk.threshold(), small.threshold());
+    }
+
+    #[test]
+    fn a_line_below_the_new_threshold_stays_where_those_above_were_removed() {
+        let mut stack = Stack::new(100);
+        let _ = (stack.reference(10), stack.reference(1000));
+        stack.remove(1000);
+        stack.lower_to(500);
+        assert!(stack.holds(10) && stack.threshold() == 500);
     }
 
     #[test]

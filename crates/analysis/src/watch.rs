@@ -3,6 +3,7 @@
 
 use crate::kept::Kept;
 use crate::load::{Load, Writes};
+use crate::saved::{In, Out, Unreadable};
 use engine::tap::line_hash;
 
 /// Lines sampled of each load, where there is memory for it. The errors promised are those of this number.
@@ -186,6 +187,41 @@ impl Watch {
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// See [`crate::saved`]. Both loads and the uses have one window.
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u32(self.limits.lines as u32);
+        out.u32(self.limits.uses as u32);
+        out.u8(match self.writes {
+            Writes::Enter => 0,
+            Writes::Refresh => 1,
+            Writes::Remove => 2,
+        });
+        let Totals { read_blocks, scanned_blocks, written_blocks } = self.totals;
+        [read_blocks, scanned_blocks, written_blocks].into_iter().for_each(|blocks| out.u64(blocks));
+        out.u64(self.all.window_ms());
+        self.application.put(out);
+        self.all.put(out);
+        self.kept.put(out);
+    }
+
+    pub(crate) fn take(from: &mut In<'_>, now_ms: u64) -> Result<Watch, Unreadable> {
+        let limits = Limits { lines: from.u32()? as usize, uses: from.u32()? as usize };
+        if !(1..=LINES_MAX).contains(&limits.lines) || !(1..=USES_MAX).contains(&limits.uses) {
+            return Err(Unreadable::Nonsense("how large it may become"));
+        }
+        let writes = match from.u8()? {
+            0 => Writes::Enter,
+            1 => Writes::Refresh,
+            2 => Writes::Remove,
+            _ => return Err(Unreadable::Nonsense("how writes act")),
+        };
+        let totals = Totals { read_blocks: from.count()?, scanned_blocks: from.count()?, written_blocks: from.count()? };
+        let begun_ms = now_ms.checked_sub(from.u64()?).ok_or(Unreadable::Nonsense("how long it has watched"))?;
+        let application = Load::take(from, limits.lines, begun_ms, now_ms)?;
+        let all = Load::take(from, limits.lines, begun_ms, now_ms)?;
+        Ok(Watch { application, all, kept: Kept::take(from, begun_ms, limits.uses)?, totals, writes, limits })
     }
 }
 
