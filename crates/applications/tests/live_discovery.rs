@@ -79,7 +79,7 @@ fn a_live_mariadb_is_found_as_its_catalogue_says() {
 
 #[test]
 fn a_live_mariadb_on_xfs_is_found_as_its_catalogue_says() {
-    let Some(volume) = Volume::xfs(&[], 512 * MIB) else { return };
+    let Some(volume) = Volume::xfs(&[], "", 512 * MIB) else { return };
     mariadb_is_found(&volume);
 }
 

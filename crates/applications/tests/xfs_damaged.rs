@@ -2,6 +2,9 @@
 //! Skipped with a message where `mkfs.xfs` is missing.
 
 mod common;
+#[path = "live/machine.rs"]
+#[allow(dead_code, reason = "no server is needed here")]
+mod machine;
 
 use applications::discovery::BYTES_MAX;
 use applications::filesystems::Limits;
@@ -142,4 +145,87 @@ fn maze() -> Sparse {
 fn trees_that_lead_around_in_what_is_known_end() {
     let found = maze().search(0, &Limits { bytes: 1 << 20, ..Limits::default() }).expect("a file system");
     assert!(!found.complete && found.files.is_empty());
+}
+
+/// An image as it is while files change and nothing but `fsync` is called: most of it is in the log.
+fn dirty() -> Option<Sparse> {
+    let volume = machine::Volume::xfs(&["-b", "size=1024", "-i", "nrext64=1"], "", BYTES)?;
+    let place = volume.mounted().join("srv");
+    std::fs::create_dir(&place).expect("a directory");
+    let mut numbers = Numbers(40);
+    for number in 0..300 {
+        let file = std::fs::File::create(place.join(common::xfs::name(number))).expect("a file");
+        for piece in 0..number as u64 % 40 {
+            std::os::unix::fs::FileExt::write_all_at(&file, &numbers.bytes(1024), piece * 4096).expect("written");
+        }
+        file.sync_all().expect("on the device");
+    }
+    Some(Sparse::of(volume.image()))
+}
+
+/// Where records of the log begin, with their lengths, as far as these do not go around the end.
+fn records(image: &Sparse) -> Vec<(u64, usize)> {
+    let mut records = Vec::new();
+    for number in image.pieces.keys() {
+        for sector in 0..8 {
+            let mut head = [0; 512];
+            image.copy(number * 4096 + sector * 512, &mut head);
+            let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+            if word(0) == 0xfeed_babe && word(12) < 1 << 20 {
+                records.push((number * 4096 + sector * 512, 512 + word(12) as usize));
+            }
+        }
+    }
+    records
+}
+
+fn put(image: &mut Sparse, at: u64, bytes: &[u8]) {
+    for (at, byte) in (at..).zip(bytes) {
+        image.pieces.entry(at / 4096).or_insert_with(|| vec![0; 4096])[(at % 4096) as usize] = *byte;
+    }
+}
+
+/// Makes the checksum of a record fit its content again.
+fn seal(image: &mut Sparse, (at, len): (u64, usize)) {
+    let mut bytes = vec![0; len];
+    if image.copy(at, &mut bytes) && len > 512 {
+        let covered = [&bytes[..32], &[0; 4], &bytes[36..328], &bytes[512..]].concat();
+        put(image, at + 32, &format::checksum::crc32c(&covered).to_le_bytes());
+    }
+}
+
+#[test]
+fn searches_with_damaged_logs_end_within_their_limits() {
+    let Some(good) = dirty() else { return };
+    let limits = Limits { bytes: 16 << 20, directories: 200, files: 2500, extents: 20_000 };
+    let whole = good.search(0, &limits).expect("a file system");
+    assert!(whole.complete && whole.files.len() == 300, "{} files", whole.files.len());
+    let records = records(&good);
+    assert!(records.len() > 100, "{} records", records.len());
+    let rounds = std::env::var("APPLICATIONS_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let (mut numbers, mut fewer, mut changed) = (Numbers(41), 0, 0);
+    for round in 0..rounds {
+        let (mut bad, mut places) = (good.clone(), Vec::new());
+        for _ in 0..=numbers.below(12) {
+            let record = records[numbers.below(records.len())];
+            places.push(record);
+            // The header, the operations that follow it, or anything.
+            let bound = [340, 1024, record.1][numbers.below(3)].min(record.1 - 4);
+            let word = [0, u32::MAX, numbers.next() as u32, 1 << numbers.below(32)][numbers.below(4)].to_be_bytes();
+            put(&mut bad, record.0 + numbers.below(bound) as u64, &word[..[1, 2, 4][numbers.below(3)]]);
+        }
+        // A checksum that fits lets the damage in.
+        if numbers.below(4) != 0 {
+            places.iter().for_each(|record| seal(&mut bad, *record));
+        }
+        let found = bad.search(0, &limits).expect("a file system");
+        assert!(is_within(&found, &limits), "round {round}: {found:?}");
+        for extent in found.files.iter().flat_map(|file| &file.extents) {
+            assert!(extent.volume_offset + extent.bytes <= BYTES && extent.file_offset.checked_add(extent.bytes).is_some());
+        }
+        fewer += u32::from(found.files.len() < whole.files.len());
+        changed += u32::from(found.files.len() == whole.files.len() && found.files != whole.files);
+    }
+    println!("{rounds} logs of {} records, fewer files in {fewer}, others in {changed}", records.len());
+    assert!(fewer > 0);
 }

@@ -8,17 +8,22 @@ mod common;
 #[allow(dead_code, reason = "no server is needed here")]
 mod machine;
 
-use applications::filesystems::{FileExtent, Limits, role};
+use applications::discovery::{self, Discovery};
+use applications::filesystems::xfs::Xfs;
+use applications::filesystems::{FileExtent, Found, Limits, role};
 use common::Numbers;
 use common::xfs::Sparse;
 use machine::Volume;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const BYTES: u64 = 320 << 20;
+/// Of Linux: a write returns when it is on the device.
+const O_DSYNC: i32 = 0o10000;
 
 /// What a tool said; it must succeed.
 fn said(program: &str, arguments: &[&str], path: &Path) -> String {
@@ -134,7 +139,7 @@ fn files(root: &Path, below: &str, all: &mut Vec<String>) {
 
 fn check(options: &[&str], has_shared: bool) {
     println!("mkfs.xfs {}", options.join(" "));
-    let Some(volume) = Volume::xfs(options, BYTES) else { return };
+    let Some(volume) = Volume::xfs(options, "", BYTES) else { return };
     let root = volume.mounted();
     make(&root, has_shared);
     let mut paths = Vec::new();
@@ -181,4 +186,141 @@ fn extents_in_small_blocks_are_those_that_the_kernel_tells() {
 #[test]
 fn extents_of_the_older_version_are_those_that_the_kernel_tells() {
     check(&["-m", "crc=0", "-n", "size=16384"], false);
+}
+
+/// What a search finds on the device now, while the file system is mounted.
+fn search_now(image: &File) -> Found {
+    let mut read = |offset, bytes: &mut [u8]| image.read_exact_at(bytes, offset).is_ok();
+    let file_system = Xfs::open(&mut read, 0).expect("a file system");
+    file_system.data_files(&mut read, &Limits::default())
+}
+
+/// Changes files that nobody compares, and writes the log, until it is told to end.
+fn keep_busy(root: &Path, end: &AtomicBool) {
+    let busy = root.join("busy");
+    std::fs::create_dir(&busy).expect("a directory");
+    let mut numbers = Numbers(31);
+    let growing = File::options().create(true).append(true).custom_flags(O_DSYNC).open(busy.join("growing.ibd")).expect("a file");
+    for number in 0.. {
+        std::io::Write::write_all(&mut &growing, &numbers.bytes(4096)).expect("written");
+        let name = busy.join(format!("new_{}.ibd", number % 50));
+        let count = 1 + numbers.below(20_000);
+        std::fs::write(&name, numbers.bytes(count)).expect("written");
+        std::fs::rename(&name, busy.join(format!("old_{}.ibd", number % 70))).expect("renamed");
+        if number % 200 == 199 {
+            growing.set_len(4096).expect("cut");
+        }
+        if end.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// One round of changes to files below a directory, each of them written to the log by `fsync`.
+fn change(root: &Path, round: u64, numbers: &mut Numbers) {
+    let place = root.join(format!("srv/shop_{}", round % 3));
+    std::fs::create_dir_all(&place).expect("a directory");
+    let table = |name: String| File::options().create(true).truncate(false).write(true).open(place.join(name)).expect("a file");
+    let growing = table("growing.ibd".to_owned());
+    growing.write_all_at(&numbers.bytes(100_000), round * 100_000).expect("written");
+    // Pieces that do not join: a list of extents in the inode that becomes a tree.
+    let pieces = table("pieces.ibd".to_owned());
+    for piece in 0..90 {
+        pieces.write_all_at(&numbers.bytes(4096), (round * 90 + piece) * 8192).expect("written");
+    }
+    let space = table(format!("space_{round}.ibd"));
+    said("fallocate", &["-l", &format!("{}KiB", 512 + 64 * round)], &place.join(format!("space_{round}.ibd")));
+    space.write_all_at(&numbers.bytes(30_000), 100_000).expect("written");
+    let cut = table("cut.ibd".to_owned());
+    cut.write_all_at(&numbers.bytes(200_000), 0).expect("written");
+    cut.set_len(10_000 + round * 4096).expect("cut");
+    let many = place.join("many");
+    std::fs::create_dir_all(&many).expect("a directory");
+    for number in 0..60 {
+        table(format!("many/{}", common::xfs::name((round * 60 + number) as usize)));
+    }
+    if round % 2 == 1 {
+        std::fs::rename(many.join(common::xfs::name((round * 60) as usize)), place.join(format!("moved_{round}.ibd"))).expect("renamed");
+        std::fs::remove_file(many.join(common::xfs::name((round * 60 + 1) as usize))).expect("removed");
+    }
+    for file in [growing, pieces, space, cut, File::open(&many).expect("a directory"), File::open(&place).expect("a directory")] {
+        file.sync_all().expect("on the device");
+    }
+}
+
+/// Whether a found file is one that the busy thread does not change.
+fn is_compared(path: &str) -> bool {
+    path.starts_with("srv/")
+}
+
+/// Files that are changed while others change, each time compared with what the kernel tells.
+fn check_busy(options: &[&str], mount_options: &str, rounds: u64) {
+    println!("mkfs.xfs {} mounted {mount_options}", options.join(" "));
+    let Some(volume) = Volume::xfs(options, mount_options, BYTES) else { return };
+    let root = volume.mounted();
+    std::fs::create_dir(root.join("srv")).expect("a directory");
+    volume.sync();
+    let image = File::open(volume.image()).expect("an image");
+    let (end, mut numbers) = (AtomicBool::new(false), Numbers(30));
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| keep_busy(&root, &end));
+        let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut known: Option<discovery::Found> = None;
+            for round in 0..rounds {
+                change(&root, round, &mut numbers);
+                let found = search_now(&image);
+                let mut paths = Vec::new();
+                files(&root, "srv", &mut paths);
+                let told: BTreeMap<&str, _> = found.files.iter().map(|file| (file.path.as_str(), file)).collect();
+                assert_eq!(told.keys().filter(|path| is_compared(path)).count(), paths.len(), "round {round}");
+                let mut extents = 0;
+                for path in &paths {
+                    let file = told.get(path.as_str()).unwrap_or_else(|| panic!("round {round}: {path} is not found"));
+                    let by_kernel = extents_by_kernel(&root.join(path));
+                    assert_eq!(joined(&file.extents), joined(&by_kernel), "round {round}: {path}");
+                    assert_eq!(file.bytes, std::fs::metadata(root.join(path)).expect("its size").len(), "round {round}: {path}");
+                    extents += file.extents.len();
+                }
+                // Look by look, the log is followed from where it was left.
+                let look = match &known {
+                    Some(before) => Discovery::again(before, BYTES),
+                    None => Discovery::new(BYTES),
+                };
+                let next = common::xfs::discover_with(look, &mut |offset, bytes| image.read_exact_at(bytes, offset).is_ok());
+                println!(
+                    "round {round}: {} files, {extents} extents, {} and {} bytes read",
+                    paths.len(),
+                    found.bytes_read,
+                    next.bytes_read
+                );
+                assert!(!next.is_behind());
+                let mapped = |id| next.extents(id).map(|extent| extent.bytes.end - extent.bytes.start).sum::<u64>();
+                let compared: Vec<_> = next.objects.iter().filter(|object| is_compared(&object.path)).collect();
+                assert_eq!(compared.len(), paths.len());
+                for object in compared {
+                    let extents = &told[object.path.as_str()].extents;
+                    assert_eq!(mapped(object.id), extents.iter().map(|extent| extent.bytes).sum::<u64>(), "{}", object.path);
+                }
+                known = Some(next);
+            }
+        }));
+        end.store(true, Ordering::Relaxed);
+        busy.join().expect("it ended well");
+        compared.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn extents_of_files_that_change_all_the_time_are_those_of_the_log() {
+    check_busy(&[], "", 12);
+}
+
+#[test]
+fn large_records_of_the_log_are_read() {
+    check_busy(&["-b", "size=1024", "-n", "size=8192", "-i", "nrext64=1", "-l", "su=256k"], ",logbsize=256k", 6);
+}
+
+#[test]
+fn the_log_of_the_older_version_is_read() {
+    check_busy(&["-m", "crc=0", "-n", "size=16384"], "", 6);
 }

@@ -3,7 +3,7 @@
 use super::objects::Numbers;
 use super::regions::Blind;
 use super::work::Journals;
-use crate::filesystems::ext4::Journal;
+use crate::filesystems::Journal;
 use crate::map::{Extent, Map, Source};
 use crate::page::Engine;
 use std::collections::BTreeMap;

@@ -12,6 +12,9 @@ pub(super) const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 /// The same in the first look. It is enough for a fresh file system; an old one has nearly all it
 /// names at its home, and that shall not wait for the journal.
 pub(super) const JOURNAL_BYTES_FIRST: u64 = 16 << 20;
+/// Memory for what is held of journals from one look to the next: two file systems with as much as
+/// is held of one, or hundreds as they are. What does not fit is read again in each look.
+pub(super) const JOURNALS_HELD_BYTES_MAX: usize = 64 << 20;
 /// Bytes of dictionaries and of the first pages of files: 20 KiB for each file of InnoDB, 64 KiB of
 /// those of MySQL 8, some 15 MiB for each database of PostgreSQL with a few thousand relations.
 pub(super) const NAMES_BYTES_MAX: u64 = 512 << 20;

@@ -1,7 +1,9 @@
 //! The work from the first read to what was found, and how it is driven.
 
 use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind};
-use super::limits::{BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH};
+use super::limits::{
+    BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, JOURNALS_HELD_BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH,
+};
 use super::looks::{look, step_bytes};
 use super::objects::{Draft, Drafts, Numbers, shown};
 use super::regions::{Blind, Placed, regions};
@@ -9,9 +11,8 @@ use super::server_names::{ServerNames, of_server};
 use super::servers::{Server, servers};
 use super::source::Source;
 use super::{innodb, mssql, postgres};
-use crate::filesystems::ext4::Journal;
 use crate::filesystems::lvm::Runs;
-use crate::filesystems::{DataFile, Read, Volume};
+use crate::filesystems::{DataFile, Journal, Read, Volume};
 use crate::page::Engine;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -141,6 +142,7 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
     let mut source = Source::new(&volume, NAMES_BYTES_MAX);
     let mut journal_bytes = if journals.is_some() { JOURNAL_BYTES_MAX } else { JOURNAL_BYTES_FIRST };
     let (mut followed, mut journals) = (Journals::new(), journals.unwrap_or_default());
+    let mut held_bytes = 0;
     for Placed { start, on, runs, file_system } in regions.file_systems {
         let mut journal = journals.remove(&start).unwrap_or_default();
         journal_bytes -= file_system.follow(&mut journal, &on, journal_bytes).await;
@@ -148,7 +150,10 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
         if let Some(runs) = &runs {
             found.complete &= on_the_volume(&mut found.files, runs, search.extents);
         }
-        followed.insert(start, journal);
+        held_bytes += journal.bytes();
+        if held_bytes <= JOURNALS_HELD_BYTES_MAX {
+            followed.insert(start, journal);
+        }
         search.bytes -= found.bytes_read.min(search.bytes);
         search.directories -= found.directories.min(search.directories);
         search.files -= found.files.len().min(search.files);

@@ -1,6 +1,7 @@
 //! A file system of any kind that can be read.
 
-use super::ext4::{self, Ext4, Journal};
+use super::ext4::{self, Ext4};
+use super::journal::Journal;
 use super::volume::drive;
 use super::xfs::{self, Xfs};
 use super::{Found, Limits, ReadAt, Volume};
@@ -84,21 +85,31 @@ impl FileSystem {
         }
     }
 
-    /// Follows the journal, where one is read, from where it was left, reading `bytes_max` at most;
+    /// Follows the journal from where it was left, reading `bytes_max` at most;
     /// how many it were.
     pub(crate) async fn follow(&self, journal: &mut Journal, volume: &Volume, bytes_max: u64) -> u64 {
-        match self {
-            FileSystem::Ext4(one) => one.follow(journal, volume, bytes_max).await,
-            FileSystem::Xfs(_) => 0,
-        }
+        let (read, followed) = match (self, std::mem::take(journal)) {
+            (FileSystem::Ext4(one), before) => {
+                let mut journal = if let Journal::Ext4(journal) = before { journal } else { ext4::Journal::default() };
+                (one.follow(&mut journal, volume, bytes_max).await, Journal::Ext4(journal))
+            }
+            (FileSystem::Xfs(one), before) => {
+                let mut log = if let Journal::Xfs(log) = before { log } else { xfs::Log::default() };
+                (one.follow(&mut log, volume, bytes_max).await, Journal::Xfs(log))
+            }
+        };
+        *journal = followed;
+        read
     }
 
     /// [`FileSystem::data_files`] of a volume that is read by asking, and whose journal was
     /// followed.
     pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits, journal: &Journal) -> Found {
-        match self {
-            FileSystem::Ext4(one) => one.data_files_on(volume, limits, journal).await,
-            FileSystem::Xfs(one) => one.data_files_on(volume, limits).await,
+        match (self, journal) {
+            (FileSystem::Ext4(one), Journal::Ext4(journal)) => one.data_files_on(volume, limits, journal).await,
+            (FileSystem::Ext4(one), _) => one.data_files_on(volume, limits, &ext4::Journal::default()).await,
+            (FileSystem::Xfs(one), Journal::Xfs(log)) => one.data_files_on(volume, limits, log).await,
+            (FileSystem::Xfs(one), _) => one.data_files_on(volume, limits, &xfs::Log::default()).await,
         }
     }
 }

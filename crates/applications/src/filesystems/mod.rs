@@ -13,6 +13,7 @@
 
 pub mod ext4;
 mod file_system;
+mod journal;
 pub(crate) mod lvm;
 mod partitions;
 mod pieces;
@@ -22,6 +23,7 @@ mod walk;
 pub mod xfs;
 
 pub use file_system::{FileSystem, Refused};
+pub(crate) use journal::Journal;
 pub use partitions::starts;
 pub(crate) use partitions::starts_of;
 pub use roles::{Fork, Role, instance, role};

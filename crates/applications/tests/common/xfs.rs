@@ -195,7 +195,11 @@ pub fn is_within(found: &Found, limits: &Limits) -> bool {
 
 /// What a discovery finds by reads of that function.
 pub fn discover(bytes: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> discovery::Found {
-    let mut discovery = Discovery::new(bytes);
+    discover_with(Discovery::new(bytes), read)
+}
+
+/// What a discovery under way finds.
+pub fn discover_with(mut discovery: Discovery, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> discovery::Found {
     let mut buffer = Vec::new();
     while let Some(wanted) = discovery.next() {
         buffer.resize(wanted.len_bytes, 0);

@@ -39,16 +39,16 @@ pub struct Volume {
 impl Volume {
     /// An ext4; `None`, with a message, where there are no rights, loop devices or tools.
     pub fn make(bytes: u64) -> Option<Volume> {
-        Volume::with("mkfs.ext4", &["-q", "-F", "-b", "4096"], bytes)
+        Volume::with("mkfs.ext4", &["-q", "-F", "-b", "4096"], "loop", bytes)
     }
 
-    /// An XFS made with those options; `None`, with a message, as for ext4, and where tools or
-    /// kernel have no such XFS.
-    pub fn xfs(options: &[&str], bytes: u64) -> Option<Volume> {
-        Volume::with("mkfs.xfs", &[&["-q", "-f"], options].concat(), bytes)
+    /// An XFS made and mounted with those options; `None`, with a message, as for ext4, and where
+    /// tools or kernel have no such XFS.
+    pub fn xfs(options: &[&str], mount_options: &str, bytes: u64) -> Option<Volume> {
+        Volume::with("mkfs.xfs", &[&["-q", "-f"], options].concat(), &format!("loop{mount_options}"), bytes)
     }
 
-    fn with(mkfs: &str, options: &[&str], bytes: u64) -> Option<Volume> {
+    fn with(mkfs: &str, options: &[&str], mount_options: &str, bytes: u64) -> Option<Volume> {
         let is_xfs = mkfs == "mkfs.xfs";
         let mkfs = program(mkfs, &["/usr/sbin", "/sbin"])?;
         let directory = tempfile::tempdir().expect("a directory");
@@ -57,7 +57,7 @@ impl Volume {
         let file = std::fs::File::create(volume.image()).expect("an image");
         file.set_len(bytes).expect("its size");
         said(Command::new(mkfs).args(options).arg(volume.image()));
-        let mounted = Command::new("mount").args(["-o", "loop"]).arg(volume.image()).arg(volume.mounted()).output();
+        let mounted = Command::new("mount").args(["-o", mount_options]).arg(volume.image()).arg(volume.mounted()).output();
         match mounted {
             Ok(output) if output.status.success() => {
                 // Servers that refuse root must reach their data.

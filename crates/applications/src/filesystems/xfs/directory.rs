@@ -21,6 +21,8 @@ const DATA_5: u32 = u32::from_be_bytes(*b"XDD3");
 const HEAD_BYTES: usize = 16;
 const HEAD_BYTES_5: usize = 64;
 const OWNER_AT: usize = 40;
+const LSN_AT: usize = 16;
+const UUID_AT: usize = 24;
 /// Bytes of the end of the only block, and of an entry of the index before it.
 const TAIL_BYTES: usize = 8;
 const INDEX_BYTES: usize = 8;
@@ -74,7 +76,7 @@ impl Reader<'_> {
         let end = inode.bytes.min(BYTES_MAX);
         let mut block = vec![0; directory_bytes as usize];
         // The parts of a block may lie in several extents.
-        let (mut filled, mut is_whole) = (0, end == inode.bytes);
+        let (mut places, mut is_whole) = (Vec::new(), end == inode.bytes);
         for extent in extents::of(self, inode, end).await {
             for at in (0..extent.bytes).step_by(block_bytes as usize) {
                 let place = extent.file_offset + at;
@@ -83,19 +85,18 @@ impl Reader<'_> {
                 }
                 let inside = place % directory_bytes;
                 if inside == 0 {
-                    filled = 0;
+                    places.clear();
                 }
-                if inside != filled {
+                if inside != places.len() as u64 * block_bytes {
                     is_whole = false;
                     continue;
                 }
-                let part = &mut block[inside as usize..(inside + block_bytes) as usize];
-                if self.pieces.read(extent.volume_offset + at, part).await.is_none() {
-                    return false;
-                }
-                filled += block_bytes;
-                if filled == directory_bytes {
-                    is_whole &= self.block(inode, &block, names);
+                places.push(extent.volume_offset + at);
+                if places.len() as u64 == self.superblock.directory_blocks {
+                    if !self.block(&places, &mut block, (LSN_AT, UUID_AT)).await {
+                        return false;
+                    }
+                    is_whole &= self.names(inode, &block, names);
                 }
             }
         }
@@ -103,7 +104,7 @@ impl Reader<'_> {
     }
 
     /// The names in a block; whether it is one of that directory, and whole.
-    fn block(&self, inode: &Inode, block: &[u8], names: &mut Vec<Named>) -> bool {
+    fn names(&self, inode: &Inode, block: &[u8], names: &mut Vec<Named>) -> bool {
         let (magic, has_owners) = (be32(block, 0), self.superblock.has_owners);
         let (one, data, head) = if has_owners { (ONE_5, DATA_5, HEAD_BYTES_5) } else { (ONE, DATA, HEAD_BYTES) };
         if (magic != one && magic != data) || (has_owners && be64(block, OWNER_AT) != inode.number) {

@@ -12,6 +12,8 @@ const KEY_BYTES: usize = 8;
 const HEAD_BYTES: usize = 24;
 const HEAD_BYTES_5: usize = 72;
 const OWNER_AT: usize = 56;
+const LSN_AT: usize = 32;
+const UUID_AT: usize = 40;
 const MAGIC: u32 = u32::from_be_bytes(*b"BMAP");
 const MAGIC_5: u32 = u32::from_be_bytes(*b"BMA3");
 /// Bytes of the head of the tree's root in the inode.
@@ -61,7 +63,7 @@ async fn tree(reader: &mut Reader<'_>, inode: &Inode, end: u64, extents: &mut Ve
             return;
         }
         let read = match reader.superblock.place_of_blocks(block, 1) {
-            Some(place) => reader.pieces.read(place, &mut bytes).await.is_some(),
+            Some(place) => reader.block(&[place], &mut bytes, (LSN_AT, UUID_AT)).await,
             None => false,
         };
         let is_own = !reader.superblock.has_owners || be64(&bytes, OWNER_AT) == inode.number;

@@ -3,13 +3,13 @@
 use super::Reader;
 use crate::bytes::{be16, be32, be64, byte};
 
-const MAGIC: u16 = u16::from_be_bytes(*b"IN");
+pub(super) const MAGIC: u16 = u16::from_be_bytes(*b"IN");
 /// Types of files, the upper four bits of the mode.
 const MODE_DIRECTORY: u16 = 4;
 const MODE_REGULAR: u16 = 8;
 /// Where the content begins that lies in the inode, by version.
-const CONTENT_AT: usize = 100;
-const CONTENT_AT_3: usize = 176;
+pub(super) const CONTENT_AT: usize = 100;
+pub(super) const CONTENT_AT_3: usize = 176;
 /// Flags: the file lies in the realtime section; counters of extents have 64 bits.
 const REALTIME: u16 = 0x1;
 const WIDE_COUNTERS: u64 = 0x10;
@@ -47,6 +47,9 @@ impl Reader<'_> {
         if self.pieces.read(place, &mut bytes).await.is_none() {
             self.pieces.failed = true;
             return None;
+        }
+        if let Some(log) = self.log {
+            log.lay_inode(self.superblock, place, &mut bytes);
         }
         of(number, &bytes)
     }

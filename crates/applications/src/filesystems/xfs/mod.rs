@@ -1,11 +1,10 @@
 //! XFS, read from the raw volume: superblock, inodes, directories, and where the bytes of files
 //! lie. Versions 4 and 5.
 //!
-//! Its log is not read. The kernel forces the log every 30 seconds (`fs.xfs.xfssyncd_centisecs`),
-//! and begins to write all metadata home that was in the log by then (`xfs_log_worker` in
-//! `fs/xfs/xfs_log.c`). So a new directory or file, and the extents of one that has grown, are found
-//! within a minute. Before that they are not seen; a name that leads to an inode that is not there
-//! yet is left out, and the search is not complete.
+//! What is committed in its log is laid over what lies at home: a new file has a name, and one that
+//! grows its extents, as soon as the kernel has written the log: when somebody calls `fsync`, and every
+//! 30 seconds (`fs.xfs.xfssyncd_centisecs`). A name that leads to an inode that is not there yet is
+//! left out, and the search is not complete.
 //!
 //! Sources: "XFS Algorithms & Data Structures" (3rd edition), and `fs/xfs/libxfs/xfs_format.h` and
 //! `xfs_da_format.h` of the Linux kernel. Not read: files in a realtime section, and links.
@@ -13,8 +12,10 @@
 mod directory;
 mod extents;
 mod inode;
+mod log;
 mod superblock;
 
+pub(crate) use log::Log;
 pub use superblock::Refused;
 
 use super::pieces::Pieces;
@@ -32,6 +33,8 @@ pub struct Xfs {
 /// A file system being read, with what is left of the limits.
 pub(super) struct Reader<'a> {
     superblock: &'a Superblock,
+    /// What is laid over the blocks at their homes.
+    log: Option<&'a Log>,
     pub(super) pieces: Pieces<'a>,
 }
 
@@ -66,14 +69,31 @@ impl Xfs {
     /// first.
     pub fn data_files(&self, read: &mut ReadAt, limits: &Limits) -> Found {
         let volume = Volume::default();
-        drive(read, &volume, self.data_files_on(&volume, limits))
+        drive(read, &volume, async {
+            let mut log = Log::default();
+            let log_bytes = self.follow(&mut log, &volume, limits.bytes).await;
+            let rest = Limits { bytes: limits.bytes - log_bytes, ..*limits };
+            let mut found = self.data_files_on(&volume, &rest, &log).await;
+            found.bytes_read += log_bytes;
+            found
+        })
     }
 
-    /// [`Xfs::data_files`] of a volume that is read by asking.
-    pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits) -> Found {
+    /// Follows the log from where it was left, reading `bytes_max` at most; how many it were.
+    pub(crate) async fn follow(&self, log: &mut Log, volume: &Volume, bytes_max: u64) -> u64 {
+        let limits = Limits { bytes: bytes_max, ..Limits::default() };
+        let mut pieces = Pieces::new(volume, self.superblock.end(), &limits);
+        log.follow(&self.superblock, &mut pieces).await;
+        bytes_max - pieces.bytes_left
+    }
+
+    /// [`Xfs::data_files`] of a volume that is read by asking, and whose log was followed.
+    pub(crate) async fn data_files_on(&self, volume: &Volume, limits: &Limits, log: &Log) -> Found {
         let pieces = Pieces::new(volume, self.superblock.end(), limits);
-        let reader = Reader { superblock: &self.superblock, pieces };
-        walk(Tree::Xfs(reader), self.superblock.root, limits).await
+        let reader = Reader { superblock: &self.superblock, log: Some(log), pieces };
+        let mut found = walk(Tree::Xfs(reader), self.superblock.root, limits).await;
+        found.complete &= !log.is_behind();
+        found
     }
 }
 
@@ -89,5 +109,20 @@ impl Reader<'_> {
         }
         let extents = extents::of(self, &inode, u64::MAX).await;
         Some((inode.bytes, extents))
+    }
+
+    /// Reads a block whose parts lie at these places of the volume, each of the same length, as it is
+    /// committed; whether it could be read. In version 5 it has its LSN and its UUID at these offsets.
+    async fn block(&mut self, places: &[u64], block: &mut [u8], at: (usize, usize)) -> bool {
+        let part_bytes = self.superblock.block_bytes as usize;
+        for (place, part) in places.iter().zip(block.chunks_mut(part_bytes)) {
+            if self.pieces.read(*place, part).await.is_none() {
+                return false;
+            }
+        }
+        if let Some(log) = self.log {
+            log.lay_block(self.superblock, places, block, at);
+        }
+        true
     }
 }

@@ -1,5 +1,6 @@
 //! The superblock, and where it says that blocks and inodes are.
 
+use super::log::Ring;
 use crate::bytes::{be16, be32, be64, byte};
 use crate::filesystems::Volume;
 
@@ -19,6 +20,9 @@ const FEATURES_2_TYPES: u32 = 0x200;
 /// elsewhere: those of zoned storage do.
 const KNOWN: u32 = 0x1ff;
 const TYPES: u32 = 0x1;
+const META_UUID: u32 = 0x4;
+/// The unit of the log.
+const SECTOR_BYTES: u64 = 512;
 
 /// Why a file system cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -55,6 +59,10 @@ pub(super) struct Superblock {
     /// Blocks of the data section.
     pub(super) blocks: u64,
     pub(super) uuid: [u8; 16],
+    /// The UUID that blocks of metadata have, which stays when the other is changed.
+    pub(super) meta_uuid: [u8; 16],
+    /// Where the log lies; `None` if that is on another device.
+    pub(super) log: Option<Ring>,
     /// The inode of the root directory.
     pub(super) root: u64,
     /// Bytes of an inode.
@@ -93,11 +101,15 @@ impl Superblock {
             return Err(Refused::Unsupported { features: unknown });
         }
         let log = |at: usize| u32::from(byte(&bytes, at)).min(63);
-        let superblock = Superblock {
+        let uuid_at = |at: usize| bytes[at..at + 16].try_into().unwrap_or_default();
+        let has_meta_uuid = has_owners && be32(&bytes, 216) & META_UUID != 0;
+        let mut superblock = Superblock {
             start,
             block_bytes: be32(&bytes, 4).into(),
             blocks: be64(&bytes, 8),
-            uuid: bytes[32..48].try_into().unwrap_or_default(),
+            uuid: uuid_at(32),
+            meta_uuid: uuid_at(if has_meta_uuid { 248 } else { 32 }),
+            log: None,
             root: be64(&bytes, 56),
             inode_bytes: be16(&bytes, 104).into(),
             directory_blocks: 1 << log(192),
@@ -110,7 +122,11 @@ impl Superblock {
         };
         // The last byte is set while a file system is made.
         let agrees = 1 << log(120) == superblock.block_bytes && 1 << log(122) == superblock.inode_bytes && byte(&bytes, 126) == 0;
-        (agrees && superblock.is_sane()).then_some(superblock).ok_or(Refused::Damaged)
+        if !agrees || !superblock.is_sane() {
+            return Err(Refused::Damaged);
+        }
+        superblock.log = superblock.ring(be64(&bytes, 48), be32(&bytes, 96).into());
+        Ok(superblock)
     }
 
     fn is_sane(&self) -> bool {
@@ -129,6 +145,12 @@ impl Superblock {
             && self.blocks <= self.groups * self.group_blocks
             && self.blocks.checked_mul(block).and_then(|bytes| bytes.checked_add(self.start)).is_some()
             && self.place_of_inode(self.root).is_some()
+    }
+
+    /// Where a log of so many blocks lies, if it lies on the volume.
+    fn ring(&self, number: u64, count: u64) -> Option<Ring> {
+        let start = self.place_of_blocks(number, count).filter(|_| number > 0 && count > 0)?;
+        Some(Ring { start, blocks: u32::try_from(count * self.block_bytes / SECTOR_BYTES).ok()? })
     }
 
     /// Where the file system ends on the volume.
