@@ -9,7 +9,7 @@ import { href } from "../route";
 import { Badge, Bar } from "../ui/basics";
 import { Operate } from "../ui/operate";
 import { sentence } from "../ui/toast";
-import { jobPart, JOB_WORD, ofPool, type Tone } from "../words/health";
+import { hasTotal, jobPart, JOB_WORD, ofPool, type Tone } from "../words/health";
 
 const STATES: Record<JobView["state"], { tone: Tone; word: string }> = {
   running: { tone: "busy", word: "running" },
@@ -64,12 +64,12 @@ export function JobCard({ job }: { job: JobView }) {
       <p class="job-figures">
         {running
           ? <>
-              <span>{percent(jobPart(job))}: {bytes(job.done_bytes)} of {bytes(job.total_bytes)}</span>
+              <span>{hasTotal(job) ? `${percent(jobPart(job))}: ${bytes(job.done_bytes)} of ${bytes(job.total_bytes)}` : `${bytes(job.done_bytes)} read`}</span>
               <span>{bytesPerSecond(job.rate_bytes)}</span>
-              <span>{job.left_s === null ? "time left unknown yet" : `${span(job.left_s)} left`}</span>
+              {hasTotal(job) && <span>{job.left_s === null ? "time left unknown yet" : `${span(job.left_s)} left`}</span>}
               <span class="muted">for {span(job.elapsed_ms / 1000)}</span>
             </>
-          : <span>{bytes(job.done_bytes)}{job.state === "done" ? "" : ` of ${bytes(job.total_bytes)}`} in {span(job.elapsed_ms / 1000)}</span>}
+          : <span>{bytes(job.done_bytes)}{job.state === "done" || !hasTotal(job) ? "" : ` of ${bytes(job.total_bytes)}`} in {span(job.elapsed_ms / 1000)}</span>}
       </p>
       {job.error && <p class="wrong">{sentence(job.error.detail)}{job.error.remedy && ` What to do: ${sentence(job.error.remedy)}`}</p>}
     </article>

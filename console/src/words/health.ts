@@ -22,6 +22,9 @@ export const JOB_WORD: Record<JobKind, string> = {
 /** Whether a job is the work of a pool, and not of a volume: both may have the same name. */
 export const ofPool = (job: JobView): boolean => job.kind === "check" || job.kind === "replace" || job.kind === "disk_room";
 
+/** Whether it is known how much there is to do: a look for applications ends when it has found them. */
+export const hasTotal = (job: JobView): boolean => job.kind !== "discover";
+
 export function jobPart(job: JobView): number {
   if (job.state === "done") return 1;
   return job.total_bytes > 0 ? Math.min(1, job.done_bytes / job.total_bytes) : 0;
@@ -47,7 +50,7 @@ export function healthLine(volume: VolumeView, sample: VolumeSample | null, job:
   if (limit !== null && volume.options.mode === "write-back" && dirty !== null && dirty >= limit * 0.97) {
     return { tone: "warn", text: `At its dirty limit of ${bytes(limit)}: writes wait for destage` };
   }
-  if (job && job.state === "running") return { tone: "busy", text: `${JOB_WORD[job.kind]}, ${percent(jobPart(job))} done` };
+  if (job && job.state === "running") return { tone: "busy", text: hasTotal(job) ? `${JOB_WORD[job.kind]}, ${percent(jobPart(job))} done` : `${JOB_WORD[job.kind]} is under way` };
   if (sample && sample.reads_s + sample.writes_s === 0) return { tone: "good", text: "Running, idle" };
   return { tone: "good", text: "Running" };
 }

@@ -179,11 +179,21 @@ impl Job {
         if total_bytes == 0 {
             return;
         }
+        self.note_progress(done_bytes, total_bytes);
+    }
+
+    /// Notes how far work is of which nobody knows how much there is: what is told of it has no total, and no time left.
+    pub fn advance_open(&self, done_bytes: u64) {
+        self.note_progress(done_bytes, 0);
+    }
+
+    fn note_progress(&self, done_bytes: u64, total_bytes: u64) {
         let now = Instant::now();
         let mut progress = self.progress();
         (progress.done_bytes, progress.total_bytes) = (done_bytes, total_bytes);
         progress.samples.push_back((now, done_bytes));
-        while progress.samples.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
+        // One from before the window stays: between two of them there is a rate, however rarely they come.
+        while progress.samples.get(1).is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
             progress.samples.pop_front();
         }
         if now.duration_since(progress.told) >= TELL {
@@ -215,7 +225,8 @@ impl Job {
     /// How it is.
     pub fn view(&self) -> JobView {
         let progress = self.progress();
-        let rate_bytes = rate(&progress.samples);
+        let now = progress.ended.unwrap_or_else(Instant::now);
+        let rate_bytes = rate(&progress.samples, now);
         let rest_bytes = progress.total_bytes.saturating_sub(progress.done_bytes);
         let running = progress.state == JobState::Running;
         JobView {
@@ -226,8 +237,8 @@ impl Job {
             done_bytes: progress.done_bytes,
             total_bytes: progress.total_bytes,
             rate_bytes,
-            left_s: rest_bytes.checked_div(rate_bytes).filter(|_| running),
-            elapsed_ms: progress.ended.unwrap_or_else(Instant::now).duration_since(self.began).as_millis() as u64,
+            left_s: rest_bytes.checked_div(rate_bytes).filter(|_| running && progress.total_bytes > 0),
+            elapsed_ms: now.duration_since(self.began).as_millis() as u64,
         }
     }
 
@@ -236,11 +247,12 @@ impl Job {
     }
 }
 
-fn rate(samples: &VecDeque<(Instant, u64)>) -> u64 {
-    let (Some((from, first)), Some((to, last))) = (samples.front(), samples.back()) else {
+/// Bytes per second until now: what came in a moment, with nothing since, has taken as long as that is ago.
+fn rate(samples: &VecDeque<(Instant, u64)>, now: Instant) -> u64 {
+    let (Some((from, first)), Some((_, last))) = (samples.front(), samples.back()) else {
         return 0;
     };
-    let elapsed_ms = to.duration_since(*from).as_millis() as u64;
+    let elapsed_ms = now.duration_since(*from).as_millis() as u64;
     (last.saturating_sub(*first)).saturating_mul(1000).checked_div(elapsed_ms).unwrap_or(0)
 }
 
@@ -334,9 +346,26 @@ mod tests {
     fn the_rate_is_that_of_the_window() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(rate(&VecDeque::from([(at(0), 0), (at(500), 5), (at(2000), 200)])), 100);
-        assert_eq!(rate(&VecDeque::from([(at(0), 7)])), 0);
-        assert_eq!(rate(&VecDeque::new()), 0);
+        assert_eq!(rate(&VecDeque::from([(at(0), 0), (at(500), 5), (at(2000), 200)]), at(2000)), 100);
+        assert_eq!(rate(&VecDeque::from([(at(0), 7)]), at(1000)), 0);
+        assert_eq!(rate(&VecDeque::new(), at(0)), 0);
+    }
+
+    #[test]
+    fn what_came_in_a_moment_is_no_rate_that_lasts() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        // 64 KiB in a millisecond, then nothing for two minutes.
+        let samples = VecDeque::from([(at(0), 0), (at(1), 64 << 10)]);
+        assert_eq!((rate(&samples, at(1000)), rate(&samples, at(120_000))), (64 << 10, 546));
+    }
+
+    #[test]
+    fn work_without_an_end_in_sight_has_no_total_and_no_time_left() {
+        let job = Jobs::default().begin(Work::Discover, "v", Uuid([1; 16]));
+        job.advance_open(9 << 20);
+        let view = job.view();
+        assert_eq!((view.done_bytes, view.total_bytes, view.left_s), (9 << 20, 0, None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `hearth job`: long work, seen and steered.
 
+use crate::progress::done_of;
 use crate::table::{self, Align};
 use control::api::{JobState, JobView};
 use control::human;
@@ -26,7 +27,7 @@ pub fn jobs(jobs: &[JobView]) -> String {
             job.volume.clone(),
             state(&job.state).into(),
             human::bytes(job.done_bytes),
-            human::bytes(job.total_bytes),
+            if job.kind.has_total() { human::bytes(job.total_bytes) } else { "-".into() },
             took(job),
             job.left_s.map_or("-".into(), human::seconds),
         ]
@@ -44,12 +45,14 @@ pub fn job(job: &JobView) -> String {
         ("job", job.id.to_string()),
         ("what", format!("{} of {}", job.kind.word(), job.volume)),
         ("state", state(&job.state).into()),
-        ("done", format!("{} of {}", human::bytes(job.done_bytes), human::bytes(job.total_bytes))),
+        ("done", done_of(job)),
         ("time", took(job)),
     ];
     if job.state == JobState::Running {
         pairs.push(("rate", human::bytes(job.rate_bytes) + "/s"));
-        pairs.push(("left", job.left_s.map_or("unknown".into(), human::seconds)));
+        if job.kind.has_total() {
+            pairs.push(("left", job.left_s.map_or("unknown".into(), human::seconds)));
+        }
     }
     match &job.state {
         JobState::Failed { error } => {
@@ -113,5 +116,8 @@ mod tests {
         assert!(one.contains("what to do: check the disk\n") && one.contains("go on:      hearth job resume 7\n"), "{one}");
         assert_eq!(cancelled(&failed), "job 7 (warm-up of v) had ended before: failed\n");
         assert_eq!(jobs(&[]), "no jobs since the daemon's start\n");
+        let look = JobView { kind: JobKind::Discover, state: JobState::Running, total_bytes: 0, ..failed };
+        let one = job(&look);
+        assert!(one.contains("done:  1 MiB read\n") && !one.contains("left"), "{one}");
     }
 }

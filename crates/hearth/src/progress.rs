@@ -114,8 +114,7 @@ pub fn follow(client: &Client, interrupt: &Interrupt, first: JobView) -> Result<
     match &job.state {
         JobState::Done | JobState::Running => Ok(job),
         JobState::Cancelled => {
-            let (done, total) = (human::bytes(job.done_bytes), human::bytes(job.total_bytes));
-            let message = format!("the {what} was stopped with {done} of {total} done; continue with `hearth job resume {}`", job.id);
+            let message = format!("the {what} was stopped with {} done; continue with `hearth job resume {}`", done_of(&job), job.id);
             Err(Failure::interrupted(message))
         }
         JobState::Failed { error } => Err(error.clone().into()),
@@ -143,8 +142,9 @@ impl Shown {
                 bar.set_prefix(what.to_string());
                 bar
             });
+            // Without a total the bar stays empty.
             bar.set_length(total.max(1));
-            bar.set_position(done);
+            bar.set_position(if total == 0 { 0 } else { done });
             bar.set_message(text.to_string());
         } else if self.last_line.is_none_or(|at| at.elapsed() >= PLAIN_LINE) {
             self.last_line = Some(Instant::now());
@@ -159,9 +159,19 @@ impl Shown {
     }
 }
 
+/// "1 GiB of 2 GiB"; "9 MiB read" where nobody knows of how much.
+pub fn done_of(job: &JobView) -> String {
+    let done = human::bytes(job.done_bytes);
+    if job.kind.has_total() { format!("{done} of {}", human::bytes(job.total_bytes)) } else { format!("{done} read") }
+}
+
 fn text(job: &JobView) -> String {
+    let (done, rate) = (done_of(job), human::bytes(job.rate_bytes));
+    if !job.kind.has_total() {
+        return format!("{done}, {rate}/s");
+    }
     let left = job.left_s.map_or("unknown time".into(), human::seconds);
-    format!("{} of {}, {}/s, {left} left", human::bytes(job.done_bytes), human::bytes(job.total_bytes), human::bytes(job.rate_bytes))
+    format!("{done}, {rate}/s, {left} left")
 }
 
 /// Progress of this process's own work on a known count of bytes; shown once it has taken two seconds.

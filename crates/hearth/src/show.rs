@@ -175,10 +175,7 @@ pub fn volume(volume: &VolumeView) -> String {
         ("read-only", if options.read_only { "yes".into() } else { "no".into() }),
         ("uuid", volume.uuid.to_string()),
     ]);
-    pairs.extend(volume.job.iter().map(|job| {
-        let (done, total) = (human::bytes(job.done_bytes), human::bytes(job.total_bytes));
-        ("under way", format!("{} ({done} of {total})", job.kind.word()))
-    }));
+    pairs.extend(volume.job.iter().map(|job| ("under way", format!("{} ({})", job.kind.word(), crate::progress::done_of(job)))));
     troubled(pairs, &volume.problem, &volume.remedy)
 }
 

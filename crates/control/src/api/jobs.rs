@@ -33,6 +33,11 @@ impl JobKind {
         matches!(self, JobKind::Check | JobKind::Replace | JobKind::DiskRoom)
     }
 
+    /// Whether it is known how much there is to do.
+    pub const fn has_total(self) -> bool {
+        !matches!(self, JobKind::Discover)
+    }
+
     /// The word in messages: "destage of NAME".
     pub const fn word(self) -> &'static str {
         match self {
@@ -80,7 +85,7 @@ pub struct JobView {
     pub state: JobState,
     /// Bytes done.
     pub done_bytes: u64,
-    /// Bytes in all, as known now; clients may add to it while it runs.
+    /// Bytes in all, as known now; clients may add to it while it runs. 0: nobody knows, as of a look for applications.
     pub total_bytes: u64,
     /// Bytes per second over the latest seconds.
     pub rate_bytes: u64,

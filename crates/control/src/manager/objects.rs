@@ -15,7 +15,7 @@ use crate::insight::{Insight, Look, LookedAt};
 use crate::jobs::{Job, Work};
 use crate::names::Named;
 use crate::uuid::Uuid;
-use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Object};
+use applications::discovery::{Application, Discovery, Found, Object};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Manager {
 
     fn discover_in(&self, look: &Look, job: &Job) -> Result<(), ControlError> {
         self.discover(look, &ASKED, &mut |bytes| {
-            job.advance(bytes, BYTES_MAX.min(bytes * 2));
+            job.advance_open(bytes);
             !job.cancel_wanted()
         })?;
         Ok(())
