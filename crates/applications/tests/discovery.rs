@@ -295,6 +295,35 @@ fn what_is_no_known_file_system_is_said_and_looked_at() {
 }
 
 #[test]
+fn a_blank_volume_that_gets_a_file_system_meanwhile_is_outdated() {
+    const BYTES: u64 = 2 << 30;
+    let outdated = |changes_after: u64, at: u64, sign: &[u8]| {
+        let (mut discovery, mut reads) = (Discovery::new(BYTES), 0);
+        while let Some(read) = discovery.next() {
+            let mut bytes = vec![0; read.len_bytes];
+            reads += 1;
+            let end = read.offset_bytes + read.len_bytes as u64;
+            if reads > changes_after && (read.offset_bytes..end).contains(&at) {
+                let from = (at - read.offset_bytes) as usize;
+                bytes[from..from + sign.len()].copy_from_slice(sign);
+            }
+            discovery.give(read.offset_bytes, Ok(&bytes));
+        }
+        (discovery.finish().outdated, reads)
+    };
+    let (never, all) = outdated(u64::MAX, 0, b"");
+    assert!(!never && all > 500, "{all}");
+    // The magic number of ext4; LUKS; XFS. They are seen soon, and at the latest at the end.
+    for (at, sign) in [(1024 + 0x38, &b"\x53\xef"[..]), (0, b"LUKS\xba\xbe"), (0, b"XFSB")] {
+        let (is, reads) = outdated(100, at, sign);
+        assert!(is && reads < 300, "{reads}");
+        assert!(outdated(all - 10, at, sign).0);
+    }
+    // What lies there from the begin on, and what is written elsewhere, changes nothing.
+    assert!(!outdated(0, 0, b"LUKS\xba\xbe").0 && !outdated(100, 1 << 30, b"LUKS\xba\xbe").0);
+}
+
+#[test]
 fn truncated_and_damaged_images_end_within_the_limits() {
     let Some(image) = several() else { return };
     let mut numbers = Numbers(11);

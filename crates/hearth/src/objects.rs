@@ -230,7 +230,7 @@ fn state(of: &VolumeApplications) -> String {
     let name = &of.volume;
     let mut text = match of.state.as_str() {
         "waiting" => format!("{name}: not looked at yet\n"),
-        "looking" => format!("{name}: being looked at\n"),
+        "looking" => format!("{name}: being looked at, {} read so far\n", human::bytes(of.looked_at_bytes)),
         "failed" => format!("{name}: {}\n", of.problem.clone().unwrap_or_default()),
         _ if of.applications.is_empty() => format!("{name}: no database was found\n"),
         _ => String::new(),

@@ -226,6 +226,8 @@ pub struct Found {
     pub complete: bool,
     /// Bytes that were read of the volume.
     pub bytes_read: u64,
+    /// The volume has become another meanwhile, as by a file system that was made on it: it is to be looked at anew.
+    pub outdated: bool,
     /// Positions in `applications`, in the order of ids.
     pub(super) application_by_id: Vec<(ApplicationId, u32)>,
     /// Positions in `objects`, in the order of ids.

@@ -24,6 +24,10 @@ pub(super) const LOOKS_MAX: u64 = 1024;
 pub(super) const LOOK_BYTES: u64 = 64 << 10;
 /// How near looks are at most; in a small region more of them tell nothing new.
 pub(super) const LOOK_STEP_BYTES_MIN: u64 = 4 << 20;
+/// Looks after which it is seen again what the region begins with.
+pub(super) const LOOKS_BETWEEN: u64 = 64;
+/// Times that this is read at most, and the bytes: the start, up to 32 sectors of partition tables, and the first bytes of XFS and ext4.
+const STARTS_BYTES_MAX: u64 = (LOOKS_MAX / LOOKS_BETWEEN + 2 * REGIONS_MAX) * (SIGNS_BYTES + (128 << 10));
 /// What a region without a known file system is told by: it must hold the superblock of btrfs.
 pub(super) const SIGNS_BYTES: u64 = 68 << 10;
 /// Regions: the start, four partitions and 128 more.
@@ -31,7 +35,7 @@ pub(super) const REGIONS_MAX: u64 = 133;
 
 /// Bytes that are read of a volume at most.
 pub const BYTES_MAX: u64 =
-    SEARCH_BYTES_MAX + JOURNAL_BYTES_MAX + NAMES_BYTES_MAX + LOOKS_MAX * LOOK_BYTES + REGIONS_MAX * (SIGNS_BYTES + 1024) + (1 << 20);
+    SEARCH_BYTES_MAX + JOURNAL_BYTES_MAX + NAMES_BYTES_MAX + LOOKS_MAX * LOOK_BYTES + STARTS_BYTES_MAX + REGIONS_MAX * (SIGNS_BYTES + 1024) + (1 << 20);
 
 /// Objects at most, some 300 bytes each: 20 MiB.
 pub const OBJECTS_MAX: usize = 1 << 16;

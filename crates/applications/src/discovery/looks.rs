@@ -1,9 +1,10 @@
 //! Where no file system is known: a look at a page now and then tells which engines' pages lie
 //! where. They stay without names, and no map is made of them.
 
-use super::limits::{LOOK_BYTES, LOOK_STEP_BYTES_MIN, LOOKS_MAX};
-use super::regions::Blind;
+use super::limits::{LOOK_BYTES, LOOKS_BETWEEN, LOOK_STEP_BYTES_MIN, LOOKS_MAX};
+use super::regions::{Blind, Start};
 use super::source::Source;
+use crate::filesystems::Volume;
 use crate::page::{Certainty, Engine};
 use crate::recognise::pages;
 use std::collections::BTreeMap;
@@ -30,12 +31,19 @@ pub(super) fn step_bytes(regions: &[Blind]) -> u64 {
     bytes.div_ceil(looks).max(LOOK_STEP_BYTES_MIN).next_multiple_of(LOOK_BYTES)
 }
 
-/// Looks at a region every `step_bytes`.
-pub(super) async fn look(source: &mut Source<'_>, region: &Range<u64>, step_bytes: u64) -> Vec<Nameless> {
+/// Looks at a region every `step_bytes`. `None`: the region has become another meanwhile, as when a file system is made on a
+/// blank disk.
+pub(super) async fn look(volume: &Volume, source: &mut Source<'_>, region: &Range<u64>, step_bytes: u64) -> Option<Vec<Nameless>> {
+    let begun = Start::of(volume, region).await;
+    let mut looks = 0;
     let mut seen: Vec<Nameless> = Vec::new();
     let mut open: BTreeMap<Engine, usize> = BTreeMap::new();
     let mut at = region.start;
     while at < region.end {
+        looks += 1;
+        if looks % LOOKS_BETWEEN == 0 && Start::of(volume, region).await != begun {
+            return None;
+        }
         let len = LOOK_BYTES.min((region.end - at) / 512 * 512);
         let mut bytes = vec![0; len as usize];
         let next = at.saturating_add(step_bytes);
@@ -58,5 +66,5 @@ pub(super) async fn look(source: &mut Source<'_>, region: &Range<u64>, step_byte
         }
         at = next;
     }
-    seen
+    (Start::of(volume, region).await == begun).then_some(seen)
 }

@@ -126,6 +126,27 @@ async fn logical(volume: &Volume, all: Range<u64>, group: Group, regions: &mut R
     }
 }
 
+/// What the start of a region tells, for who looks at it for long: if that changes, the region has become another.
+#[derive(PartialEq, Eq)]
+pub(super) struct Start {
+    /// Where file systems may begin on the volume.
+    starts: Vec<u64>,
+    /// Why none begins here; `None`: one does.
+    refused: Option<Refused>,
+    sign: Reason,
+}
+
+impl Start {
+    /// Reads it.
+    pub(super) async fn of(volume: &Volume, region: &Range<u64>) -> Start {
+        Start {
+            starts: starts_of(volume).await,
+            refused: FileSystem::open_on(volume, region.start).await.err(),
+            sign: sign(&mut Source::new(volume, SIGNS_BYTES), region.clone()).await,
+        }
+    }
+}
+
 /// What a region without a known file system says that it is.
 async fn sign(source: &mut Source<'_>, region: Range<u64>) -> Reason {
     let len = SIGNS_BYTES.min((region.end - region.start) / 512 * 512);

@@ -167,12 +167,17 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
     }
     complete &= !source.failed;
     let mut looks = Source::new(&volume, LOOKS_MAX * LOOK_BYTES);
-    let (step_bytes, mut blind) = (step_bytes(&regions.blind), regions.blind);
+    let (step_bytes, mut blind, mut outdated) = (step_bytes(&regions.blind), regions.blind, false);
     for region in &mut blind {
-        region.seen = look(&mut looks, &region.bytes, step_bytes).await;
+        let Some(seen) = look(&volume, &mut looks, &region.bytes, step_bytes).await else {
+            outdated = true;
+            break;
+        };
+        region.seen = seen;
         nameless(region, &mut drafts);
     }
     let mut found = drafts.finish(volume_bytes, &before);
+    found.outdated = outdated;
     found.complete &= complete && !looks.failed && blind.is_empty();
     found.blind = blind;
     found.journals = followed;

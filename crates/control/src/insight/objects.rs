@@ -2,7 +2,7 @@
 
 use super::policies::{self, Rule};
 use super::shares::Shares;
-use applications::discovery::{Found, Object, ObjectKind};
+use applications::discovery::{Found, Object, ObjectKind, Reason};
 use applications::map::Labels;
 use applications::streams::Place;
 use applications::{Engine, discovery::Application};
@@ -31,6 +31,10 @@ const PAUSES_EARLY: u64 = 2;
 const BUSY_MS: u64 = 3_000;
 /// Policies are given to the cache again so often.
 const GIVEN_MS: u64 = 60_000;
+/// Where nothing known begins, a write within so many bytes of the start may be a file system that is made there.
+const START_BYTES: u64 = 68 << 10;
+/// And so often in a row a look may follow on it at once.
+const HASTY_FOR_STARTS: u32 = 4;
 /// Pages that must contradict the map before it is made anew.
 const CONTRADICTIONS_MIN: u64 = 16;
 
@@ -67,13 +71,19 @@ pub struct Objects {
     uses: HashMap<ObjectId, Uses>,
     /// Of objects beyond those that are counted.
     others: Uses,
-    /// Of blocks that belong to nothing that is known.
+    /// Of blocks that belong to nothing that is known, and of all of them, since something else was found.
     unknown: Uses,
+    counted: Uses,
     /// Of all blocks, but for sequential streams.
     read: Uses,
     shares: Shares,
     looked: Looked,
     contradictions: u64,
+    /// Where nothing known begins something was written.
+    start_written: bool,
+    /// Looks that have begun, and what the one under way has read.
+    looks: u64,
+    looking_bytes: u64,
     /// Something was written since the last look began.
     written: bool,
     /// When the last look began, and how long it took.
@@ -105,15 +115,39 @@ impl Objects {
         if looked == Looked::Now {
             let is_hasty = self.looked != Looked::Never && now_ms.saturating_sub(self.began_ms) < AGED_MS;
             self.hasty_looks = if is_hasty { self.hasty_looks.saturating_add(1) } else { 0 };
-            (self.began_ms, self.written) = (now_ms, false);
+            (self.looks, self.looking_bytes) = (self.looks + 1, 0);
+            (self.began_ms, self.written, self.start_written) = (now_ms, false, false);
         }
         self.took_ms = now_ms.saturating_sub(self.began_ms);
         self.looked = looked;
     }
 
+    /// Which look is under way, or was last: another may take its place.
+    pub fn look_number(&self) -> u64 {
+        self.looks
+    }
+
+    /// The look under way has read so much.
+    pub fn set_looking(&mut self, bytes: u64) {
+        self.looking_bytes = bytes;
+    }
+
+    /// The look under way begins anew: the volume has become another.
+    pub fn begin_anew(&mut self, now_ms: u64) {
+        (self.began_ms, self.looking_bytes, self.written, self.start_written) = (now_ms, 0, false, false);
+    }
+
+    /// What the look under way has read.
+    pub fn looking_bytes(&self) -> u64 {
+        self.looking_bytes
+    }
+
     /// What a look found. It has ended when the cache knows the policies that follow: [`Objects::set_looked`].
     pub fn set_found(&mut self, found: Arc<Found>, volume_bytes: u64) {
         self.uses.retain(|id, _| found.object(*id).is_some());
+        if self.found.as_ref().is_none_or(|before| is_another(before, &found)) {
+            (self.unknown, self.counted) = (Uses::default(), Uses::default());
+        }
         self.early_looks = if found.applications.is_empty() || !found.is_settled() { self.early_looks.saturating_add(1) } else { 0 };
         // Labels name objects by their numbers, which stay when they are found again.
         if self.labels.is_none() && found.objects.iter().any(|object| object.within.is_some()) {
@@ -137,7 +171,8 @@ impl Objects {
                     0 => AGED_MS,
                     looks => (EARLY_MS << (looks - 1).min(8)).min(AGED_MS),
                 };
-                age_ms >= pause_ms && (is_stale || age_ms >= aged_ms && self.written)
+                let begins = self.start_written && age_ms >= STALE_MS && self.hasty_looks < HASTY_FOR_STARTS;
+                begins || age_ms >= pause_ms && (is_stale || age_ms >= aged_ms && self.written)
             }
         }
     }
@@ -157,7 +192,7 @@ impl Objects {
     /// Counting begins anew.
     pub fn restart(&mut self) {
         self.uses.clear();
-        (self.others, self.unknown, self.read) = (Uses::default(), Uses::default(), Uses::default());
+        (self.others, self.unknown, self.counted, self.read) = Default::default();
     }
 
     /// What was read since counting began, but for sequential streams.
@@ -217,6 +252,7 @@ impl Objects {
         let Some(found) = &self.found else { return };
         for (sight, _) in sights {
             self.written |= sight.is_write;
+            self.start_written |= sight.is_write && begins_at(found, sight.start_sector * SECTOR_BYTES);
             let Some(page) = sight.page.filter(|page| !page.is_log) else { continue };
             let Some(engine) = engine_of(page.kind) else { continue };
             let offset_bytes = sight.start_sector * SECTOR_BYTES;
@@ -260,11 +296,13 @@ impl Objects {
                 Some(id) if room || self.uses.contains_key(&id) => self.uses.entry(id).or_default(),
                 Some(_) => &mut self.others,
             };
-            if sample.is_write() {
-                uses.written_blocks += weight;
-            } else {
-                uses.read_blocks += weight;
-                uses.hit_blocks += if hit { weight } else { 0.0 };
+            for uses in [uses, &mut self.counted] {
+                if sample.is_write() {
+                    uses.written_blocks += weight;
+                } else {
+                    uses.read_blocks += weight;
+                    uses.hit_blocks += if hit { weight } else { 0.0 };
+                }
             }
         }
     }
@@ -274,15 +312,9 @@ impl Objects {
         self.uses.get(&id).copied().unwrap_or_default()
     }
 
-    /// Uses of blocks of which nothing is known, and of all.
+    /// Uses of blocks of which nothing is known, and of all, since something else was found on the volume than before.
     pub fn unknown(&self) -> (Uses, Uses) {
-        let mut all = self.unknown;
-        for uses in self.uses.values().chain([&self.others]) {
-            all.read_blocks += uses.read_blocks;
-            all.hit_blocks += uses.hit_blocks;
-            all.written_blocks += uses.written_blocks;
-        }
-        (self.unknown, all)
+        (self.unknown, self.counted)
     }
 
     /// How an object is treated, and by which rule; `None`: by what its kind has by default.
@@ -404,6 +436,19 @@ fn largest(shares: &mut Vec<(ObjectId, u64)>) -> Option<ObjectId> {
     id
 }
 
+/// Whether what was found is something else than before, so that what was unknown then tells nothing of now.
+fn is_another(before: &Found, now: &Found) -> bool {
+    let blind = |found: &Found| found.blind.iter().map(|blind| blind.bytes.clone()).collect::<Vec<_>>();
+    let ids = |found: &Found| found.objects.iter().map(|object| object.id).collect::<Vec<_>>();
+    blind(before) != blind(now) || ids(before) != ids(now)
+}
+
+/// Whether a byte is where a file system may be made: at the start of a region where neither one nor pages of an engine were seen.
+fn begins_at(found: &Found, offset_bytes: u64) -> bool {
+    let mut empty = found.blind.iter().filter(|blind| blind.reason == Reason::Unknown && blind.seen.is_empty());
+    empty.any(|blind| (blind.bytes.start..blind.bytes.start + START_BYTES).contains(&offset_bytes))
+}
+
 /// The engine of a kind of page as the tap tells it: see [`crate::real`].
 fn engine_of(kind: u16) -> Option<Engine> {
     Some(match kind >> 8 {
@@ -483,6 +528,60 @@ mod tests {
             assert!(!objects.is_due(at_ms + waits_ms - 1) && objects.is_due(at_ms + waits_ms), "{waits_ms}");
             at_ms += waits_ms;
         }
+    }
+
+    #[test]
+    fn a_blank_volume_whose_start_is_written_is_looked_at_soon() {
+        let mut objects = Objects::default();
+        let blank = |objects: &mut Objects, at_ms| {
+            objects.set_looked(Looked::Now, at_ms - 200_000);
+            let mut found = Found::default();
+            found.blind.push(applications::discovery::Blind { bytes: 0..4 << 30, reason: Reason::Unknown, seen: Vec::new() });
+            objects.set_found(Arc::new(found), 4 << 30);
+            objects.set_looked(Looked::At(at_ms), at_ms);
+        };
+        let written = |objects: &mut Objects, start_sector| {
+            let sight =
+                Sight { volume: 0, time_ms: 0, start_sector, sectors: 8, is_write: true, sequential: false, client: 0, page: None };
+            objects.learn(&[(sight, 0)]);
+        };
+        let mut at_ms = 1_000_000;
+        blank(&mut objects, at_ms);
+        written(&mut objects, 4096);
+        assert!(!objects.is_due(at_ms + STALE_MS), "in the middle");
+        written(&mut objects, 2);
+        assert!(!objects.is_due(at_ms + STALE_MS - 1) && objects.is_due(at_ms + STALE_MS));
+        // Whoever goes on writing there, and makes no file system, is not looked at on and on.
+        for _ in 0..HASTY_FOR_STARTS {
+            at_ms += 200_000 + STALE_MS;
+            blank(&mut objects, at_ms);
+            written(&mut objects, 2);
+        }
+        assert!(!objects.is_due(at_ms + STALE_MS));
+    }
+
+    #[test]
+    fn what_was_unknown_is_forgotten_when_something_is_found() {
+        let mut objects = Objects::default();
+        let count = |objects: &mut Objects, block: u64| {
+            let mut tap = engine::tap::Tap::default();
+            let (op, outcome) = (engine::api::Op::Write, Outcome::WriteBack);
+            tap.note(
+                &engine::tap::Used { volume: 0, time_ms: 0, op, start_sector: block * 8, sectors: 8, outcome, sequential: false },
+                u64::MAX,
+            );
+            objects.count(tap.take().0.iter(), 1.0);
+            let (unknown, all) = objects.unknown();
+            (unknown.written_blocks, all.written_blocks)
+        };
+        objects.set_found(Arc::new(Found::default()), 1 << 30);
+        assert_eq!(count(&mut objects, 1), (1.0, 1.0));
+        objects.set_found(Arc::new(Found::default()), 1 << 30);
+        assert_eq!(count(&mut objects, 2), (2.0, 2.0), "the same was found again");
+        let mut found = Found::default();
+        found.blind.push(applications::discovery::Blind { bytes: 0..4096, reason: Reason::Unreadable, seen: Vec::new() });
+        objects.set_found(Arc::new(found), 1 << 30);
+        assert_eq!(count(&mut objects, 3), (1.0, 1.0));
     }
 
     #[test]

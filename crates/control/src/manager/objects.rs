@@ -35,6 +35,8 @@ const BY_ITSELF: Pace = Pace { rate_bytes: 2 << 20, rest_beside_clients: 19 };
 const ASKED: Pace = Pace { rate_bytes: 16 << 20, rest_beside_clients: 4 };
 /// A device that takes longer for a read is not asked on.
 const READ_MAX: Duration = Duration::from_secs(10);
+/// So often a look begins anew when a volume becomes another under it.
+const ANEW_MAX: u32 = 4;
 /// Ranges that are cooled at a time.
 const COOLED_MAX: usize = 512;
 /// Objects told at once, where nothing else is asked.
@@ -69,8 +71,9 @@ impl Manager {
     pub(super) fn discover_as_job(&self, name: &str) -> Result<JobView, ControlError> {
         let record = self.volume_record(name)?;
         let claim = self.claim(&[(Named::Volume, name)], "a look for applications")?;
+        // One that is under way by itself would take minutes beside clients, and may be of what the volume was before.
         // The lock is given back before it is asked why.
-        let look = self.insight().next_look(Some(name));
+        let look = self.insight().look_instead(name);
         let look = look.ok_or_else(|| self.why_no_look(name))?;
         let (manager, begun) = (self.clone(), look.clone());
         let job = self.run_job(Work::Discover, (name, record.uuid), claim, move |job| manager.discover_in(&begun, job));
@@ -88,12 +91,6 @@ impl Manager {
     }
 
     fn why_no_look(&self, name: &str) -> ControlError {
-        if self.insight().watches(name) {
-            return ControlError::Analysis(
-                format!("the applications of \"{name}\" are being looked for already"),
-                "see `hearth app list` in a minute".into(),
-            );
-        }
         ControlError::NotRunning {
             named: "volume",
             name: name.into(),
@@ -110,42 +107,19 @@ impl Manager {
         Ok(())
     }
 
-    /// Reads what is needed for names at that pace, as long as `goes_on` says so.
+    /// Looks at that pace, as long as `goes_on` says so; anew where the volume becomes another meanwhile.
     fn discover(&self, look: &Look, pace: &Pace, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<(), ControlError> {
-        let told = look.volume().map(|volume| self.server_names(volume)).unwrap_or_default();
-        let mut discovery = Discovery::knowing(look.before.as_deref(), look.size_bytes(), told);
-        let (begun, mut buffer, mut failures) = (Instant::now(), Vec::new(), 0);
-        let mut trouble = None;
-        while let Some(read) = discovery.next() {
-            if !goes_on(discovery.bytes_read()) {
-                trouble = Some(ControlError::Stopped);
+        let key = self.names_key();
+        let mut found = Err(ControlError::Stopped);
+        for _ in 0..=ANEW_MAX {
+            found = self.read_for_names(look, pace, goes_on);
+            if !found.as_ref().is_ok_and(|found| found.outdated) {
                 break;
             }
-            buffer.resize(read.len_bytes, 0);
-            let asked = Instant::now();
-            match self.read_for(look, read.offset_bytes, &mut buffer) {
-                Ok(()) => discovery.give(read.offset_bytes, Ok(&buffer)),
-                Err(error) => {
-                    failures += 1;
-                    discovery.give(read.offset_bytes, Err(()));
-                    // A bad sector is passed over; a device that answers no more is not asked on and on.
-                    if failures >= 8 || asked.elapsed() >= READ_MAX {
-                        trouble = Some(error);
-                        break;
-                    }
-                }
-            }
-            let rest = if self.insight().is_busy(look) { pace.rest_beside_clients } else { 1 };
-            let due = Duration::from_secs_f64(discovery.bytes_read() as f64 / pace.rate_bytes as f64);
-            let wait = due.saturating_sub(begun.elapsed()).max(asked.elapsed() * rest);
-            std::thread::sleep(wait.min(Duration::from_secs(1)));
+            self.insight().look_begins_anew(look);
         }
-        if let Some(error) = trouble {
-            self.insight().looked(look, Err(error.to_string()));
-            return Err(error);
-        }
-        let found = match self.names_key() {
-            Ok(key) => Arc::new(hide(discovery.finish(), key)),
+        let found = match found.and_then(|found| Ok(Arc::new(hide(found, key?)))) {
+            Ok(found) => found,
             Err(error) => {
                 self.insight().looked(look, Err(error.to_string()));
                 return Err(error);
@@ -157,6 +131,37 @@ impl Manager {
             self.insight().end_look(look);
         }
         Ok(())
+    }
+
+    /// Reads what is needed for names.
+    fn read_for_names(&self, look: &Look, pace: &Pace, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<Found, ControlError> {
+        let told = look.volume().map(|volume| self.server_names(volume)).unwrap_or_default();
+        let mut discovery = Discovery::knowing(look.before.as_deref(), look.size_bytes(), told);
+        let (begun, mut buffer, mut failures) = (Instant::now(), Vec::new(), 0);
+        while let Some(read) = discovery.next() {
+            // It may be another's by now, as when a person asks for a look.
+            if !goes_on(discovery.bytes_read()) || !self.insight().goes_on(look, discovery.bytes_read()) {
+                return Err(ControlError::Stopped);
+            }
+            buffer.resize(read.len_bytes, 0);
+            let asked = Instant::now();
+            match self.read_for(look, read.offset_bytes, &mut buffer) {
+                Ok(()) => discovery.give(read.offset_bytes, Ok(&buffer)),
+                Err(error) => {
+                    failures += 1;
+                    discovery.give(read.offset_bytes, Err(()));
+                    // A bad sector is passed over; a device that answers no more is not asked on and on.
+                    if failures >= 8 || asked.elapsed() >= READ_MAX {
+                        return Err(error);
+                    }
+                }
+            }
+            let rest = if self.insight().is_busy(look) { pace.rest_beside_clients } else { 1 };
+            let due = Duration::from_secs_f64(discovery.bytes_read() as f64 / pace.rate_bytes as f64);
+            let wait = due.saturating_sub(begun.elapsed()).max(asked.elapsed() * rest);
+            std::thread::sleep(wait.min(Duration::from_secs(1)));
+        }
+        Ok(discovery.finish())
     }
 
     fn read_for(&self, look: &Look, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), ControlError> {
@@ -658,7 +663,7 @@ fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
         state: state.into(),
         problem,
         age_ms,
-        looked_at_bytes: found.map_or(0, |found| found.bytes_read),
+        looked_at_bytes: if *objects.looked() == Looked::Now { objects.looking_bytes() } else { found.map_or(0, |found| found.bytes_read) },
         complete: found.is_some_and(|found| found.complete),
         blind: blind.collect(),
         unknown_percent: (used(all) > 0.0).then(|| (used(unknown) / used(all) * 1000.0).round() / 10.0),

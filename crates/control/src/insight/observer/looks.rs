@@ -17,6 +17,8 @@ pub struct Look {
     pub at: LookedAt,
     /// What was found before.
     pub before: Option<Arc<Found>>,
+    /// Which of the looks at it this is.
+    number: u64,
 }
 
 /// What a look reads. If something else has that name by the end, what was found is not its.
@@ -50,13 +52,22 @@ impl Look {
 }
 
 impl Insight {
-    /// What is to be looked at now, or of that volume if it can be. The look is taken to have begun.
+    /// What is to be looked at now, or that volume if it can be. The look is taken to have begun.
     pub fn next_look(&mut self, wanted: Option<&str>) -> Option<Look> {
         let now_ms = now_ms();
-        let is_wanted = |name: &str, objects: &Objects| match wanted {
+        self.begin_look(|name, objects| match wanted {
             Some(wanted) => name == wanted && *objects.looked() != Looked::Now,
             None => objects.is_due(now_ms),
-        };
+        })
+    }
+
+    /// A look at that volume, in place of one that is under way: that one finds nothing any more.
+    pub fn look_instead(&mut self, wanted: &str) -> Option<Look> {
+        self.begin_look(|name, _| name == wanted)
+    }
+
+    fn begin_look(&mut self, is_wanted: impl Fn(&str, &Objects) -> bool) -> Option<Look> {
+        let now_ms = now_ms();
         let of_volume = self.volumes.iter_mut().map(|(name, one)| (name, &mut one.objects, LookedAt::Volume(one.reference.clone())));
         let of_device = self.analyses.iter_mut().filter_map(|(name, one)| {
             let device = one.source.untouched().filter(|_| one.source.state() == "watching")?.clone();
@@ -64,18 +75,33 @@ impl Insight {
         });
         let (name, objects, at) = of_volume.chain(of_device).find(|(name, objects, _)| is_wanted(name, objects))?;
         objects.set_looked(Looked::Now, now_ms);
-        Some(Look { of: name.clone(), at, before: objects.found().cloned() })
+        Some(Look { of: name.clone(), at, before: objects.found().cloned(), number: objects.look_number() })
     }
 
-    /// The objects that a look is of, if it still is what was looked at.
+    /// Whether a look is still wanted; if it is, how much it has read is noted.
+    pub fn goes_on(&mut self, look: &Look, bytes_read: u64) -> bool {
+        let objects = self.looked_at_mut(look);
+        objects.map(|objects| objects.set_looking(bytes_read)).is_some()
+    }
+
+    /// A look begins anew, as what it looks at has become another.
+    pub fn look_begins_anew(&mut self, look: &Look) {
+        let now_ms = now_ms();
+        if let Some(objects) = self.looked_at_mut(look) {
+            objects.begin_anew(now_ms);
+        }
+    }
+
+    /// The objects that a look is of, if it still is what was looked at, and no other look has taken the place of this one.
     fn looked_at(&self, look: &Look) -> Option<&Objects> {
-        match &look.at {
+        let objects = match &look.at {
             LookedAt::Volume(reference) => self.volumes.get(&look.of).filter(|one| one.reference.is(reference)).map(|one| &one.objects),
             LookedAt::Device(device) => {
                 let analysis = self.analyses.get(&look.of)?;
                 analysis.source.untouched().filter(|one| Arc::ptr_eq(one, device)).map(|_| &analysis.objects)
             }
-        }
+        };
+        objects.filter(|objects| objects.look_number() == look.number)
     }
 
     fn looked_at_mut(&mut self, look: &Look) -> Option<&mut Objects> {
