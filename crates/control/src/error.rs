@@ -212,6 +212,16 @@ pub enum ControlError {
         /// As asked.
         name: String,
     },
+    /// No such thing, and what may be meant.
+    #[error("there is no {named} \"{name}\"")]
+    UnknownNear {
+        /// As people call it.
+        named: &'static str,
+        /// As asked.
+        name: String,
+        /// What to do.
+        remedy: String,
+    },
     /// The name is taken.
     #[error("there is already a {named} \"{name}\"")]
     Taken {
@@ -334,7 +344,7 @@ impl ControlError {
             | ControlError::BadOption { .. }
             | ControlError::BadCombination(..)
             | ControlError::BadRequest(_) => Kind::Usage,
-            ControlError::Unknown { .. } => Kind::NotFound,
+            ControlError::Unknown { .. } | ControlError::UnknownNear { .. } => Kind::NotFound,
             ControlError::Taken { .. }
             | ControlError::HasVolumes { .. }
             | ControlError::DirtyData { .. }
@@ -391,6 +401,7 @@ impl ControlError {
             | ControlError::Job(_, remedy)
             | ControlError::Analysis(_, remedy)
             | ControlError::BadOption { remedy, .. }
+            | ControlError::UnknownNear { remedy, .. }
             | ControlError::NotRunning { remedy, .. }
             | ControlError::DirtyData { remedy, .. }
             | ControlError::Device { remedy, .. }

@@ -93,8 +93,9 @@ impl Session {
                 let objects: Vec<ObjectView> = self.client.get(&objects_of(wanted)?)?;
                 self.print(&objects, |objects| self::objects(objects))
             }
-            Object::Show { object } => {
-                let objects: Vec<ObjectView> = self.client.get(&format!("/objects?object={}", request::encoded(object)))?;
+            Object::Show { object, app } => {
+                let app = app.as_ref().map_or_else(String::new, |app| format!("&application={}", request::encoded(app)));
+                let objects: Vec<ObjectView> = self.client.get(&format!("/objects?object={}{app}", request::encoded(object)))?;
                 self.print(&objects, |objects| objects.iter().map(show_object).collect::<Vec<_>>().join("\n"))
             }
             Object::Set(set) => {
@@ -302,6 +303,12 @@ fn objects(told: &[ObjectView]) -> String {
     if several {
         head.insert(1, ("VOLUME", Align::Left));
     }
+    // Copies of a database have the same names.
+    let mut names = std::collections::BTreeSet::new();
+    let apart = told.iter().any(|one| !names.insert((&one.volume, &one.name)));
+    if apart {
+        head.push(("OF", Align::Left));
+    }
     let row = |one: &ObjectView| {
         let mut row = vec![
             one.id.to_string(),
@@ -315,6 +322,9 @@ fn objects(told: &[ObjectView]) -> String {
         ];
         if several {
             row.insert(1, one.volume.clone());
+        }
+        if apart {
+            row.push(one.instance.clone().unwrap_or_else(|| "-".into()));
         }
         row
     };
@@ -356,6 +366,7 @@ fn show_object(one: &ObjectView) -> String {
         ("number", one.id.to_string()),
         ("kind", format!("{} of {}", one.kind, one.engine)),
         ("volume", one.volume.clone()),
+        ("of", one.instance.clone().unwrap_or_default()),
         ("database", one.database.clone().unwrap_or_default()),
         ("lies in", one.within.clone().unwrap_or_default()),
         ("file", one.path.clone()),

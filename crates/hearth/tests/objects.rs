@@ -270,8 +270,28 @@ fn tables_are_named_and_treated_without_a_login() {
     refused(&["object", "set", &name, "--admit", "sometimes"], "write never, normal or pinned");
     refused(&["object", "set", &name], "it is not said how the objects are to be treated");
     refused(&["object", "set", "--admit", "never"], "objects that are named, or for all of a kind");
-    refused(&["object", "set", "--kind", "nonsense", "--admit", "never"], "no objects of the kind \"nonsense\"");
-    refused(&["object", "preload"], "objects that are named, or of all of a kind");
+    refused(&["object", "set", "--kind", "nonsense", "--admit", "never"], "--kind is \"nonsense\"; write one of table, index");
+    refused(&["object", "set", "--kind", "toast", "--admit", "never"], "no objects of the kind \"toast\"");
+    refused(&["object", "list", "--kind", "nonsense"], "--kind is \"nonsense\"; write one of table, index");
+    refused(&["object", "list", "--app", "/none"], "there is no application \"/none\"");
+    refused(&["object", "preload"], "objects that are named, or for all of a kind");
+
+    // A reset holds for an object, whatever is said of its kind.
+    place.must(&["object", "set", "--kind", "table", "--admit", "pinned"]);
+    let admit = || place.json(&["object", "show", &name])[0]["admit"].clone();
+    assert_eq!(admit(), "pinned");
+    let reset = place.must(&["object", "set", &name, "--app", "/var/lib/mysql", "--reset"]);
+    assert!(reset.contains("stays for the others") && reset.contains("`hearth object set --kind table --reset`"), "{reset}");
+    assert_eq!(admit(), "normal");
+    place.must(&["object", "set", "--app", "/var/lib/mysql", "--reset"]);
+    let rest = place.json(&["object", "list", "--kind", "table", "--limit", "1000"]);
+    assert!(all(&rest).iter().all(|one| one["admit"] == "normal"), "{rest:#}");
+
+    // A table goes without the name of its clustered index; what is not there is told with what is like it.
+    if let Some(table) = name.strip_suffix("/PRIMARY") {
+        assert_eq!(place.json(&["object", "show", table, "--app", "/var/lib/mysql"])[0]["name"], name);
+        refused(&["object", "show", &format!("x.{}", table.rsplit('.').next().expect("a name"))], &format!("names like it: {name}"));
+    }
     refused(&["object", "preload", "no.such"], "there is no object \"no.such\"");
     refused(&["object", "preload", &name, "--budget", "1"], "there is nothing to preload");
     refused(&["object", "preload", &name, "--rate", "0"], "give at least one byte");
@@ -389,5 +409,30 @@ fn a_disk_without_databases_says_so() {
     assert!(list.contains("v: no database was found") && list.contains("nothing has a name from"), "{list}");
     let objects = place.must(&["object", "list"]);
     assert!(objects.starts_with("no objects: see `hearth app list`"), "{objects}");
+    daemon.stop();
+}
+
+/// A volume is made first, then the file system on it: the look at the blank disk does not have the last word.
+#[test]
+fn a_file_system_that_is_made_while_a_blank_disk_is_looked_at_is_found() {
+    let place = Place::new();
+    if !disk_with_mariadb(&place) {
+        return;
+    }
+    let daemon = place.daemon();
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.file("blank.img", 2 << 30);
+    let uri = place.must(&["volume", "add", "v", "--backing", "blank.img", "--pool", "p", "--export", "nbd"]).trim().to_string();
+    until("the look at the blank disk", || place.must(&["app", "list"]).contains("v: being looked at, ").then_some(()));
+    let mut client = Client::connect(&uri);
+    for (number, piece) in std::fs::read(place.path("disk.img")).expect("the disk").chunks(1 << 20).enumerate() {
+        if piece.iter().any(|byte| *byte != 0) {
+            client.write(number as u64 * (1 << 20), piece).expect("it is written");
+        }
+    }
+    // Nobody waits for the look that is under way.
+    let told = place.must(&["app", "discover", "v"]);
+    assert!(told.contains("/var/lib/mysql"), "{told}");
+    assert!(!told.contains("belongs to nothing known"), "what was written before it was found tells nothing: {told}");
     daemon.stop();
 }

@@ -108,6 +108,22 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
+    /// All of them.
+    pub const ALL: [ObjectKind; 12] = [
+        ObjectKind::Table,
+        ObjectKind::Index,
+        ObjectKind::Lob,
+        ObjectKind::Toast,
+        ObjectKind::Undo,
+        ObjectKind::Redo,
+        ObjectKind::Wal,
+        ObjectKind::Binlog,
+        ObjectKind::Doublewrite,
+        ObjectKind::Temporary,
+        ObjectKind::Dictionary,
+        ObjectKind::Unknown,
+    ];
+
     /// The word used on the command line, in JSON and in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {

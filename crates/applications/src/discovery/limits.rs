@@ -34,8 +34,13 @@ pub(super) const SIGNS_BYTES: u64 = 68 << 10;
 pub(super) const REGIONS_MAX: u64 = 133;
 
 /// Bytes that are read of a volume at most.
-pub const BYTES_MAX: u64 =
-    SEARCH_BYTES_MAX + JOURNAL_BYTES_MAX + NAMES_BYTES_MAX + LOOKS_MAX * LOOK_BYTES + STARTS_BYTES_MAX + REGIONS_MAX * (SIGNS_BYTES + 1024) + (1 << 20);
+pub const BYTES_MAX: u64 = SEARCH_BYTES_MAX
+    + JOURNAL_BYTES_MAX
+    + NAMES_BYTES_MAX
+    + LOOKS_MAX * LOOK_BYTES
+    + STARTS_BYTES_MAX
+    + REGIONS_MAX * (SIGNS_BYTES + 1024)
+    + (1 << 20);
 
 /// Objects at most, some 300 bytes each: 20 MiB.
 pub const OBJECTS_MAX: usize = 1 << 16;

@@ -1,7 +1,7 @@
 //! Where no file system is known: a look at a page now and then tells which engines' pages lie
 //! where. They stay without names, and no map is made of them.
 
-use super::limits::{LOOK_BYTES, LOOKS_BETWEEN, LOOK_STEP_BYTES_MIN, LOOKS_MAX};
+use super::limits::{LOOK_BYTES, LOOK_STEP_BYTES_MIN, LOOKS_BETWEEN, LOOKS_MAX};
 use super::regions::{Blind, Start};
 use super::source::Source;
 use crate::filesystems::Volume;

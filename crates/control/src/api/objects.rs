@@ -100,6 +100,9 @@ pub struct ObjectView {
     pub application: u32,
     /// The application's engine.
     pub engine: String,
+    /// The application's data directory, from the root of its file system.
+    #[serde(default)]
+    pub instance: Option<String>,
     /// The database, where it is in one.
     pub database: Option<String>,
     /// "table", "index", "lob", "toast", "undo", "redo", "wal", "binlog", "doublewrite", "temp", "dictionary" or "unknown".
@@ -152,7 +155,7 @@ pub struct ObjectPoint {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectSet {
-    /// Names or numbers of objects.
+    /// Names or numbers of objects; the name of a table stands for its clustered index.
     #[serde(default)]
     #[schema(max_items = 256)]
     pub objects: Vec<String>,

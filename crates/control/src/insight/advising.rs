@@ -85,7 +85,7 @@ pub fn name_objects(advice: &mut AdviceView, found: &[(Option<ObjectId>, Part)],
         let passes = part.reads >= reads * PASSES_READS && part.hits < part.reads * PASSES_HITS;
         AdviceObject {
             id: object.map(|object| object.id.0),
-            name: object.map_or_else(|| "unknown".into(), |object| object.name.clone()),
+            name: object.map_or_else(|| "unknown".into(), |object| objects.told_name(object)),
             kind: object.map_or_else(|| "unknown".into(), |object| object.kind.name().into()),
             hits_percent: percent(part.hits, hits),
             reads_percent: percent(part.reads, reads),

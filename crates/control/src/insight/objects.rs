@@ -332,6 +332,15 @@ impl Objects {
         self.found.as_ref()?.application(object.application)
     }
 
+    /// The name of an object, with its data directory where others on the volume have the same name.
+    pub fn told_name(&self, object: &Object) -> String {
+        let has_twin = self.found.iter().flat_map(|found| &found.objects).any(|other| other.id != object.id && other.name == object.name);
+        match self.instance_of(object).filter(|_| has_twin) {
+            Some(instance) => format!("{} of /{instance}", object.name),
+            None => object.name.clone(),
+        }
+    }
+
     /// Which object has the most of each cell of that length, from a byte on.
     pub fn most_of_cells(&self, start_bytes: u64, cell_bytes: u64, count: u32) -> Vec<Option<ObjectId>> {
         let (count, cell_bytes) = (count as usize, cell_bytes.max(1));
@@ -541,8 +550,7 @@ mod tests {
             objects.set_looked(Looked::At(at_ms), at_ms);
         };
         let written = |objects: &mut Objects, start_sector| {
-            let sight =
-                Sight { volume: 0, time_ms: 0, start_sector, sectors: 8, is_write: true, sequential: false, client: 0, page: None };
+            let sight = Sight { volume: 0, time_ms: 0, start_sector, sectors: 8, is_write: true, sequential: false, client: 0, page: None };
             objects.learn(&[(sight, 0)]);
         };
         let mut at_ms = 1_000_000;

@@ -18,6 +18,7 @@ mod attach_late_tests;
 #[cfg(test)]
 mod attach_tests;
 mod check;
+mod choosing;
 mod claims;
 mod connect;
 mod devices;
@@ -30,6 +31,7 @@ mod known;
 mod objects;
 pub mod past;
 mod places;
+mod policies;
 mod pool_start;
 mod pools;
 pub mod preload;

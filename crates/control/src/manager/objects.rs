@@ -1,26 +1,25 @@
 //! Applications and objects of volumes: looking for them, telling of them, and their policies.
 
 use super::Manager;
+use super::choosing::{Chosen, check_there_are, chosen, no_object, objects_in};
 use crate::api::{
-    ApplicationView, BlindView, ConnectionView, DatabaseView, JobView, ObjectPoint, ObjectQuery, ObjectSet, ObjectView, PolicyDone,
-    Severity, VolumeApplications,
+    ApplicationView, BlindView, ConnectionView, DatabaseView, JobView, ObjectPoint, ObjectQuery, ObjectView, Severity, VolumeApplications,
 };
 use crate::error::ControlError;
-use crate::human;
 use crate::insight::changes::changes;
 use crate::insight::hidden::hidden;
 use crate::insight::objects::{Looked, Objects};
-use crate::insight::policies::{self, RULES_MAX, Rule, RuleOf};
+use crate::insight::policies::Rule;
 use crate::insight::{Insight, Look, LookedAt};
 use crate::jobs::{Job, Work};
 use crate::names::Named;
 use crate::uuid::Uuid;
-use applications::discovery::{Application, Discovery, Found, Object};
+use applications::discovery::{Application, Discovery, Found};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use types::{Admit, BLOCK_BYTES, ObjectWrites, OnScan, Treatment};
+use types::{BLOCK_BYTES, OnScan, Treatment};
 
 /// How much a look for names takes of the device.
 struct Pace {
@@ -45,17 +44,6 @@ const OBJECTS_TOLD: u64 = 1000;
 const OBJECTS_TOLD_MAX: u64 = 100_000;
 /// Volumes of which what their objects bring is told at once.
 const SHARES_MAX: usize = 4;
-/// Objects named at once.
-const NAMED_MAX: usize = 256;
-/// Part of a pool that may be pinned, in percent: the engine keeps no more.
-const PINNED_MAX_PERCENT: u64 = 60;
-
-/// One object with what stands beside it.
-pub(super) struct Chosen {
-    pub(super) volume: String,
-    pub(super) object: Object,
-    instance: Option<String>,
-}
 
 impl Manager {
     /// Looks for the objects of one volume, if one is due; takes as long as it takes. `false`: none was.
@@ -279,11 +267,12 @@ impl Manager {
         self.renew_shares_for(query);
         let rules = self.rules();
         let insight = self.insight();
+        check_there_are(&insight, query)?;
         let chosen = chosen(&insight, query);
         if chosen.is_empty()
             && let Some(object) = &query.object
         {
-            return Err(ControlError::Unknown { named: "object", name: object.clone() });
+            return Err(no_object(&insight, query, object));
         }
         let mut views: Vec<ObjectView> = chosen.iter().filter_map(|one| view(&insight, one, rules(&one.volume))).collect();
         views.sort_by(|one, other| one.volume.cmp(&other.volume).then_with(|| one.name.cmp(&other.name)));
@@ -324,151 +313,9 @@ impl Manager {
         volumes.iter().take(SHARES_MAX).for_each(|volume| self.renew_shares(volume));
     }
 
-    fn rules(&self) -> impl Fn(&str) -> Vec<Rule> {
+    pub(super) fn rules(&self) -> impl Fn(&str) -> Vec<Rule> {
         let volumes = self.memory().state.volumes.clone();
         move |name: &str| volumes.iter().find(|volume| volume.name == name).map_or_else(Vec::new, |volume| volume.rules.clone())
-    }
-
-    pub(super) fn object_set(&self, set: &ObjectSet) -> Result<PolicyDone, ControlError> {
-        if set.objects.len() > NAMED_MAX {
-            let remedy = "name fewer at once, or all of a kind with --kind".into();
-            return Err(ControlError::BadCombination(format!("more than {NAMED_MAX} objects are named"), remedy));
-        }
-        if set.objects.is_empty() == (set.kind.is_none() && set.application.is_none()) {
-            return Err(ControlError::BadCombination(
-                "a policy is for objects that are named, or for all of a kind or an application".into(),
-                "give names of objects, or --kind or --app; see `hearth object list`".into(),
-            ));
-        }
-        if !set.reset && set.admit.is_none() && set.writes.is_none() && set.on_scan.is_none() {
-            return Err(ControlError::BadCombination(
-                "it is not said how the objects are to be treated".into(),
-                "give --admit, --write, --on-scan, or --reset".into(),
-            ));
-        }
-        let chosen = self.chosen_by(set)?;
-        let rules = self.rules();
-        let mut volumes: BTreeSet<&String> = BTreeSet::new();
-        let mut wanted: Vec<(&Chosen, Rule)> = Vec::new();
-        for one in &chosen {
-            volumes.insert(&one.volume);
-            let known = rules(&one.volume);
-            let (now, _) = policies::treatment_of(&one.object, one.instance.as_deref(), &known);
-            let of = if set.objects.is_empty() {
-                set.kind.clone().map_or(RuleOf::All, RuleOf::Kind)
-            } else {
-                RuleOf::Object(one.object.name.clone())
-            };
-            // All of a kind are meant wherever they are, unless an application is named.
-            let instance = if set.objects.is_empty() && set.application.is_none() { None } else { one.instance.clone() };
-            wanted.push((one, rule_of(set, instance, of, now)?));
-        }
-        let done = self.check_pins(&chosen, &wanted, set.reset)?;
-        let volumes: Vec<String> = volumes.into_iter().cloned().collect();
-        let result = self.change(|state| {
-            for (one, rule) in &wanted {
-                if let Some(volume) = state.volume_mut(&one.volume) {
-                    policies::put(&mut volume.rules, rule.clone(), set.reset);
-                }
-            }
-            state.volumes.iter().find(|volume| volume.rules.len() > RULES_MAX).map(|volume| volume.name.clone())
-        })?;
-        if let Some(full) = result {
-            self.change(|state| state.volume_mut(&full).map(|volume| volume.rules.truncate(RULES_MAX)))?;
-            return Err(ControlError::Analysis(
-                format!("\"{full}\" has {RULES_MAX} rules, and no more fit"),
-                "use a rule for all of a kind, or take some away with --reset".into(),
-            ));
-        }
-        for volume in &volumes {
-            self.apply_policies(volume);
-            let told = format!("policy of {} changed", types::counted(chosen.len() as u64, "object"));
-            self.events().note(Severity::Info, volume, told);
-        }
-        Ok(done)
-    }
-
-    /// The objects that a policy, or a preload, is for.
-    pub(super) fn chosen_by(&self, set: &ObjectSet) -> Result<Vec<Chosen>, ControlError> {
-        if let Some(volume) = &set.volume {
-            self.volume_record(volume)?;
-        }
-        let insight = self.insight();
-        let query = |object: Option<&String>| ObjectQuery {
-            volume: set.volume.clone(),
-            application: set.application.clone(),
-            kind: set.kind.clone(),
-            object: object.cloned(),
-            ..ObjectQuery::default()
-        };
-        if set.objects.is_empty() {
-            let chosen = chosen(&insight, &query(None));
-            if chosen.is_empty() {
-                let what = set.kind.as_ref().map_or_else(|| "objects".into(), |kind| format!("objects of the kind \"{kind}\""));
-                return Err(ControlError::Analysis(format!("no {what} were found there"), "see `hearth object list`".into()));
-            }
-            return Ok(chosen);
-        }
-        let mut all = Vec::new();
-        for name in &set.objects {
-            all.push(one_of(chosen(&insight, &query(Some(name))), name)?);
-        }
-        Ok(all)
-    }
-
-    /// Refuses pins that the pools cannot hold.
-    fn check_pins(&self, chosen: &[Chosen], wanted: &[(&Chosen, Rule)], resets: bool) -> Result<PolicyDone, ControlError> {
-        let mut done = PolicyDone {
-            objects: chosen.len() as u64,
-            bytes: chosen.iter().map(|one| one.object.bytes).sum(),
-            pinned_bytes: 0,
-            sentences: Vec::new(),
-        };
-        let (state, sizes) = {
-            let memory = self.memory();
-            let sizes: std::collections::BTreeMap<String, u64> =
-                memory.pools.iter().map(|(name, live)| (name.clone(), live.size_bytes)).collect();
-            (memory.state.clone(), sizes)
-        };
-        let insight = self.insight();
-        let pools: BTreeSet<&str> = chosen.iter().filter_map(|one| state.volume(&one.volume)).map(|volume| volume.pool.as_str()).collect();
-        for pool in pools {
-            let mut pinned = 0;
-            for volume in state.volumes.iter().filter(|volume| volume.pool == pool) {
-                let Some(objects) = insight.objects_of(&volume.name) else { continue };
-                let mut rules = volume.rules.clone();
-                let of_it = wanted.iter().filter(|(one, _)| one.volume == volume.name);
-                of_it.for_each(|(_, rule)| policies::put(&mut rules, rule.clone(), resets));
-                let is_pinned = |(_, treatment): &&(Range<u64>, Treatment)| treatment.admit() == Admit::Pinned;
-                pinned += objects.ranges(&rules).iter().filter(is_pinned).map(|(bytes, _)| bytes.end - bytes.start).sum::<u64>();
-            }
-            done.pinned_bytes += pinned;
-            let Some(size) = sizes.get(pool).copied().filter(|size| *size > 0) else { continue };
-            let pins = wanted.iter().any(|(one, rule)| {
-                !resets && rule.admit == Admit::Pinned && state.volume(&one.volume).is_some_and(|volume| volume.pool == pool)
-            });
-            if pins && pinned > size / 100 * PINNED_MAX_PERCENT {
-                let (pinned, most) = (human::bytes(pinned), human::bytes(size / 100 * PINNED_MAX_PERCENT));
-                return Err(ControlError::Analysis(
-                    format!("{pinned} would be pinned, and the pool \"{pool}\" keeps at most {most} of pinned objects"),
-                    "pin fewer or smaller objects, or give the pool a larger SSD".into(),
-                ));
-            }
-            if pins {
-                let part = pinned as f64 / size as f64;
-                done.sentences.push(format!(
-                    "{} of the pool's {} are pinned. Each byte that others let in is written with {:.2} bytes of pinned ones again.",
-                    human::bytes(pinned),
-                    human::bytes(size),
-                    part / (1.0 - part).max(0.01)
-                ));
-            }
-        }
-        let weak = !resets && wanted.iter().any(|(_, rule)| rule.writes != ObjectWrites::Inherit);
-        if weak {
-            done.sentences.push("Writes to them wait for the backing device, whatever the volume's mode.".into());
-        }
-        Ok(done)
     }
 
     /// The object that a place of a volume belongs to, with its policy, as a sentence.
@@ -516,77 +363,6 @@ fn title(application: &Application) -> String {
     application.version.clone().unwrap_or_else(|| application.engine.title().into())
 }
 
-fn rule_of(set: &ObjectSet, instance: Option<String>, of: RuleOf, now: Treatment) -> Result<Rule, ControlError> {
-    let admit = match set.admit.as_deref() {
-        None => now.admit(),
-        Some(word) => Admit::from_name(word).ok_or_else(|| bad_word("--admit", word, "never, normal or pinned"))?,
-    };
-    let writes = match set.writes.as_deref() {
-        None => now.writes(),
-        Some(word) => ObjectWrites::from_name(word).ok_or_else(|| bad_word("--write", word, "inherit, around or through"))?,
-    };
-    let on_scan = match set.on_scan.as_deref() {
-        None => now.on_scan(),
-        Some(word) => OnScan::from_name(word).ok_or_else(|| bad_word("--on-scan", word, "hit-only or normal"))?,
-    };
-    Ok(Rule { instance, of, admit, writes, on_scan })
-}
-
-fn bad_word(option: &'static str, word: &str, words: &str) -> ControlError {
-    ControlError::BadOption { option, problem: format!("is \"{word}\""), remedy: format!("write {words}") }
-}
-
-/// What is known of the objects of all volumes, or of one volume or device in trial.
-fn objects_in<'a>(insight: &'a Insight, name: Option<&'a str>) -> Vec<(&'a str, &'a Objects)> {
-    match name {
-        None => insight.objects().map(|(name, objects)| (name.as_str(), objects)).collect(),
-        Some(name) => insight.objects_of(name).map(|objects| (name, objects)).into_iter().collect(),
-    }
-}
-
-/// The objects that are asked for.
-fn chosen(insight: &Insight, query: &ObjectQuery) -> Vec<Chosen> {
-    // `VOLUME:NAME` names the volume too.
-    let (volume, name) = match query.object.as_deref().and_then(|text| text.split_once(':')) {
-        Some((volume, name)) if insight.watches(volume) => (Some(volume), Some(name)),
-        _ => (query.volume.as_deref(), query.object.as_deref()),
-    };
-    let mut all = Vec::new();
-    for (of, objects) in objects_in(insight, volume) {
-        let Some(found) = objects.found() else { continue };
-        for object in &found.objects {
-            let application = found.application(object.application);
-            let instance = application.and_then(|application| application.instance.as_deref());
-            let is_of = query
-                .application
-                .as_deref()
-                .is_none_or(|wanted| wanted.parse() == Ok(object.application.0) || instance == Some(wanted.trim_start_matches('/')));
-            let is_kind = query.kind.as_deref().is_none_or(|kind| kind == object.kind.name());
-            let is_named = name.is_none_or(|name| name == object.name || name.parse() == Ok(object.id.0));
-            if is_of && is_kind && is_named {
-                all.push(Chosen { volume: of.to_owned(), object: object.clone(), instance: instance.map(Into::into) });
-            }
-        }
-    }
-    all
-}
-
-/// The one of that name.
-fn one_of(mut chosen: Vec<Chosen>, name: &str) -> Result<Chosen, ControlError> {
-    if chosen.len() > 1 {
-        let mut which: Vec<String> =
-            chosen.iter().take(8).map(|one| format!("{}:{} (number {})", one.volume, one.object.name, one.object.id.0)).collect();
-        if chosen.len() > 8 {
-            which.push(format!("{} more", chosen.len() - 8));
-        }
-        return Err(ControlError::Analysis(
-            format!("\"{name}\" may mean {}: {}", types::counted(chosen.len() as u64, "object"), which.join(", ")),
-            "name the volume (VOLUME:NAME), the application (--app), or the number".into(),
-        ));
-    }
-    chosen.pop().ok_or_else(|| ControlError::Unknown { named: "object", name: name.into() })
-}
-
 fn view(insight: &Insight, one: &Chosen, rules: Vec<Rule>) -> Option<ObjectView> {
     let objects = insight.objects_of(&one.volume)?;
     let object = &one.object;
@@ -599,6 +375,7 @@ fn view(insight: &Insight, one: &Chosen, rules: Vec<Rule>) -> Option<ObjectView>
         volume: one.volume.clone(),
         application: object.application.0,
         engine: objects.application_of(object).map_or("unknown", |application| application.engine.title()).into(),
+        instance: objects.application_of(object).and_then(|one| one.instance.as_ref()).map(|instance| format!("/{instance}")),
         database: object.database.clone(),
         kind: object.kind.name().into(),
         name: object.name.clone(),

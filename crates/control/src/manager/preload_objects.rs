@@ -3,7 +3,8 @@
 //! Where there is more than fits, the parts are taken that were read again most; the job reads them in the order of the disk.
 
 use super::Manager;
-use super::objects::Chosen;
+use super::choosing::Chosen;
+use super::policies::check_says_which;
 use crate::api::{AdviceView, ObjectPreload, ObjectSet, PreloadView};
 use crate::error::ControlError;
 use crate::human;
@@ -17,13 +18,9 @@ use types::{Admit, BLOCK_BYTES};
 impl Manager {
     pub(super) fn object_preload(&self, asked: &ObjectPreload) -> Result<PreloadView, ControlError> {
         let ObjectPreload { objects, volume, application, kind, budget_bytes, rate_bytes_s, dry_run } = asked.clone();
-        if objects.is_empty() == (kind.is_none() && application.is_none()) {
-            return Err(ControlError::BadCombination(
-                "a preload is of objects that are named, or of all of a kind or an application".into(),
-                "give names of objects, or --kind or --app; see `hearth object list`".into(),
-            ));
-        }
-        let chosen = self.chosen_by(&ObjectSet { objects, volume, application, kind, ..ObjectSet::default() })?;
+        let which = ObjectSet { objects, volume, application, kind, ..ObjectSet::default() };
+        check_says_which(&which, "a preload")?;
+        let chosen = self.chosen_by(&which)?;
         let volumes: BTreeSet<&str> = chosen.iter().map(|one| one.volume.as_str()).collect();
         let volume = match volumes.len() {
             1 => volumes.first().copied().unwrap_or_default().to_owned(),

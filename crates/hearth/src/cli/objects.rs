@@ -42,8 +42,11 @@ pub enum Object {
     List(ObjectList),
     /// One of them
     Show {
-        /// Its name (shop.orders/PRIMARY), VOLUME:NAME, or its number
+        /// Its name (shop.orders, shop.orders/ix_customer, postgres/public.orders), VOLUME:NAME, or its number
         object: String,
+        /// Of that application: its number or data directory
+        #[arg(long, value_name = "APP")]
+        app: Option<String>,
     },
     /// How objects are treated: whether they enter the cache, what becomes of writes, what scans may do
     Set(ObjectSet),
@@ -73,7 +76,7 @@ pub struct ObjectList {
 /// A policy.
 #[derive(Args, Debug)]
 pub struct ObjectSet {
-    /// Names (shop.orders/PRIMARY), VOLUME:NAME, or numbers
+    /// Names (shop.orders, shop.orders/ix_customer, postgres/public.orders), VOLUME:NAME, or numbers
     pub objects: Vec<String>,
     /// All objects of that kind, for instance index or temp
     #[arg(long, value_name = "KIND", conflicts_with = "objects")]
@@ -93,7 +96,7 @@ pub struct ObjectSet {
     /// Whether scans and backups put what they read into the cache
     #[arg(long, value_name = "hit-only|normal")]
     pub on_scan: Option<String>,
-    /// Take the rules away: the default holds again
+    /// Take rules away: the default of their kind holds again
     #[arg(long, conflicts_with_all = ["admit", "write", "on_scan"])]
     pub reset: bool,
 }
@@ -101,7 +104,7 @@ pub struct ObjectSet {
 /// What to read.
 #[derive(Args, Debug)]
 pub struct ObjectPreload {
-    /// Names (shop.orders/PRIMARY), VOLUME:NAME, or numbers
+    /// Names (shop.orders, shop.orders/ix_customer, postgres/public.orders), VOLUME:NAME, or numbers
     pub objects: Vec<String>,
     /// All objects of that kind, for instance index
     #[arg(long, value_name = "KIND", conflicts_with = "objects")]
