@@ -22,6 +22,11 @@ impl Image {
     /// A file system of version 5: 512 blocks of 4 KiB with inodes of 512 bytes. Its log begins in a
     /// round at that block, and has records of the round before it behind that.
     fn new(next: Place) -> Image {
+        Image::of_version(5, next)
+    }
+
+    /// The same of version 4 or 5.
+    fn of_version(version: u8, next: Place) -> Image {
         let mut bytes = vec![0; START as usize + 512 * 4096];
         let mut put = |at: usize, what: &[u8]| bytes[START as usize + at..][..what.len()].copy_from_slice(what);
         put(0, b"XFSB\0\0\x10\0\0\0\0\0\0\0\x02\0");
@@ -29,7 +34,7 @@ impl Image {
         put(48, &100u64.to_be_bytes());
         put(56, &128u64.to_be_bytes());
         put(84, &[0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 100]);
-        put(100, &[0xb4, 0xa5, 2, 0, 2, 0, 0, 8]);
+        put(100, &[0xb4, 0xa0 | version, 2, 0, 2, 0, 0, 8]);
         put(120, &[12, 9, 9, 3, 9]);
         put(216, &1u32.to_be_bytes());
         let volume = Volume::default();
@@ -359,4 +364,41 @@ fn logs_without_sense_are_safe() {
         image.block(&log, 200);
     }
     assert!(changed > 3000, "{changed}");
+}
+
+#[test]
+fn inodes_of_the_older_version_tell_how_often_they_were_written_home() {
+    let begin = Place { cycle: 3, block: 795 };
+    let mut image = Image::of_version(4, begin);
+    let mut item = inode_item(INODE, 5, &[7; 16]);
+    item[1].truncate(96);
+    item[1][4] = 2;
+    item[1][30..32].copy_from_slice(&10u16.to_le_bytes());
+    // A new inode is logged as a part of its buffer.
+    image.write(begin, &transaction(1, &[buffer_item(INODE / 8, 8 << 11, &[(0, 1), (3, 4)]), item]));
+    // Records of the first version have no checksum.
+    let head = LOG_AT as usize + 795 * 512;
+    image.bytes[head + 8..head + 12].copy_from_slice(&1u32.to_be_bytes());
+    image.bytes[head + 32..head + 36].fill(0);
+    image.bytes[head + 320..head + 324].fill(0);
+    let log = image.followed();
+    let inode = image.inode(&log, INODE);
+    assert_eq!((size(&inode), inode[99], inode[100], inode[115], inode[116], inode[511]), (5, 1, 7, 7, 1, 4));
+    let at = image.superblock.place_of_inode(INODE).expect("a place") as usize;
+    image.bytes[at..at + 6].copy_from_slice(&[b'I', b'N', 0x81, 0xa4, 2, 2]);
+    for (written, expected) in [(9u16, 5), (10, 5), (11, 0), (u16::MAX, 5)] {
+        image.bytes[at + 30..at + 32].copy_from_slice(&written.to_be_bytes());
+        assert_eq!(size(&image.inode(&log, INODE)), expected, "{written}");
+    }
+    // Not before all of it is known.
+    for number in 0..90 {
+        image.write(begin, &transaction(2, &[inode_item(INODE + 1, number, &[1; 16])]));
+    }
+    let mut log = Log::default();
+    let read = image.follow(&mut log, 1 << 30);
+    image.bytes[at + 30..at + 32].fill(0);
+    assert_eq!(size(&image.inode(&log, INODE)), 5);
+    let mut log = Log::default();
+    image.follow(&mut log, read - 70_000);
+    assert!(log.is_behind() && size(&image.inode(&log, INODE)) == 0);
 }
