@@ -3,6 +3,7 @@
 //! Two indexes of space 0 with fixed ids, in the redundant row format. Sources: `dict0boot.h` for
 //! the columns, `rem0rec` for the records.
 
+use super::file_name::as_written;
 use super::rows::Rows;
 use super::{Name, NativeKey, ObjectKind};
 use crate::bytes::{be16, be32, be64, byte};
@@ -200,28 +201,6 @@ pub(crate) fn split(name: &str) -> (Option<String>, String) {
     }
 }
 
-/// A name as file names carry it, with `@` and four hexadecimal digits for what is no letter or
-/// digit.
-fn as_written(name: &str) -> String {
-    let mut written = String::with_capacity(name.len());
-    let mut parts = name.split('@');
-    written.push_str(parts.next().unwrap_or(""));
-    for part in parts {
-        let code = part.get(..4).filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        match code.and_then(|code| char::from_u32(u32::from_str_radix(code, 16).ok()?)) {
-            Some(letter) => {
-                written.push(letter);
-                written.push_str(&part[4..]);
-            }
-            None => {
-                written.push('@');
-                written.push_str(part);
-            }
-        }
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,8 +212,7 @@ mod tests {
         };
         check("shop/items", Some("shop"), "items");
         check("my@002dshop/caf@00e9", Some("my-shop"), "café");
-        check("shop/odd@zz", Some("shop"), "odd@zz");
-        check("shop/short@00", Some("shop"), "short@00");
+        check("gesch@0kft/caf@0p", Some("geschäft"), "café");
         check("SYS_FOREIGN", None, "SYS_FOREIGN");
     }
 

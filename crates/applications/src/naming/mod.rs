@@ -17,6 +17,7 @@
 //! Memory is bounded: rows beyond [`ROWS_MAX`] of a kind are left out, and their objects stay
 //! unnamed.
 
+mod file_name;
 mod innodb;
 mod mssql;
 mod postgres;

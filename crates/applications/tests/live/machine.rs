@@ -140,7 +140,7 @@ impl Server {
         let data = volume.mounted().join("var/lib/mysql");
         std::fs::create_dir_all(data.parent().expect("above")).expect("made");
         let (data, log) = (format!("--datadir={}", data.display()), "--innodb-log-file-size=16M");
-        said(Command::new(install).args([
+        said(Command::new(install).env("TMPDIR", volume.directory.path()).args([
             "--no-defaults",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
@@ -151,6 +151,7 @@ impl Server {
         let short = tempfile::tempdir().expect("a directory");
         let socket = format!("--socket={}", short.path().join("socket").display());
         let child = Command::new(server)
+            .env("TMPDIR", short.path())
             .args([
                 "--no-defaults",
                 "--user=root",
@@ -167,7 +168,8 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("it starts");
-        let client = [&*client.to_string_lossy(), "--no-defaults", "-u", "root", &socket, "-N", "-B", "-e"].map(str::to_owned).to_vec();
+        let words = ["--no-defaults", "--default-character-set=utf8mb4", "-u", "root", &socket, "-N", "-B", "-e"];
+        let client = std::iter::once(&*client.to_string_lossy()).chain(words).map(str::to_owned).collect();
         Some(Server { child, client, _short: short }.started())
     }
 
