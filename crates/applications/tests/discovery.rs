@@ -96,7 +96,7 @@ fn servers_of_a_raw_volume_with_all_their_names() {
     assert!(databases.is_superset(&BTreeSet::from(["shop", "sakila", "SampleDb", "SamplDB"])), "{databases:?}");
 
     let names: BTreeSet<&str> = objects(&found, "var/lib/mysql").iter().map(|object| object.name.as_str()).collect();
-    for name in ["shop.items/PRIMARY", "redo", "binlog", "system tablespace", "undo001"] {
+    for name in ["shop.items/PRIMARY", "redo", "binlog", "system tablespace", "doublewrite", "undo001"] {
         assert!(names.contains(name), "{name}: {names:?}");
     }
     // All that the servers say that they have.
@@ -145,10 +145,7 @@ fn extents_of_objects_hold_their_pages_and_pages_lead_to_them() {
             assert_eq!(page.engine(), engine, "{}", object.name);
             let in_tables = matches!(object.key, Key::Index { .. } | Key::Space(_) | Key::Unit { .. } | Key::File(_));
             if let (Some(place), true) = (page.file_offset().filter(|_| !matches!(page.native, Native::Postgres(_))), in_tables) {
-                // The doublewrite buffer in the system tablespace holds copies of other pages.
-                if object.kind != ObjectKind::Dictionary {
-                    assert_eq!(offset, place, "{}: {page:?}", object.name);
-                }
+                assert_eq!(offset, place, "{}: {page:?}", object.name);
             }
             own += match (&object.key, key_of(&page)) {
                 (Key::Index { space, index }, Some(key)) => usize::from(key == u64::from(*space) << 32 | index & 0xffff_ffff),
@@ -168,6 +165,52 @@ fn extents_of_objects_hold_their_pages_and_pages_lead_to_them() {
     assert!(checked > 20 && with_pages > 150, "{checked} {with_pages}");
 }
 
+/// Two areas of a mebibyte from page 64 on, in the first file: what lies there are copies of pages of
+/// others, and nothing of the system tablespace.
+#[test]
+fn the_doublewrite_buffer_in_a_system_tablespace_is_an_object() {
+    let Some(files) = archive("mariadb-10.11") else { return };
+    let files: Files = files.into_iter().filter(|(path, _)| path.ends_with(".ibd") || path == "ibdata1").collect();
+    let Some(whole) = image(&files) else { return };
+    let of = |found: &Found, kind| found.objects.iter().find(|object| object.kind == kind && object.within.is_none()).cloned();
+    let found = discover(&whole);
+    let (system, own) = (of(&found, ObjectKind::Dictionary).expect("it is there"), of(&found, ObjectKind::Doublewrite).expect("too"));
+    let file = &files["ibdata1"];
+    assert_eq!((own.bytes, system.bytes, own.path.as_str()), (2 << 20, file.len() as u64 - (2 << 20), "ibdata1"));
+    let mut held = [0, 0];
+    for (object, held) in [&own, &system].into_iter().zip(&mut held) {
+        for extent in found.extents(object.id) {
+            let bytes = &whole[extent.bytes.start as usize..extent.bytes.end as usize];
+            // Of the doublewrite buffer offsets begin with the first area.
+            let at = extent.object_offset_bytes as usize + if object.id == own.id { 1 << 20 } else { 0 };
+            assert!(bytes == &file[at..at + bytes.len()], "{extent:?}");
+            assert!((1 << 20..3 << 20).contains(&at) == (object.id == own.id), "{extent:?}");
+            *held += bytes.len();
+        }
+    }
+    // Pages of zeroes take no place in this image.
+    assert!(held[0] >= 64 << 10 && held[1] >= 64 << 10, "{held:?}");
+    let mut strangers = 0;
+    for extent in found.extents(own.id) {
+        for (at, page) in pages(&whole[extent.bytes.start as usize..extent.bytes.end as usize]) {
+            let at = extent.bytes.start + at as u64;
+            let Some(key) = key_of(&page) else { continue };
+            assert_eq!(found.owner_at(Engine::Innodb, key, at), Some(own.id));
+            strangers += u32::from(key >> 32 != 0);
+        }
+    }
+    assert!(strangers > 3, "{strangers}");
+    // Where the page that tells of it makes no sense, all is the system tablespace.
+    for (at, bytes) in [(10, [0; 4]), (14, [0, 0, 0, 65]), (14, [0xff; 4]), (26, [0; 4])] {
+        let mut bad = files.clone();
+        let place = 6 * 16384 - 200 + at;
+        bad.get_mut("ibdata1").expect("it is there")[place..place + 4].copy_from_slice(&bytes);
+        let found = discover(&image(&bad).expect("made before"));
+        assert_eq!(of(&found, ObjectKind::Doublewrite), None);
+        assert_eq!(of(&found, ObjectKind::Dictionary).expect("it is there").bytes, file.len() as u64);
+    }
+}
+
 #[test]
 fn equal_ids_of_two_servers_are_kept_apart() {
     let Some(image) = several() else { return };
@@ -177,7 +220,6 @@ fn equal_ids_of_two_servers_are_kept_apart() {
     for object in objects(&found, "srv/second").into_iter().chain(objects(&found, "var/lib/mysql")) {
         let Key::Index { space, .. } = object.key else { continue };
         for (at, page) in pages_of(&found, &image, object) {
-            // The doublewrite buffer in the system tablespace holds copies of pages of others.
             let Some(key) = key_of(&page).filter(|key| key >> 32 == u64::from(space)) else { continue };
             assert_eq!(found.owner_of_page(Engine::Innodb, key), None, "either may be meant");
             let owner = found.owner_at(Engine::Innodb, key, at).and_then(|id| found.object(id)).expect("an owner");

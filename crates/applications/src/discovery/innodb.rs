@@ -4,6 +4,7 @@
 //! the page size. Sources: `fsp0types.h` and `fsp0fsp.h` of both servers, `log0log.h` for the
 //! creator that stands in the redo log.
 
+use super::doublewrite;
 use super::found::{Evidence, Key, ObjectKind};
 use super::objects::{Draft, Drafts, in_line, kind_of};
 use super::server_names::{ServerNames, complete};
@@ -68,16 +69,50 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
     }
     let mut names = names(source, &system, &spaces, &mut evidence).await;
     complete(&mut names, told);
+    let taken_bytes = own_doublewrite(source, &mut system, &mut others).await;
     evidence.catalogue = !names.is_empty();
     let domain = drafts.domain();
     let mut add = Adding { drafts, application, domain, names };
-    add.system(system);
+    add.system(system, taken_bytes);
     add.spaces(spaces);
     for (kind, files) in others {
         add.drafts.put_kind(application, kind, files);
     }
     let found = &mut drafts.applications[application];
     (found.version, found.evidence) = (version, evidence);
+}
+
+/// Makes the areas of the doublewrite buffer in the system tablespace an object of their own, if it
+/// has no files; their bytes.
+async fn own_doublewrite(source: &mut Source<'_>, system: &mut [DataFile], others: &mut BTreeMap<ObjectKind, Vec<DataFile>>) -> u64 {
+    let mut files = system.iter_mut().filter(|file| !is_mysql(file));
+    let Some(first) = files.next().filter(|_| !others.contains_key(&ObjectKind::Doublewrite)) else { return 0 };
+    let areas = doublewrite::areas(source, first).await;
+    if areas.is_empty() {
+        return 0;
+    }
+    let (left, taken) = doublewrite::without(first.clone(), &areas);
+    *first = left;
+    let bytes = taken.bytes;
+    others.insert(ObjectKind::Doublewrite, vec![taken]);
+    bytes
+}
+
+/// Whether a system tablespace is that of MySQL 8's dictionary.
+fn is_mysql(file: &DataFile) -> bool {
+    file.path.ends_with("mysql.ibd")
+}
+
+/// Bytes of a page, by the flags of a tablespace.
+pub(super) fn page_bytes(flags: u32) -> u64 {
+    let full_crc32 = flags & 0x10 != 0;
+    let shift = if full_crc32 { flags & 0xf } else { flags >> 6 & 0xf };
+    let compressed = if full_crc32 { 0 } else { flags >> 1 & 0xf };
+    match (compressed, shift) {
+        (1..=5, _) => 512 << compressed,
+        (_, 3..=7) => 512 << shift,
+        _ => 16384,
+    }
 }
 
 /// The head of a tablespace; `None` where the file has none.
@@ -87,14 +122,7 @@ async fn head(source: &mut Source<'_>, file: &DataFile) -> Option<Head> {
     if be32(&first, 4) != 0 || be16(&first, 24) != HEADER || space != be32(&first, 38) || space == SYSTEM {
         return None;
     }
-    let full_crc32 = flags & 0x10 != 0;
-    let shift = if full_crc32 { flags & 0xf } else { flags >> 6 & 0xf };
-    let compressed = if full_crc32 { 0 } else { flags >> 1 & 0xf };
-    let page_bytes = match (compressed, shift) {
-        (1..=5, _) => 512 << compressed,
-        (_, 3..=7) => 512 << shift,
-        _ => 16384,
-    };
+    let (full_crc32, page_bytes) = (flags & 0x10 != 0, page_bytes(flags));
     // MySQL has its own version where others have the page before.
     let version = match be32(&first, 8) {
         number @ 80_000..=99_999 => Some(format!("MySQL {}.{}.{}", number / 10_000, number / 100 % 100, number % 100)),
@@ -178,15 +206,17 @@ impl Adding<'_> {
         }
     }
 
-    /// The system tablespace, whose files follow each other, and that of MySQL 8's dictionary.
-    fn system(&mut self, files: Vec<DataFile>) {
-        let (mysql, system): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.path.ends_with("mysql.ibd"));
-        for (space, name, files) in [(SYSTEM, "system tablespace", system), (MYSQL, "mysql.ibd", mysql)] {
+    /// The system tablespace, whose files follow each other, without so many bytes that are another
+    /// object, and that of MySQL 8's dictionary.
+    fn system(&mut self, files: Vec<DataFile>, taken_bytes: u64) {
+        let (mysql, system): (Vec<_>, Vec<_>) = files.into_iter().partition(is_mysql);
+        for (space, name, files, taken_bytes) in [(SYSTEM, "system tablespace", system, taken_bytes), (MYSQL, "mysql.ibd", mysql, 0)] {
             if files.is_empty() {
                 continue;
             }
             let (files, bytes) = in_line(files);
             let evidence = Evidence { file: true, ..Evidence::default() };
+            let bytes = bytes - taken_bytes;
             let draft = self.draft(ObjectKind::Dictionary, name.to_owned(), Key::Space(space), evidence);
             if let Some(within) = self.drafts.put(Draft { files, bytes, ..draft }) {
                 self.within(space, within, None);

@@ -5,7 +5,7 @@
 //!
 //! 1. `regions`: partition tables, file systems, and what can only be looked at coarsely.
 //! 2. `servers`: files of databases, by the server that they belong to.
-//! 3. `innodb`, `postgres`, `mssql`: the pages of dictionaries that are needed for names.
+//! 3. `innodb` (with `doublewrite`), `postgres`, `mssql`: the pages of dictionaries that are needed for names.
 //! 4. `objects`: names, keys, numbers, and the map of extents.
 //!    `server_names`: what servers told of themselves, where they can be asked.
 //! 5. `looks`: where no file system is known, a page now and then: which engine, without a name.
@@ -13,6 +13,7 @@
 //! Everything that is found is a hint that can be wrong about speed only: a mounted file system
 //! changes meanwhile.
 
+mod doublewrite;
 mod found;
 mod innodb;
 mod limits;
