@@ -13,7 +13,8 @@ use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{Page, PageMutVec, PagePool, PageVec};
 use std::collections::{HashMap, HashSet};
-use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_BLOCKS, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId, VolumeIndex};
+use std::ops::Range;
+use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason, EXTENT_BLOCKS, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId, VolumeIndex};
 
 /// Segments of the log, unless a segment would be smaller or larger than the format allows or than the default.
 const SEGMENTS: u64 = 64;
@@ -89,6 +90,26 @@ impl Replica {
     /// # Panics
     /// If the blocks are not of one extent.
     pub fn access(&mut self, volume: u32, first: u64, blocks: u64, write: bool) -> u64 {
+        self.send(volume, first, blocks, write, None)
+    }
+
+    /// A read of a sequential stream, which may hit and inserts nothing. How many of the blocks were not cached.
+    ///
+    /// # Panics
+    /// If the blocks are not of one extent.
+    pub fn read_as_stream(&mut self, volume: u32, first: u64, blocks: u64) -> u64 {
+        self.send(volume, first, blocks, false, Some(BypassReason::Stream))
+    }
+
+    /// These blocks will not be used again soon ([`Command::Cold`]).
+    pub fn cool(&mut self, volume: u32, blocks: Range<u64>) {
+        self.settle();
+        let volume = self.volume(volume);
+        self.shard.command(self.now_ns, Command::Cold { volume, blocks });
+        self.settle();
+    }
+
+    fn send(&mut self, volume: u32, first: u64, blocks: u64, write: bool, bypass: Option<BypassReason>) -> u64 {
         assert!(blocks > 0 && first / EXTENT_BLOCKS == (first + blocks - 1) / EXTENT_BLOCKS, "blocks of one extent");
         let volume = self.volume(volume);
         let mut missing = 0;
@@ -105,7 +126,7 @@ impl Replica {
             start_sector: first * BLOCK_SECTORS,
             sectors: (blocks * BLOCK_SECTORS) as u32,
             pages,
-            bypass: None,
+            bypass,
             wanted: false,
             range: None,
         };
