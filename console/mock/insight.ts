@@ -124,6 +124,8 @@ function point(ssd_bytes: number, half_bytes: number): AdvicePoint {
     hits_percent: round(hits),
     hits_percent_low: round(hits - hits * (100 - hits) * 0.0012 - 0.3),
     hits_percent_high: round(Math.min(100, hits + hits * (100 - hits) * 0.0012 + 0.2)),
+    read_us: 84 + (100 - hits) * 80,
+    ssd_written_bytes_per_day: Math.round(70 * GIB * (1 - hits / 200)),
   };
 }
 
@@ -171,7 +173,7 @@ export function advise(world: World, load: AnalysisView, ask: AdviceAsk): Advice
       ssd_bytes: Math.round(ssd),
       ssd_bytes_low: Math.round(ssd * 0.96),
       ssd_bytes_high: Math.round(ssd * 1.04),
-      read_us: load.named ? null : 8100 * (1 - percent / 100) + 90,
+      read_us: 8100 * (1 - percent / 100) + 90,
       ssd_written_bytes_per_day: Math.round(percent * 0.7e9),
       not_yet: null,
       more_ms: null,
@@ -199,7 +201,7 @@ export function advise(world: World, load: AnalysisView, ask: AdviceAsk): Advice
     content_factor: load.named ? null : 1.4,
     ram_us: load.named ? null : 12.1,
     ssd_us: load.named ? null : 84,
-    backing_us: load.named ? null : 8100,
+    backing_us: 8100,
     objects: none ? [] : brought(world, load.name),
     sentences: now
       ? [
@@ -207,6 +209,9 @@ export function advise(world: World, load: AnalysisView, ask: AdviceAsk): Advice
         ]
       : none
         ? []
-        : ["What content locality saves is not known here, and counted as nothing."],
+        : [
+            "What content locality saves is not known here, and counted as nothing.",
+            "No hits of an SSD were measured here: 100 µs is taken for one.",
+          ],
   };
 }

@@ -144,6 +144,7 @@ export function brought(world: World, volume: string): AdviceObject[] {
   return read
     .sort((a, b) => gained(b) - gained(a))
     .map((object) => ({
+      volume: null,
       id: object.id,
       name: object.name,
       kind: object.kind,

@@ -606,6 +606,8 @@ export interface AdviceView {
 
 /** What one object brings. */
 export interface AdviceObject {
+  /** In the advice for a pool; null: the volume that the advice is for. */
+  volume: string | null;
   /** On its volume; null: all blocks of which nothing is known. */
   id: number | null;
   name: string;
@@ -663,6 +665,9 @@ export interface AdvicePoint {
   hits_percent: number;
   hits_percent_low: number;
   hits_percent_high: number;
+  /** What a read takes then; null: unknown. */
+  read_us: number | null;
+  ssd_written_bytes_per_day: number | null;
 }
 
 /** The body of a failed call (RFC 9457). */

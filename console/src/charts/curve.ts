@@ -67,7 +67,19 @@ export function pointAt(curve: AdvicePoint[], ssd_bytes: number): AdvicePoint {
     hits_percent: between(curve, ssd_bytes, (point) => point.hits_percent),
     hits_percent_low: between(curve, ssd_bytes, (point) => point.hits_percent_low),
     hits_percent_high: between(curve, ssd_bytes, (point) => point.hits_percent_high),
+    read_us: known(curve, ssd_bytes, (point) => point.read_us),
+    ssd_written_bytes_per_day: known(curve, ssd_bytes, (point) => point.ssd_written_bytes_per_day),
   };
+}
+
+/** The same for a figure that is null where it is unknown; one unknown point makes it unknown. */
+function known(
+  curve: AdvicePoint[],
+  ssd_bytes: number,
+  of: (point: AdvicePoint) => number | null,
+): number | null {
+  const value = between(curve, ssd_bytes, (point) => of(point) ?? NaN);
+  return Number.isNaN(value) ? null : value;
 }
 
 /** Where a size lies on the axis, from 0 to 1. */

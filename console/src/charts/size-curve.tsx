@@ -5,9 +5,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { AdvicePoint, AdviceView } from "../api";
-import { bytes, NB } from "../format";
+import { bytes, microseconds, NB } from "../format";
 import { Table, type Column } from "../ui/table";
-import { gain, hits, toldAt } from "../words/insight";
+import { follows, gain, hits, toldAt } from "../words/insight";
 import {
   axis,
   firstSize,
@@ -36,6 +36,17 @@ const COLUMNS: Column<AdvicePoint>[] = [
   [
     "Band",
     (point) => `${hits(point.hits_percent_low)} to ${hits(point.hits_percent_high)}${NB}%`,
+    "right",
+  ],
+  [
+    "A read takes",
+    (point) => (point.read_us === null ? "–" : microseconds(point.read_us)),
+    "right",
+  ],
+  [
+    "Written to the SSD a day",
+    (point) =>
+      point.ssd_written_bytes_per_day === null ? "–" : bytes(point.ssd_written_bytes_per_day),
     "right",
   ],
 ];
@@ -149,6 +160,7 @@ export function SizeCurve({ advice }: { advice: AdviceView }) {
       </div>
       <p class="curve-told">
         <strong>{toldAt(here)}</strong>
+        <span class="muted">{follows(here)}</span>
         {now && Math.abs(size / now.ssd_bytes - 1) > 0.005 && (
           <span class="muted">against now: {gain(here, now)}</span>
         )}

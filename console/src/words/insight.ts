@@ -35,6 +35,16 @@ export function toldAt(point: AdvicePoint): string {
   return `${bytes(point.ssd_bytes)}: ${hits(point.hits_percent)}${NB}% hits (band ${band})`;
 }
 
+/** What follows from a size besides hits: "reads take 0.96 ms, 61 GiB a day are written to the SSD". */
+export function follows({ read_us, ssd_written_bytes_per_day }: AdvicePoint): string {
+  const reads = read_us === null ? [] : [`reads take ${microseconds(read_us)}`];
+  const written =
+    ssd_written_bytes_per_day === null
+      ? []
+      : [`${bytes(ssd_written_bytes_per_day)} a day are written to the SSD`];
+  return [...reads, ...written].join(", ");
+}
+
 /** What another size brings against the present one: "+100 GiB = +7 %". */
 export function gain(to: AdvicePoint, now: AdvicePoint): string {
   const more = to.ssd_bytes - now.ssd_bytes;

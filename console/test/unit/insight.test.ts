@@ -17,6 +17,7 @@ import {
 import { trialTime } from "../../src/insight/start-trial";
 import { href, parse, title } from "../../src/route";
 import {
+  follows,
   gain,
   hits,
   nothingTold,
@@ -35,6 +36,8 @@ const point = (gib: number, hits_percent: number): AdvicePoint => ({
   hits_percent,
   hits_percent_low: hits_percent - 2,
   hits_percent_high: hits_percent + 2,
+  read_us: 8100 - 80 * hits_percent,
+  ssd_written_bytes_per_day: gib * GIB,
 });
 const told = (hits_percent: number, gib: number): TargetView => ({
   hits_percent,
@@ -82,6 +85,9 @@ test("hits between sizes that were tried lie between theirs, and never beyond th
     [half.hits_percent, half.hits_percent_low, half.hits_percent_high],
     [50, 48, 52],
   );
+  assert.equal(plain(follows(half)), "reads take 4.1 ms, 2.5 GiB a day are written to the SSD");
+  const unknown = curve.map((one, index) => (index === 1 ? { ...one, read_us: null } : one));
+  assert.match(plain(follows(pointAt(unknown, 2 * GIB))), /^[0-9.]+ GiB a day/);
   for (const one of curve)
     assert.equal(pointAt(curve, one.ssd_bytes).hits_percent, one.hits_percent);
   assert.deepEqual(pointAt(curve, 1), curve[0]);

@@ -63,7 +63,7 @@ pub struct Needed {
 }
 
 /// A point of the curve.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Point {
     /// Of SSD.
     pub ssd_bytes: f64,
@@ -73,6 +73,26 @@ pub struct Point {
     pub hits_low: f64,
     /// Upper end.
     pub hits_high: f64,
+    /// What a read takes then, as [`Needed::read_us`].
+    pub read_us: Option<f64>,
+    /// Written to the SSD in a day.
+    pub ssd_bytes_written_per_day: f64,
+}
+
+impl Point {
+    /// The point that far from this one (0) to another (1), on a straight line.
+    #[must_use]
+    pub fn towards(&self, other: &Point, part: f64) -> Point {
+        let between = |figure: fn(&Point) -> f64| figure(self) + (figure(other) - figure(self)) * part;
+        Point {
+            ssd_bytes: between(|point| point.ssd_bytes),
+            hits: between(|point| point.hits),
+            hits_low: between(|point| point.hits_low),
+            hits_high: between(|point| point.hits_high),
+            read_us: self.read_us.zip(other.read_us).map(|(this, other)| this + (other - this) * part),
+            ssd_bytes_written_per_day: between(|point| point.ssd_bytes_written_per_day),
+        }
+    }
 }
 
 /// Why no SSD is told for a share.
@@ -108,6 +128,10 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
         of_size.hypot(MINIATURE_HALF_BAND)
     };
     let curve = Tries(&tries, question.stored_share);
+    let written_per_day = |ssd_bytes| {
+        let days = load.window_ms().max(1) as f64 / DAY_MS;
+        curve.written_at(ssd_bytes) / question.stored_share.max(0.01) / days
+    };
     let mut needed = Vec::new();
     for (share, told) in told {
         // However wide the band is, all of it fits into RAM.
@@ -128,8 +152,7 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
                 half_band: half_band(share),
                 lru_bytes: size.lines * BLOCK_BYTES as f64,
                 read_us: read_us(watch, question, share),
-                ssd_bytes_written_per_day: curve.written_at(ssd_bytes) / question.stored_share.max(0.01)
-                    * (DAY_MS / load.window_ms().max(1) as f64),
+                ssd_bytes_written_per_day: written_per_day(ssd_bytes),
             })
         });
         needed.push((share, result));
@@ -138,7 +161,14 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
         let hits = curve.hits_at(ssd_bytes)?;
         let band = half_band(hits).min(0.9);
         let (low, high) = (curve.clamped_hits_at(ssd_bytes * (1.0 - band)), curve.clamped_hits_at(ssd_bytes * (1.0 + band)));
-        Some(Point { ssd_bytes, hits, hits_low: low, hits_high: high })
+        Some(Point {
+            ssd_bytes,
+            hits,
+            hits_low: low,
+            hits_high: high,
+            read_us: read_us(watch, question, hits),
+            ssd_bytes_written_per_day: written_per_day(ssd_bytes),
+        })
     };
     let sizes: Vec<f64> = tries.iter().map(|did| curve.bytes_of(did)).collect();
     Answer { needed, curve: sizes.into_iter().filter_map(point).collect(), now: question.ssd_bytes.and_then(|bytes| point(bytes as f64)) }
@@ -275,6 +305,8 @@ mod tests {
         assert!((needed[1].read_us.expect("latencies are known") - (0.9 * 100.0 + 0.1 * 8000.0)).abs() < 1.0);
         let now = answer.now.expect("it lies within the curve");
         assert!(now.hits > 0.5 && now.hits_low <= now.hits && now.hits <= now.hits_high, "{now:?}");
+        let slowest = answer.curve.first().and_then(|point| point.read_us).expect("latencies are known");
+        assert!(answer.curve.iter().all(|point| point.read_us.is_some_and(|us| us <= slowest)), "{:?}", answer.curve);
         assert!(answer.curve.is_sorted_by(|one, other| one.ssd_bytes <= other.ssd_bytes && one.hits <= other.hits));
     }
 

@@ -14,6 +14,8 @@ pub struct Share {
     pub weight: f64,
     /// Hits by SSD, ascending.
     pub curve: Vec<Point>,
+    /// What a read takes without any SSD, in microseconds; `None`: not known.
+    pub without_us: Option<f64>,
 }
 
 /// A straight piece of a concave curve.
@@ -23,53 +25,84 @@ struct Piece {
     hits: f64,
     /// Half of the band at its end.
     half: f64,
+    /// What a read of its load takes then, and what is written in a day.
+    read_us: Option<f64>,
+    written_per_day: f64,
 }
 
-/// The curve of the whole; empty if no load has any. Bands of different loads are taken to be
-/// independent of each other.
+/// The curve of the whole, from no SSD at all; empty if no load has any. Bands of different loads are
+/// taken to be independent of each other, and reads to be as frequent as re-references.
 #[must_use]
 pub fn joint(shares: &[Share]) -> Vec<Point> {
     let all: f64 = shares.iter().map(|share| share.weight.max(0.0)).sum();
     if all <= 0.0 {
         return Vec::new();
     }
+    let weight = |of: usize| shares[of].weight.max(0.0) / all;
     let mut pieces: Vec<Piece> = Vec::new();
     for (of, share) in shares.iter().enumerate() {
-        let weight = share.weight.max(0.0) / all;
         let mut before = (0.0, 0.0);
         for point in hull(&share.curve) {
-            let half = (point.hits_high - point.hits_low).max(0.0) / 2.0 * weight;
-            pieces.push(Piece { of, ssd_bytes: point.ssd_bytes - before.0, hits: (point.hits - before.1) * weight, half });
+            let half = (point.hits_high - point.hits_low).max(0.0) / 2.0 * weight(of);
+            pieces.push(Piece {
+                of,
+                ssd_bytes: point.ssd_bytes - before.0,
+                hits: (point.hits - before.1) * weight(of),
+                half,
+                read_us: point.read_us,
+                written_per_day: point.ssd_bytes_written_per_day,
+            });
             before = (point.ssd_bytes, point.hits);
         }
     }
+    if pieces.is_empty() {
+        return Vec::new();
+    }
     let gain = |piece: &Piece| piece.hits / piece.ssd_bytes;
     pieces.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
+    // Of each load, how it is at the size that it has so far.
     let mut halves = vec![0.0_f64; shares.len()];
-    let (mut ssd_bytes, mut hits) = (0.0, 0.0);
-    let step = |piece: Piece| {
-        ssd_bytes += piece.ssd_bytes;
-        hits += piece.hits;
-        halves[piece.of] = piece.half;
+    let mut reads_us: Vec<Option<f64>> = shares.iter().map(|share| share.without_us).collect();
+    let mut written = vec![0.0_f64; shares.len()];
+    let mean_us = |reads_us: &[Option<f64>]| reads_us.iter().enumerate().map(|(of, us)| Some(weight(of) * (*us)?)).sum::<Option<f64>>();
+    let mut point = Point { read_us: mean_us(&reads_us), ..Point::default() };
+    let mut curve = vec![point];
+    for piece in pieces {
+        (halves[piece.of], reads_us[piece.of], written[piece.of]) = (piece.half, piece.read_us, piece.written_per_day);
         let half = halves.iter().map(|half| half * half).sum::<f64>().sqrt();
-        Point { ssd_bytes, hits, hits_low: (hits - half).max(0.0), hits_high: (hits + half).min(1.0) }
-    };
-    pieces.into_iter().map(step).collect()
+        let hits = point.hits + piece.hits;
+        point = Point {
+            ssd_bytes: point.ssd_bytes + piece.ssd_bytes,
+            hits,
+            hits_low: (hits - half).max(0.0),
+            hits_high: (hits + half).min(1.0),
+            read_us: mean_us(&reads_us),
+            ssd_bytes_written_per_day: written.iter().sum(),
+        };
+        curve.push(point);
+    }
+    curve
 }
 
-/// The SSD that brings a share of hits, by one of a point's three figures; `None` where the curve does
-/// not reach it. Between two points it is a straight line.
-pub fn size_for(curve: &[Point], share: f64, figure: fn(&Point) -> f64) -> Option<f64> {
-    let mut before = (0.0, 0.0);
-    for point in curve {
-        let at = figure(point);
-        if at >= share {
-            let part = if at > before.1 { (share - before.1) / (at - before.1) } else { 1.0 };
-            return Some(before.0 + (point.ssd_bytes - before.0) * part.clamp(0.0, 1.0));
-        }
-        before = (point.ssd_bytes, at);
-    }
-    None
+/// The point of a curve from no SSD at all that brings a share of hits, by one of a point's three
+/// figures; `None` where the curve does not reach it. Between two points it is a straight line.
+pub fn point_for(curve: &[Point], share: f64, figure: fn(&Point) -> f64) -> Option<Point> {
+    let at = curve.iter().position(|point| figure(point) >= share)?;
+    let Some(before) = at.checked_sub(1).map(|before| &curve[before]) else { return Some(curve[at]) };
+    let (from, to) = (figure(before), figure(&curve[at]));
+    let part = if to > from { (share - from) / (to - from) } else { 1.0 };
+    Some(before.towards(&curve[at], part.clamp(0.0, 1.0)))
+}
+
+/// The point of a curve that a size brings; the last one's hits for what is larger.
+#[must_use]
+pub fn point_at(curve: &[Point], ssd_bytes: f64) -> Option<Point> {
+    let Some(at) = curve.iter().position(|point| point.ssd_bytes >= ssd_bytes) else {
+        return curve.last().map(|last| Point { ssd_bytes, ..*last });
+    };
+    let Some(before) = at.checked_sub(1).map(|before| &curve[before]) else { return Some(curve[at]) };
+    let part = (ssd_bytes - before.ssd_bytes) / (curve[at].ssd_bytes - before.ssd_bytes);
+    Some(before.towards(&curve[at], part))
 }
 
 /// The points of a curve that lie on its upper hull from the origin, with rising sizes and hits.
@@ -105,9 +138,13 @@ mod tests {
         let point = |step: i32| {
             let ssd_bytes = f64::from(step) * 10.0;
             let hits = 1.0 - (-ssd_bytes / scale).exp();
-            Point { ssd_bytes, hits, hits_low: hits - 0.02, hits_high: hits + 0.02 }
+            Point { ssd_bytes, hits, hits_low: hits - 0.02, hits_high: hits + 0.02, ..Point::default() }
         };
         (1..=200).map(point).collect()
+    }
+
+    fn share(weight: f64, curve: &[Point]) -> Share {
+        Share { weight, curve: curve.to_vec(), without_us: None }
     }
 
     fn hits_at(curve: &[Point], ssd_bytes: f64) -> f64 {
@@ -118,9 +155,9 @@ mod tests {
     #[test]
     fn equal_loads_need_twice_as_much_together() {
         let one = curve(100.0);
-        let both = joint(&[Share { weight: 3.0, curve: one.clone() }, Share { weight: 3.0, curve: one.clone() }]);
-        let alone = size_for(&one, 0.9, |point| point.hits).expect("reached");
-        let together = size_for(&both, 0.9, |point| point.hits).expect("reached");
+        let both = joint(&[share(3.0, &one), share(3.0, &one)]);
+        let alone = point_for(&one, 0.9, |point| point.hits).expect("reached").ssd_bytes;
+        let together = point_for(&both, 0.9, |point| point.hits).expect("reached").ssd_bytes;
         assert!((together / alone - 2.0).abs() < 0.1, "{alone} {together}");
         // Two independent halves of one band.
         let last = both.last().expect("points");
@@ -131,7 +168,7 @@ mod tests {
     #[test]
     fn no_split_of_the_room_brings_more() {
         let (busy, idle) = (curve(300.0), curve(150.0));
-        let whole = joint(&[Share { weight: 9.0, curve: busy.clone() }, Share { weight: 1.0, curve: idle.clone() }]);
+        let whole = joint(&[share(9.0, &busy), share(1.0, &idle)]);
         for ssd_bytes in [100.0, 300.0, 700.0, 1500.0] {
             let best = (0..=150).map(|part| f64::from(part) * 10.0).filter(|part| *part <= ssd_bytes);
             let best = best.map(|part| 0.9 * hits_at(&busy, part) + 0.1 * hits_at(&idle, ssd_bytes - part)).fold(0.0, f64::max);
@@ -143,14 +180,38 @@ mod tests {
 
     #[test]
     fn what_is_no_curve_is_passed_over() {
-        let point = |ssd_bytes, hits| Point { ssd_bytes, hits, hits_low: hits, hits_high: hits };
-        assert!(joint(&[]).is_empty() && joint(&[Share { weight: 0.0, curve: curve(10.0) }]).is_empty());
+        let point = |ssd_bytes, hits| Point { ssd_bytes, hits, hits_low: hits, hits_high: hits, ..Point::default() };
+        assert!(joint(&[]).is_empty() && joint(&[share(0.0, &curve(10.0))]).is_empty());
         // A dent, a step back and twice the same size.
         let odd = vec![point(10.0, 0.1), point(20.0, 0.6), point(20.0, 0.5), point(30.0, 0.55), point(40.0, 0.9)];
-        let told = joint(&[Share { weight: 1.0, curve: odd }]);
+        let told = joint(&[share(1.0, &odd)]);
         let sizes: Vec<f64> = told.iter().map(|point| point.ssd_bytes).collect();
-        assert_eq!(sizes, [20.0, 40.0]);
-        assert_eq!(size_for(&told, 0.95, |point| point.hits), None);
-        assert_eq!(size_for(&told, 0.3, |point| point.hits), Some(10.0));
+        assert_eq!(sizes, [0.0, 20.0, 40.0]);
+        assert_eq!(point_for(&told, 0.95, |point| point.hits), None);
+        assert_eq!(point_for(&told, 0.3, |point| point.hits).map(|point| point.ssd_bytes), Some(10.0));
+        assert_eq!(point_at(&told, 10.0).map(|point| point.hits), Some(0.3));
+        assert_eq!(point_at(&told, 1000.0).map(|point| (point.ssd_bytes, point.hits)), Some((1000.0, 0.9)));
+    }
+
+    #[test]
+    fn what_reads_take_and_what_is_written_are_those_of_all() {
+        let point = |ssd_bytes, hits, read_us, written| Point {
+            ssd_bytes,
+            hits,
+            hits_low: hits,
+            hits_high: hits,
+            read_us: Some(read_us),
+            ssd_bytes_written_per_day: written,
+        };
+        // A slow disk with three quarters of the reads, and a quick one.
+        let slow = Share { weight: 3.0, curve: vec![point(100.0, 1.0, 100.0, 7.0)], without_us: Some(8100.0) };
+        let quick = Share { weight: 1.0, curve: vec![point(100.0, 1.0, 100.0, 5.0)], without_us: Some(500.0) };
+        let told = joint(&[slow.clone(), quick.clone()]);
+        let figures: Vec<_> = told.iter().map(|point| (point.ssd_bytes, point.read_us, point.ssd_bytes_written_per_day)).collect();
+        assert_eq!(figures, [(0.0, Some(6200.0), 0.0), (100.0, Some(200.0), 7.0), (200.0, Some(100.0), 12.0)]);
+        let half = point_for(&told, 0.375, |point| point.hits).expect("half of the slow one");
+        assert_eq!((half.ssd_bytes, half.read_us, half.ssd_bytes_written_per_day), (50.0, Some(3200.0), 3.5));
+        let unknown = Share { without_us: None, ..quick };
+        assert_eq!(joint(&[slow, unknown])[0].read_us, None);
     }
 }

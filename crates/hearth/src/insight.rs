@@ -271,7 +271,7 @@ fn one(advice: &AdviceView) -> String {
         ];
         let row = |object: &AdviceObject| {
             vec![
-                format!("  {}", object.name),
+                object.volume.as_ref().map_or_else(|| format!("  {}", object.name), |volume| format!("  {volume}: {}", object.name)),
                 object.kind.clone(),
                 format!("{} %", number(object.hits_percent)),
                 format!("{} %", number(object.reads_percent)),

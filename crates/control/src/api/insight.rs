@@ -245,6 +245,9 @@ pub struct AdviceVerified {
 /// What one object brings.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AdviceObject {
+    /// Its volume, in the advice for a pool; absent: the one that the advice is for.
+    #[serde(default)]
+    pub volume: Option<String>,
     /// Its number on its volume; absent: all blocks of which nothing is known.
     pub id: Option<u32>,
     /// Its name.
@@ -283,7 +286,7 @@ pub struct TargetView {
 }
 
 /// Hits at some size.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct AdvicePoint {
     /// Of SSD.
     pub ssd_bytes: u64,
@@ -293,4 +296,10 @@ pub struct AdvicePoint {
     pub hits_percent_low: f64,
     /// Upper end.
     pub hits_percent_high: f64,
+    /// What a read takes then, in microseconds; absent: unknown.
+    #[serde(default)]
+    pub read_us: Option<f64>,
+    /// Written to the SSD in a day.
+    #[serde(default)]
+    pub ssd_written_bytes_per_day: Option<u64>,
 }

@@ -19,6 +19,10 @@ const STORED_SHARE: f64 = 0.97;
 /// With less gain than this a cache is not worth it: reads must take less than that part of what they take from the backing device.
 const WORTH_PART: f64 = 0.5;
 
+/// What is taken for a read from an SSD, and from RAM, where none was measured, in microseconds: what an NVMe SSD takes for 4 KiB.
+pub const SSD_US_ASSUMED: f64 = 100.0;
+const RAM_US_ASSUMED: f64 = 5.0;
+
 /// What is asked, and what is known of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
@@ -36,6 +40,8 @@ pub struct Asked {
     pub content_factor: Option<f64>,
     /// Measured where the load runs.
     pub latencies: Latencies,
+    /// What is taken for a read from the SSD, where none was measured.
+    pub ssd_us_assumed: Option<f64>,
 }
 
 impl Asked {
@@ -43,10 +49,17 @@ impl Asked {
     pub fn stored_share(&self) -> f64 {
         self.data_share.unwrap_or(STORED_SHARE) * self.content_factor.unwrap_or(1.0).max(0.01)
     }
+
+    /// Those measured, and what is taken for those that were not.
+    pub fn latencies_taken(&self) -> Latencies {
+        let Latencies { ram_us, ssd_us, backing_us } = self.latencies;
+        // RAM answers so soon that it does not matter beside the others.
+        Latencies { ram_us: ram_us.or(Some(RAM_US_ASSUMED)), ssd_us: ssd_us.or(self.ssd_us_assumed), backing_us }
+    }
 }
 
 /// Objects told of an advice.
-const OBJECTS_MAX: usize = 32;
+pub const OBJECTS_MAX: usize = 32;
 /// The share of hits that objects are told for, if it is known.
 const OBJECTS_AT: f64 = 0.9;
 /// An object with that part of the reads or more, and less than that part of them hits, only passes through.
@@ -84,6 +97,7 @@ pub fn name_objects(advice: &mut AdviceView, found: &[(Option<ObjectId>, Part)],
         let object = id.and_then(|id| objects.found()?.object(id));
         let passes = part.reads >= reads * PASSES_READS && part.hits < part.reads * PASSES_HITS;
         AdviceObject {
+            volume: None,
             id: object.map(|object| object.id.0),
             name: object.map_or_else(|| "unknown".into(), |object| objects.told_name(object)),
             kind: object.map_or_else(|| "unknown".into(), |object| object.kind.name().into()),
@@ -94,17 +108,22 @@ pub fn name_objects(advice: &mut AdviceView, found: &[(Option<ObjectId>, Part)],
         }
     };
     advice.objects = found.iter().take(OBJECTS_MAX).map(view).collect();
-    let mut sum = 0.0;
-    let mut few: Vec<&str> = Vec::new();
-    for object in advice.objects.iter().filter(|object| object.id.is_some() && object.hits_percent >= 1.0).take(4) {
-        sum += object.hits_percent;
-        few.push(&object.name);
-    }
+    tell_objects(advice);
+}
+
+/// What to make of the objects of an advice, those that bring most first.
+pub fn tell_objects(advice: &mut AdviceView) {
+    let named = |object: &AdviceObject| object.volume.as_ref().map_or(object.name.clone(), |volume| format!("{volume}: {}", object.name));
+    let few = advice.objects.iter().filter(|object| object.id.is_some() && object.hits_percent >= 1.0).take(4);
+    let (sum, few) = few.fold((0.0, Vec::new()), |(sum, mut few), object| {
+        few.push(named(object));
+        (sum + object.hits_percent, few)
+    });
     if !few.is_empty() {
         let (bring, what) = if few.len() == 1 { ("brings", "object") } else { ("bring", "objects") };
         advice.sentences.insert(0, format!("{} {what} {bring} {sum:.0} % of the hits: {}.", few.len(), few.join(", ")));
     }
-    let passing: Vec<&str> = advice.objects.iter().filter(|object| object.advice == "never").map(|object| object.name.as_str()).collect();
+    let passing: Vec<String> = advice.objects.iter().filter(|object| object.advice == "never").map(named).collect();
     if !passing.is_empty() {
         advice.sentences.push(format!("Read once and hardly again, better not let in: {}.", passing.join(", ")));
     }
@@ -121,14 +140,14 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
         options: VolumeOptions { mode: load.mode, ..VolumeOptions::default() },
         stored_share,
         ssd_bytes: asked.ssd_bytes,
-        latencies: asked.latencies,
+        latencies: asked.latencies_taken(),
     };
     let found = answer(watch, &question);
     let window_ms = watch.load(asked.with_backups).window_ms();
     let writes_leave = load.mode == types::Mode::WriteThrough && asked.ram_bytes == 0;
     let told = |(percent, (_, needed)): (&f64, &(f64, Result<Needed, Untold>))| target(*percent, needed, window_ms, writes_leave);
     let targets: Vec<TargetView> = percent.iter().zip(&found.needed).map(told).collect();
-    let more = more_of(&found, asked);
+    let more = found.now.as_ref().map_or_else(Vec::new, |now| more_of(now, |ssd_bytes| point_at(&found.curve, ssd_bytes)));
     let scanned_bytes = watch.totals().scanned_blocks * BLOCK_BYTES;
     let sentences = sentences(&found, &targets, &more, watch, asked);
     AdviceView {
@@ -218,60 +237,66 @@ pub fn point(point: &Point) -> AdvicePoint {
         hits_percent: percent(point.hits),
         hits_percent_low: percent(point.hits_low),
         hits_percent_high: percent(point.hits_high),
+        read_us: point.read_us,
+        ssd_written_bytes_per_day: Some(point.ssd_bytes_written_per_day as u64),
     }
 }
 
-/// What half as much and as much again would bring, in sizes that people buy.
-fn more_of(found: &Answer, asked: &Asked) -> Vec<AdvicePoint> {
-    let (Some(now), Some(ssd_bytes)) = (&found.now, asked.ssd_bytes) else { return Vec::new() };
-    let hits_at = |bytes: f64| {
-        let after = found.curve.iter().position(|point| point.ssd_bytes >= bytes);
-        match after {
-            None => found.curve.last().copied(),
-            Some(0) => found.curve.first().copied(),
-            Some(at) => {
-                let (before, after) = (found.curve[at - 1], found.curve[at]);
-                let part = ((bytes / before.ssd_bytes).ln() / (after.ssd_bytes / before.ssd_bytes).ln().max(1e-12)).clamp(0.0, 1.0);
-                let between = |of: fn(&Point) -> f64| of(&before) + (of(&after) - of(&before)) * part;
-                Some(Point {
-                    ssd_bytes: bytes,
-                    hits: between(|point| point.hits),
-                    hits_low: between(|point| point.hits_low),
-                    hits_high: between(|point| point.hits_high),
-                })
-            }
-        }
-    };
-    let gib = 1_u64 << 30;
-    let steps = [4 * gib, 100 * gib].into_iter().filter(|step| *step <= ssd_bytes.saturating_mul(100) && *step >= ssd_bytes / 100);
+/// Sizes that people buy more of.
+const MORE_BYTES: [u64; 2] = [4 << 30, 100 << 30];
+
+/// What more SSD than there is would bring, where it is neither next to nothing nor out of all proportion.
+pub fn more_of(now: &Point, at: impl Fn(f64) -> Option<Point>) -> Vec<AdvicePoint> {
+    let ssd_bytes = now.ssd_bytes as u64;
+    let steps = MORE_BYTES.into_iter().filter(|step| *step <= ssd_bytes.saturating_mul(100) && *step >= ssd_bytes / 100);
     let told = steps.filter_map(|step| {
-        let at = hits_at((ssd_bytes + step) as f64)?;
-        Some(point(&Point { ssd_bytes: (ssd_bytes + step) as f64, hits: at.hits.max(now.hits), ..at }))
+        let ssd_bytes = (ssd_bytes + step) as f64;
+        let at = at(ssd_bytes)?;
+        Some(point(&Point { ssd_bytes, hits: at.hits.max(now.hits), ..at }))
     });
     told.collect()
+}
+
+/// A point of the curve of one load, whose sizes are apart by a factor.
+fn point_at(curve: &[Point], ssd_bytes: f64) -> Option<Point> {
+    let Some(after) = curve.iter().position(|point| point.ssd_bytes >= ssd_bytes) else { return curve.last().copied() };
+    let Some(before) = after.checked_sub(1).map(|before| &curve[before]) else { return Some(curve[after]) };
+    let part = ((ssd_bytes / before.ssd_bytes).ln() / (curve[after].ssd_bytes / before.ssd_bytes).ln().max(1e-12)).clamp(0.0, 1.0);
+    Some(before.towards(&curve[after], part))
+}
+
+/// What there is, and what more of it would bring.
+pub fn told_now(now: &AdvicePoint, more: &[AdvicePoint]) -> Vec<String> {
+    let mut told = vec![format!(
+        "You have {}: {:.0} % hits (band {:.0} to {:.0}).",
+        human::bytes(now.ssd_bytes),
+        now.hits_percent,
+        now.hits_percent_low,
+        now.hits_percent_high
+    )];
+    told.extend(more.iter().map(|point| {
+        let gained = (point.hits_percent - now.hits_percent).max(0.0);
+        format!("Another {} = +{gained:.0} % hits.", human::bytes(point.ssd_bytes - now.ssd_bytes))
+    }));
+    told
+}
+
+/// Which latency was not measured.
+fn told_assumed(asked: &Asked) -> Option<String> {
+    let ssd_us = asked.ssd_us_assumed?;
+    let took = human::nanoseconds((ssd_us * 1000.0) as u64);
+    Some(format!("No hits of an SSD were measured here: {took} is taken for one."))
 }
 
 fn sentences(found: &Answer, targets: &[TargetView], more: &[AdvicePoint], watch: &Watch, asked: &Asked) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(now) = found.now.as_ref().map(point) {
-        told.push(format!(
-            "You have {}: {:.0} % hits (band {:.0} to {:.0}).",
-            human::bytes(now.ssd_bytes),
-            now.hits_percent,
-            now.hits_percent_low,
-            now.hits_percent_high
-        ));
-        for point in more {
-            told.push(format!(
-                "Another {} = +{:.0} % hits.",
-                human::bytes(point.ssd_bytes - now.ssd_bytes),
-                (point.hits_percent - now.hits_percent).max(0.0)
-            ));
-        }
+        told.extend(told_now(&now, more));
     }
     let totals = watch.totals();
     let (reads, scans) = (totals.read_blocks + totals.scanned_blocks, totals.scanned_blocks);
-    if let (Some(ssd_us), Some(backing_us)) = (asked.latencies.ssd_us, asked.latencies.backing_us)
+    let latencies = asked.latencies_taken();
+    if let (Some(ssd_us), Some(backing_us)) = (latencies.ssd_us, latencies.backing_us)
         && ssd_us > backing_us * WORTH_PART
     {
         told.push(format!(
@@ -298,6 +323,9 @@ fn sentences(found: &Answer, targets: &[TargetView], more: &[AdvicePoint], watch
     }
     if scans > 0 && !asked.with_backups {
         told.push(format!("Left out: {} read by scans and backups.", human::bytes(scans * BLOCK_BYTES)));
+    }
+    if targets.iter().any(|target| target.read_us.is_some()) {
+        told.extend(told_assumed(asked));
     }
     told
 }

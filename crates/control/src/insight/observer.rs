@@ -461,11 +461,12 @@ impl Insight {
             volume: Some(name.clone()),
             pool: volume.pool.clone(),
             mode: volume.mode,
+            read_us: None,
         };
         let of_analysis = |(name, analysis): (&String, &Analysis)| {
             let volume = analysis.source.volume().map(str::to_string);
             let pool = volume.as_ref().and_then(|volume| self.volumes.get(volume)).and_then(|volume| volume.pool.clone());
-            LoadNamed { name: name.clone(), volume, pool, mode: analysis.mode }
+            LoadNamed { name: name.clone(), volume, pool, mode: analysis.mode, read_us: analysis.source.read_us() }
         };
         let all = self.volumes.iter().map(of_volume).chain(self.analyses.iter().map(of_analysis));
         let Some(wanted) = name else { return all.collect() };
@@ -579,6 +580,8 @@ pub struct LoadNamed {
     pub pool: Option<String>,
     /// How writes act on the cache that is asked for.
     pub mode: Mode,
+    /// What a read from a device in trial takes, in microseconds, as far as that is known.
+    pub read_us: Option<f64>,
 }
 
 fn unknown(name: &str) -> ControlError {

@@ -2,6 +2,7 @@
 
 use super::askers::Threads;
 use super::objects::Objects;
+use super::read_time::ReadTime;
 use super::untouched::{Untouched, is_reader};
 use super::watched::{Step, Watched};
 use analysis::Writes;
@@ -50,6 +51,7 @@ pub struct Device {
     path: String,
     way: Way,
     shared: Arc<Shared>,
+    read_time: ReadTime,
     /// It is read for names.
     untouched: Option<Arc<Untouched>>,
 }
@@ -110,7 +112,10 @@ impl Source {
         let looking = shared.clone();
         let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking));
         spawned.map_err(|error| (format!("no thread can be started ({error})"), "raise the thread limit"))?;
-        Ok(Source { of: SourceOf::Device(Device { path: path.into(), way, shared, untouched }), ended: false })
+        Ok(Source {
+            of: SourceOf::Device(Device { path: path.into(), way, shared, read_time: ReadTime::of(major, minor), untouched }),
+            ended: false,
+        })
     }
 
     /// A trace, read from now on.
@@ -185,6 +190,11 @@ impl Source {
             Way::Bpf => "bpf".into(),
             Way::Tracefs => "tracefs".into(),
         })
+    }
+
+    /// What a read from the device takes, in microseconds; of a volume its own figures tell.
+    pub fn read_us(&self) -> Option<f64> {
+        if let SourceOf::Device(device) = &self.of { device.read_time.mean_us() } else { None }
     }
 
     /// The device that is read for names.

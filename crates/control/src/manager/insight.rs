@@ -4,7 +4,7 @@ use super::Manager;
 use super::pools::RAM_BYTES_DEFAULT;
 use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, StreamView};
 use crate::error::{ControlError, Kind};
-use crate::insight::advising::{Asked, TARGETS_PERCENT, advise, name_objects, objects_of};
+use crate::insight::advising::{Asked, SSD_US_ASSUMED, TARGETS_PERCENT, advise, name_objects, objects_of};
 use crate::insight::shares::Room;
 use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
 use crate::names::{self, Named};
@@ -222,7 +222,7 @@ impl Manager {
     }
 
     /// Which objects bring the hits, where objects of the volume are known.
-    fn add_objects(&self, load: &LoadNamed, watch: &analysis::Watch, advice: &mut AdviceView) {
+    pub(super) fn add_objects(&self, load: &LoadNamed, watch: &analysis::Watch, advice: &mut AdviceView) {
         // An analysis of a volume has that volume's.
         let of = load.volume.as_ref().unwrap_or(&load.name);
         let owners = self.insight().objects_of(of).and_then(|objects| objects.owners(watch));
@@ -282,6 +282,9 @@ impl Manager {
             let histogram = volume.clients.latency.get(outcome).filter(|histogram| histogram.count() >= 100)?;
             Some(histogram.summary().mean_ns as f64 / 1000.0)
         };
+        // Past a cache that does nothing each read goes to the backing device.
+        let backing_us = latency(if load.mode == Mode::PassThrough { "read" } else { "miss" }).or(load.read_us);
+        let ssd_us = latency("ssd_hit");
         Asked {
             targets_percent: if ask.targets_percent.is_empty() { TARGETS_PERCENT.to_vec() } else { ask.targets_percent.clone() },
             with_backups: ask.with_backups,
@@ -290,7 +293,8 @@ impl Manager {
             data_share,
             // Content is packed on top of what a block takes as it is.
             content_factor: content.and_then(|content| content.effective_capacity),
-            latencies: Latencies { ram_us: latency("ram_hit"), ssd_us: latency("ssd_hit"), backing_us: latency("miss") },
+            latencies: Latencies { ram_us: latency("ram_hit"), ssd_us, backing_us },
+            ssd_us_assumed: ssd_us.is_none().then_some(SSD_US_ASSUMED),
         }
     }
 

@@ -218,7 +218,13 @@ fn promise(teller: &Teller, target: &TargetView) -> Result<Promise, Trouble> {
     let advised = target.ssd_bytes.unwrap_or(0);
     let pool_bytes = whole_mib(advised + MIB - 1).max(CACHE_BYTES_MIN);
     let exact = target.hits_percent;
-    let as_asked = AdvicePoint { ssd_bytes: pool_bytes, hits_percent: exact, hits_percent_low: exact, hits_percent_high: exact };
+    let as_asked = AdvicePoint {
+        ssd_bytes: pool_bytes,
+        hits_percent: exact,
+        hits_percent_low: exact,
+        hits_percent_high: exact,
+        ..AdvicePoint::default()
+    };
     // Outside of the curve nothing is told of a size, but the target itself.
     let forecast = teller.advice(&[exact], Some(pool_bytes))?.now.unwrap_or(as_asked);
     Ok(Promise { target: target.clone(), pool_bytes, forecast })
@@ -342,7 +348,13 @@ mod tests {
 
     #[test]
     fn a_forecast_is_kept_within_three_points_either_way() {
-        let forecast = AdvicePoint { ssd_bytes: 1 << 30, hits_percent: 90.0, hits_percent_low: 88.0, hits_percent_high: 91.5 };
+        let forecast = AdvicePoint {
+            ssd_bytes: 1 << 30,
+            hits_percent: 90.0,
+            hits_percent_low: 88.0,
+            hits_percent_high: 91.5,
+            ..AdvicePoint::default()
+        };
         for (measured, kept) in [(87.0, true), (86.9, false), (93.0, true), (93.1, false)] {
             let words = Outcome { forecast: &forecast, measured }.words();
             assert_eq!(words.contains(": kept,"), kept, "{words}");
