@@ -10,9 +10,11 @@ use types::BLOCK_BYTES;
 const SIZES: usize = 10;
 /// Uses that go through each of them: some 3 microseconds a use.
 const USES_MAX: usize = 100_000;
-/// How far a miniature may be off from the whole, as a part of the size: measured on the recorded loads
-/// (`tests/miniature.rs`), hits are off by a point or two, which is that much of a size.
-const MINIATURE_HALF_BAND: f64 = 0.04;
+/// How far the hits of a miniature may be off from those of the whole: measured on the recorded loads
+/// (`tests/miniature.rs`).
+const MINIATURE_HITS: f64 = 0.015;
+/// And how far in any case, as a part of the size.
+const MINIATURE_HALF_BAND: f64 = 0.03;
 /// Milliseconds of a day.
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -123,14 +125,14 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
     let load = watch.load(question.with_scans);
     let told: Vec<_> = question.shares.iter().map(|share| (*share, load.told_size_for(*share))).collect();
     let tries = if told.iter().any(|(_, told)| told.is_ok()) { tries(watch, question) } else { Vec::new() };
+    let curve = Tries(&tries, question.stored_share);
     let half_band = |at: f64| {
         let of_size = load.size_for(at).map_or(f64::INFINITY, |size| size.half_band);
-        of_size.hypot(MINIATURE_HALF_BAND)
+        of_size.hypot(curve.half_band(at).max(MINIATURE_HALF_BAND))
     };
-    let curve = Tries(&tries, question.stored_share);
     let written_per_day = |ssd_bytes| {
         let days = load.window_ms().max(1) as f64 / DAY_MS;
-        curve.written_at(ssd_bytes) / question.stored_share.max(0.01) / days
+        curve.written_in_window_at(ssd_bytes) / question.stored_share.max(0.01) / days
     };
     let mut needed = Vec::new();
     for (share, told) in told {
@@ -161,6 +163,7 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
         let hits = curve.hits_at(ssd_bytes)?;
         let band = half_band(hits).min(0.9);
         let (low, high) = (curve.clamped_hits_at(ssd_bytes * (1.0 - band)), curve.clamped_hits_at(ssd_bytes * (1.0 + band)));
+        let (low, high) = (low.min(hits - MINIATURE_HITS).max(0.0), high.max(hits + MINIATURE_HITS).min(1.0));
         Some(Point {
             ssd_bytes,
             hits,
@@ -215,6 +218,14 @@ impl Tries<'_> {
         Some(self.between(before, after, part))
     }
 
+    /// How far off a size may be since the hits of miniatures are, as a part of it.
+    fn half_band(&self, share: f64) -> f64 {
+        let Some(bytes) = self.bytes_for(share) else { return 0.0 };
+        let less = self.bytes_for(share - MINIATURE_HITS).map_or(0.0, |less| 1.0 - less / bytes);
+        let more = self.bytes_for(share + MINIATURE_HITS).map_or(0.0, |more| more / bytes - 1.0);
+        less.max(more)
+    }
+
     fn between(&self, before: &Did, after: &Did, part: f64) -> f64 {
         let (low, high) = (self.bytes_of(before).ln(), self.bytes_of(after).ln());
         (low + (high - low) * part.clamp(0.0, 1.0)).exp()
@@ -245,8 +256,9 @@ impl Tries<'_> {
         self.hits_at(ssd_bytes).unwrap_or(ends)
     }
 
-    fn written_at(&self, ssd_bytes: f64) -> f64 {
-        self.at(ssd_bytes, |did| did.data_blocks_written).unwrap_or(0.0) * BLOCK_BYTES as f64
+    /// Of the whole window, as in the part of it in which the cache was warm.
+    fn written_in_window_at(&self, ssd_bytes: f64) -> f64 {
+        self.at(ssd_bytes, |did| did.data_blocks_written / did.time_part.max(0.01)).unwrap_or(0.0) * BLOCK_BYTES as f64
     }
 }
 

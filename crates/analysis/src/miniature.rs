@@ -23,12 +23,13 @@ pub struct Tried {
     pub options: VolumeOptions,
 }
 
-/// What a cache did, scaled to its full size.
+/// What a cache did while it was warm, scaled to its full size: the first half of what is kept fills it,
+/// since a cache that fills yet misses each block once more than one that is full.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Did {
     /// Blocks read.
     pub reads: f64,
-    /// Of them, never used before in the window: no cache has them.
+    /// Of them, never used before in the whole window: no cache has them.
     pub first_reads: f64,
     /// Of them, cached.
     pub hits: f64,
@@ -37,6 +38,8 @@ pub struct Did {
     /// Blocks of clients that its log has room for: the rest is headers. A small log has more of them than a
     /// large one, so that caches are to be compared by this, not by their size.
     pub data_blocks_max: f64,
+    /// The part of the window's time that the figures above are of, from 0 to 1.
+    pub time_part: f64,
 }
 
 impl Did {
@@ -45,12 +48,6 @@ impl Did {
     pub fn hit_share(&self) -> f64 {
         let again = self.reads - self.first_reads;
         if again > 0.0 { (self.hits / again).clamp(0.0, 1.0) } else { 0.0 }
-    }
-
-    /// The same of all reads: what a cache that was empty at first shows.
-    #[must_use]
-    pub fn hit_share_of_all(&self) -> f64 {
-        if self.reads > 0.0 { (self.hits / self.reads).clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
@@ -68,7 +65,8 @@ pub fn rate_for(kept: &Kept, ssd_pages: u64, uses_max: usize) -> Option<f64> {
 }
 
 /// Sends what is kept through a miniature of the cache, at the fraction that [`rate_for`] gives; scans
-/// only if asked for. A read of a block that was never used before in the window counts as such.
+/// only if asked for. A read of a block that was never used before in the window counts as such. What is
+/// told is of the second half of the uses, see [`Did`].
 ///
 /// `reads` is how many blocks the whole load has read in the window, sampled or not; 0: not known. Where
 /// few blocks are used very often, a sample has too many reads or too few, by which of those blocks are in
@@ -80,24 +78,32 @@ pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads:
     try_cache_and(kept, tried, rate, with_scans, reads, &mut |_, _| {})
 }
 
-/// The same, and tells `each` use with whether the cache answered it.
+/// The same, and tells `each` use of the second half with whether the cache answered it.
 pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads: f64, each: &mut dyn FnMut(&Use, bool)) -> Did {
     let scaled = |size: u64| (size as f64 * rate).round() as u64;
     let ssd_pages = scaled(tried.ssd_pages).max(Replica::SSD_PAGES_MIN);
     let config = ReplicaConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
     let mut replica = Replica::new(config);
     let below = if rate >= 1.0 { u64::MAX } else { (rate * u64::MAX as f64) as u64 };
+    let goes_through = |used: &Use| line_hash(used.block, 0) < below && (!used.is_scan || with_scans);
     let (mut did, mut known) = (Did::default(), HashSet::new());
-    for used in kept.uses() {
-        if line_hash(used.block, 0) >= below || used.is_scan && !with_scans {
-            continue;
+    let filling = kept.uses().filter(goes_through).count() / 2;
+    let (mut all_reads, mut written_before, mut warm_ms, mut end_ms) = (0.0, 0, 0, 0);
+    for (at, used) in kept.uses().filter(goes_through).enumerate() {
+        if at == filling {
+            (written_before, warm_ms) = (replica.data_blocks_written(), used.time_ms);
         }
+        end_ms = used.time_ms;
         // Requests of one moment follow one another. Time passes more slowly as there are fewer of them: what
         // waits for others to share a group with meets as many as in the whole.
         replica.advance_by(1000);
         replica.advance_to((used.time_ms as f64 * 1e6 * rate) as u64);
         let is_first = known.insert(used.block);
         let missing = replica.access(0, used.block, 1, used.is_write);
+        all_reads += f64::from(u8::from(!used.is_write));
+        if at < filling {
+            continue;
+        }
         each(&used, missing == 0);
         if !used.is_write {
             did.reads += 1.0;
@@ -105,14 +111,15 @@ pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, re
             did.hits += 1.0 - missing as f64;
         }
     }
-    if reads > 0.0 {
-        let surplus = did.reads - reads * rate;
+    if reads > 0.0 && all_reads > 0.0 {
+        let surplus = (all_reads - reads * rate) * did.reads / all_reads;
         did.reads = (did.reads - surplus).max(did.first_reads);
         did.hits = (did.hits - surplus).clamp(0.0, did.reads - did.first_reads);
     }
-    did.data_blocks_written = replica.data_blocks_written() as f64;
-    let written = replica.ssd_blocks_written() as f64;
-    did.data_blocks_max = if written > 0.0 { ssd_pages as f64 * did.data_blocks_written / written } else { ssd_pages as f64 };
+    let (data, written) = (replica.data_blocks_written(), replica.ssd_blocks_written());
+    did.data_blocks_written = (data - written_before) as f64;
+    did.data_blocks_max = if written > 0 { ssd_pages as f64 * data as f64 / written as f64 } else { ssd_pages as f64 };
+    did.time_part = if end_ms > warm_ms { (end_ms - warm_ms) as f64 / end_ms as f64 } else { 0.5 };
     for figure in [&mut did.reads, &mut did.first_reads, &mut did.hits, &mut did.data_blocks_written, &mut did.data_blocks_max] {
         *figure /= rate;
     }
@@ -133,6 +140,19 @@ mod tests {
         kept
     }
 
+    /// Each block is let in when it is used for the second time: a cache that is filled yet misses once more.
+    #[test]
+    fn what_fits_is_told_as_a_warm_cache_answers_it() {
+        let mut kept = Kept::new(0, 100_000);
+        for n in 0..40_000_u64 {
+            kept.note(n % 4000, false, false, n);
+        }
+        let tried = Tried { ssd_pages: 8192, ram_blocks: 64, options: VolumeOptions::default() };
+        let did = try_cache(&kept, &tried, 1.0, false, 40_000.0);
+        assert_eq!((did.reads, did.first_reads, did.hit_share()), (20_000.0, 0.0, 1.0));
+        assert!(did.data_blocks_written < 100.0, "all was written before: {did:?}");
+    }
+
     /// The hottest block here is block 0, which is in every sample: its hash is 0.
     #[test]
     fn hot_blocks_in_a_sample_by_chance_are_not_taken_for_the_whole() {
@@ -148,6 +168,7 @@ mod tests {
         println!("{:.3}: off by {:.4}, by {:.4} where the reads of the whole are not known", truth.hit_share(), off(&known), off(&unknown));
         assert!(off(&known).abs() < 0.02, "off by {}", off(&known));
         assert!(off(&unknown) > off(&known).abs() + 0.02, "the sample has no more of the hot blocks: {}", off(&unknown));
-        assert_eq!(truth.reads, reads as f64);
+        assert_eq!(truth.reads, reads as f64 / 2.0);
+        assert!((truth.time_part - 0.5).abs() < 0.01, "{truth:?}");
     }
 }

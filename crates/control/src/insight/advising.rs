@@ -34,9 +34,9 @@ pub struct Asked {
     pub ssd_bytes: Option<u64>,
     /// Of the pool.
     pub ram_bytes: u64,
-    /// Written pages that hold blocks of clients, of all that the pool has written.
-    pub data_share: Option<f64>,
-    /// How many times as much the SSD holds, by content.
+    /// Bytes of clients that a byte written to the pool's SSD holds, measured: headers take of it, and what content saves adds to it.
+    pub stored_share: Option<f64>,
+    /// How many times as much the SSD holds, by content; it is in the above.
     pub content_factor: Option<f64>,
     /// Measured where the load runs.
     pub latencies: Latencies,
@@ -47,7 +47,7 @@ pub struct Asked {
 impl Asked {
     /// Bytes of clients that a byte of SSD holds.
     pub fn stored_share(&self) -> f64 {
-        self.data_share.unwrap_or(STORED_SHARE) * self.content_factor.unwrap_or(1.0).max(0.01)
+        self.stored_share.unwrap_or(STORED_SHARE)
     }
 
     /// Those measured, and what is taken for those that were not.
@@ -203,7 +203,9 @@ fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64, wr
             "no cache that was tried reaches it: without RAM in front of the SSD, blocks that are written leave the cache (--ram)".into(),
             None,
         ),
-        Err(Untold::OutOfReach) => untold("no cache that was tried reaches it: some blocks are used too seldom to be let in".into(), None),
+        Err(Untold::OutOfReach) => {
+            untold("no cache that was tried reaches it in the time watched: some blocks are used too seldom to be let in".into(), None)
+        }
     }
 }
 
@@ -274,10 +276,14 @@ pub fn told_now(now: &AdvicePoint, more: &[AdvicePoint]) -> Vec<String> {
         now.hits_percent_low,
         now.hits_percent_high
     )];
-    told.extend(more.iter().map(|point| {
-        let gained = (point.hits_percent - now.hits_percent).max(0.0);
-        format!("Another {} = +{gained:.0} % hits.", human::bytes(point.ssd_bytes - now.ssd_bytes))
-    }));
+    let gained = |point: &AdvicePoint| (point.hits_percent - now.hits_percent).max(0.0);
+    if !more.is_empty() && more.iter().all(|point| gained(point) < 0.5) {
+        told.push("More SSD brings no more hits.".into());
+        return told;
+    }
+    told.extend(
+        more.iter().map(|point| format!("Another {} = +{:.0} % hits.", human::bytes(point.ssd_bytes - now.ssd_bytes), gained(point))),
+    );
     told
 }
 

@@ -74,7 +74,7 @@ impl Manager {
                 } else if error > 0.0 {
                     "Fewer hits than forecast: a cache that fills yet has fewer; so has a load that has changed.".into()
                 } else {
-                    "More hits than forecast: the load has changed.".into()
+                    "More hits than forecast: less was watched than the load takes to use its blocks again, or it has changed.".into()
                 });
             }
         }

@@ -272,10 +272,11 @@ impl Manager {
         // would leave the cache, and no size would help.
         let ram_bytes = record.map_or(RAM_BYTES_DEFAULT, |record| record.ram_bytes);
         let written = pool.map_or(0, |pool| pool.ssd_written_bytes);
-        // Of a pool that has hardly written, the share says nothing.
-        let data_share = pool
+        // Of a pool that has hardly written, the share says nothing. What is admitted counts as large as clients see it, and what is
+        // written as small as it is stored.
+        let stored_share = pool
             .filter(|_| written >= 64 << 20)
-            .map(|pool| ((pool.admitted_bytes + pool.reinserted_bytes) as f64 / written as f64).clamp(0.3, 1.0));
+            .map(|pool| ((pool.admitted_bytes + pool.reinserted_bytes) as f64 / written as f64).clamp(0.3, 100.0));
         let content = pool.and_then(|pool| pool.content.as_ref()).filter(|content| content.cached_bytes >= 64 << 20);
         let latency = |outcome: &str| {
             let volume = load.volume.as_ref().and_then(|volume| figures.volumes.get(volume))?;
@@ -290,8 +291,7 @@ impl Manager {
             with_backups: ask.with_backups,
             ssd_bytes: ask.budget_bytes.or(size_bytes),
             ram_bytes,
-            data_share,
-            // Content is packed on top of what a block takes as it is.
+            stored_share,
             content_factor: content.and_then(|content| content.effective_capacity),
             latencies: Latencies { ram_us: latency("ram_hit"), ssd_us, backing_us },
             ssd_us_assumed: ssd_us.is_none().then_some(SSD_US_ASSUMED),

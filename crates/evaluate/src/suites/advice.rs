@@ -4,9 +4,9 @@
 //! *Hits* are those of the forecast: of the reads of blocks that were used before, by a read or a write,
 //! since the pool was made. Which those are follows from the load's seed ([`Again`]); how many of the
 //! reads were answered by RAM or SSD the volume counts itself. A request is one block, so that a request
-//! and a block are the same. The pool is cold at first, as the forecast's is, and the load is as long as it
-//! was when the advice was given, with other random numbers; then it goes on for half as long, which
-//! shows the same cache warm.
+//! and a block are the same. The load is as long as it was when the advice was given, with other random
+//! numbers: its first half fills the pool, its second half is measured, as in the forecast. Then it goes on
+//! for half as long again.
 
 use super::blocks::{self, Device, Meter, Watch};
 use super::{CACHE_BYTES_MIN, Context, MIB, Planning, Suite, whole_mib};
@@ -88,8 +88,8 @@ impl Suite for Advice {
                 title: format!("Advice kept: {}", kind.title),
                 about: format!(
                     "hearth's own load: random 4 KiB, 80 % reads, {DEPTH} outstanding, {}. It runs on a small pool until `hearth advise` \
-                     tells how much SSD is needed; then as many requests, with other random numbers, on cold pools of just that size. Hits \
-                     are of the reads of blocks that were used before.",
+                     tells how much SSD is needed; then as many requests, with other random numbers, on pools of just that size. Hits are of \
+                     the reads of blocks that were used before, in the second half, when the pool is full.",
                     kind.title
                 ),
                 model_set: planning.model_set(set),
@@ -238,7 +238,7 @@ struct Applied<'a> {
     watched_rate: f64,
 }
 
-/// Runs the load on a cold pool of the size advised.
+/// Runs the load on a pool of the size advised: half of it to fill the pool, half to measure.
 fn apply(context: &Context, case: &Case, kind: &Kind, arm: &Arm, round: u32, applied: &Applied) -> Result<Leg, Trouble> {
     let Applied { told, promise, watched_rate } = *applied;
     let mut leg = blocks::begun(case, arm, round);
@@ -247,7 +247,7 @@ fn apply(context: &Context, case: &Case, kind: &Kind, arm: &Arm, round: u32, app
     let device = Device::open(context, case, arm, Some(&setup))?;
     let teller = device.cached().map(Cached::teller).ok_or_else(|| Trouble::Failed("it has no cache".into()))?;
     let made_s = whole.elapsed().as_secs_f64();
-    let seeds = [blocks::seed(round, true), blocks::seed(round, true) + (1 << 32)];
+    let seed = |part: u64| blocks::seed(round, true) + (part << 32);
     let mut again = Again::new(load_of(case, kind, Length::requests(1), 0).pattern);
     let mut play = |seed: u64, requests: u64| -> Result<(Loaded, CacheFigures, Reads), Trouble> {
         let load = load_of(case, kind, Length::requests(requests), seed);
@@ -260,14 +260,16 @@ fn apply(context: &Context, case: &Case, kind: &Kind, arm: &Arm, round: u32, app
         let reads = again.play(seed, requests).map_err(|why| Trouble::Failed(why.into()))?;
         Ok((loaded, cache, reads))
     };
+    let half = told.requests / 2;
+    let (filled, ..) = play(seed(0), half)?;
     let meter = Meter::start(&device)?;
-    let (loaded, cache, reads) = play(seeds[0], told.requests)?;
+    let (loaded, cache, reads) = play(seed(1), half)?;
     let (cpu, _) = meter.stop(&device)?;
-    let (_, cache_later, reads_later) = play(seeds[1], told.requests / 2)?;
+    let (_, cache_later, reads_later) = play(seed(2), half)?;
     device.close()?;
     let outcome = Outcome { forecast: &promise.forecast, measured: hits_percent(&cache, reads) };
     let later = hits_percent(&cache_later, reads_later);
-    let rates: Vec<f64> = loaded.series.iter().map(|second| second.rate).collect();
+    let rates: Vec<f64> = filled.series.iter().chain(&loaded.series).map(|second| second.rate).collect();
     // Half of what it gains at the end, since it was begun to watch.
     let halfway = f64::midpoint(watched_rate, rates.iter().rev().take(MEAN_OVER).sum::<f64>() / MEAN_OVER.min(rates.len()).max(1) as f64);
     let benefit = settled::reached(&rates, halfway, MEAN_OVER).map(|at| told.after_s + made_s + (at + MEAN_OVER) as f64);
@@ -286,7 +288,7 @@ fn apply(context: &Context, case: &Case, kind: &Kind, arm: &Arm, round: u32, app
     leg.figures.extend(figures.map(|(name, value)| (name.to_owned(), value)));
     leg.figures.extend(benefit.map(|benefit_s| ("benefit_s".to_owned(), benefit_s)));
     leg.notes.push(advised_words(promise));
-    leg.notes.push(format!("{}; going on with the warm cache for half as long: {later:.1} %", outcome.words()));
+    leg.notes.push(format!("{}; going on for half as long again: {later:.1} %", outcome.words()));
     leg.notes.extend(benefit.map(|s| format!("half of the gain in rate was there {s:.0} s after the watching began; the bound is 1800 s")));
     leg.took_s = whole.elapsed().as_secs_f64();
     leg.commands = context.stage.take_commands();
