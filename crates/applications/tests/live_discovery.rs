@@ -4,6 +4,7 @@
 //! one directory, and goes with it.
 
 #[path = "live/machine.rs"]
+#[allow(dead_code, reason = "nothing has to be at home here")]
 mod machine;
 
 use applications::Engine;
@@ -115,7 +116,7 @@ fn mariadb_is_found(volume: &Volume) {
         server.ask("set global innodb_max_dirty_pages_pct = 0, innodb_max_dirty_pages_pct_lwm = 0");
         server
             .wait("select variable_value = 0 from information_schema.global_status where variable_name = 'Innodb_buffer_pool_pages_dirty'");
-        volume.sync();
+        volume.commit();
     };
     settle();
     let found = run(Discovery::new(512 * MIB), volume.image());
@@ -161,7 +162,17 @@ fn postgres_catalogue(server: &Server) -> BTreeMap<u32, String> {
 #[test]
 fn a_live_postgresql_is_found_as_its_catalogue_says() {
     let Some(volume) = Volume::make(512 * MIB) else { return };
-    let Some(server) = Server::postgres(&volume) else { return };
+    postgres_is_found(&volume);
+}
+
+#[test]
+fn a_live_postgresql_on_xfs_is_found_as_its_catalogue_says() {
+    let Some(volume) = Volume::xfs(&[], "", 512 * MIB) else { return };
+    postgres_is_found(&volume);
+}
+
+fn postgres_is_found(volume: &Volume) {
+    let Some(server) = Server::postgres(volume) else { return };
     server.ask("create database shop");
     let server = server.of_database("shop");
     for table in 0..12 {
@@ -174,7 +185,7 @@ fn a_live_postgresql_is_found_as_its_catalogue_says() {
     server.ask("create schema other; create table other.\"odd name-1\" (a int); insert into other.\"odd name-1\" values (1)");
     let settle = || {
         server.ask("checkpoint");
-        volume.sync();
+        volume.commit();
     };
     settle();
     let found = run(Discovery::new(512 * MIB), volume.image());
@@ -192,7 +203,7 @@ fn a_live_postgresql_is_found_as_its_catalogue_says() {
     assert!(unknown.is_empty() && found.complete, "{unknown:?}");
     assert!(application.version.as_deref().is_some_and(|version| version.starts_with("PostgreSQL ")));
     for object in objects.iter().filter(|object| object.name.contains("orders")) {
-        has_the_bytes_of_its_file(&found, object, &volume);
+        has_the_bytes_of_its_file(&found, object, volume);
     }
 
     server.ask("vacuum full orders3");
@@ -207,5 +218,5 @@ fn a_live_postgresql_is_found_as_its_catalogue_says() {
         assert!(before.id == after.id && before.key != after.key, "{before:?} {after:?}");
     }
     assert!(find(&again, "shop/public.orders5").is_none());
-    has_the_bytes_of_its_file(&again, &find(&again, "shop/public.orders3").expect("it is there"), &volume);
+    has_the_bytes_of_its_file(&again, &find(&again, "shop/public.orders3").expect("it is there"), volume);
 }

@@ -86,6 +86,11 @@ impl Volume {
         self.directory.path().join("mounted")
     }
 
+    /// All that was done is on the device, names and extents in the journal or the log at least.
+    pub fn commit(&self) {
+        said(Command::new("sync").arg("-f").arg(self.mounted()));
+    }
+
     /// Everything is on the device: the first one commits the journal, the second brings its blocks
     /// home. XFS does that when it is frozen.
     pub fn sync(&self) {
