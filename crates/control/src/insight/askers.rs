@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub const ASKERS_MAX: usize = 512;
 /// What rules' origins begin at; numbers of threads and processes end below (`PID_MAX_LIMIT` of the kernel).
 const RULES_FROM: u32 = 1 << 30;
+/// Rules whose origins keep a name, those in force and those of before.
+const RULES_NAMED_MAX: usize = 1024;
 /// Bytes that are kept of a control group's path.
 const CGROUP_BYTES_MAX: usize = 256;
 
@@ -107,6 +109,10 @@ struct Known {
 pub struct Askers {
     known: HashMap<u32, Known>,
     rules: Arc<Rules>,
+    /// The origin of each rule, by its place among them: the same as long as there is that rule, whatever is added or removed beside it.
+    slots: Vec<OriginSlot>,
+    /// The rules that origins are of, or were.
+    named: BTreeMap<u32, Rule>,
     /// The program of each session, by its thread or process.
     sessions: Arc<BTreeMap<u32, String>>,
 }
@@ -145,15 +151,32 @@ impl Askers {
         let fits = |process| self.rules.first(&Described { process, session, cgroup, client });
         // The first rule that fits holds, whichever of the names it fits.
         let rule = names.into_iter().filter_map(fits).map(|(number, _)| number).min();
-        OriginSlot(rule.map_or(asker.process, |rule| RULES_FROM + u32::from(rule)))
+        rule.and_then(|rule| self.slots.get(usize::from(rule)).copied()).unwrap_or(OriginSlot(asker.process))
+    }
+
+    /// The origin of a rule, as it was if it had one.
+    fn slot_of_rule(&mut self, rule: &Rule) -> OriginSlot {
+        let known = self.named.iter().find(|(_, known)| *known == rule).map(|(slot, _)| *slot);
+        let fresh = || self.named.last_key_value().map_or(RULES_FROM, |(last, _)| last + 1);
+        let slot = known.unwrap_or_else(fresh);
+        self.named.insert(slot, rule.clone());
+        OriginSlot(slot)
     }
 
     /// Takes rules and sessions; tells which class each rule's origin has.
     pub fn set(&mut self, rules: &Arc<Rules>, sessions: &Arc<BTreeMap<u32, String>>, origins: &mut Origins, now_ms: u64) {
         if !Arc::ptr_eq(&self.rules, rules) {
             origins.clear();
+            self.slots.clear();
             for (number, rule) in (0..).map_while(|number| Some((number, rules.get(number)?))) {
-                origins.give(OriginSlot(RULES_FROM + u32::from(number)), now_ms, rule.class, number);
+                let slot = self.slot_of_rule(rule);
+                self.slots.push(slot);
+                origins.give(slot, now_ms, rule.class, number);
+            }
+            while self.named.len() > RULES_NAMED_MAX
+                && let Some(old) = self.named.keys().find(|slot| !self.slots.contains(&OriginSlot(**slot))).copied()
+            {
+                self.named.remove(&old);
             }
         } else if Arc::ptr_eq(&self.sessions, sessions) {
             return;
@@ -173,8 +196,7 @@ impl Askers {
     /// Who an origin is, in words.
     pub fn who(&self, origin: OriginSlot) -> Option<String> {
         if (RULES_FROM..clients::FIRST).contains(&origin.0) {
-            let number = origin.0 - RULES_FROM;
-            let rule = u16::try_from(number).ok().and_then(|number| self.rules.get(number))?;
+            let rule = self.named.get(&origin.0)?;
             return Some(format!("{} {}", rule.subject.name(), rule.pattern));
         }
         let of_process = self.known.values().find(|known| known.asker.process == origin.0)?;
@@ -241,7 +263,14 @@ mod tests {
         let of_process = Arc::new(BTreeMap::from([(10, "pg_dump".to_owned())]));
         askers.set(&rules, &of_process, &mut origins, 4500);
         assert_eq!(class(&mut askers, &origins, 13).map(|(class, _)| class), Some(StreamClass::Backup));
-        // The rule is taken away.
+        // Another rule before it moves it, and its origin keeps its name, also when it is taken away.
+        let both = [(Subject::Process, "x*", StreamClass::Scan), (Subject::Cgroup, "/night/*", StreamClass::Maintenance)];
+        askers.set(&self::rules(&both), &Arc::default(), &mut origins, 4600);
+        assert_eq!(askers.who(slot).as_deref(), Some("cgroup /night/*"));
+        assert_eq!(askers.slot_of(20).and_then(|slot| askers.who(slot)).as_deref(), Some("process x*"));
+        askers.set(&self::rules(&both[..1]), &Arc::default(), &mut origins, 4700);
+        assert_eq!(askers.who(slot).as_deref(), Some("cgroup /night/*"));
+        // All rules are taken away.
         askers.set(&self::rules(&[]), &Arc::default(), &mut origins, 5000);
         assert_eq!(class(&mut askers, &origins, 20), None);
         assert_eq!(askers.slot_of(99), None);
