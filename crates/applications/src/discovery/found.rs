@@ -218,6 +218,14 @@ pub struct Object {
     pub evidence: Evidence,
 }
 
+impl Object {
+    /// Whether it is a copy that MySQL or MariaDB makes of a table to rebuild it: it takes the table's place, and its name, in the end.
+    #[must_use]
+    pub fn is_being_built(&self) -> bool {
+        self.name.contains(BEING_BUILT)
+    }
+}
+
 /// Which ids mean the same thing: those of a server, or of a database of SQL Server.
 pub(super) type Domain = u32;
 
@@ -259,6 +267,9 @@ pub struct Found {
     /// By what objects are known when they are found again, if names do not tell that any more.
     pub(super) numbers: Option<Arc<Numbers>>,
 }
+
+/// What the names of tables have in them that MySQL and MariaDB rebuild or copy.
+pub(super) const BEING_BUILT: &str = "#sql";
 
 /// Names that engines give: beside the word for its kind, which is the whole name of a log.
 const OF_ENGINES: [&str; 5] = ["PRIMARY", "GEN_CLUST_INDEX", "FTS_DOC_ID_INDEX", "ibdata1", "ibtmp1"];
@@ -319,6 +330,12 @@ impl Found {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.is_behind() && !self.rebuilds
+    }
+
+    /// Whether a table is being rebuilt: what has its name now may be found under another one, or not at all.
+    #[must_use]
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuilds
     }
 
     /// Whether anything here has pages that carry `key` (see [`Found::owner_of_page`]), though it

@@ -1,15 +1,12 @@
 //! From findings to objects: numbers that stay, the map, and what leads to them.
 
-use super::found::{Application, ApplicationId, Database, Domain, Evidence, Found, Key, Object, ObjectKind, space_key};
+use super::found::{Application, ApplicationId, BEING_BUILT, Database, Domain, Evidence, Found, Key, Object, ObjectKind, space_key};
 use super::limits::{OBJECTS_MAX, TEXT_BYTES_MAX};
 use crate::filesystems::DataFile;
 use crate::map::{Map, Source};
 use crate::page::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 use types::ObjectId;
-
-/// What the names of tables begin with that MySQL and MariaDB rebuild or copy.
-const REBUILT: &str = "#sql";
 
 /// An object that has no number yet.
 pub(super) struct Draft {
@@ -146,7 +143,7 @@ impl Drafts {
             });
         }
         found.map.finish(&[Source::FileMap]);
-        found.rebuilds = self.drafts.iter().any(|draft| draft.name.contains(REBUILT));
+        found.rebuilds = self.drafts.iter().any(|draft| draft.name.contains(BEING_BUILT));
         found.objects.sort_by(|one, other| (one.application, &one.name, one.id).cmp(&(other.application, &other.name, other.id)));
         found.by_id = found.objects.iter().zip(0..).map(|(object, index)| (object.id, index)).collect();
         found.by_id.sort_unstable();

@@ -119,6 +119,9 @@ pub struct ObjectView {
     pub path: String,
     /// It is encrypted: its pages do not say what they are.
     pub encrypted: bool,
+    /// It is a copy of a table that is being rebuilt, and takes its place and name soon.
+    #[serde(default)]
+    pub being_built: bool,
     /// What this rests on.
     pub evidence: String,
     /// Bytes read of it since counting began (at most a day ago); estimated.

@@ -33,15 +33,17 @@ pub fn changes(before: &Found, now: &Found) -> Vec<String> {
     told.truncate(1);
     let is_rebuilt = |one: &&Object| {
         let (before, stayed) = kept.get(&one.id).copied().unwrap_or_default();
-        old.contains_key(&one.id) && one.extents > 0 && before > 0 && stayed < before / 2
+        // A file that gives back what it was laid out for in advance stays where it is.
+        old.contains_key(&one.id) && one.extents > 0 && before > 0 && stayed < before.min(one.bytes.max(1)) / 2
     };
     let rebuilt: Vec<&Object> = new.values().copied().filter(is_rebuilt).collect();
     told.extend(sentence(&rebuilt, "was rebuilt and lies", "were rebuilt and lie", " elsewhere now"));
-    if before.complete {
+    // A table that is being rebuilt is away until it has its name again, under which it was known.
+    if before.complete && !before.is_rebuilding() {
         let came: Vec<&Object> = new.values().copied().filter(|one| !old.contains_key(&one.id)).collect();
         told.extend(sentence(&came, "is", "are", " new"));
     }
-    if now.complete {
+    if now.complete && !now.is_rebuilding() && !before.is_rebuilding() {
         let gone: Vec<&Object> = old.values().copied().filter(|one| !new.contains_key(&one.id)).collect();
         told.extend(sentence(&gone, "is", "are", " gone"));
     }
@@ -50,7 +52,7 @@ pub fn changes(before: &Found, now: &Found) -> Vec<String> {
 
 /// The objects of these applications, but for those that come and go by themselves.
 fn by_id<'a>(found: &'a Found, of: &BTreeSet<ApplicationId>) -> BTreeMap<ObjectId, &'a Object> {
-    let stays = |one: &&Object| of.contains(&one.application) && !is_log(one.kind) && one.kind != ObjectKind::Undo;
+    let stays = |one: &&Object| of.contains(&one.application) && !is_log(one.kind) && one.kind != ObjectKind::Undo && !one.is_being_built();
     found.objects.iter().filter(stays).map(|one| (one.id, one)).collect()
 }
 
@@ -145,6 +147,20 @@ mod tests {
         let mut now = found(&[(1, "a", Table, 0, 6), (2, "b", Table, 20, 4), (3, "redo", Redo, 60, 4)]);
         now.map.add(&(90 * MIB..99 * MIB), ObjectId(1), 6 * MIB, Source::FileMap);
         assert_eq!(changes(&before, &now), ["b (4 MiB) was rebuilt and lies elsewhere now"]);
+    }
+
+    #[test]
+    fn a_file_that_shrinks_where_it_is_was_not_rebuilt() {
+        let before = found(&[(1, "a", Table, 0, 8)]);
+        assert!(changes(&before, &found(&[(1, "a", Table, 0, 1)])).is_empty());
+        assert_eq!(changes(&before, &found(&[(1, "a", Table, 20, 1)])), ["a (1 MiB) was rebuilt and lies elsewhere now"]);
+    }
+
+    #[test]
+    fn a_copy_that_is_being_built_is_no_table_that_is_new() {
+        let before = found(&[(1, "a", Table, 0, 8)]);
+        let now = found(&[(1, "a", Table, 0, 8), (2, "a/#sql-alter-1-2/PRIMARY", Table, 20, 8)]);
+        assert!(changes(&before, &now).is_empty() && changes(&now, &before).is_empty());
     }
 
     #[test]

@@ -23,6 +23,9 @@ const AGED_MS: u64 = 5 * 60_000;
 /// As long as no application was found, a table is being rebuilt, or a journal was not read to its end, after this, and each time twice as long: a
 /// volume is often made first, and then what lies on it.
 const EARLY_MS: u64 = 15_000;
+/// A table that is being rebuilt has another name in the end: so many looks come as soon as pages contradict the map, then as above. A copy that
+/// a crash has left stays.
+const REBUILT_LOOKS: u32 = 30;
 /// A look that takes long comes back so many times later than it took: it may have a twentieth of the time. Of looks that come early the first
 /// ones may have more of it, the first a third.
 const PAUSES: u64 = 20;
@@ -169,6 +172,7 @@ impl Objects {
                 let is_stale = age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN;
                 let aged_ms = match self.early_looks {
                     0 => AGED_MS,
+                    ..=REBUILT_LOOKS if self.found.as_ref().is_some_and(|found| found.is_rebuilding()) => STALE_MS,
                     looks => (EARLY_MS << (looks - 1).min(8)).min(AGED_MS),
                 };
                 let begins = self.start_written && age_ms >= STALE_MS && self.hasty_looks < HASTY_FOR_STARTS;
