@@ -21,6 +21,8 @@ pub enum Reason {
     Nonsense,
     /// The client ended for another reason.
     Ended,
+    /// The server that answers is not the one that is meant.
+    AnotherServer,
 }
 
 /// See the module.

@@ -11,7 +11,7 @@ use crate::insight::hidden::hidden;
 use crate::state::{ConnectionRecord, ServerKind};
 use applications::discovery::{Application, ApplicationId, Evidence, Found, NamedRelation, ServerNames};
 use applications::{Engine, naming};
-use catalogue::{Catalogue, Clients, Login, Names, RelationKind, Server, Trouble};
+use catalogue::{Catalogue, Clients, Login, Names, Reason, RelationKind, Server, Trouble};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
@@ -38,6 +38,8 @@ pub(super) struct Told {
     pub(super) names_trouble: Option<Trouble>,
     pub(super) sessions_trouble: Option<Trouble>,
     pub(super) sessions: Vec<SessionSeen>,
+    /// At the last look another server answered than the one whose data directory it is.
+    pub(super) is_another: bool,
 }
 
 /// An application that was found, and on which volume.
@@ -67,18 +69,8 @@ impl Manager {
         let login = login_of(&record).map_err(|trouble| refused(&trouble))?;
         let told = Catalogue::ask(&login, &self.clients()).map_err(|trouble| refused(&trouble))?;
         let names = names_of(&place.application, &told.names);
-        let key = self.names_key()?;
-        let rename = key.map(hidden);
-        let rename = rename.as_ref().map(|rename| rename as &dyn Fn(&str) -> String);
-        if names.as_ref().is_some_and(|names| names.agreement(&place.found, &place.application, rename).is_another_server()) {
-            let instance = &record.instance;
-            return Err(ControlError::Analysis(
-                format!(
-                    "the {} that this login leads to is another one: it does not have most of the tables in /{instance}",
-                    told.server.product
-                ),
-                "check host, port and socket in the login file".into(),
-            ));
+        if names.as_ref().is_some_and(|names| self.is_another_server(names, &place.found, &place.application)) {
+            return Err(refused(&another(&told.server.product, &record.instance)));
         }
         let kept = self.change(|state| {
             let volume = state.volume_mut(&place.volume)?;
@@ -129,12 +121,21 @@ impl Manager {
     pub(super) fn server_names(&self, volume: &str) -> Vec<ServerNames> {
         let Ok(record) = self.volume_record(volume) else { return Vec::new() };
         let mut all = Vec::new();
+        let found = self.insight().objects_of(volume).and_then(|objects| objects.found().cloned());
         for record in record.connections {
             let asked = login_of(&record).and_then(|login| Catalogue::ask(&login, &self.clients()));
+            // Behind the same socket there may be another server by now.
+            let application = application_of(&record);
+            let asked = asked.and_then(|told| {
+                let known = found.as_ref().filter(|found| found.application(application.id).is_some());
+                let names = names_of(&application, &told.names);
+                let is_another = names.zip(known).is_some_and(|(names, found)| self.is_another_server(&names, found, &application));
+                if is_another { Err(another(&told.server.product, &record.instance)) } else { Ok(told) }
+            });
             let of = (volume.to_owned(), record.application);
             let (server, trouble) = match asked {
                 Ok(told) => {
-                    all.extend(names_of(&application_of(&record), &told.names));
+                    all.extend(names_of(&application, &told.names));
                     (Some(told.server), None)
                 }
                 Err(trouble) => (None, Some(trouble)),
@@ -143,6 +144,7 @@ impl Manager {
             let told = connections.told.entry(of).or_default();
             let is_new = trouble.is_some() && told.names_trouble.is_none();
             told.server = server.or(told.server.take());
+            told.is_another = trouble.as_ref().is_some_and(|trouble| trouble.reason == Reason::AnotherServer);
             told.names_trouble = trouble;
             drop(connections);
             if is_new {
@@ -154,6 +156,14 @@ impl Manager {
             }
         }
         all
+    }
+
+    /// Whether names are not those of the server whose objects were found.
+    fn is_another_server(&self, names: &ServerNames, found: &Found, application: &Application) -> bool {
+        let Ok(key) = self.names_key() else { return false };
+        let rename = key.map(hidden);
+        let rename = rename.as_ref().map(|rename| rename as &dyn Fn(&str) -> String);
+        names.agreement(found, application, rename).is_another_server()
     }
 
     /// A volume that is to be looked at because of what its servers told.
@@ -222,6 +232,14 @@ fn several(id: u32, volumes: &[String]) -> ControlError {
         format!("{} have an application of number {id}: {}", types::counted(volumes.len() as u64, "volume"), volumes.join(", ")),
         "name the volume".into(),
     )
+}
+
+fn another(product: &str, instance: &str) -> Trouble {
+    Trouble {
+        reason: Reason::AnotherServer,
+        problem: format!("the {product} that this login leads to is another one: it does not have most of the tables in /{instance}"),
+        remedy: "check host, port and socket in the login file".into(),
+    }
 }
 
 fn refused(trouble: &Trouble) -> ControlError {

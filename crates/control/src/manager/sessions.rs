@@ -41,7 +41,8 @@ impl Manager {
     #[must_use]
     pub fn sessions(&self, volume: &str) -> Vec<SessionSeen> {
         let connections = self.connections();
-        let of = connections.told.iter().filter(|((name, _), _)| name == volume);
+        // Threads of another server are not those that use this volume.
+        let of = connections.told.iter().filter(|((name, _), told)| name == volume && !told.is_another);
         of.flat_map(|(_, told)| told.sessions.iter().cloned()).collect()
     }
 
