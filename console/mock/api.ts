@@ -23,7 +23,7 @@ export async function handle(world: World, method: string, path: string, query: 
   const number = (key: string, otherwise: number): number => (query.has(key) ? Number(query.get(key)) : otherwise);
   switch (kind) {
     case "daemon":
-      return { version: "0.1.0", pid: 812, state_directory: "/var/lib/hearth" };
+      return { version: "0.1.0", pid: 812, state_directory: "/var/lib/hearth", insight_enabled: true };
     case "sample":
       return world.sample(now);
     case "events":

@@ -18,6 +18,7 @@ export interface DaemonView {
   version: string;
   pid: number;
   state_directory: string;
+  insight_enabled: boolean;
 }
 
 export interface Hello {
@@ -289,7 +290,7 @@ export interface ShareAdd {
 }
 
 /** What users of an export see while the daemon is gone and comes back. */
-export type OnRestart = "waits" | "writes_fail" | "waits_if_restarted" | "waits_if_reconnected" | "ends";
+export type OnRestart = "waits" | "waits_if_killed" | "writes_fail" | "waits_if_restarted" | "waits_if_reconnected" | "ends";
 
 export interface VolumeAdd {
   name: string;

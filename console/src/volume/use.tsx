@@ -6,6 +6,7 @@ import { exportName, isDevice } from "../words/exports";
 
 const WHILE_RESTARTING: Record<OnRestart, string> = {
   waits: "I/O waits",
+  waits_if_killed: "I/O waits if it is killed; a stop ends the device",
   writes_fail: "I/O waits, writes under way fail if the daemon is killed",
   waits_if_restarted: "I/O waits; if the daemon is killed, clients must connect again",
   waits_if_reconnected: "I/O waits, if the virtual machine is set to reconnect",

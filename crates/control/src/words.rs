@@ -136,6 +136,9 @@ impl Export {
 pub enum OnRestart {
     /// Their I/O waits and is carried out by the next daemon.
     Waits,
+    /// Their I/O waits if the daemon is killed. A stop ends the device: nobody keeps it, as systemd
+    /// would.
+    WaitsIfKilled,
     /// Their I/O waits, but writes that were under way when the daemon was killed fail: kernels
     /// before 6.9.
     WritesFail,
@@ -155,6 +158,7 @@ impl OnRestart {
     pub const fn sentence(self) -> &'static str {
         match self {
             OnRestart::Waits => "I/O waits",
+            OnRestart::WaitsIfKilled => "I/O waits if it is killed; a stop ends the device",
             OnRestart::WritesFail => "I/O waits, writes under way fail if the daemon is killed",
             OnRestart::WaitsIfRestarted => "I/O waits; if the daemon is killed, clients must connect again",
             OnRestart::WaitsIfReconnected => "I/O waits, if the virtual machine is set to reconnect",

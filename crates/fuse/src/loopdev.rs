@@ -228,7 +228,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Detaches what a killed daemon left of the export with that mark over `backing`, and nothing else. Returns one sentence for each that is
+/// Detaches what a daemon that was killed, or stopped while it was used, left of the export with that mark over `backing`, and nothing else. Returns one sentence for each that is
 /// still used: such a device fails all I/O and vanishes when its last user closes it.
 pub(crate) fn clear_stale(mark: &[u8], backing: &Path) -> Result<Vec<String>, FuseError> {
     let mut warnings = Vec::new();
@@ -239,7 +239,7 @@ pub(crate) fn clear_stale(mark: &[u8], backing: &Path) -> Result<Vec<String>, Fu
         let device = device_path(number);
         match used {
             Some(by) => warnings.push(format!(
-                "{} was left by a daemon that was killed, and every access to it fails; it is in use ({by}): unmount or close it, and it vanishes",
+                "{} was left by a daemon that ended, and every access to it fails; it is in use ({by}): unmount or close it, and it vanishes",
                 device.display()
             )),
             None => {

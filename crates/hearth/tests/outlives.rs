@@ -152,7 +152,7 @@ fn a_killed_daemon_is_not_noticed_by_who_uses_its_device() {
     let place = Place::new();
     let mut daemon = place.daemon();
     let device = add_volume(&place);
-    assert!(place.must(&["volume", "show", "v"]).contains("(while the daemon restarts: I/O waits)"));
+    assert!(place.must(&["volume", "show", "v"]).contains("(while the daemon restarts: I/O waits if it is killed"));
     let client = Client::start(&device);
     for _ in 0..5 {
         client.wait_for(200);

@@ -69,6 +69,7 @@ impl Machine {
         };
         let on_restart = match (&problem, made.repeats_writes()) {
             _ if !self.kept.keeps_loop(record) => OnRestart::Ends,
+            (_, true) if !self.kept.keeps_clients() => OnRestart::WaitsIfKilled,
             (_, true) => OnRestart::Waits,
             (_, false) => OnRestart::WritesFail,
         };
