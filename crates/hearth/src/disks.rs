@@ -7,7 +7,7 @@ use crate::progress::{begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::table::{self, Align};
 use crate::{quantity, request, show};
-use control::api::{DiskCreate, DiskPiece, DiskSet, DiskView, Done, JobView};
+use control::api::{DiskCreate, DiskPiece, DiskSet, DiskView, Done, JobView, PoolView};
 use control::human;
 use control::names::Named;
 
@@ -29,10 +29,14 @@ impl Session {
                 let path = path(name)?;
                 let send = || patiently("making the disk", || self.client.send("POST", "/disks", &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
-                if let Ok(job) = serde_json::from_value::<JobView>(answer) {
+                let job = serde_json::from_value::<JobView>(answer).ok();
+                let gave_room = job.is_some();
+                if let Some(job) = job {
                     follow(&self.client, &self.interrupt, job)?;
                 }
-                self.print(&self.client.get::<DiskView>(&path)?, made)
+                let disk: DiskView = self.client.get(&path)?;
+                self.print(&disk, made)?;
+                self.tell_cache_anew(&disk.pool, gave_room)
             }
             Disk::List => self.print(&self.client.get::<Vec<DiskView>>("/disks")?, |disks| list(disks)),
             Disk::Show { name, machine } => {
@@ -47,12 +51,14 @@ impl Session {
                 let path = path(name)?;
                 let send = || patiently("changing the size", || self.client.send("PATCH", &path, &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
-                if let Ok(job) = serde_json::from_value::<JobView>(answer) {
+                let job = serde_json::from_value::<JobView>(answer).ok();
+                let gave_room = job.is_some();
+                if let Some(job) = job {
                     follow(&self.client, &self.interrupt, job)?;
                 }
-                self.print(&self.client.get::<DiskView>(&path)?, |disk| {
-                    format!("disk {}: its size is {} now\n", disk.name, human::bytes(disk.size_bytes))
-                })
+                let disk: DiskView = self.client.get(&path)?;
+                self.print(&disk, |disk| format!("disk {}: its size is {} now\n", disk.name, human::bytes(disk.size_bytes)))?;
+                self.tell_cache_anew(&disk.pool, gave_room)
             }
             Disk::Set { name, export, tls } => {
                 let body = DiskSet { exports: Some(request::exports(export, *tls)?), ..DiskSet::default() };
@@ -66,6 +72,17 @@ impl Session {
                 self.print(&done, |_| format!("disk {name} removed\n"))
             }
         }
+    }
+}
+
+impl Session {
+    /// That the cache of a pool was made anew to give room, which nobody may expect of making a disk.
+    fn tell_cache_anew(&self, pool: &str, gave_room: bool) -> Result<(), Failure> {
+        if !gave_room || self.json {
+            return Ok(());
+        }
+        let size = human::bytes(self.client.get::<PoolView>(&format!("/pools/{pool}"))?.size_bytes);
+        print(&format!("the cache of pool {pool} gave the room: it was made anew with {size}, and is empty\n"))
     }
 }
 
