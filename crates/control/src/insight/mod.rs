@@ -18,6 +18,7 @@ pub mod objects;
 mod observer;
 pub mod passed;
 pub mod policies;
+mod presence;
 mod read_time;
 pub mod shares;
 mod source;

@@ -7,7 +7,7 @@ pub use looks::{Look, LookedAt};
 
 use super::began::Began;
 use super::now_ms;
-use super::objects::Objects;
+use super::objects::{Looked, Objects};
 use super::passed::Passed;
 use super::shares::{Room, Shares};
 use super::source::Source;
@@ -85,6 +85,19 @@ pub(super) struct Analysis {
     pub(super) ends_ms: Option<u64>,
 }
 
+impl Analysis {
+    /// Watches no more, and lets its device go; what was found stays.
+    fn end(&mut self, now_ms: u64) {
+        self.source.end();
+        self.watched.end();
+        if *self.objects.looked() == Looked::Now {
+            let is_found = self.objects.found().is_some();
+            let failed = || Looked::Failed(now_ms, "the analysis ended before its device had been looked at".into());
+            self.objects.set_looked(if is_found { Looked::At(now_ms) } else { failed() }, now_ms);
+        }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Insight {
@@ -95,6 +108,8 @@ pub struct Insight {
     used: BTreeMap<(usize, u32), Used>,
     advice: BTreeMap<u64, Kept>,
     next_advice: u64,
+    /// What is to be told as events: of what, and a sentence.
+    told: Vec<(String, String)>,
     /// The user's rules for streams, and with those that come with hearth.
     own_rules: Vec<Rule>,
     rules: Arc<Rules>,
@@ -248,10 +263,17 @@ impl Insight {
             }
             volume.reference.sample_below(below);
         }
-        for analysis in self.analyses.values_mut() {
+        for (name, analysis) in &mut self.analyses {
             analysis.source.feed(&mut analysis.watched, &mut analysis.objects, now_ms);
-            if analysis.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms) {
-                analysis.source.end();
+            if analysis.source.is_ended() {
+                continue;
+            }
+            let is_gone = analysis.source.is_gone();
+            if is_gone || analysis.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms) {
+                analysis.end(now_ms);
+            }
+            if is_gone {
+                self.told.push((name.clone(), format!("the analysis has ended: {} is gone", analysis.source.of())));
             }
         }
     }
@@ -285,17 +307,26 @@ impl Insight {
         self.view(name)
     }
 
+    /// Whether anything is watched at all.
+    ///
+    /// # Errors
+    /// That the configuration says no.
+    pub fn check_enabled(&self) -> Result<(), ControlError> {
+        if self.options.enabled {
+            return Ok(());
+        }
+        Err(ControlError::Analysis(
+            "loads are not watched: insight.enabled is false in the configuration".into(),
+            "set it to true and restart the daemon".into(),
+        ))
+    }
+
     /// Whether an analysis of that name can be begun.
     ///
     /// # Errors
     /// Why not.
     pub fn check_new(&self, name: &str) -> Result<(), ControlError> {
-        if !self.options.enabled {
-            return Err(ControlError::Analysis(
-                "loads are not watched: insight.enabled is false in the configuration".into(),
-                "set it to true and restart the daemon".into(),
-            ));
-        }
+        self.check_enabled()?;
         if self.analyses.contains_key(name) || self.volumes.contains_key(name) {
             return Err(ControlError::Analysis(
                 format!("\"{name}\" is the name of an analysis or a volume already"),
@@ -324,7 +355,7 @@ impl Insight {
     /// What is known of the objects of a volume, or of a device that is read for names.
     pub fn objects_of(&self, name: &str) -> Option<&Objects> {
         let of_volume = self.volumes.get(name).map(|volume| &volume.objects);
-        of_volume.or_else(|| self.analyses.get(name).filter(|one| one.source.untouched().is_some()).map(|one| &one.objects))
+        of_volume.or_else(|| self.analyses.get(name).filter(|one| one.source.reads()).map(|one| &one.objects))
     }
 
     /// Whether what the objects of a volume, or of a device in trial, bring is to be told anew.
@@ -355,15 +386,16 @@ impl Insight {
         all.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
 
-    /// Backups and long scans that have begun since the last time: the volume, and a sentence.
+    /// Backups and long scans that have begun since the last time, and devices in trial that went: of what, and a sentence.
     pub fn take_began(&mut self) -> Vec<(String, String)> {
+        let ended = std::mem::take(&mut self.told);
         let now_ms = now_ms();
         let of_volume = |(name, volume): (&String, &mut OfVolume)| {
             let watched = &volume.watched;
             let told = volume.began.look(watched.streams().listed(), now_ms, |origin| watched.askers().who(origin));
             told.into_iter().map(|told| (name.clone(), told)).collect::<Vec<_>>()
         };
-        self.volumes.iter_mut().flat_map(of_volume).collect()
+        self.volumes.iter_mut().flat_map(of_volume).chain(ended).collect()
     }
 
     /// Ends an analysis; what it found stays.
@@ -372,8 +404,7 @@ impl Insight {
     /// If there is none of that name.
     pub fn end(&mut self, name: &str) -> Result<AnalysisView, ControlError> {
         let analysis = self.analyses.get_mut(name).ok_or_else(|| unknown(name))?;
-        analysis.source.end();
-        analysis.watched.end();
+        analysis.end(now_ms());
         self.view(name)
     }
 
@@ -419,7 +450,8 @@ impl Insight {
             read_bytes: totals.read_blocks * BLOCK_BYTES,
             scanned_bytes: totals.scanned_blocks * BLOCK_BYTES,
             written_bytes: totals.written_blocks * BLOCK_BYTES,
-            touched_bytes: load.profile().first_references() as u64 * BLOCK_BYTES,
+            // Whether it was read or written first: what was written and then read is no first read.
+            touched_bytes: (load.stack().lines() as f64 / load.stack().rate()) as u64 * BLOCK_BYTES,
             sampled_share: load.stack().rate(),
             lost_requests: watched.lost_requests(),
             memory_bytes: watch.limits().bytes(),

@@ -2,6 +2,7 @@
 
 use super::askers::Threads;
 use super::objects::Objects;
+use super::presence::Presence;
 use super::read_time::ReadTime;
 use super::untouched::{Untouched, is_reader};
 use super::watched::{Step, Watched};
@@ -52,7 +53,11 @@ pub struct Device {
     way: Way,
     shared: Arc<Shared>,
     read_time: ReadTime,
-    /// It is read for names.
+    presence: Presence,
+    gone: bool,
+    /// It is, or was, read for names.
+    reads: bool,
+    /// By this, until the end.
     untouched: Option<Arc<Untouched>>,
 }
 
@@ -112,8 +117,9 @@ impl Source {
         let looking = shared.clone();
         let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking));
         spawned.map_err(|error| (format!("no thread can be started ({error})"), "raise the thread limit"))?;
+        let (presence, read_time) = (Presence::of((major, minor)), ReadTime::of(major, minor));
         Ok(Source {
-            of: SourceOf::Device(Device { path: path.into(), way, shared, read_time: ReadTime::of(major, minor), untouched }),
+            of: SourceOf::Device(Device { path: path.into(), way, shared, read_time, presence, gone: false, reads, untouched }),
             ended: false,
         })
     }
@@ -166,6 +172,7 @@ impl Source {
     /// "watching", "reading", "ended" or "failed".
     pub fn state(&self) -> &'static str {
         match &self.of {
+            SourceOf::Device(device) if device.gone => "ended",
             _ if self.problem().is_some() => "failed",
             SourceOf::Trace(trace) if !trace.done => "reading",
             SourceOf::Trace(_) => "ended",
@@ -174,10 +181,11 @@ impl Source {
         }
     }
 
-    /// Why it failed.
+    /// Why it failed, or ended.
     pub fn problem(&self) -> Option<String> {
         match &self.of {
             SourceOf::Volume(_) => None,
+            SourceOf::Device(device) if device.gone => Some(format!("{} is gone", device.path)),
             SourceOf::Device(device) => locked(&device.shared.seen).problem.clone(),
             SourceOf::Trace(trace) => trace.problem.clone(),
         }
@@ -195,6 +203,23 @@ impl Source {
     /// What a read from the device takes, in microseconds; of a volume its own figures tell.
     pub fn read_us(&self) -> Option<f64> {
         if let SourceOf::Device(device) = &self.of { device.read_time.mean_us() } else { None }
+    }
+
+    /// Whether it is a device that is, or was, read for names.
+    pub fn reads(&self) -> bool {
+        matches!(&self.of, SourceOf::Device(device) if device.reads)
+    }
+
+    /// Whether it is a device that is there no more; asks sysfs.
+    pub fn is_gone(&mut self) -> bool {
+        let SourceOf::Device(device) = &mut self.of else { return false };
+        device.gone |= !self.ended && device.presence.is_gone();
+        device.gone
+    }
+
+    /// Whether it was ended.
+    pub fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// The device that is read for names.
@@ -237,9 +262,13 @@ impl Source {
     /// Watches no more.
     pub fn end(&mut self) {
         self.ended = true;
-        match &self.of {
+        match &mut self.of {
             SourceOf::Volume(_) => {}
-            SourceOf::Device(device) => device.shared.stop.store(true, Ordering::Relaxed),
+            SourceOf::Device(device) => {
+                device.shared.stop.store(true, Ordering::Relaxed);
+                // A look that is under way sees that, and lets the device go, too.
+                device.untouched = None;
+            }
             SourceOf::Trace(trace) => trace.stop.store(true, Ordering::Relaxed),
         }
     }
@@ -268,8 +297,9 @@ fn look(mut tap: DeviceTap, shared: &Shared) {
                 let mut seen = locked(&shared.seen);
                 seen.lost += drained.lost + drained.unreadable;
                 seen.problem = None;
-                // What is read for names is not the load.
-                events.iter().filter(|event| !is_reader(event.comm)).for_each(|event| seen.take_in(event));
+                // What is read for names is not the load, nor is what hearth writes of its own: state, history and log.
+                let is_load = |event: &&Event| !is_reader(event.comm) && !is_own_management(event);
+                events.iter().filter(is_load).for_each(|event| seen.take_in(event));
             }
             Err(error) => {
                 locked(&shared.seen).problem = Some(format!("the device cannot be watched: {error}"));
@@ -277,6 +307,13 @@ fn look(mut tap: DeviceTap, shared: &Shared) {
             }
         }
     }
+}
+
+/// Whether this process asks for it, but for its reactors: those do what clients want.
+fn is_own_management(event: &Event) -> bool {
+    event.pid == Some(std::process::id())
+        && !event.comm.as_bytes().starts_with(b"reactor-")
+        && !event.comm.as_bytes().starts_with(b"iou-wrk")
 }
 
 impl Seen {
