@@ -6,7 +6,9 @@ use crate::failure::Failure;
 use crate::progress::{begin, patiently};
 use crate::table::{self, Align};
 use crate::{quantity, request};
-use control::api::{self, AdviceApplied, AdviceAsk, AdviceObject, AdviceVerified, AdviceView, AnalysisView, Done, StreamView, TargetView};
+use control::api::{
+    self, AdviceApplied, AdviceAsk, AdviceObject, AdviceVerified, AdviceView, AnalysisView, DaemonView, Done, StreamView, TargetView,
+};
 use control::human;
 use control::names::Named;
 
@@ -25,7 +27,11 @@ impl Session {
                 let analysis: AnalysisView = self.client.send("POST", "/analyses", &body_of(start)?)?;
                 self.print(&analysis, started)
             }
-            Analysis::List => self.print(&self.client.get::<Vec<AnalysisView>>("/analyses")?, |analyses| list(analyses)),
+            Analysis::List => {
+                let analyses: Vec<AnalysisView> = self.client.get("/analyses")?;
+                self.check_watched(analyses.is_empty())?;
+                self.print(&analyses, |analyses| list(analyses))
+            }
             Analysis::Show { name } => self.print(&self.client.get::<AnalysisView>(&path(name)?)?, show),
             Analysis::Stop { name } => {
                 let analysis: AnalysisView = self.client.post(&format!("{}/stop", path(name)?))?;
@@ -51,7 +57,21 @@ impl Session {
             Some(name) => format!("/streams?name={}", request::name(Named::Analysis, name)?),
             None => "/streams".into(),
         };
-        self.print(&self.client.get::<Vec<StreamView>>(&path)?, |told| streams(told))
+        let told: Vec<StreamView> = self.client.get(&path)?;
+        self.check_watched(told.is_empty())?;
+        self.print(&told, |told| streams(told))
+    }
+
+    /// Where nothing is told because nothing is watched, says that.
+    ///
+    /// # Errors
+    /// With that sentence.
+    pub fn check_watched(&self, is_empty: bool) -> Result<(), Failure> {
+        if is_empty && !self.json && !self.client.get::<DaemonView>("/daemon")?.insight_enabled {
+            let remedy = "set it to true and restart the daemon";
+            return Err(Failure::failed("loads are not watched: insight.enabled is false in the configuration", remedy));
+        }
+        Ok(())
     }
 
     /// `hearth advise`.
@@ -150,9 +170,10 @@ fn show(analysis: &AnalysisView) -> String {
         ("tap", analysis.tap.clone().unwrap_or_default()),
         ("writes as", analysis.mode.clone()),
         ("for", human::seconds(analysis.window_ms / 1000)),
-        ("read", format!("{}, of {} of different blocks", human::bytes(analysis.read_bytes), human::bytes(analysis.touched_bytes))),
+        ("read", human::bytes(analysis.read_bytes)),
         ("scans", human::bytes(analysis.scanned_bytes)),
         ("written", human::bytes(analysis.written_bytes)),
+        ("different blocks", human::bytes(analysis.touched_bytes)),
         ("sample", sample(analysis.sampled_share)),
         ("lost", format!("{} requests", analysis.lost_requests)),
         ("memory", format!("at most {}", human::bytes(analysis.memory_bytes))),
@@ -219,7 +240,8 @@ fn one(advice: &AdviceView) -> String {
     let ram = if advice.ram_bytes > 0 { format!(", beside {} of RAM", human::bytes(advice.ram_bytes)) } else { String::new() };
     let mut text = format!("{}, {} watched{left}{ram}\n", advice.name, human::seconds(advice.window_ms / 1000));
     let (known, missing): (Vec<&TargetView>, Vec<&TargetView>) = advice.targets.iter().partition(|target| target.ssd_bytes.is_some());
-    if !known.is_empty() {
+    let is_known = !known.is_empty();
+    if is_known {
         let head = [
             ("  HITS", Align::Right),
             ("SSD NEEDED", Align::Right),
@@ -276,7 +298,8 @@ fn one(advice: &AdviceView) -> String {
                 format!("{} %", number(object.hits_percent)),
                 format!("{} %", number(object.reads_percent)),
                 human::bytes(object.ssd_bytes),
-                object.advice.clone(),
+                // What belongs to nothing known cannot be treated.
+                if object.id.is_some() { object.advice.clone() } else { "-".into() },
             ]
         };
         text += &table::layout(&head, &advice.objects.iter().take(OBJECTS_SHOWN).map(row).collect::<Vec<_>>());
@@ -284,7 +307,7 @@ fn one(advice: &AdviceView) -> String {
     for sentence in &advice.sentences {
         text += &format!("{sentence}\n");
     }
-    if advice.pool.is_some() {
+    if advice.pool.is_some() && (is_known || !advice.objects.is_empty()) {
         text += &format!("apply it: hearth advise apply {} --dry-run\n", advice.id);
     }
     text

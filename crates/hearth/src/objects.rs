@@ -27,6 +27,7 @@ impl Session {
         match command {
             App::List { volume } => {
                 let told: Vec<VolumeApplications> = self.client.get(&applications_of(volume.as_deref())?)?;
+                self.check_watched(told.is_empty())?;
                 self.print(&told, |told| list(told))
             }
             App::Show { app } => {
@@ -70,6 +71,7 @@ impl Session {
                         watched.into_iter().filter(|one| !one.named).map(|one| one.name).collect()
                     }
                 };
+                self.check_watched(volumes.is_empty())?;
                 if volumes.is_empty() {
                     return Err(Failure::failed("no volume is watched", "start one with `hearth volume start`"));
                 }
@@ -91,6 +93,7 @@ impl Session {
         match command {
             Object::List(wanted) => {
                 let objects: Vec<ObjectView> = self.client.get(&objects_of(wanted)?)?;
+                self.check_watched(objects.is_empty())?;
                 self.print(&objects, |objects| self::objects(objects))
             }
             Object::Show { object, app } => {
@@ -312,7 +315,7 @@ fn objects(told: &[ObjectView]) -> String {
     let row = |one: &ObjectView| {
         let mut row = vec![
             one.id.to_string(),
-            one.name.clone(),
+            if one.being_built { format!("{} (a table being rebuilt)", one.name) } else { one.name.clone() },
             one.kind.clone(),
             if one.within.is_some() { "in its table".into() } else { human::bytes(one.bytes) },
             human::bytes(one.read_bytes),
@@ -369,8 +372,15 @@ fn show_object(one: &ObjectView) -> String {
         ("of", one.instance.clone().unwrap_or_default()),
         ("database", one.database.clone().unwrap_or_default()),
         ("lies in", one.within.clone().unwrap_or_default()),
-        ("file", one.path.clone()),
-        ("size", if one.within.is_some() { String::new() } else { format!("{} in {} extents", human::bytes(one.bytes), one.extents) }),
+        ("file", if one.path.is_empty() { String::new() } else { format!("/{}", one.path.trim_start_matches('/')) }),
+        (
+            "size",
+            if one.within.is_some() {
+                String::new()
+            } else {
+                format!("{} in {}", human::bytes(one.bytes), types::counted(one.extents.into(), "extent"))
+            },
+        ),
         ("known by", one.evidence.clone()),
         ("encrypted", if one.encrypted { "yes: its pages do not say what they are".into() } else { String::new() }),
         ("read", human::bytes(one.read_bytes)),
@@ -388,7 +398,9 @@ fn policy_done(done: &PolicyDone, reset: bool) -> String {
     let mut text = if reset {
         format!("{what}: the default holds again\n")
     } else {
-        format!("{what} ({}): the policy is in force\n", human::bytes(done.bytes))
+        // Indexes that lie in the files of their tables have no bytes of their own.
+        let size = if done.bytes > 0 { format!(" ({})", human::bytes(done.bytes)) } else { String::new() };
+        format!("{what}{size}: the policy is in force\n")
     };
     for sentence in &done.sentences {
         text += &format!("{sentence}\n");

@@ -138,5 +138,67 @@ fn off_means_off() {
     std::fs::write(place.path("hearth.toml"), "[insight]\nenabled = false\n").expect("room for a file");
     let daemon = place.start(place.command(&["serve", "--config", &place.path("hearth.toml")]));
     place.must_fail(&["analysis", "start", "a", "--trace", "x.csv"], 1, "insight.enabled is false");
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.file("disk.img", 64 << 20);
+    place.must(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"]);
+    // Whoever asks is told why there is no answer, and how to get one.
+    let ask = [
+        "advise",
+        "advise v",
+        "analysis list",
+        "analysis show v",
+        "stream list",
+        "stream list v",
+        "app list",
+        "app discover v",
+        "object list",
+    ];
+    for words in ask {
+        let words: Vec<&str> = words.split(' ').collect();
+        place.must_fail(&words, 1, "insight.enabled is false in the configuration; set it to true and restart the daemon");
+    }
+    let rule = place.must(&["stream", "rule", "add", "--process", "restic", "--class", "backup"]);
+    assert!(rule.contains("it holds once loads are watched: set insight.enabled to true"), "{rule}");
+    daemon.stop();
+}
+
+#[test]
+fn what_is_asked_wrongly_is_told_with_what_to_write() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.file("disk.img", 64 << 20);
+    place.must(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"]);
+    // It is watched at once, and not any more when it is gone.
+    place.must(&["advise", "v"]);
+    for words in ["advise x", "stream list x"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        place.must_fail(&words, 1, "there is no volume, pool or analysis \"x\"; list them with `hearth analysis list`");
+    }
+    place.must_fail(&["analysis", "start", "w"], 2, "<--volume <VOLUME>|--device <PATH>|--trace <FILE>>");
+    place.must_fail(&["analysis", "start", "w", "--volume", "v", "--for", "10"], 2, "--for 10 has no unit");
+    place.must_fail(&["analysis", "start", "w", "--volume", "v", "--for", "99999h"], 2, "write for instance 30min, 24h or 7d");
+    place.must(&["analysis", "start", "w", "--volume", "v", "--for", "7d"]);
+    place.must_fail(&["advise", "v", "--target", "-5"], 2, "--target is -5; write a share of hits");
+    place.must_fail(&["advise", "v", "--budget", "-5"], 2, "--budget: ");
+    place.must_fail(&["object", "list", "--limit", "-5"], 2, "it is not a whole number");
+    place.must(&["analysis", "forget", "w"]);
+    // A trace without times, and one that is none, have nothing more to wait for.
+    let trace = place.path("flat.csv");
+    let lines: String = (0..5000).map(|n| format!("0,R,{},4096\n", n % 50 * 4096)).collect();
+    std::fs::write(&trace, format!("time_us,rw,offset_bytes,length_bytes\n{lines}")).expect("room for a file");
+    place.must(&["analysis", "start", "flat", "--trace", &trace]);
+    until("the end of the reading", || place.json(&["analysis", "show", "flat"])["state"] == "ended");
+    let told = place.must(&["advise", "flat"]);
+    assert!(told.contains("this trace has no times") && !told.contains(" more\n"), "{told}");
+    place.must(&["analysis", "start", "none", "--trace", "disk.img"]);
+    until("the end of the reading", || place.json(&["analysis", "show", "none"])["state"] == "failed");
+    let told = place.must(&["advise", "none"]);
+    assert!(told.contains("The analysis has failed: "), "{told}");
+
+    place.must(&["volume", "remove", "v"]);
+    place.must_fail(&["advise", "v"], 1, "there is no volume, pool or analysis \"v\"");
+    let list = place.must(&["app", "list"]);
+    assert!(list.starts_with("no volume is watched"), "{list}");
     daemon.stop();
 }

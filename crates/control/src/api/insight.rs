@@ -67,7 +67,7 @@ pub struct AnalysisView {
     pub scanned_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Bytes of different blocks that were read, but for scans and backups; estimated.
+    /// Bytes of different blocks that were read or written, but for scans and backups; estimated.
     pub touched_bytes: u64,
     /// Share of the blocks that is sampled, from 0 to 1.
     pub sampled_share: f64,

@@ -484,6 +484,14 @@ pub struct DaemonView {
     pub pid: u32,
     /// Its state directory.
     pub state_directory: String,
+    /// What clients use of volumes is watched: `insight.enabled` of the configuration.
+    #[serde(default = "yes")]
+    pub insight_enabled: bool,
+}
+
+/// Daemons before that key watched always.
+fn yes() -> bool {
+    true
 }
 
 /// How an object is.

@@ -4,6 +4,7 @@ use super::Manager;
 use super::pools::RAM_BYTES_DEFAULT;
 use crate::api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, StreamView};
 use crate::error::{ControlError, Kind};
+use crate::human;
 use crate::insight::advising::{Asked, SSD_US_ASSUMED, TARGETS_PERCENT, advise, name_objects, objects_of};
 use crate::insight::shares::Room;
 use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
@@ -44,10 +45,7 @@ impl Manager {
         if !self.insight().options().enabled {
             return Ok(0);
         }
-        let volumes = self.data().volumes_to_tap();
-        let modes: std::collections::BTreeMap<String, Mode> =
-            self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
-        self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
+        self.know_volumes();
         self.know_stream_rules();
         self.know_sessions();
         self.keep_witnesses();
@@ -59,6 +57,14 @@ impl Manager {
             self.events().note(Severity::Info, &volume, told);
         }
         Ok(requests)
+    }
+
+    /// Takes notice of which volumes there are: once a second, and before anything is told of them.
+    pub(super) fn know_volumes(&self) {
+        let volumes = self.data().volumes_to_tap();
+        let modes: std::collections::BTreeMap<String, Mode> =
+            self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
+        self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
     }
 
     /// How long the observer rests after a look that took `used` of a processor and saw `requests`.
@@ -81,13 +87,9 @@ impl Manager {
         let (source, mode) = match (&start.volume, &start.device, &start.trace) {
             (Some(volume), None, None) => {
                 let record = self.volume_record(volume)?;
+                self.know_volumes();
                 if !self.insight().watches(volume) {
-                    return Err(ControlError::NotRunning {
-                        named: "volume",
-                        name: volume.clone(),
-                        reason: "it is not watched yet".into(),
-                        remedy: format!("see `hearth volume show {volume}`, and try again in a few seconds if it runs"),
-                    });
+                    return Err(self.no_load(volume));
                 }
                 (Source::volume_of(volume), mode.unwrap_or(record.options.mode))
             }
@@ -172,19 +174,27 @@ impl Manager {
     }
 
     pub(super) fn analysis_views(&self) -> Vec<AnalysisView> {
+        self.know_volumes();
         self.insight().views()
     }
 
     pub(super) fn analysis_view(&self, name: &str) -> Result<AnalysisView, ControlError> {
-        self.insight().view(name)
+        self.know_volumes();
+        let view = self.insight().view(name);
+        view.or_else(|error| {
+            self.insight().check_enabled()?;
+            // A volume that is not attached is known, too.
+            Err(self.volume_record(name).map_or(error, |_| self.no_load(name)))
+        })
     }
 
     pub(super) fn streams(&self, name: Option<&str>) -> Result<Vec<StreamView>, ControlError> {
-        let insight = self.insight();
-        let loads = insight.loads(name);
+        self.know_volumes();
+        let loads = self.insight().loads(name);
         if let Some(name) = name.filter(|_| loads.is_empty()) {
-            return Err(ControlError::Unknown { named: "analysis", name: name.into() });
+            return Err(self.no_load(name));
         }
+        let insight = self.insight();
         Ok(loads.iter().filter_map(|load| insight.streams(&load.name)).flatten().collect())
     }
 
@@ -200,9 +210,11 @@ impl Manager {
         if let Some(wrong) = ask.targets_percent.iter().find(|percent| !(**percent > 0.0 && **percent < 100.0)) {
             return Err(bad(format!("is {wrong}")));
         }
+        self.insight().check_enabled()?;
+        self.know_volumes();
         let loads = self.insight().loads(ask.name.as_deref());
         if let Some(name) = ask.name.as_ref().filter(|_| loads.is_empty()) {
-            return self.no_load(name);
+            return Err(self.no_load(name));
         }
         let figures = self.data().figures();
         let mut told = Vec::new();
@@ -211,6 +223,7 @@ impl Manager {
             // The lock is not held meanwhile: it takes seconds.
             let Some(watch) = self.insight().copy_of(load) else { continue };
             let mut advice = advise(load, &watch, &asked);
+            self.add_state(load, &asked, &mut advice);
             self.add_objects(load, &watch, &mut advice);
             told.push(self.insight().keep(advice));
         }
@@ -219,6 +232,22 @@ impl Manager {
             told.insert(0, self.insight().keep(whole));
         }
         Ok(told)
+    }
+
+    /// What an analysis that has ended or failed does not tell any more, and what a budget would bring where RAM has it all.
+    fn add_state(&self, load: &LoadNamed, asked: &Asked, advice: &mut AdviceView) {
+        let view = self.insight().view(&load.name).ok().filter(|view| view.named);
+        if let Some(view) = view.filter(|view| matches!(view.state.as_str(), "ended" | "failed")) {
+            over(advice, &view);
+        }
+        let in_ram = advice.targets.iter().any(|target| target.ssd_bytes == Some(0));
+        if asked.is_budget && advice.now.is_none() && in_ram {
+            advice.sentences.push(format!(
+                "What is read again fits into the {} of RAM that a pool has by default, so that an SSD of {} adds no hits.",
+                human::bytes(advice.ram_bytes),
+                human::bytes(asked.ssd_bytes.unwrap_or(0))
+            ));
+        }
     }
 
     /// Which objects bring the hits, where objects of the volume are known.
@@ -247,20 +276,31 @@ impl Manager {
     }
 
     /// Why there is no load of that name.
-    fn no_load(&self, name: &str) -> Result<Vec<AdviceView>, ControlError> {
-        if self.memory().state.pool(name).is_some() {
-            return Err(ControlError::Analysis(
+    pub(super) fn no_load(&self, name: &str) -> ControlError {
+        if let Err(error) = self.insight().check_enabled() {
+            return error;
+        }
+        let (is_pool, is_volume) = {
+            let memory = self.memory();
+            (memory.state.pool(name).is_some(), memory.state.volume(name).is_some())
+        };
+        if is_volume {
+            let is_attached = self.data().volumes_to_tap().iter().any(|volume| volume.name == name);
+            let (reason, remedy) = if is_attached {
+                ("it is not watched", "give more to insight.memory in the configuration: it has no room for one more volume".to_string())
+            } else {
+                ("it is not attached, so it is not watched", format!("start it with `hearth volume start {name}`"))
+            };
+            return ControlError::NotRunning { named: "volume", name: name.into(), reason: reason.into(), remedy };
+        }
+        if is_pool {
+            return ControlError::Analysis(
                 format!("the pool \"{name}\" has no volume that is watched"),
                 "start its volumes; see `hearth volume list`".into(),
-            ));
+            );
         }
-        let record = self.volume_record(name).map_err(|_| ControlError::Unknown { named: "analysis", name: name.into() })?;
-        Err(ControlError::NotRunning {
-            named: "volume",
-            name: record.name.clone(),
-            reason: "it is not attached, so it is not watched".into(),
-            remedy: format!("start it with `hearth volume start {name}`"),
-        })
+        let remedy = "list them with `hearth analysis list` and `hearth pool list`".into();
+        ControlError::UnknownNear { named: "volume, pool or analysis", name: name.into(), remedy }
     }
 
     pub(super) fn asked_of(&self, load: &LoadNamed, ask: &AdviceAsk, figures: &crate::figures::Figures) -> Asked {
@@ -290,6 +330,7 @@ impl Manager {
             targets_percent: if ask.targets_percent.is_empty() { TARGETS_PERCENT.to_vec() } else { ask.targets_percent.clone() },
             with_backups: ask.with_backups,
             ssd_bytes: ask.budget_bytes.or(size_bytes),
+            is_budget: ask.budget_bytes.is_some(),
             ram_bytes,
             stored_share,
             content_factor: content.and_then(|content| content.effective_capacity),
@@ -300,6 +341,23 @@ impl Manager {
 
     pub(super) fn advice(&self, id: u64) -> Result<AdviceView, ControlError> {
         self.insight().advice(id).cloned().ok_or_else(|| ControlError::Unknown { named: "advice", name: id.to_string() })
+    }
+}
+
+/// Nothing more comes of an analysis: waiting is no remedy for what is not known.
+fn over(advice: &mut AdviceView, view: &AnalysisView) {
+    for target in advice.targets.iter_mut().filter(|target| target.not_yet.is_some()) {
+        target.more_ms = None;
+        if view.state == "failed" {
+            target.not_yet.clone_from(&view.problem);
+        } else if view.source == "trace" && view.window_ms == 0 {
+            target.not_yet = Some("this trace has no times, and without them a size cannot be told".into());
+        } else if let Some(why) = &mut target.not_yet {
+            *why = format!("the analysis has ended, and {why}");
+        }
+    }
+    if let Some(problem) = view.problem.as_ref() {
+        advice.sentences.insert(0, format!("The analysis has {}: {problem}.", view.state));
     }
 }
 

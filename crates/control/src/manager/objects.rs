@@ -59,10 +59,11 @@ impl Manager {
     pub(super) fn discover_as_job(&self, name: &str) -> Result<JobView, ControlError> {
         let record = self.volume_record(name)?;
         let claim = self.claim(&[(Named::Volume, name)], "a look for applications")?;
+        self.know_volumes();
         // One that is under way by itself would take minutes beside clients, and may be of what the volume was before.
         // The lock is given back before it is asked why.
         let look = self.insight().look_instead(name);
-        let look = look.ok_or_else(|| self.why_no_look(name))?;
+        let look = look.ok_or_else(|| self.no_load(name))?;
         let (manager, begun) = (self.clone(), look.clone());
         let job = self.run_job(Work::Discover, (name, record.uuid), claim, move |job| manager.discover_in(&begun, job));
         if let Err(error) = &job {
@@ -76,15 +77,6 @@ impl Manager {
     pub fn renew_policies(&self) {
         let due = self.insight().policies_due();
         due.iter().for_each(|volume| self.apply_policies(volume));
-    }
-
-    fn why_no_look(&self, name: &str) -> ControlError {
-        ControlError::NotRunning {
-            named: "volume",
-            name: name.into(),
-            reason: "it is not watched".into(),
-            remedy: format!("start it with `hearth volume start {name}`; insight.enabled must not be false in the configuration"),
-        }
     }
 
     fn discover_in(&self, look: &Look, job: &Job) -> Result<(), ControlError> {
@@ -235,6 +227,7 @@ impl Manager {
         if let Some(volume) = volume {
             self.check_has_objects(volume)?;
         }
+        self.know_volumes();
         let now_ms = crate::insight::now_ms();
         let mut all: Vec<VolumeApplications> =
             objects_in(&self.insight(), volume).into_iter().map(|(name, objects)| told(name, objects, now_ms)).collect();
@@ -264,6 +257,7 @@ impl Manager {
         if let Some(volume) = &query.volume {
             self.check_has_objects(volume)?;
         }
+        self.know_volumes();
         self.renew_shares_for(query);
         let rules = self.rules();
         let insight = self.insight();
@@ -384,6 +378,7 @@ fn view(insight: &Insight, one: &Chosen, rules: Vec<Rule>) -> Option<ObjectView>
         extents: object.extents,
         path: object.path.clone(),
         encrypted: object.encrypted,
+        being_built: object.is_being_built(),
         evidence: object.evidence.to_string(),
         read_bytes: bytes(uses.read_blocks),
         // A device in trial has no cache yet.

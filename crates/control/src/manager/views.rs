@@ -13,6 +13,7 @@ impl Manager {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             state_directory: self.shared.state_directory.clone(),
+            insight_enabled: self.insight().options().enabled,
         }
     }
 
