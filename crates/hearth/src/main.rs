@@ -43,7 +43,7 @@ mod why;
 
 use certificates::Pki;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use cli::{Analysis, App, Cli, Command, ConfigCommand, Content, Disk, Job, Object, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 
 /// Reads the command line; `None` if help or the version was asked for and printed.
 fn parse() -> Result<Option<Cli>, Failure> {
-    match Cli::try_parse() {
+    match cli::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             commands::print(&error.render().to_string())?;

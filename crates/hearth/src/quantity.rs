@@ -27,7 +27,7 @@ pub fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     if text == "off" { Ok(Limit::Off) } else { size(option, text).map(Limit::Bytes) }
 }
 
-/// Reads a time: 500ms, 30s, 5m, 1h. In milliseconds.
+/// Reads a time: 500ms, 30s, 5m, 1h, 7d. In milliseconds.
 ///
 /// # Errors
 /// For zero and what is no time.
@@ -38,12 +38,17 @@ pub fn time_ms(option: &str, text: &str) -> Result<u64, Failure> {
         "s" => Some(1_000),
         "m" | "min" => Some(60_000),
         "h" => Some(3_600_000),
+        "d" => Some(24 * 3_600_000),
         _ => None,
     };
+    if unit.is_empty() && !digits.is_empty() {
+        let problem = format!("{option} {} has no unit", digits.chars().take(40).collect::<String>());
+        return Err(Failure::usage(problem, "write a time such as 500ms, 30s, 5m, 1h or 7d"));
+    }
     let time_ms = digits.parse::<u64>().ok().zip(scale).and_then(|(n, scale)| n.checked_mul(scale));
     time_ms.filter(|t| *t > 0).ok_or_else(|| {
         let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
-        Failure::usage(format!("{option} \"{shown}\" is not a time above zero"), "write a time such as 500ms, 30s, 5m or 1h")
+        Failure::usage(format!("{option} \"{shown}\" is not a time above zero"), "write a time such as 500ms, 30s, 5m, 1h or 7d")
     })
 }
 
@@ -87,6 +92,8 @@ mod tests {
     fn times_and_ranges() {
         assert_eq!(time_ms("--t", "30s").expect("a time"), 30_000);
         assert_eq!(time_ms("--t", "1h").expect("a time"), 3_600_000);
+        assert_eq!(time_ms("--t", "7d").expect("a time"), 7 * 24 * 3_600_000);
+        assert!(time_ms("--t", "30").expect_err("no unit").message.starts_with("--t 30 has no unit; write a time"));
         for text in ["", "0s", "30", "s", "-1s", "18446744073709551615h", "1.5s"] {
             assert!(time_ms("--t", text).is_err(), "{text}");
         }

@@ -67,6 +67,9 @@ pub fn pools(pools: &[PoolView]) -> String {
 /// One pool.
 pub fn pool(pool: &PoolView) -> String {
     let share = |part: Option<u64>| match part {
+        Some(part) if pool.size_bytes > 0 && part > pool.size_bytes => {
+            format!(" ({:.2} times its size, as content is stored smaller)", part as f64 / pool.size_bytes as f64)
+        }
         Some(part) if pool.size_bytes > 0 => format!(" ({:.0} %)", part as f64 * 100.0 / pool.size_bytes as f64),
         _ => String::new(),
     };

@@ -4,7 +4,7 @@ use crate::cli::StreamRule;
 use crate::commands::Session;
 use crate::failure::Failure;
 use crate::table::{self, Align};
-use control::api::{Done, StreamRuleNew, StreamRuleView, StreamRules};
+use control::api::{DaemonView, Done, StreamRuleNew, StreamRuleView, StreamRules};
 
 impl Session {
     /// `hearth stream rule ...`.
@@ -20,9 +20,15 @@ impl Session {
                 };
                 let new = StreamRuleNew { subject: subject.into(), pattern, class: class.clone() };
                 let made: StreamRuleView = self.client.send("POST", "/stream-rules", &new)?;
+                let watched = self.json || self.client.get::<DaemonView>("/daemon")?.insight_enabled;
                 self.print(&made, |made| {
                     let id = made.id.unwrap_or_default();
-                    format!("rule {id}: requests of {} {} are of class {}\n", made.subject, made.pattern, made.class)
+                    let mut text = format!("rule {id}: requests of {} {} are of class {}\n", made.subject, made.pattern, made.class);
+                    if !watched {
+                        text +=
+                            "it holds once loads are watched: set insight.enabled to true in the configuration and restart the daemon\n";
+                    }
+                    text
                 })
             }
             StreamRule::List => self.print(&self.client.get::<StreamRules>("/stream-rules")?, stream_rules),
@@ -41,6 +47,11 @@ fn stream_rules(told: &StreamRules) -> String {
         vec![id, rule.subject.clone(), rule.pattern.clone(), rule.class.clone()]
     };
     let mut text = table::layout(&head, &told.rules.iter().map(row).collect::<Vec<_>>());
+    if !told.rules.iter().any(|rule| rule.id.is_some() && rule.subject != "client") {
+        // A tap there costs time of each request, also of those that RAM answers.
+        text += "On volumes those for processes are not asked yet, as each request must be seen on its way in for that: they are once a rule of \
+                 your own names a process or control group, for instance `hearth stream rule add --process restic --class backup`.\n";
+    }
     for sentence in &told.unseen {
         text += &format!("Who asks cannot be seen on {sentence}\n");
     }

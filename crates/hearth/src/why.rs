@@ -53,7 +53,7 @@ fn told(view: &WhyView) -> String {
     text += "\n";
     text += &runs(view);
     if view.heat >= 1.0 {
-        text += &format!("\nabout {:.0} requests in the last minutes\n", view.heat);
+        text += &format!("\nabout {} in the last minutes\n", types::counted(view.heat.round() as u64, "request"));
     }
     if !view.recent.is_empty() {
         text += "\nlatest requests in the same megabyte or megabytes:\n";

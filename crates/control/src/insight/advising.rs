@@ -32,6 +32,8 @@ pub struct Asked {
     pub with_backups: bool,
     /// SSD to judge.
     pub ssd_bytes: Option<u64>,
+    /// That is what somebody thinks of, and not the pool's.
+    pub is_budget: bool,
     /// Of the pool.
     pub ram_bytes: u64,
     /// Bytes of clients that a byte written to the pool's SSD holds, measured: headers take of it, and what content saves adds to it.
@@ -107,7 +109,9 @@ pub fn name_objects(advice: &mut AdviceView, found: &[(Option<ObjectId>, Part)],
             advice: if passes && object.is_some() { "never".into() } else { "cache".into() },
         }
     };
-    advice.objects = found.iter().take(OBJECTS_MAX).map(view).collect();
+    // A copy that is being built takes the place of a table that is told, too.
+    let is_copy = |id: &Option<ObjectId>| id.and_then(|id| objects.found()?.object(id)).is_some_and(|object| object.is_being_built());
+    advice.objects = found.iter().filter(|(id, _)| !is_copy(id)).take(OBJECTS_MAX).map(view).collect();
     tell_objects(advice);
 }
 
@@ -212,16 +216,25 @@ fn target(hits_percent: f64, needed: &Result<Needed, Untold>, window_ms: u64, wr
 /// What is missing, as a clause.
 fn not_yet(why: NotYet) -> String {
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    // With so many digits that a number that is more than another one looks so.
+    let more_than = |part: f64, most: f64| {
+        let told = |digits: usize| [part, most].map(|part| format!("{:.digits$} %", part * 100.0));
+        let [is, may] = (0..3).map(told).find(|[is, may]| is != may).unwrap_or_else(|| told(3));
+        // What may be is a round number.
+        (is, if may.ends_with(".0 %") || may.ends_with(".00 %") { percent(most) } else { may })
+    };
     match why {
         NotYet::TooFew { rereferences } => {
             format!("{} of {REREFERENCES_MIN} reads of blocks that were used before", rereferences.max(0.0) as u64)
         }
         NotYet::TooShort => "the time watched is too short".into(),
         NotYet::TooWide { half_band } => {
-            format!("the band is still ± {} wide, more than {}", percent(half_band), percent(HALF_BAND_MAX))
+            let (is, may) = more_than(half_band, HALF_BAND_MAX);
+            format!("the band is still ± {is} wide, more than {may}")
         }
         NotYet::StillNew { share } => {
-            format!("{} of the latest reads were of blocks never used before, more than {}", percent(share), percent(NEW_MAX))
+            let (is, may) = more_than(share, NEW_MAX);
+            format!("{is} of the latest reads were of blocks never used before, more than {may}")
         }
         NotYet::Grows { before, now } => {
             let size = |lines: f64| human::bytes((lines * BLOCK_BYTES as f64) as u64);
@@ -267,11 +280,12 @@ fn point_at(curve: &[Point], ssd_bytes: f64) -> Option<Point> {
     Some(before.towards(&curve[after], part))
 }
 
-/// What there is, and what more of it would bring.
-pub fn told_now(now: &AdvicePoint, more: &[AdvicePoint]) -> Vec<String> {
+/// What there is, or what somebody thinks of, and what more of it would bring.
+pub fn told_now(now: &AdvicePoint, more: &[AdvicePoint], is_budget: bool) -> Vec<String> {
+    let size = human::bytes(now.ssd_bytes);
     let mut told = vec![format!(
-        "You have {}: {:.0} % hits (band {:.0} to {:.0}).",
-        human::bytes(now.ssd_bytes),
+        "{} {:.0} % hits (band {:.0} to {:.0}).",
+        if is_budget { format!("{size} would bring") } else { format!("You have {size}:") },
         now.hits_percent,
         now.hits_percent_low,
         now.hits_percent_high
@@ -297,7 +311,7 @@ fn told_assumed(asked: &Asked) -> Option<String> {
 fn sentences(found: &Answer, targets: &[TargetView], more: &[AdvicePoint], watch: &Watch, asked: &Asked) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(now) = found.now.as_ref().map(point) {
-        told.extend(told_now(&now, more));
+        told.extend(told_now(&now, more, asked.is_budget));
     }
     let totals = watch.totals();
     let (reads, scans) = (totals.read_blocks + totals.scanned_blocks, totals.scanned_blocks);
@@ -346,6 +360,7 @@ mod tests {
             (NotYet::TooFew { rereferences: 1234.6 }, "1234 of 20000 reads of blocks that were used before"),
             (NotYet::TooShort, "the time watched is too short"),
             (NotYet::TooWide { half_band: 0.31 }, "the band is still ± 31 % wide, more than 10 %"),
+            (NotYet::StillNew { share: 0.2031 }, "20.3 % of the latest reads were of blocks never used before, more than 20 %"),
             (NotYet::StillNew { share: 0.41 }, "41 % of the latest reads were of blocks never used before, more than 20 %"),
             (
                 NotYet::Grows { before: 256.0 * 100.0, now: 256.0 * 150.0 },

@@ -73,7 +73,7 @@ fn view(pool: &str, members: &[Member], left_out: &[String], whole: &Asked, ask:
     let more = now.as_ref().map_or_else(Vec::new, |now| more_of(now, |ssd_bytes| point_at(&curve, ssd_bytes)));
     let now = now.as_ref().map(point);
     if let Some(now) = &now {
-        sentences.extend(told_now(now, &more));
+        sentences.extend(told_now(now, &more, whole.is_budget));
     }
     sentences.push("Apply the advice of each volume.".into());
     // What a read takes where, as the volumes are read.

@@ -28,6 +28,52 @@ fn bad(option: &'static str, problem: String, remedy: &str) -> ControlError {
     ControlError::BadOption { option, problem, remedy: remedy.into() }
 }
 
+const fn option(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Process => "--process",
+        Subject::Session => "--session",
+        Subject::Client => "--client",
+        Subject::Cgroup => "--cgroup",
+    }
+}
+
+/// Refuses what can never fit.
+fn check_form(subject: Subject, pattern: &str) -> Result<(), ControlError> {
+    let (beginning, is_whole) = pattern.strip_suffix('*').map_or((pattern, true), |beginning| (beginning, false));
+    let remedy = match subject {
+        Subject::Client if !is_client(beginning, is_whole) => {
+            "write an address such as 192.0.2.7 or 2001:db8::7, the beginning of some such as 192.0.2.*, or uid:1000 for who uses the Unix socket"
+        }
+        Subject::Cgroup if !beginning.starts_with('/') => {
+            "write its path from the root of the hierarchy, such as /system.slice/backup.service"
+        }
+        _ => return Ok(()),
+    };
+    Err(bad(
+        option(subject),
+        format!("is \"{pattern}\", which no {} is called", if subject == Subject::Client { "client" } else { "control group" }),
+        remedy,
+    ))
+}
+
+/// Whether a client of an export may be called so, or begin so.
+fn is_client(text: &str, is_whole: bool) -> bool {
+    if let Some(user) = text.strip_prefix("uid:") {
+        return if is_whole { user.parse::<u32>().is_ok() } else { user.bytes().all(|byte| byte.is_ascii_digit()) };
+    }
+    if is_whole {
+        return text.parse::<std::net::IpAddr>().is_ok();
+    }
+    let is_four = || {
+        let parts: Vec<&str> = text.split('.').collect();
+        // The last part may be cut short, the others are bytes.
+        let ends = parts.len() - 1;
+        parts.len() <= 4 && parts.iter().enumerate().all(|(at, part)| part.is_empty() && at == ends || part.parse::<u8>().is_ok())
+    };
+    let is_six = || text.contains(':') && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit());
+    is_four() || is_six() || "uid:".starts_with(text)
+}
+
 impl Manager {
     pub(super) fn stream_rules(&self) -> StreamRules {
         let mut rules: Vec<StreamRuleView> =
@@ -51,8 +97,9 @@ impl Manager {
         let is_bad = pattern.is_empty() || pattern == "*" || pattern.len() > PATTERN_MAX || pattern.chars().any(char::is_control);
         if is_bad {
             let problem = "names nobody, or everybody".to_string();
-            return Err(bad("PATTERN", problem, "write a name of 1 to 256 letters; a * at its end stands for anything"));
+            return Err(bad(option(subject), problem, "write a name of 1 to 256 letters; a * at its end stands for anything"));
         }
+        check_form(subject, pattern)?;
         let added = self.change(|state| {
             let same = |rule: &&StreamRule| rule.subject == subject && rule.pattern == pattern;
             if let Some(known) = state.stream_rules.iter().find(same) {
@@ -145,4 +192,40 @@ fn device_of(path: &str) -> Result<(u32, u32), String> {
     let metadata = std::fs::metadata(path).map_err(|error| format!("{path} cannot be looked at: {error}"))?;
     let number = metadata.rdev();
     Ok((rustix::fs::major(number), rustix::fs::minor(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_never_fit_is_refused() {
+        for (subject, pattern) in [
+            (Subject::Client, "192.0.2.7"),
+            (Subject::Client, "192.0.2.*"),
+            (Subject::Client, "192.0.*"),
+            (Subject::Client, "2001:db8::7"),
+            (Subject::Client, "2001:db8:*"),
+            (Subject::Client, "uid:1000"),
+            (Subject::Client, "uid:*"),
+            (Subject::Cgroup, "/system.slice/backup.service"),
+            (Subject::Cgroup, "/night/*"),
+            (Subject::Process, "restic"),
+            (Subject::Session, "pg_dump"),
+        ] {
+            check_form(subject, pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        }
+        for (subject, pattern, told) in [
+            (Subject::Client, "300.1.1.1", "no client is called"),
+            (Subject::Client, "300.*", "no client is called"),
+            (Subject::Client, "1.2.3.4.*", "no client is called"),
+            (Subject::Client, "uid:x", "no client is called"),
+            (Subject::Client, "backup-host", "no client is called"),
+            (Subject::Client, "2001:dbg:*", "no client is called"),
+            (Subject::Cgroup, "relative", "no control group is called"),
+        ] {
+            let error = check_form(subject, pattern).expect_err(pattern).to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
 }

@@ -28,19 +28,20 @@ pub enum Analysis {
 
 /// What to watch.
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(false))]
 pub struct AnalysisStart {
     /// Its name
     pub name: String,
     /// A volume
-    #[arg(long, value_name = "VOLUME", conflicts_with_all = ["device", "trace"], required_unless_present_any = ["device", "trace"])]
+    #[arg(long, value_name = "VOLUME", group = "what")]
     pub volume: Option<String>,
     /// A disk or partition in use, from outside: nothing is written to it
-    #[arg(long, value_name = "PATH", conflicts_with = "trace")]
+    #[arg(long, value_name = "PATH", group = "what")]
     pub device: Option<String>,
     /// A recorded trace: .vscsi, .lis, .csv, .trace or .blkparse, also compressed (.zst)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "what")]
     pub trace: Option<String>,
-    /// End by itself after this time, for instance 30min or 24h
+    /// End by itself after this time, for instance 30min, 24h or 7d
     #[arg(long = "for", value_name = "TIME", conflicts_with = "trace")]
     pub span: Option<String>,
     /// How a device is watched: auto, bpf or tracefs [default: auto]

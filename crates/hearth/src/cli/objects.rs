@@ -17,7 +17,7 @@ pub enum App {
     },
     /// Ask its server for names and sessions, with a read-only login in a file that only root can read
     Connect {
-        /// Its number or its data directory
+        /// Its number or its data directory as `hearth app list` shows it: from the root of its file system, not of this machine
         app: String,
         /// The login: an option file of MySQL, or a connection service file of PostgreSQL with a service [hearth]
         #[arg(long, value_name = "FILE")]
