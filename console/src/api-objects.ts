@@ -71,6 +71,8 @@ export interface ObjectView {
   volume: string;
   application: number;
   engine: string;
+  /** The application's data directory, from the root of its file system. */
+  instance: string | null;
   database: string | null;
   kind: string;
   name: string;
@@ -81,6 +83,8 @@ export interface ObjectView {
   extents: number;
   path: string;
   encrypted: boolean;
+  /** A copy of a table that is being rebuilt: it takes its place and name soon. */
+  being_built: boolean;
   evidence: string;
   /** Since counting began, at most a day ago; estimated. */
   read_bytes: number;
