@@ -40,7 +40,7 @@ export const brings = (percent: number): string =>
 
 /** "index, in its table" */
 export const kindOf = (object: ObjectView): string =>
-  object.within === null ? object.kind : `${object.kind}, in its table`;
+  object.within !== null ? `${object.kind}, in its table` : object.being_built ? `${object.kind}, being rebuilt` : object.kind;
 
 /** Bytes of its own; what lies in another's file has none. */
 export const sizeOf = (object: ObjectView): string =>
