@@ -21,16 +21,6 @@ use std::path::PathBuf;
 /// Heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
 
-/// The command line. A negative number is the value of an option: what is wrong with it is said by who reads it.
-pub fn command() -> clap::Command {
-    fn with_negatives(command: clap::Command) -> clap::Command {
-        let takes_value = |arg: &clap::Arg| arg.get_long().is_some() && arg.get_action().takes_values();
-        let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
-        command.mut_subcommands(with_negatives)
-    }
-    with_negatives(<Cli as clap::CommandFactory>::command())
-}
-
 /// An SSD cache in user space: fast volumes over slow storage.
 #[derive(Parser, Debug)]
 #[command(name = "hearth", version, max_term_width = 100, disable_help_subcommand = true)]
@@ -701,6 +691,5 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
-        super::command().debug_assert();
     }
 }

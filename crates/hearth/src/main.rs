@@ -71,9 +71,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line. A negative number is the value of an option: what is wrong with it is said by who reads it.
+fn command() -> clap::Command {
+    fn with_negatives(command: clap::Command) -> clap::Command {
+        let takes_value = |arg: &clap::Arg| arg.get_long().is_some() && arg.get_action().takes_values();
+        let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
+        command.mut_subcommands(with_negatives)
+    }
+    with_negatives(Cli::command())
+}
+
 /// Reads the command line; `None` if help or the version was asked for and printed.
 fn parse() -> Result<Option<Cli>, Failure> {
-    match cli::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+    match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             commands::print(&error.render().to_string())?;
