@@ -189,8 +189,11 @@ fn tables_are_named_and_treated_without_a_login() {
 
     let objects = place.json(&["object", "list", "--sort", "size"]);
     let named = |name: &str| all(&objects).iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {objects:#}"));
-    let redo = named("redo");
-    assert_eq!((&redo["admit"], &redo["policy"]), (&Value::from("never"), &Value::from("default")), "{redo:#}");
+    // The doublewrite buffer lies in the system tablespace.
+    for log in ["redo", "doublewrite"] {
+        let log = named(log);
+        assert_eq!((&log["admit"], &log["policy"]), (&Value::from("never"), &Value::from("default")), "{log:#}");
+    }
     let table = all(&objects)
         .iter()
         .filter(|one| one["kind"] == "table" && one["encrypted"] == false && one["within"].is_null())
