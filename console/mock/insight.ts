@@ -70,6 +70,8 @@ const watch = (name: string, rest: Partial<AnalysisView>): AnalysisView => ({
   tap: null,
   mode: "write-back",
   window_ms: 41 * 60_000,
+  since_unix_s: Math.round(Date.now() / 1000) - 41 * 60,
+  away_ms: 0,
   read_bytes: 61 * GIB,
   scanned_bytes: 223 * GIB,
   written_bytes: 23 * GIB,

@@ -548,6 +548,10 @@ export interface AnalysisView {
   tap: string | null;
   mode: string;
   window_ms: number;
+  /** When it began; absent: a trace. */
+  since_unix_s: number | null;
+  /** Time since then that is not in the window: the daemon did not run, or nothing was there. */
+  away_ms: number;
   read_bytes: number;
   scanned_bytes: number;
   written_bytes: number;

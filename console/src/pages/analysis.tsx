@@ -11,7 +11,7 @@ import { go, href } from "../route";
 import { Badge, Figure, Panel, Trouble } from "../ui/basics";
 import { Dialog, Meaning } from "../ui/dialog";
 import { Operate } from "../ui/operate";
-import { goesOn, sample, STATES } from "../words/insight";
+import { away, goesOn, sample, STATES } from "../words/insight";
 
 const EVERY_MS = 5000;
 
@@ -79,7 +79,7 @@ function Known({ analysis, again }: { analysis: AnalysisView; again: () => void 
         <Figure
           label={goesOn(analysis) ? "Watched so far" : "Watched"}
           value={span(Math.round(analysis.window_ms / 1000))}
-          note={`writes taken as in ${analysis.mode}`}
+          note={`${away(analysis)}writes taken as in ${analysis.mode}`}
         />
         <Figure
           label="Read"

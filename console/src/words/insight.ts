@@ -15,6 +15,12 @@ export const STATES: Record<AnalysisView["state"], { tone: Tone; word: string }>
 export const goesOn = (analysis: AnalysisView): boolean =>
   analysis.state === "watching" || analysis.state === "reading";
 
+/** What of the time is not in its window, as the beginning of a note; empty: nothing. */
+export const away = (analysis: Pick<AnalysisView, "away_ms">): string =>
+  analysis.away_ms < 1000
+    ? ""
+    : `but for ${span(Math.round(analysis.away_ms / 1000))} in which hearth did not watch; `;
+
 /** What is watched: "volume db", "device /dev/sdb". */
 export const watches = (analysis: AnalysisView): string =>
   analysis.named ? `${analysis.source} ${analysis.of}` : "the volume";

@@ -17,6 +17,7 @@ import {
 import { trialTime } from "../../src/insight/start-trial";
 import { href, parse, title } from "../../src/route";
 import {
+  away,
   follows,
   gain,
   hits,
@@ -78,6 +79,13 @@ const advice: AdviceView = {
   objects: [],
   sentences: [],
 };
+
+test("time that nobody watched is told", () => {
+  assert.equal(away({ away_ms: 0 }), "");
+  const note = away({ away_ms: 2 * 3600 * 1000 });
+  assert.ok(plain(note).startsWith("but for 2 h"), note);
+  assert.ok(note.endsWith("did not watch; "), note);
+});
 
 test("hits between sizes that were tried lie between theirs, and never beyond the ends", () => {
   const half = pointAt(curve, 2 * GIB);

@@ -79,6 +79,11 @@ impl Kept {
         self.uses.push(block & (WRITE - 1) | bits | time << TIME_SHIFT);
     }
 
+    /// The window lies so much later.
+    pub(crate) fn shift(&mut self, ms: u64) {
+        self.begun_ms += ms;
+    }
+
     /// Only blocks with smaller hashes are kept from now on, and of those that are.
     pub fn lower_to(&mut self, below: u64) {
         if below < self.below {

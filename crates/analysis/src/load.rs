@@ -105,10 +105,20 @@ impl Load {
         self.slices.advance(self.now_ms);
     }
 
+    /// The time from the last step until now is no part of the window.
+    pub(crate) fn rest_until(&mut self, now_ms: u64) {
+        self.slices.shift(now_ms.saturating_sub(self.now_ms));
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
     /// How long the window is, in milliseconds.
     #[must_use]
     pub fn window_ms(&self) -> u64 {
         self.now_ms - self.slices.begun_ms()
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// Its lines' sample.

@@ -80,6 +80,12 @@ impl Slices {
         }
     }
 
+    /// The window lies so much later.
+    pub(crate) fn shift(&mut self, ms: u64) {
+        self.begun_ms += ms;
+        self.ends_ms += ms;
+    }
+
     fn join_neighbours(&mut self) {
         self.slices = self
             .slices

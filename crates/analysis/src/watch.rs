@@ -127,6 +127,12 @@ impl Watch {
         [&mut self.application, &mut self.all].into_iter().for_each(|load| load.advance(now_ms));
     }
 
+    /// The time since it was told of time last is no part of the window: nobody watched.
+    pub fn rest_until(&mut self, now_ms: u64) {
+        self.kept.shift(now_ms.saturating_sub(self.all.now_ms()));
+        [&mut self.application, &mut self.all].into_iter().for_each(|load| load.rest_until(now_ms));
+    }
+
     /// So many blocks more were used, sampled or not.
     pub fn count(&mut self, more: Totals) {
         self.application.count(more.read_blocks);
@@ -260,6 +266,23 @@ mod tests {
         assert_eq!(watch.load(true).stack().lines(), 0);
         watch.restart(400);
         assert_eq!((watch.totals(), watch.kept().len()), (Totals::default(), 0));
+    }
+
+    #[test]
+    fn time_that_nobody_watched_is_no_part_of_the_window() {
+        let limits = Limits { lines: 100, uses: 100 };
+        let (mut rested, mut never) = (Watch::new(50, Writes::Refresh, limits), Watch::new(50, Writes::Refresh, limits));
+        for n in 0..40 {
+            for (watch, later_ms) in [(&mut rested, if n < 20 { 0 } else { 90_000 }), (&mut never, 0)] {
+                watch.advance(50 + n * 1000 + later_ms);
+                watch.count(Totals { read_blocks: 1, ..Totals::default() });
+                watch.see(Seen { block: n % 7, is_write: false, is_scan: false, time_ms: 50 + n * 1000 + later_ms });
+            }
+            if n == 19 {
+                rested.rest_until(50 + n * 1000 + 90_000);
+            }
+        }
+        assert_eq!(crate::saved::to_bytes(&rested, b""), crate::saved::to_bytes(&never, b""));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// How the names begin that the daemon gives to files in its state directory. Others may keep their own files there, such as SSD images.
-const OWN_NAMES: [&str; 8] = ["state.json", "tokens.json", "sessions.json", "history.sqlite", "preload-", "lock", "tls", "pki"];
+const OWN_NAMES: [&str; 9] = ["state.json", "tokens.json", "sessions.json", "history.sqlite", "preload-", "insight", "lock", "tls", "pki"];
 
 /// The bits of a mode that concern anybody but the owner.
 const OTHERS: u32 = 0o077;

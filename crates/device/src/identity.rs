@@ -116,6 +116,13 @@ pub fn ids_of(path: &Path, view: &SystemView) -> Result<(DeviceKind, BTreeMap<St
     Ok((kind, ids))
 }
 
+/// How large the block device at a path is, in bytes, without opening it; `None`: the kernel does not say.
+pub fn size_of(path: &Path, view: &SystemView) -> Option<u64> {
+    let number = DeviceNumber::from_raw(std::fs::metadata(path).ok()?.rdev());
+    let sectors: u64 = read_line(&view.block_directory(number)?.join("size"))?.parse().ok()?;
+    sectors.checked_mul(types::SECTOR_BYTES)
+}
+
 /// Programs that serve files (linux/magic.h, FUSE_SUPER_MAGIC) number them as they like, anew at each start.
 const SERVED_FILE_SYSTEM: u32 = 0x6573_5546;
 

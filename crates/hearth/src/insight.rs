@@ -9,6 +9,7 @@ use crate::{quantity, request};
 use control::api::{
     self, AdviceApplied, AdviceAsk, AdviceObject, AdviceVerified, AdviceView, AnalysisView, DaemonView, Done, StreamView, TargetView,
 };
+use control::events::unix_s;
 use control::human;
 use control::names::Named;
 
@@ -170,6 +171,7 @@ fn show(analysis: &AnalysisView) -> String {
         ("tap", analysis.tap.clone().unwrap_or_default()),
         ("writes as", analysis.mode.clone()),
         ("for", human::seconds(analysis.window_ms / 1000)),
+        ("since", since(analysis)),
         ("read", human::bytes(analysis.read_bytes)),
         ("scans", human::bytes(analysis.scanned_bytes)),
         ("written", human::bytes(analysis.written_bytes)),
@@ -185,6 +187,16 @@ fn show(analysis: &AnalysisView) -> String {
         text += &streams(&analysis.streams);
     }
     text
+}
+
+/// When it began, and what of the time since is not in its window.
+fn since(analysis: &AnalysisView) -> String {
+    let Some(since_unix_s) = analysis.since_unix_s else { return String::new() };
+    let ago = human::seconds(unix_s().saturating_sub(since_unix_s));
+    match analysis.away_ms / 1000 {
+        0 => format!("{ago} ago"),
+        away_s => format!("{ago} ago, but for {} in which hearth did not watch it", human::seconds(away_s)),
+    }
 }
 
 fn streams(told: &[StreamView]) -> String {

@@ -84,6 +84,7 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
     let own_files = [config_file, settings.certificate.as_deref(), settings.key.as_deref()];
     manager.set_own_files(own_files.into_iter().flatten().map(Path::to_path_buf));
     manager.set_insight(settings.insight);
+    manager.open_watches(&places.state_directory);
     if settings.history_enabled {
         past::open(&manager, &places.state_directory, settings.history_bytes_max)?;
     }

@@ -16,6 +16,11 @@ const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// What was written in the last seconds before a crash is not noted; a rollback to before that is found.
 const STAMPS_EVERY: Duration = Duration::from_secs(5);
 
+/// How soon it is seen that what was learned of a load is worth a write.
+const SAVE_EVERY: Duration = Duration::from_secs(5);
+/// How soon a device is watched that comes after the daemon's start.
+const TRIALS_EVERY: Duration = Duration::from_secs(10);
+
 /// How soon a volume that was attached is looked at for applications.
 const NAMES_EVERY: Duration = Duration::from_secs(2);
 
@@ -54,6 +59,20 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
                 }
             };
             std::thread::sleep(observed.observer_rest(processor_time().saturating_sub(before), requests));
+        }
+    })?;
+    let (saved, resumed) = (manager.clone(), manager.clone());
+    spawn("watches", move || {
+        let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+        while !saved.is_stopping() {
+            saved.save_watches();
+            std::thread::sleep(SAVE_EVERY);
+        }
+    })?;
+    // Ends where there is nothing to resume; a device may come later than the daemon.
+    spawn("trials", move || {
+        while !resumed.is_stopping() && resumed.resume_trials() {
+            std::thread::sleep(TRIALS_EVERY);
         }
     })?;
     let named = manager.clone();

@@ -81,6 +81,85 @@ fn a_load_is_told_what_it_needs_when_that_is_known() {
     daemon.stop();
 }
 
+/// What is read before and after the restart is one window.
+#[test]
+fn what_was_learned_outlives_the_daemon() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
+    place.file("disk.img", 1 << 30);
+    let add = ["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"];
+    let uri = place.must(&add).trim().to_string();
+    until("the volume's watch", || place.json(&["analysis", "list"])[0]["name"] == "v");
+    place.must(&["analysis", "start", "week", "--volume", "v", "--for", "7d"]);
+    let told = |name: &str| place.json(&["analysis", "show", name])["read_bytes"].as_u64().expect("a number") / BLOCK_BYTES as u64;
+    let mut number = 0;
+    let mut read = |client: &mut Client| {
+        number += 1;
+        client.read(mixed(number) % 4096 * BLOCK_BYTES as u64, BLOCK_BYTES);
+    };
+    let mut client = Client::connect(&uri);
+    until("the first step of the analysis", || {
+        read(&mut client);
+        told("week") > 0
+    });
+    drop(client);
+    let mut read_on = || {
+        let before = ["v", "week"].map(told);
+        let (mut client, begun, mut reads) = (Client::connect(&uri), Instant::now(), 0);
+        while begun.elapsed() < Duration::from_secs(13) || reads < 25_000 {
+            read(&mut client);
+            reads += 1;
+        }
+        // What was read last is told a second later.
+        until("the last reads", || ["v", "week"].map(told).iter().zip(before).all(|(told, before)| *told >= before + reads * 9 / 10));
+    };
+    read_on();
+    let before = ["v", "week"].map(|name| place.json(&["analysis", "show", name]));
+    assert!(before.iter().all(|view| view["away_ms"] == 0 && view["since_unix_s"].is_u64()), "{before:#?}");
+    daemon.stop();
+    std::thread::sleep(Duration::from_secs(3));
+
+    let daemon = place.daemon();
+    until("the volume's watch", || place.json(&["analysis", "list"]).as_array().is_some_and(|list| list.len() == 2));
+    read_on();
+    for (name, before) in ["v", "week"].into_iter().zip(&before) {
+        let after = place.json(&["analysis", "show", name]);
+        assert_eq!((&after["state"], &after["since_unix_s"]), (&before["state"], &before["since_unix_s"]), "{after:#}");
+        let grown = |key: &str| after[key].as_u64().expect("a number") - before[key].as_u64().expect("a number");
+        assert!(grown("window_ms") >= 12_000 && after["away_ms"].as_u64() >= Some(2000), "{before:#} {after:#}");
+        assert!(grown("read_bytes") >= 20_000 * BLOCK_BYTES as u64, "{before:#} {after:#}");
+        let told = place.must(&["analysis", "show", name]);
+        assert!(told.contains(" s in which hearth did not watch it"), "{told}");
+        until("advice", || place.json(&["advise", name])[0]["targets"][1]["ssd_bytes"].as_u64().is_some());
+    }
+
+    // Killed, it has what was saved last.
+    daemon.kill();
+    let daemon = place.daemon();
+    let kept = place.json(&["analysis", "show", "week"]);
+    assert!(kept["state"] == "watching" && kept["read_bytes"].as_u64() >= before[1]["read_bytes"].as_u64(), "{kept:#}");
+    let files = || {
+        let entries = std::fs::read_dir(place.path("state/insight")).expect("it is there");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect::<Vec<_>>()
+    };
+    assert_eq!(files().len(), 2, "{:?}", files());
+    place.must(&["analysis", "forget", "week"]);
+    place.must(&["volume", "remove", "v"]);
+    until("the end of the files", || files().is_empty());
+    // Another volume of that name begins anew.
+    place.must(&add);
+    until("the volume's watch", || place.json(&["analysis", "list"])[0]["name"] == "v");
+    assert_eq!(place.json(&["analysis", "show", "v"])["read_bytes"], 0);
+    place.must(&["analysis", "start", "week", "--volume", "v"]);
+    daemon.stop();
+    std::fs::write(place.path("state/insight/analysis-week.watch"), "not a watch").expect("room");
+    let daemon = place.daemon();
+    place.must_fail(&["analysis", "show", "week"], 1, "there is no analysis");
+    assert!(daemon.log().contains("cannot be read (it does not begin as such a file does): start it again"), "{}", daemon.log());
+    daemon.stop();
+}
+
 #[test]
 fn what_cannot_be_watched_is_said() {
     let place = Place::new();

@@ -61,6 +61,13 @@ pub struct AnalysisView {
     pub mode: String,
     /// How long it has watched, in milliseconds.
     pub window_ms: u64,
+    /// When it began to watch, in seconds since 1970; absent: a trace.
+    #[serde(default)]
+    pub since_unix_s: Option<u64>,
+    /// How much of the time since then it did not watch, in milliseconds, and which is no part of `window_ms`: the daemon did not run, or what it
+    /// watches was not there.
+    #[serde(default)]
+    pub away_ms: u64,
     /// Bytes read, but for scans and backups.
     pub read_bytes: u64,
     /// Bytes read by scans and backups.

@@ -2,20 +2,24 @@
 
 mod asking;
 mod looks;
+mod saving;
 
 pub use looks::{Look, LookedAt};
+pub use saving::Known;
 
 use super::began::Began;
-use super::now_ms;
 use super::objects::{Looked, Objects};
 use super::passed::Passed;
+use super::saved::Mark;
 use super::shares::{Room, Shares};
 use super::source::Source;
 use super::watched::{Step, Watched, writes_in};
 use super::witness::Witness;
+use super::{now_ms, unix_ms};
 use crate::api::{AdviceView, AnalysisView, StreamView};
-use crate::datapath::{Tapped, TappedVolume};
+use crate::datapath::Tapped;
 use crate::error::ControlError;
+use crate::uuid::Uuid;
 use analysis::watch::Limits;
 use applications::streams::{Rule, Rules};
 use runtime::VolumeRef;
@@ -28,6 +32,8 @@ use types::{BLOCK_BYTES, Mode};
 
 /// A watch that every volume has begins anew after so long: what it tells is of the last day.
 const DAY_MS: u64 = 24 * 3600 * 1000;
+/// Longest time that is given to an analysis: 31 days.
+pub const FOR_MS_MAX: u64 = 31 * DAY_MS;
 /// Advice that is kept to be looked at again.
 const ADVICE_MAX: usize = 64;
 /// Analyses there may be.
@@ -60,6 +66,9 @@ impl Default for InsightOptions {
 
 /// The watch that a volume has as long as it is attached.
 struct OfVolume {
+    /// Of what is no volume of the state there is none.
+    uuid: Option<Uuid>,
+    mark: Mark,
     reference: VolumeRef,
     pool: Option<String>,
     mode: Mode,
@@ -81,8 +90,10 @@ pub(super) struct Analysis {
     pub(super) objects: Objects,
     /// What was seen before it began has been taken.
     pub(super) begun: bool,
-    /// It ends by itself then.
+    /// It ends by itself then, on the clock of the watches and in milliseconds since 1970.
     pub(super) ends_ms: Option<u64>,
+    ends_unix_ms: Option<u64>,
+    mark: Mark,
 }
 
 impl Analysis {
@@ -103,6 +114,8 @@ impl Analysis {
 pub struct Insight {
     options: InsightOptions,
     volumes: BTreeMap<String, OfVolume>,
+    /// Those that are detached and have not been saved since.
+    gone: Vec<OfVolume>,
     analyses: BTreeMap<String, Analysis>,
     /// Blocks used, by reactor and volume number, as they were told last.
     used: BTreeMap<(usize, u32), Used>,
@@ -155,38 +168,6 @@ impl Insight {
         let watches = self.volumes.values_mut().map(|volume| &mut volume.watched);
         let analyses = self.analyses.values_mut().map(|analysis| &mut analysis.watched);
         watches.chain(analyses).for_each(|watched| watched.watch_mut().shrink(limits));
-    }
-
-    /// Takes notice of which volumes there are, and in which mode.
-    pub fn know(&mut self, volumes: Vec<TappedVolume>, mode_of: impl Fn(&str) -> Mode) {
-        if !self.options.enabled {
-            return;
-        }
-        let now_ms = now_ms();
-        self.volumes.retain(|name, known| volumes.iter().any(|volume| volume.name == *name && volume.reference.is(&known.reference)));
-        for TappedVolume { name, pool, reference } in volumes {
-            let mode = mode_of(&name);
-            if let Some(known) = self.volumes.get_mut(&name) {
-                if known.mode != mode {
-                    known.mode = mode;
-                    known.watched.watch_mut().set_writes(writes_in(mode));
-                }
-                continue;
-            }
-            // Without memory for one more, the volume goes unwatched; `show` says so.
-            let Some(limits) = self.limits(1) else { continue };
-            self.fit(limits);
-            reference.watch(u64::MAX);
-            let mut watched = Watched::new(now_ms, writes_in(mode), limits);
-            let sessions = Arc::default();
-            watched.set_rules(&self.rules, &sessions);
-            self.volumes.insert(
-                name,
-                OfVolume { reference, pool, mode, watched, objects: Objects::default(), witness: None, sessions, began: Began::default() },
-            );
-        }
-        let numbers: Vec<u32> = self.volumes.values().map(|volume| volume.reference.number()).collect();
-        self.used.retain(|(_, number), _| numbers.contains(number));
     }
 
     /// Takes in what the reactors have seen since the last time. How many requests that were.
@@ -302,8 +283,9 @@ impl Insight {
         }
         let mut watched = Watched::new(now_ms, writes_in(mode), limits);
         watched.set_rules(&self.rules, &Arc::default());
-        let ends_ms = for_ms.map(|for_ms| now_ms + for_ms);
-        self.analyses.insert(name.into(), Analysis { source, mode, watched, objects: Objects::default(), begun: false, ends_ms });
+        let (ends_ms, ends_unix_ms) = (for_ms.map(|for_ms| now_ms + for_ms), for_ms.map(|for_ms| unix_ms() + for_ms));
+        let (objects, mark) = (Objects::default(), Mark::begun(now_ms));
+        self.analyses.insert(name.into(), Analysis { source, mode, watched, objects, begun: false, ends_ms, ends_unix_ms, mark });
         self.view(name)
     }
 
@@ -446,6 +428,9 @@ impl Insight {
             problem,
             tap,
             mode: mode.name().into(),
+            // A trace tells of its own time.
+            since_unix_s: (source != "trace").then_some(watched.since_unix_ms() / 1000),
+            away_ms: if source == "trace" { 0 } else { watched.away_ms() },
             window_ms: load.window_ms(),
             read_bytes: totals.read_blocks * BLOCK_BYTES,
             scanned_bytes: totals.scanned_blocks * BLOCK_BYTES,

@@ -1,11 +1,16 @@
-//! What an analysis watches, and how it gets to know: a volume by its reactors, a device from outside, a trace by reading it.
+//! What an analysis watches, and how it gets to know: a volume by its reactors, a device from outside, a trace by reading it; or
+//! what it watched before the daemon was restarted.
 
 use super::askers::Threads;
+use super::clock_ms;
 use super::objects::Objects;
 use super::presence::Presence;
 use super::read_time::ReadTime;
+use super::saved::SourceNote;
 use super::untouched::{Untouched, is_reader};
 use super::watched::{Step, Watched};
+use crate::state::BackingIdentity;
+use crate::uuid::Uuid;
 use analysis::Writes;
 use analysis::watch::Limits;
 use blocktap::{Comm, Event, Op as TapOp, Tap as DeviceTap, Way, Ways};
@@ -13,6 +18,7 @@ use engine::api::{Op, Outcome};
 use engine::tap::{Tap, Used};
 use runtime::Sight;
 use runtime::tapped::Used as Totals;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -32,32 +38,59 @@ const DISKS: u64 = 16;
 const TRACE_STEP: usize = 10_000;
 
 /// What is watched.
-pub enum SourceOf {
-    /// A volume, by its name.
-    Volume(String),
+enum SourceOf {
+    /// A volume.
+    Volume { name: String, uuid: Uuid },
     /// A device.
     Device(Device),
     /// A recorded trace.
     Trace(Trace),
+    /// What was watched before a restart: a trace that was read, a device that has not been opened again.
+    Left(SourceNote),
 }
 
 /// See the module.
 pub struct Source {
     of: SourceOf,
     ended: bool,
+    /// Why it watches nothing.
+    problem: Option<String>,
+}
+
+/// How a device is to be watched, and which one it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceAsked {
+    /// "auto", "bpf" or "tracefs"; absent: as "auto".
+    pub tap: Option<String>,
+    /// It is read for names.
+    pub reads: bool,
+    /// What it was when the analysis began.
+    pub identity: BackingIdentity,
+}
+
+impl DeviceAsked {
+    /// The ways to watch it; `None`: a word that is not known.
+    pub fn ways(&self) -> Option<Ways> {
+        match self.tap.as_deref() {
+            None | Some("auto") => Some(Ways::Auto),
+            Some("bpf") => Some(Ways::Only(Way::Bpf)),
+            Some("tracefs") => Some(Ways::Only(Way::Tracefs)),
+            Some(_) => None,
+        }
+    }
 }
 
 /// A device that is watched from outside.
-pub struct Device {
+struct Device {
     path: String,
+    asked: DeviceAsked,
     way: Way,
     shared: Arc<Shared>,
     read_time: ReadTime,
     presence: Presence,
     gone: bool,
-    /// It is, or was, read for names.
-    reads: bool,
-    /// By this, until the end.
+    /// It is read for names by this, until the end.
     untouched: Option<Arc<Untouched>>,
 }
 
@@ -65,7 +98,7 @@ pub struct Device {
 type ReadTrace = Result<Box<Watched>, String>;
 
 /// A trace that is read.
-pub struct Trace {
+struct Trace {
     path: String,
     read: Arc<Mutex<Option<ReadTrace>>>,
     stop: Arc<AtomicBool>,
@@ -96,20 +129,30 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Source {
     /// A volume that is attached.
-    pub fn volume_of(name: &str) -> Source {
-        Source { of: SourceOf::Volume(name.into()), ended: false }
+    pub fn volume_of(name: &str, uuid: Uuid) -> Source {
+        Source::new(SourceOf::Volume { name: name.into(), uuid })
     }
 
-    /// A device, watched from now on, and read for names if `reads`.
+    /// What was watched before a restart, and is not now: why.
+    pub fn left(was: SourceNote, ended: bool, problem: Option<String>) -> Source {
+        Source { of: SourceOf::Left(was), ended, problem }
+    }
+
+    fn new(of: SourceOf) -> Source {
+        Source { of, ended: false, problem: None }
+    }
+
+    /// A device, watched from now on as it was asked.
     ///
     /// # Errors
     /// In words: why it cannot be watched or read, and which way is left.
-    pub fn device(path: &str, (major, minor): (u32, u32), ways: Ways, reads: bool) -> Result<Source, (String, &'static str)> {
+    pub fn device(path: &str, (major, minor): (u32, u32), asked: DeviceAsked) -> Result<Source, (String, &'static str)> {
+        let ways = asked.ways().ok_or_else(|| ("there is no such tap".to_owned(), "write auto, bpf or tracefs"))?;
         let unwatched = |problem: String| (problem, "record a trace with blktrace, and give it with --trace");
         let watched = blocktap::Watched::find(major, minor).map_err(|refused| unwatched(refused.to_string()))?;
         let tap = DeviceTap::open(watched, ways).map_err(|refused| unwatched(refused.to_string()))?;
         let unread = |problem| (format!("it cannot be read for names: {problem}"), "use --no-read to do without");
-        let untouched = reads.then(|| Untouched::open(path)).transpose().map_err(unread)?;
+        let untouched = asked.reads.then(|| Untouched::open(path)).transpose().map_err(unread)?;
         let way = tap.way();
         let seen = Mutex::new(Seen { below: u64::MAX, ..Seen::default() });
         let shared = Arc::new(Shared { seen, stop: AtomicBool::new(false) });
@@ -118,10 +161,8 @@ impl Source {
         let spawned = std::thread::Builder::new().name("block tap".into()).spawn(move || look(tap, &looking));
         spawned.map_err(|error| (format!("no thread can be started ({error})"), "raise the thread limit"))?;
         let (presence, read_time) = (Presence::of((major, minor)), ReadTime::of(major, minor));
-        Ok(Source {
-            of: SourceOf::Device(Device { path: path.into(), way, shared, read_time, presence, gone: false, reads, untouched }),
-            ended: false,
-        })
+        let device = Device { path: path.into(), asked, way, shared, read_time, presence, gone: false, untouched };
+        Ok(Source::new(SourceOf::Device(device)))
     }
 
     /// A trace, read from now on.
@@ -138,30 +179,71 @@ impl Source {
             *locked(&to) = Some(result);
         });
         spawned.map_err(|error| format!("no thread can be started ({error}); raise the thread limit"))?;
-        Ok(Source { of: SourceOf::Trace(Trace { path: path.into(), read, stop, problem: None, done: false }), ended: false })
+        Ok(Source::new(SourceOf::Trace(Trace { path: path.into(), read, stop, problem: None, done: false })))
     }
 
     /// "volume", "device" or "trace".
     pub fn kind(&self) -> &'static str {
         match self.of {
-            SourceOf::Volume(_) => "volume",
-            SourceOf::Device(_) => "device",
-            SourceOf::Trace(_) => "trace",
+            SourceOf::Volume { .. } | SourceOf::Left(SourceNote::Volume { .. }) => "volume",
+            SourceOf::Device(_) | SourceOf::Left(SourceNote::Device { .. }) => "device",
+            SourceOf::Trace(_) | SourceOf::Left(SourceNote::Trace { .. }) => "trace",
         }
     }
 
     /// The volume's name, or the path.
     pub fn of(&self) -> &str {
         match &self.of {
-            SourceOf::Volume(name) => name,
-            SourceOf::Device(device) => &device.path,
-            SourceOf::Trace(trace) => &trace.path,
+            SourceOf::Volume { name, .. } | SourceOf::Left(SourceNote::Volume { name, .. }) => name,
+            SourceOf::Device(Device { path, .. }) | SourceOf::Left(SourceNote::Device { path, .. }) => path,
+            SourceOf::Trace(Trace { path, .. }) | SourceOf::Left(SourceNote::Trace { path }) => path,
         }
     }
 
     /// The volume, if it is one.
     pub fn volume(&self) -> Option<&str> {
-        if let SourceOf::Volume(name) = &self.of { Some(name) } else { None }
+        if let SourceOf::Volume { name, .. } = &self.of { Some(name) } else { None }
+    }
+
+    /// What to go on with after a restart.
+    pub fn note(&self) -> SourceNote {
+        match &self.of {
+            SourceOf::Volume { name, uuid } => SourceNote::Volume { name: name.clone(), uuid: *uuid },
+            SourceOf::Device(device) => SourceNote::Device { path: device.path.clone(), asked: device.asked.clone() },
+            SourceOf::Trace(trace) => SourceNote::Trace { path: trace.path.clone() },
+            SourceOf::Left(was) => was.clone(),
+        }
+    }
+
+    /// Whether nothing more will come of it.
+    pub fn is_over(&self) -> bool {
+        if let SourceOf::Trace(trace) = &self.of { trace.done } else { self.ended }
+    }
+
+    /// The device that is to be opened again, and how it was watched.
+    pub fn left_device(&self) -> Option<(&str, &DeviceAsked)> {
+        match &self.of {
+            SourceOf::Left(SourceNote::Device { path, asked }) if !self.ended => Some((path, asked)),
+            _ => None,
+        }
+    }
+
+    /// Why what was left is not watched again. Whether that is news.
+    pub fn set_problem(&mut self, problem: String) -> bool {
+        let is_news = self.problem.as_ref() != Some(&problem);
+        self.problem = Some(problem);
+        is_news
+    }
+
+    /// Ends it if its volume is none of these any more.
+    pub fn end_without(&mut self, uuid_of: impl Fn(&str) -> Option<Uuid>) {
+        if let SourceOf::Volume { name, uuid } = &self.of
+            && !self.ended
+            && uuid_of(name) != Some(*uuid)
+        {
+            self.ended = true;
+            self.problem = Some(format!("the volume \"{name}\" that it watched was removed"));
+        }
     }
 
     /// Whether it watches that volume still.
@@ -173,9 +255,11 @@ impl Source {
     pub fn state(&self) -> &'static str {
         match &self.of {
             SourceOf::Device(device) if device.gone => "ended",
+            // It is gone, or somebody ended it while it was away.
+            SourceOf::Left(SourceNote::Device { .. }) if self.ended => "ended",
             _ if self.problem().is_some() => "failed",
             SourceOf::Trace(trace) if !trace.done => "reading",
-            SourceOf::Trace(_) => "ended",
+            SourceOf::Trace(_) | SourceOf::Left(SourceNote::Trace { .. }) => "ended",
             _ if self.ended => "ended",
             _ => "watching",
         }
@@ -184,7 +268,8 @@ impl Source {
     /// Why it failed, or ended.
     pub fn problem(&self) -> Option<String> {
         match &self.of {
-            SourceOf::Volume(_) => None,
+            _ if self.problem.is_some() => self.problem.clone(),
+            SourceOf::Volume { .. } | SourceOf::Left(_) => None,
             SourceOf::Device(device) if device.gone => Some(format!("{} is gone", device.path)),
             SourceOf::Device(device) => locked(&device.shared.seen).problem.clone(),
             SourceOf::Trace(trace) => trace.problem.clone(),
@@ -207,7 +292,7 @@ impl Source {
 
     /// Whether it is a device that is, or was, read for names.
     pub fn reads(&self) -> bool {
-        matches!(&self.of, SourceOf::Device(device) if device.reads)
+        matches!(&self.of, SourceOf::Device(device) if device.asked.reads)
     }
 
     /// Whether it is a device that is there no more; asks sysfs.
@@ -230,7 +315,7 @@ impl Source {
     /// Feeds a watch with what came meanwhile; of a volume the reactors do. What is known of a device's objects learns from it.
     pub fn feed(&mut self, watched: &mut Watched, objects: &mut Objects, now_ms: u64) {
         match &mut self.of {
-            SourceOf::Volume(_) => {}
+            SourceOf::Volume { .. } | SourceOf::Left(_) => {}
             SourceOf::Device(_) if self.ended => {}
             SourceOf::Device(device) => {
                 let mut seen = locked(&device.shared.seen);
@@ -263,7 +348,7 @@ impl Source {
     pub fn end(&mut self) {
         self.ended = true;
         match &mut self.of {
-            SourceOf::Volume(_) => {}
+            SourceOf::Volume { .. } | SourceOf::Left(_) => {}
             SourceOf::Device(device) => {
                 device.shared.stop.store(true, Ordering::Relaxed);
                 // A look that is under way sees that, and lets the device go, too.
@@ -299,7 +384,7 @@ fn look(mut tap: DeviceTap, shared: &Shared) {
                 seen.problem = None;
                 // What is read for names is not the load, nor is what hearth writes of its own: state, history and log.
                 let is_load = |event: &&Event| !is_reader(event.comm) && !is_own_management(event);
-                events.iter().filter(is_load).for_each(|event| seen.take_in(event));
+                events.iter().filter(is_load).for_each(|event| seen.take_in(event, clock_ms(event.time_ns)));
             }
             Err(error) => {
                 locked(&shared.seen).problem = Some(format!("the device cannot be watched: {error}"));
@@ -317,7 +402,7 @@ fn is_own_management(event: &Event) -> bool {
 }
 
 impl Seen {
-    fn take_in(&mut self, event: &Event) {
+    fn take_in(&mut self, event: &Event, time_ms: u64) {
         let op = match event.op {
             TapOp::Read => Op::Read,
             TapOp::Write => Op::Write,
@@ -325,7 +410,7 @@ impl Seen {
             TapOp::Zeroes => Op::WriteZeroes,
             TapOp::Flush | TapOp::Other => return,
         };
-        let (time_ms, sectors) = (event.time_ns / 1_000_000, u32::try_from(event.bytes / SECTOR_BYTES).unwrap_or(u32::MAX));
+        let sectors = u32::try_from(event.bytes / SECTOR_BYTES).unwrap_or(u32::MAX);
         let outcome = if op == Op::Read { Outcome::Miss } else { Outcome::Other };
         self.tap.note(
             &Used { volume: 0, time_ms: time_ms as u32, op, start_sector: event.sector, sectors, outcome, sequential: false },
@@ -376,7 +461,8 @@ fn watch_trace(requests: &[TraceRequest], writes: Writes, limits: Limits, stop: 
             let sector = (u64::from(request.disk) % DISKS) * DISK_BLOCKS * BLOCK_SECTORS + request.offset_bytes / SECTOR_BYTES;
             let op = if request.write { TapOp::Write } else { TapOp::Read };
             let bytes = request.length_bytes.div_ceil(SECTOR_BYTES) * SECTOR_BYTES;
-            seen.take_in(&Event { time_ns: ms(request) * 1_000_000, sector, bytes, op, pid: None, tid: 0, comm: Comm::of(b"") });
+            let event = Event { time_ns: 0, sector, bytes, op, pid: None, tid: 0, comm: Comm::of(b"") };
+            seen.take_in(&event, ms(request));
         }
         let now_ms = ms(chunk.last().expect("chunks are not empty"));
         let (samples, removed) = seen.tap.take();

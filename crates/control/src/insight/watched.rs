@@ -3,6 +3,8 @@
 use super::askers::{Asker, Askers};
 use super::marks::Marks;
 use super::passed::Passing;
+use super::saved::Saved;
+use super::unix_ms;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};
@@ -44,6 +46,9 @@ pub struct Watched {
     pending_scanned: u64,
     lost_requests: u64,
     now_ms: u64,
+    /// When its window began, and how much of the time since nobody watched.
+    since_unix_ms: u64,
+    away_ms: u64,
     confirmed: Vec<Range<u64>>,
     /// Bytes that scans have read since they were taken, in order of time.
     scanned: Vec<Range<u64>>,
@@ -73,8 +78,24 @@ pub struct Step {
 impl Watched {
     /// A watch that begins now.
     pub fn new(now_ms: u64, writes: Writes, limits: Limits) -> Watched {
+        Watched::over(Watch::new(now_ms, writes, limits), now_ms)
+    }
+
+    /// One that was saved goes on. Where it goes on watching, the time between was not watched.
+    pub fn of_saved(saved: Saved, now_ms: u64, goes_on: bool) -> Watched {
+        let Saved { watch, note } = saved;
+        let between_ms = if goes_on { unix_ms().saturating_sub(note.saved_unix_ms) } else { 0 };
         Watched {
-            watch: Watch::new(now_ms, writes, limits),
+            lost_requests: note.lost_requests.min(1 << 60),
+            since_unix_ms: note.since_unix_ms,
+            away_ms: note.away_ms.saturating_add(between_ms),
+            ..Watched::over(watch, now_ms)
+        }
+    }
+
+    fn over(watch: Watch, now_ms: u64) -> Watched {
+        Watched {
+            watch,
             streams: Streams::default(),
             marks: Marks::default(),
             pending: Vec::new(),
@@ -82,6 +103,8 @@ impl Watched {
             pending_scanned: 0,
             lost_requests: 0,
             now_ms,
+            since_unix_ms: unix_ms(),
+            away_ms: 0,
             confirmed: Vec::new(),
             scanned: Vec::new(),
             passing: Passing::default(),
@@ -134,10 +157,28 @@ impl Watched {
         self.now_ms
     }
 
+    /// When its window began, in milliseconds since 1970.
+    pub fn since_unix_ms(&self) -> u64 {
+        self.since_unix_ms
+    }
+
+    /// How much of the time since is not in the window, in milliseconds: nobody watched.
+    pub fn away_ms(&self) -> u64 {
+        self.away_ms
+    }
+
+    /// Nobody watched since the last step.
+    pub fn rest_until(&mut self, now_ms: u64) {
+        self.watch.rest_until(now_ms);
+        self.away_ms = self.away_ms.saturating_add(now_ms.saturating_sub(self.now_ms));
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
     /// The window begins anew.
     pub fn restart(&mut self, now_ms: u64) {
         self.watch.restart(now_ms);
         self.lost_requests = 0;
+        (self.since_unix_ms, self.away_ms) = (unix_ms(), 0);
     }
 
     /// Takes a step in of a load whose objects are not known.

@@ -100,7 +100,7 @@ impl Seen {
             self.asked.clear();
         }
         let end_sector = event.sector + event.bytes.div_ceil(SECTOR_BYTES);
-        self.asked.insert((is_write, event.sector), Asked { end_sector, thread: event.tid, time_ms: event.time_ns / 1_000_000 });
+        self.asked.insert((is_write, event.sector), Asked { end_sector, thread: event.tid, time_ms: super::clock_ms(event.time_ns) });
     }
 
     /// The thread whose request holds the first sector of what was seen; 0 if that is not known. The kernel cuts and joins

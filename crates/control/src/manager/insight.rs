@@ -7,17 +7,16 @@ use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::insight::advising::{Asked, SSD_US_ASSUMED, TARGETS_PERCENT, advise, name_objects, objects_of};
 use crate::insight::shares::Room;
-use crate::insight::{Insight, InsightOptions, LoadNamed, Source, writes_in};
+use crate::insight::{DeviceAsked, FOR_MS_MAX, Insight, InsightOptions, Known, LoadNamed, Source, same_device, writes_in};
 use crate::names::{self, Named};
+use crate::state::VolumeRecord;
 use analysis::advice::Latencies;
-use blocktap::{Way, Ways};
+use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::MutexGuard;
 use std::time::Duration;
 use types::Mode;
 
-/// Longest time that is given to `--for`: 31 days.
-const FOR_MS_MAX: u64 = 31 * 24 * 3600 * 1000;
 /// Most shares asked for at a time.
 const TARGETS_MAX: usize = 8;
 
@@ -62,9 +61,10 @@ impl Manager {
     /// Takes notice of which volumes there are: once a second, and before anything is told of them.
     pub(super) fn know_volumes(&self) {
         let volumes = self.data().volumes_to_tap();
-        let modes: std::collections::BTreeMap<String, Mode> =
-            self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), volume.options.mode)).collect();
-        self.insight().know(volumes, |name| modes.get(name).copied().unwrap_or_default());
+        let of = |volume: &VolumeRecord| Known { uuid: Some(volume.uuid), mode: volume.options.mode };
+        let known: BTreeMap<String, Known> = self.memory().state.volumes.iter().map(|volume| (volume.name.clone(), of(volume))).collect();
+        let saved = self.watches_of(known.iter().filter(|(name, _)| volumes.iter().any(|volume| volume.name == **name)));
+        self.insight().know(volumes, &known, saved);
     }
 
     /// How long the observer rests after a look that took `used` of a processor and saw `requests`.
@@ -91,11 +91,14 @@ impl Manager {
                 if !self.insight().watches(volume) {
                     return Err(self.no_load(volume));
                 }
-                (Source::volume_of(volume), mode.unwrap_or(record.options.mode))
+                (Source::volume_of(volume, record.uuid), mode.unwrap_or(record.options.mode))
             }
             (None, Some(device), None) => {
                 let mode = mode.unwrap_or_default();
-                (self.device_source(device, start.tap.as_deref(), !start.no_read)?, mode)
+                // Where nothing can be known of it, nothing tells it from another one later.
+                let identity = same_device::identity_of(device).unwrap_or_default();
+                let asked = DeviceAsked { tap: start.tap.clone(), reads: !start.no_read, identity };
+                (self.device_source(device, asked)?, mode)
             }
             (None, None, Some(trace)) => {
                 let mode = mode.unwrap_or_default();
@@ -117,19 +120,14 @@ impl Manager {
         self.insight().begin(&start.name, source, mode, start.for_ms)
     }
 
-    fn device_source(&self, path: &str, tap: Option<&str>, reads: bool) -> Result<Source, ControlError> {
-        let ways = match tap {
-            None | Some("auto") => Ways::Auto,
-            Some("bpf") => Ways::Only(Way::Bpf),
-            Some("tracefs") => Ways::Only(Way::Tracefs),
-            Some(other) => {
-                return Err(ControlError::BadOption {
-                    option: "--tap",
-                    problem: format!("is \"{other}\""),
-                    remedy: "write auto, bpf or tracefs".into(),
-                });
-            }
-        };
+    pub(super) fn device_source(&self, path: &str, asked: DeviceAsked) -> Result<Source, ControlError> {
+        if asked.ways().is_none() {
+            return Err(ControlError::BadOption {
+                option: "--tap",
+                problem: format!("is \"{}\"", asked.tap.unwrap_or_default()),
+                remedy: "write auto, bpf or tracefs".into(),
+            });
+        }
         let metadata = std::fs::metadata(path).map_err(|error| not_readable(path, &error))?;
         if !metadata.file_type().is_block_device() {
             return Err(device_error(path, "it is not a block device", "name a disk or a partition; see `hearth devices`", Kind::Usage));
@@ -139,7 +137,7 @@ impl Manager {
             return Err(device_error(path, &format!("it is the device of the volume \"{volume}\""), &remedy, Kind::Conflict));
         }
         let number = metadata.rdev();
-        Source::device(path, (rustix::fs::major(number), rustix::fs::minor(number)), ways, reads)
+        Source::device(path, (rustix::fs::major(number), rustix::fs::minor(number)), asked)
             .map_err(|(problem, remedy)| device_error(path, &problem, remedy, Kind::Conflict))
     }
 
@@ -159,7 +157,9 @@ impl Manager {
 
     pub(super) fn analysis_forget(&self, name: &str) -> Result<(), ControlError> {
         self.refuse_unnamed(name)?;
-        self.insight().forget(name)
+        self.insight().forget(name)?;
+        self.forget_watch(name);
+        Ok(())
     }
 
     /// The watch of a volume has no end of its own.

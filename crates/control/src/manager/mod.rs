@@ -27,6 +27,7 @@ mod exports;
 mod find;
 mod grow;
 mod insight;
+mod insight_saved;
 mod known;
 mod objects;
 pub mod past;
@@ -134,6 +135,7 @@ struct Shared {
     newest: Mutex<sample::Newest>,
     repeats: Mutex<Repeats>,
     insight: Mutex<crate::insight::Insight>,
+    watches: Mutex<insight_saved::Watches>,
     connections: Mutex<connect::Connections>,
     history: OnceLock<History>,
     /// What new volumes get where nothing else is asked for.
@@ -289,6 +291,7 @@ impl Manager {
             newest: Mutex::default(),
             repeats: Mutex::default(),
             insight: Mutex::default(),
+            watches: Mutex::default(),
             connections: Mutex::default(),
             history: OnceLock::new(),
             volume_defaults: OnceLock::new(),

@@ -12,8 +12,8 @@ use crate::jobs::LOOK;
 use crate::state::{BackingIdentity, Kept, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 impl Manager {
     /// Sets how long a stop may take; once, before anything is asked.
@@ -34,6 +34,8 @@ impl Manager {
         let watch = self.shared.stop_watch.get_or_init(|| Arc::new(Watch::new(limit)));
         self.memory().stopping = true;
         self.data().end_by(watch.deadline());
+        // While clients are still served: nothing of the stop waits for it before its end.
+        let saved = self.save_watches_at_end();
         self.running_jobs().iter().for_each(|job| job.cancel());
         self.data()
             .figures()
@@ -53,7 +55,11 @@ impl Manager {
             }
         }
         drop(done);
+        let deadline = watch.deadline();
         let mut errors = self.watch_stop(watch, &ended, pools);
+        if saved.recv_timeout(deadline.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("what was learned of loads in the last minutes may not be saved: the state directory's disk does not answer");
+        }
         self.data().finish();
         if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(0)) }
     }

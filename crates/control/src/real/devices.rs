@@ -71,7 +71,7 @@ pub(super) fn recorded(identity: DeviceIdentity, spec: &DeviceSpec) -> BackingId
 }
 
 /// What a device is called, in the form that is remembered.
-pub(super) fn names_of(kind: DeviceKind, ids: &BTreeMap<String, String>) -> Vec<Fact> {
+pub(crate) fn names_of(kind: DeviceKind, ids: &BTreeMap<String, String>) -> Vec<Fact> {
     let kind = match kind {
         DeviceKind::BlockDevice => "block device",
         DeviceKind::RegularFile => "file",

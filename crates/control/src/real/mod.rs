@@ -29,6 +29,7 @@ mod volumes;
 mod waits;
 mod warm;
 
+pub(crate) use devices::names_of;
 pub use exports::clear_killed_export;
 pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
 pub use mapped::KernelMapper;

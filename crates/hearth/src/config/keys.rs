@@ -225,7 +225,7 @@ pub const KEYS: &[Key] = &[
         form: Form::Flag,
         default: "true",
         example: "true",
-        about: "Watch what clients use of each volume, for `hearth advise`. Nothing is stored, and no content is looked at but the heads of database pages.",
+        about: "Watch what clients use of each volume, for `hearth advise`. What was learned is kept over a restart, as numbers of blocks and counts. No content is looked at but the heads of database pages.",
     },
     Key {
         name: "insight.memory",
